@@ -1,6 +1,6 @@
 # syntax=docker/dockerfile:1
-# The gateway, its pipelines and the embedded engine in one image: the command says which of them a container runs.
-# `docker build -t dynamodb-graphql-gateway .`; compose.yaml runs them all. docs/operations.md tells what to set.
+# The gateway, its pipelines and the embedded engine in one image: the command selects the process of a container.
+# `docker build -t dynamodb-graphql-gateway .`; compose.yaml runs all processes. docs/operations.md describes the settings.
 ARG PYTHON=3.11
 ARG NODE=22
 
@@ -9,13 +9,13 @@ WORKDIR /build
 COPY package.json package-lock.json ./
 RUN npm ci --no-fund --no-audit --loglevel=error
 COPY web web
-# The engine is an optional package: on a machine that it is not made for, the image goes without.
+# The engine is an optional package: on a platform without it, the image is built without it.
 RUN npm run --silent build && mkdir -p node_modules/@dynoxide
 
 FROM python:${PYTHON}-slim-bookworm AS packages
 WORKDIR /build
 COPY requirements.txt ./
-# Wheels alone, each known by its hash: nothing is compiled, so there is no compiler.
+# Only wheels, verified by hash: nothing is compiled, so that no compiler is needed.
 RUN python -m venv /opt/venv \
  && /opt/venv/bin/python -m pip install --no-cache-dir --disable-pip-version-check --no-compile \
     --require-hashes --only-binary :all: -r requirements.txt \
@@ -39,7 +39,7 @@ COPY resolvers resolvers
 COPY runtime runtime
 COPY schema schema
 COPY server server
-# The root may be read-only, so all bytecode is made here.
+# The root may be read-only, so that all bytecode is compiled here.
 RUN /opt/venv/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /app
 ENV PATH=/opt/venv/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
@@ -52,9 +52,9 @@ ENV PATH=/opt/venv/bin:$PATH \
 USER 10001:10001
 VOLUME ["/data"]
 EXPOSE 8000
-# Whether the process is alive. Whether it may have work is asked at /readyz, by who sends it some.
+# Checks that the process is alive. A load balancer uses /readyz to decide whether to send requests to it.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=3 \
     CMD ["python", "-I", "-c", "import os, urllib.request; urllib.request.urlopen(f'http://127.0.0.1:{os.environ[\"GATEWAY_PORT\"]}/healthz', timeout=2)"]
-# No shell between: SIGTERM comes to the process itself, which heeds it from its first moment on, also as process 1.
+# No shell: the process itself receives SIGTERM. It handles the signal from its first moment on, also as process 1.
 ENTRYPOINT ["python", "gateway.py"]
 CMD ["serve"]

@@ -9,7 +9,7 @@ WEB_SOURCES := web/index.html web/vite.config.js $(wildcard web/src/*)
 
 setup: $(VENV)/.ready node_modules/.ready web/dist/index.html engine
 
-# npm has dynoxide for Linux on x64 alone. Without it MiniStack is the embedded engine.
+# npm has dynoxide for Linux on x64 only. Elsewhere MiniStack is the embedded engine.
 engine: $(VENV)/.ready node_modules/.ready
 	@$(BIN)/python -m datastore.engine.programs || $(MAKE) --no-print-directory .venv-ministack/.ready
 
@@ -24,7 +24,7 @@ node_modules/.ready: package-lock.json
 	npm ci --include=optional --no-fund --no-audit --loglevel=error
 	touch $@
 
-# The public clients and checkers that tests run against the gateway; serving needs none of them.
+# The public clients and checkers that tests run against the gateway. The gateway itself needs none of them.
 tests/clients/node_modules/.ready: tests/clients/package-lock.json
 	npm ci --prefix tests/clients --include=optional --no-fund --no-audit --loglevel=error
 	touch $@
@@ -36,7 +36,7 @@ web/dist/index.html: node_modules/.ready $(WEB_SOURCES) package.json
 serve: setup
 	$(BIN)/python gateway.py serve $(ARGS)
 
-# Else in a fresh clone each of the four that test would compile all modules for itself.
+# Compiles the test modules once. Otherwise each of the four pytest workers of a fresh clone would compile all of them.
 tests/__pycache__/.ready: $(VENV)/.ready
 	find tests -name 'test_*.py' | grep -v node_modules | env -u PYTHONDONTWRITEBYTECODE xargs -n 70 -P 2 $(BIN)/python -m pytest -q --collect-only >/dev/null
 	touch $@
@@ -58,18 +58,18 @@ build/dynamodb-local/.ready: Makefile
 	.venv-ministack/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-ministack.txt
 	touch $@
 
-# The engine that tests run on: dynoxide, dynamodb-local or ministack; without a choice dynoxide, or MiniStack where dynoxide
-# is not installed. Others than dynoxide run what tests/support/engine_limitations.py lists.
+# ENGINE selects the engine of the tests: dynoxide, dynamodb-local or ministack. The default is dynoxide, or MiniStack where
+# dynoxide is not installed. On other engines only the modules in tests/support/engine_limitations.py run.
 ENGINE_READY_dynamodb-local := build/dynamodb-local/.ready
 ENGINE_READY_ministack := .venv-ministack/.ready
 
-# The commands under test are processes of their own: with their bytecode kept they start in half the time.
+# The tests start commands as processes: with cached bytecode these start in half the time.
 test: export ENGINE := $(ENGINE)
 test: setup .venv-ministack/.ready tests/clients/node_modules/.ready tests/__pycache__/.ready $(ENGINE_READY_$(ENGINE))
 	@[ -n "$(ENGINE)" ] || $(BIN)/python -m datastore.engine.programs || echo "dynoxide is not installed here: the tests run on MiniStack."
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder -m "not proof" $(ARGS)
 
-# What needs neither the engine nor another process, in about half a minute: for the working loop.
+# The tests that need neither the engine nor another process, in about half a minute: for the working loop.
 test-fast: export TEST_FAST = 1
 test-fast: $(VENV)/.ready tests/__pycache__/.ready
 	$(BIN)/python -m pytest -q -n 2 -m "not engine and not process and not browser and not node and not redis and not proof" $(ARGS)
@@ -78,7 +78,7 @@ test-fast: $(VENV)/.ready tests/__pycache__/.ready
 proofs: setup tests/__pycache__/.ready
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder tests/proofs $(ARGS)
 
-# The same with all operations left to graphql-core, nothing compiled.
+# The tests with all operations executed by graphql-core, without compiled execution.
 test-interpreted: export GATEWAY_EXECUTOR = interpreted
 test-interpreted: test
 
@@ -86,7 +86,7 @@ test-interpreted: test
 workload: setup
 	FEED_OPERATIONS=20000 FEED_USERS=200 FEED_KILLS=20 $(BIN)/python -m pytest -q -n 2 tests/proofs/test_feed_workload.py $(ARGS)
 
-# The mixed load on a store of which one try in five fails, at full length, and its figures: 50,000 operations.
+# A mixed load of 50,000 operations on a store that fails one call in five, with measurements.
 faults: setup
 	FAULT_OPERATIONS=50000 $(BIN)/python -m pytest -q -s tests/proofs/test_fault_load.py $(ARGS)
 
@@ -94,11 +94,11 @@ faults: setup
 kills: setup
 	KILLS=50 KILLS_PAUSE=2 KILLS_LEASE=10 KILLS_REST=4 $(BIN)/python -m pytest -q -s tests/proofs/test_kills.py $(ARGS)
 
-# A deployment at half of the load it can take, for a quarter of an hour, and what its processes hold meanwhile.
+# A deployment at half of its maximum load for a quarter of an hour, with the memory of its processes.
 soak: setup
 	SOAK_SECONDS=900 SOAK_VIEWERS=200 $(BIN)/python -m pytest -q -s tests/proofs/test_soak.py $(ARGS)
 
-# What reads strangers' input, fuzzed for FUZZ_SECONDS (600) in FUZZ_JOBS (1) processes; ARGS names targets. See docs/reliability.md.
+# Parsers of untrusted input, fuzzed for FUZZ_SECONDS (600) in FUZZ_JOBS (1) processes; ARGS names targets. See docs/reliability.md.
 fuzz: $(VENV)/.ready
 	$(BIN)/python -m tests.support.fuzzing $(ARGS)
 
@@ -118,7 +118,7 @@ bench: setup
 lambda: $(VENV)/.ready
 	$(BIN)/python deploy/lambda_package.py $(ARGS)
 
-# The Dockerfile without Docker: its steps and the image's entrypoint, in empty roots. As root, on Linux.
+# Executes the Dockerfile and the image's entrypoint without Docker, in empty roots. Needs root, on Linux.
 rehearse: setup
 	$(BIN)/python deploy/rehearse.py
 

@@ -5,7 +5,7 @@ import signal
 import sys
 
 if __name__ == "__main__" and os.getpid() == 1:
-    # The first process of a container is sent no signal that it has no handler for, and the imports take a while.
+    # The kernel delivers no signal without a handler to the first process of a container, and the imports take a while.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 import typer
@@ -40,36 +40,37 @@ from server.settings import VARIABLES, Settings
 
 
 def create_app(settings: Settings | None = None, store: StoreOptions | None = None) -> Starlette:
-    """The ASGI application, for a server of your own: `uvicorn --factory gateway:create_app`.
+    """Return the ASGI application, for a server of your own: `uvicorn --factory gateway:create_app`.
 
-    What is not given comes from the environment: the variables and defaults are those of `serve`, and its mistakes end
-    the process with the same line. The store is opened when the server starts, and closed when it stops.
+    A parameter that is None is read from the environment, with the variables and defaults of `serve`. A mistake in them
+    ends the process with the same message. The store is opened when the server starts, and closed when it stops.
 
-    How connections are carried is up to the server, and `serve` sets `UVICORN_OPTIONS` (server/http/protocol). A
-    server of your own should too, or it takes heads of any size at any pace, keeps the connections of peers that do not
-    read, and takes messages of 16 MB: `uvicorn.run(create_app(), **UVICORN_OPTIONS)`, or the options in the README.
+    The server handles the connections. `serve` runs uvicorn with `UVICORN_OPTIONS` (server/http/protocol), and other
+    servers should do the same: `uvicorn.run(create_app(), **UVICORN_OPTIONS)`, or the options in the README. Without
+    them uvicorn accepts heads of any size at any pace, keeps the connections of clients that do not read, and accepts
+    messages of 16 MB.
     """
     if settings is None or store is None:
-        found = _from_environment(store)
-        settings, store = settings or found[0], found[1]
+        of_environment, store = _from_environment(store)
+        settings = settings or of_environment
     return application(Gateway(settings, store))
 
 
 def _from_environment(store: StoreOptions | None) -> tuple[Settings, StoreOptions]:
-    """As `serve` is set up when it is called without an option."""
+    """Return the settings and the store of a `serve` without options. Raise `SystemExit` if they are invalid."""
     group = get_command(cli)
     assert isinstance(group, TyperGroup)
     try:
         with group.commands["serve"].make_context("gateway.py serve", []) as context:
-            found: tuple[Settings, StoreOptions] = context.invoke(serve.set_up, context.params, store)
+            result: tuple[Settings, StoreOptions] = context.invoke(serve.set_up, context.params, store)
     except TyperException as problem:
         raise SystemExit(usage_mistake(problem)) from None
     except typer.Exit as exit_request:
         raise SystemExit(exit_request.exit_code) from None
-    return found
+    return result
 
 
-# The command line
+# Command line
 
 
 cli = typer.Typer(
@@ -96,10 +97,14 @@ cli.command("engine")(engine.run_engine)
 cli.command("seed")(seed.seed)
 cli.command("token")(token.print_token)
 cli.command("schema")(schema.print_schema)
-# Of those that `serve` reads, three are options too, which tell of themselves.
-OPTIONS = ("GATEWAY_INGEST", "GATEWAY_MATCHES", "GATEWAY_BUS")
-ALONE = (name for name in (*VARIABLES, *MATCH_VARIABLES, ENGINE_KEY, BINARY) if name not in OPTIONS)
-ENVIRONMENT = f"More is set in the environment (see the README): {', '.join(ALONE)}, and OpenTelemetry's own OTEL_…"
+# `serve --help` lists these variables beside their options.
+VARIABLES_OF_OPTIONS = ("GATEWAY_INGEST", "GATEWAY_MATCHES", "GATEWAY_BUS")
+OTHER_VARIABLES = (
+    name for name in (*VARIABLES, *MATCH_VARIABLES, ENGINE_KEY, BINARY) if name not in VARIABLES_OF_OPTIONS
+)
+ENVIRONMENT = (
+    f"More is set in the environment (see the README): {', '.join(OTHER_VARIABLES)}, and OpenTelemetry's own OTEL_…"
+)
 cli.command("serve", epilog=ENVIRONMENT)(serve.serve)
 
 

@@ -114,7 +114,7 @@ def joining_read_units() -> float:
 
 
 def change_bytes() -> float:
-    """Return the size of a change on the bus, which has both images: docs/operations.md, "The bus's Redis"."""
+    """Return the size of a change on the bus, which has both images: docs/operations.md, "Redis for the bus"."""
     return 2.0 * ACTIVE_MATCHES.item_bytes
 
 

@@ -1,7 +1,7 @@
-"""Packs the feed's stream handler for AWS Lambda: `make lambda`. docs/operations.md tells how the function is set up.
+"""Builds the archive of the feed's stream handler for AWS Lambda: `make lambda`. See docs/operations.md for the set-up.
 
-In the archive are the modules that the handler imports, of the packages what requirements-lambda.txt names, and nothing
-else. Equal sources make an equal archive, byte for byte (with one version of zlib).
+The archive contains the project's modules that the handler imports and the packages of requirements-lambda.txt, without
+tests and unused services of botocore. Equal sources make an equal archive, byte for byte (with one version of zlib).
 """
 
 import ast
@@ -18,15 +18,15 @@ REQUIREMENTS = ROOT / "requirements-lambda.txt"
 ENTRY = "pipelines.feeds.aws_lambda"
 HANDLER = f"{ENTRY}.handler"
 LAYERS = ("pipelines", "datastore")
-# What a zip can tell at the earliest.
+# The earliest time that a zip file can represent.
 NO_TIME = (1980, 1, 1, 0, 0, 0)
-# botocore describes four hundred services, which are nine tenths of all there is.
+# botocore describes 400 services. Their descriptions are nine tenths of its size.
 SERVICES = ("dynamodb", "dynamodbstreams", "sts")
 LEFT_OUT = ("__pycache__", "bin", "tests")
 
 
 def modules(entry: str = ENTRY) -> dict[str, Path]:
-    """The project's modules that this one imports, also inside functions, and those that they import: their files."""
+    """Return the project's modules that `entry` imports, directly or not, also inside functions, with their files."""
     found: dict[str, Path] = {}
     waiting = [entry]
     while waiting:
@@ -40,7 +40,7 @@ def modules(entry: str = ENTRY) -> dict[str, Path]:
 
 
 def _file(name: str) -> Path | None:
-    """Of a module or package; folders without an `__init__.py` need none in the archive."""
+    """Return the file of a module or package; None for a package without `__init__.py`, and for other projects."""
     path = ROOT / name.replace(".", "/")
     return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
 
@@ -55,7 +55,7 @@ def _imported(path: Path) -> Iterator[str]:
 
 
 def fetch(folder: Path, python: str, machine: str) -> None:
-    """The locked packages as Lambda's machines take them, each by its hash. Raises `CalledProcessError`."""
+    """Install the locked packages for Lambda's platform, verified by hash. Raise `CalledProcessError` on failure."""
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
     command += ["--target", str(folder), "--require-hashes", "--no-deps", "-r", str(REQUIREMENTS)]
     command += ["--only-binary", ":all:", "--implementation", "cp", "--python-version", python]
@@ -63,10 +63,10 @@ def fetch(folder: Path, python: str, machine: str) -> None:
 
 
 def contents(packages: Path) -> dict[str, Path]:
-    """What goes into the archive: names in it, and files."""
+    """Return the files of the archive by their names in it."""
     own = {str(path.relative_to(ROOT)): path for path in modules().values()}
-    theirs = {str(path.relative_to(packages)): path for path in packages.rglob("*") if path.is_file()}
-    return own | {name: path for name, path in theirs.items() if _is_needed(Path(name))}
+    installed = {str(path.relative_to(packages)): path for path in packages.rglob("*") if path.is_file()}
+    return own | {name: path for name, path in installed.items() if _is_needed(Path(name))}
 
 
 def _is_needed(name: Path) -> bool:
@@ -79,7 +79,7 @@ def _is_needed(name: Path) -> bool:
 
 
 def pack(packages: Path, archive: Path) -> tuple[int, int]:
-    """Writes the archive; its bytes, and those of what is in it."""
+    """Write the archive. Return its size and the size of its unpacked files, in bytes."""
     files = contents(packages)
     archive.parent.mkdir(parents=True, exist_ok=True)
     with ZipFile(archive, "w", ZIP_DEFLATED, compresslevel=9) as file:
@@ -96,11 +96,11 @@ def main() -> None:
     parser.add_argument("--python", default="3.11", help="the version of Lambda's runtime")
     parser.add_argument("--machine", default="x86_64", choices=["x86_64", "aarch64"], help="its architecture")
     parser.add_argument("--archive", type=Path, default=ROOT / "build" / "feed-lambda.zip")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with TemporaryDirectory() as folder:
-        fetch(Path(folder), asked.python, asked.machine)
-        packed, unpacked = pack(Path(folder), asked.archive)
-    print(f"{asked.archive}: {packed / 1e6:.1f} MB, {unpacked / 1e6:.1f} MB unpacked, for Python {asked.python}")
+        fetch(Path(folder), options.python, options.machine)
+        packed, unpacked = pack(Path(folder), options.archive)
+    print(f"{options.archive}: {packed / 1e6:.1f} MB, {unpacked / 1e6:.1f} MB unpacked, for Python {options.python}")
     print(f"handler: {HANDLER}")
 
 

@@ -1,8 +1,8 @@
-"""Follows the Dockerfile without Docker: `make rehearse`, as root on Linux.
+"""Executes the Dockerfile without Docker: `make rehearse`, as root on Linux.
 
-Each stage begins with an empty folder and this machine's own /usr, Python and Node in place of the base image's, and
-its RUN, COPY and ENV are done there (chroot in a mount namespace of its own). The last stage is then run as a container
-would be: as its user, on a root that cannot be written, until its HEALTHCHECK passes; SIGTERM has to end it.
+Each stage begins with an empty folder and this machine's own /usr, Python and Node instead of the base image's. Its
+RUN, COPY and ENV are executed there (chroot in a mount namespace of its own). The last stage is then run like a
+container: as its user, on a read-only root, until its HEALTHCHECK passes. SIGTERM must end it.
 """
 
 import json
@@ -21,10 +21,10 @@ from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parent.parent
 BOUND = ("usr", "dev", "proc", "sys")
-PYTHON = sys.base_prefix.lstrip("/")  # at its own place: it looks for its libraries there
+PYTHON = sys.base_prefix.lstrip("/")  # at the same path: it looks for its libraries there
 LINKS = ("bin", "sbin", "lib", "lib64")
 NPM_SETTINGS = "npm-settings"
-# How packages are fetched here.
+# Variables that configure how this machine fetches packages.
 OF_THIS_MACHINE = ("PIP_", "NPM_", "npm_", "SSL_CERT_", "NODE_EXTRA_", "HTTP", "http", "NO_PROXY", "no_proxy")
 PORT = 18099
 HEALTHY_SECONDS, STOP_SECONDS = 60.0, 25.0
@@ -32,20 +32,21 @@ HEALTHY_SECONDS, STOP_SECONDS = 60.0, 25.0
 
 @dataclass
 class Stage:
-    """A stage of the Dockerfile as far as it has been followed."""
+    """The state of a stage of the Dockerfile after the instructions executed up to now."""
 
     folder: Path
     workdir: str = "/"
     user: str = "0:0"
     environment: dict[str, str] = field(default_factory=dict)
-    said: dict[str, list[str]] = field(default_factory=dict)
+    #: The values of the instructions that describe a container: VOLUME, ENTRYPOINT, CMD and HEALTHCHECK.
+    metadata: dict[str, list[str]] = field(default_factory=dict)
 
     def place(self, path: str) -> Path:
         return self.folder / os.path.join(self.workdir, path).lstrip("/")
 
 
 def instructions(text: str) -> Iterator[tuple[str, str]]:
-    """Each as its name and the rest of it, comments left out and continued lines joined."""
+    """Yield the name and the arguments of each instruction, without comments and with continued lines joined."""
     lines = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
     for line in re.sub(r"\\\n\s*", "", lines).splitlines():
         if line.strip():
@@ -54,7 +55,7 @@ def instructions(text: str) -> Iterator[tuple[str, str]]:
 
 
 class Rehearsal:
-    """Follows a Dockerfile in `folder`, with `context` as what is sent to the builder."""
+    """An interpreter of a Dockerfile, with `context` as its build context. The stages are in `folder`."""
 
     def __init__(self, context: Path, folder: Path) -> None:
         self._context = context
@@ -64,14 +65,14 @@ class Rehearsal:
         self.stage = Stage(folder)
 
     def follow(self, text: str) -> Stage:
-        """All of it; the last stage."""
+        """Execute the whole Dockerfile. Return its last stage."""
         for name, rest in instructions(text):
             print(f"{name} {rest[:100]}", flush=True)
             getattr(self, f"_{name.lower()}")(rest)
         return self.stage
 
     def _arg(self, _: str) -> None:
-        """Which base image: here it is this machine."""
+        """Ignore the choice of the base image: this machine takes its place."""
 
     def _expose(self, rest: str) -> None:
         assert rest.isdigit(), rest
@@ -110,51 +111,51 @@ class Rehearsal:
             stage = self._named[sources.pop(0).removeprefix("--from=")]
             start = stage.folder
         for source in sources:
-            found = start / source.lstrip("/")
+            path = start / source.lstrip("/")
             place = self.stage.place(target)
-            if found.is_dir():
+            if path.is_dir():
                 skipped = self._skipped if start is self._context else None
-                shutil.copytree(found, place, symlinks=True, dirs_exist_ok=True, ignore=skipped)
+                shutil.copytree(path, place, symlinks=True, dirs_exist_ok=True, ignore=skipped)
             else:
                 place.mkdir(parents=True, exist_ok=True)
                 assert not self._is_ignored(source), f".dockerignore leaves out {source}"
-                shutil.copy2(found, place)
+                shutil.copy2(path, place)
 
     def _skipped(self, folder: str, names: Sequence[str]) -> set[str]:
         below = Path(folder).relative_to(self._context)
         return {name for name in names if self._is_ignored(str(below / name))}
 
     def _is_ignored(self, path: str) -> bool:
-        """By the last line of .dockerignore that fits the path or a folder it is in."""
+        """Return whether .dockerignore excludes the path: the last line that matches it or a parent folder decides."""
         ignored = False
-        around = [path, *map(str, Path(path).parents)]
+        paths = [path, *map(str, Path(path).parents)]
         for line in self._ignored:
             pattern = line.strip().removeprefix("!").removeprefix("**/")
-            names = [Path(one).name for one in around] if line.startswith("**/") else around
-            if pattern and not pattern.startswith("#") and any(fnmatch(one, pattern) for one in names):
+            names = [Path(each).name for each in paths] if line.startswith("**/") else paths
+            if pattern and not pattern.startswith("#") and any(fnmatch(name, pattern) for name in names):
                 ignored = not line.startswith("!")
         return ignored
 
-    def _said(self, name: str, rest: str) -> None:
-        self.stage.said[name] = json.loads(rest)
+    def _note(self, name: str, rest: str) -> None:
+        self.stage.metadata[name] = json.loads(rest)
 
     def _volume(self, rest: str) -> None:
-        self._said("VOLUME", rest)
+        self._note("VOLUME", rest)
 
     def _entrypoint(self, rest: str) -> None:
-        self._said("ENTRYPOINT", rest)
+        self._note("ENTRYPOINT", rest)
 
     def _cmd(self, rest: str) -> None:
-        self._said("CMD", rest)
+        self._note("CMD", rest)
 
     def _healthcheck(self, rest: str) -> None:
-        self._said("HEALTHCHECK", rest.partition("CMD ")[2])
+        self._note("HEALTHCHECK", rest.partition("CMD ")[2])
 
 
 def entering(
     stage: Stage, command: Sequence[str], environment: Mapping[str, str], *, volumes: Mapping[str, Path] | None = None
 ) -> list[str]:
-    """The command in the stage's folder. With `volumes` its root cannot be written, but for those and /tmp."""
+    """Return a command that runs `command` in the stage's folder. With `volumes`, only these and /tmp are writable."""
     root = shlex.quote(str(stage.folder))
     mounts = [f"mount --bind {root} {root}"]
     mounts += [f"mount --rbind /{name} {root}/{name}" for name in BOUND]
@@ -167,27 +168,27 @@ def entering(
         mounts += [f"mount --bind {shlex.quote(str(kept))} {root}{place}" for place, kept in volumes.items()]
         mounts += [f"mount -o remount,bind,ro {root}", f"mount -t tmpfs tmpfs {root}/tmp"]
     environment = {"NPM_CONFIG_USERCONFIG": f"/{NPM_SETTINGS}", **stage.environment, **environment}
-    told = [f"{name}={value}" for name, value in environment.items()]
+    assignments = [f"{name}={value}" for name, value in environment.items()]
     inside = ["chroot", f"--userspec={stage.user}", str(stage.folder), "/usr/bin/env", "-i", "-C", stage.workdir]
-    script = " && ".join([*mounts, "exec " + shlex.join([*inside, *told, *command])])
+    script = " && ".join([*mounts, "exec " + shlex.join([*inside, *assignments, *command])])
     return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
 
 
 def run(stage: Stage, data: Path) -> None:
-    """As a container is run: healthy in time, nothing written, ended by SIGTERM."""
+    """Run the stage like a container. It must become healthy in time on a read-only root, and end at SIGTERM."""
     user, group = map(int, stage.user.split(":"))
-    assert user, "It would run as root."
+    assert user, "The container would run as root."
     os.chown(data, user, group)
     environment = {"GATEWAY_PORT": str(PORT), "GATEWAY_SECRET": "x" * 32}
-    volumes = dict.fromkeys(stage.said["VOLUME"], data)
-    command = [*stage.said["ENTRYPOINT"], *stage.said["CMD"]]
+    volumes = dict.fromkeys(stage.metadata["VOLUME"], data)
+    command = [*stage.metadata["ENTRYPOINT"], *stage.metadata["CMD"]]
     began = time.monotonic()
     process = subprocess.Popen(entering(stage, command, environment, volumes=volumes))
     try:
-        check = entering(stage, stage.said["HEALTHCHECK"], environment, volumes=volumes)
+        check = entering(stage, stage.metadata["HEALTHCHECK"], environment, volumes=volumes)
         while subprocess.run(check, capture_output=True).returncode:
-            assert process.poll() is None, "It has ended."
-            assert time.monotonic() - began < HEALTHY_SECONDS, "It does not get healthy."
+            assert process.poll() is None, "The process has ended."
+            assert time.monotonic() - began < HEALTHY_SECONDS, "The process did not become healthy in time."
             time.sleep(0.2)
         print(f"healthy after {time.monotonic() - began:.1f} s", flush=True)
         process.terminate()
@@ -206,7 +207,7 @@ def main() -> None:
         print("MB beside the base image:", ", ".join(line.split()[0] for line in size.stdout.splitlines()))
         data = Path(folder) / "data"
         data.mkdir()
-        os.chmod(folder, 0o755)  # the user has to get in
+        os.chmod(folder, 0o755)  # the stage's user must be able to enter it
         run(stage, data)
 
 

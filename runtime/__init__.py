@@ -1,1 +1,1 @@
-"""Processes: what a gateway holds while it serves, its background jobs, the command line and the supervisor."""
+"""The gateway as a process: its container of objects, background jobs, command line and supervisor."""

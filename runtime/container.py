@@ -1,4 +1,4 @@
-"""What a gateway process holds while it serves: the store, the feed, background jobs, and the edge in front of them."""
+"""The objects of a gateway process and their life: store, change feed, background jobs, server components."""
 
 import asyncio
 import logging
@@ -63,24 +63,28 @@ def new_id() -> str:
 
 
 def _build_schema() -> strawberry.Schema:
-    # Commands that serve nothing start a quarter sooner without it.
+    # Not at the top of the module: without it, commands that serve nothing start in three quarters of the time.
     import schema
 
     return schema.build()
 
 
 class ProcessPart(StrEnum):
-    """Of what is done on a host: all, what clients ask for, or what runs without being asked."""
+    """The part of a host's work that a process does."""
 
+    #: Requests and background jobs, in a single process.
     WHOLE = "whole"
+    #: Requests of clients.
     SERVING = "serving"
+    #: Background jobs.
     JOBS = "jobs"
 
 
 class Gateway:
-    """What the process holds while it serves. `now` and `new_id` are where time and chance come from.
+    """The container of the objects of a gateway process. `running` opens the store and all objects that need it.
 
-    `part` is what it does of all that a host does, where others do the rest.
+    `now` and `new_id` are the sources of time and of random ids. `part` is the work of this process, if other processes
+    of the host do the rest.
     """
 
     def __init__(
@@ -106,7 +110,7 @@ class Gateway:
         self._background: Background | None = None
         self.metrics = StreamMetrics()
         self._search_metrics = SearchMetrics(self.metrics.registry)
-        self._polling = PollMetrics(self.metrics.registry)
+        self._poll_metrics = PollMetrics(self.metrics.registry)
         self.objects = object_store(
             store,
             bucket=settings.photo_bucket,
@@ -152,7 +156,7 @@ class Gateway:
 
     @asynccontextmanager
     async def running(self, *, jobs: bool = True) -> AsyncIterator["Gateway"]:
-        """Open the store, and all that works behind a serving gateway (`jobs`); close everything in the end."""
+        """Open the store during the context. With `jobs`, also prepare serving and start the jobs, as `part` says."""
         serves = jobs and self._part is not ProcessPart.JOBS
         if serves:
             self.edge.persisted_documents.load()
@@ -179,14 +183,14 @@ class Gateway:
                 poll_interval=followed_every(self._store.aws, self.settings.poll_interval),
                 bus=self.bus,
                 reads=self.reads,
-                empty_seconds=EMPTY_SECONDS if self._store.aws else 0.0,  # the engine passes over nothing
+                empty_seconds=EMPTY_SECONDS if self._store.aws else 0.0,  # the engine returns no empty pages
                 on_change=lambda change: read_caches.invalidate_changed(
                     self._store.prefix, TABLES_BY_NAME[change.table], change.keys
                 ),
             )
             self.ingest = self._make_ingest(logs)
-            for_clients = ClientIngests(self.ingest, self.settings.ingest_hosts)
-            self.services = self._make_services(logs, changes, for_clients)
+            client_ingests = ClientIngests(self.ingest, self.settings.ingest_hosts)
+            self.services = self._make_services(logs, changes, client_ingests)
             self._background = self._make_background(self.ingest, self.services)
             await self._prepare_store()
             logs.start()
@@ -194,7 +198,7 @@ class Gateway:
             stack.push_async_callback(changes.aclose)
             stack.push_async_callback(self.services.scan_cache.aclose)
             stack.push_async_callback(self.services.decoder_pool.aclose)
-            stack.push_async_callback(for_clients.finish)
+            stack.push_async_callback(client_ingests.finish)
             if self._part is ProcessPart.WHOLE:
                 port, host = self.settings.metrics_port, self.settings.metrics_host
                 stack.enter_context(metrics_served(self.metrics, port, host))
@@ -204,24 +208,27 @@ class Gateway:
                 and self._store.memory
                 and isinstance(self.search, SqliteIndex)
             ):
-                self.search.discard()  # the tables that it was built from are in memory, too
+                self.search.discard()  # it was built from tables in memory, which are gone
             if jobs:
                 stack.push_async_callback(cancel_all, [asyncio.create_task(supervise(job)) for job in self._jobs()])
             await stack.enter_async_context(self.edge.running(serving=serves))
             yield self
 
     async def readiness(self, seconds: float) -> dict[str, Any]:
-        """Return whether the store answers for every table within `seconds`. An unavailable bus does not count."""
+        """Return the state for `/readyz`: ready if every table exists and the store answers within `seconds`.
+
+        An unavailable bus is reported, but does not make the process unready.
+        """
         names = [self._store.prefix + table.name for table in TABLES]
         try:
             async with asyncio.timeout(seconds):
-                found = await asyncio.gather(*[self._has_table(name) for name in names])
+                exist = await asyncio.gather(*[self._has_table(name) for name in names])
         except (DomainError, TimeoutError):
             return {"ready": False, "store": "unreachable"}
         except RequestRefused as refusal:
-            logger.warning("The store refuses to tell of its tables: %s", refusal)
+            logger.warning("The store refused DescribeTable: %s", refusal)
             return {"ready": False, "store": "refuses"}
-        missing = [name for name, there in zip(names, found, strict=True) if not there]
+        missing = [name for name, exists in zip(names, exist, strict=True) if not exists]
         if missing:
             return {"ready": False, "store": "tables missing", "missing": missing}
         bus = {} if self.bus is None else {"bus": "away" if self.bus.is_away else "ok"}
@@ -238,10 +245,10 @@ class Gateway:
         return True
 
     async def _prepare_store(self) -> None:
-        """An embedded store has no administrator: its tables are made, and its demo data loaded, as needed."""
+        """Create the tables of an embedded store, which has no administrator, and load the demo data, as needed."""
         assert self.database is not None
         if self._part is not ProcessPart.WHOLE:
-            return  # it was done before
+            return  # the supervisor does it before it starts this worker
         if self._store.embedded:
             await self.database.create_tables()
         if self.settings.demo:
@@ -251,7 +258,7 @@ class Gateway:
         try:
             await self.background.demo().load()
         except (DomainError, RequestRefused) as problem:
-            # A store of one's own may come later; what is served works without the demo.
+            # The store may be started later than the gateway, which works without the demo data.
             logger.warning("The demo data could not be loaded (`gateway.py seed` loads it): %s", problem)
 
     def _jobs(self) -> Iterator[Job]:
@@ -263,15 +270,18 @@ class Gateway:
             yield from self.background.jobs()
 
     def open_store(self, seconds: float | None = None, meter: Meter | None = None) -> Store:
-        """Return a store for work besides clients' operations, with a deadline."""
+        """Return a store for work other than clients' operations. Its deadline is `seconds`, or the setting's."""
         assert self.database is not None
         deadline = Deadline(seconds or self.settings.deadline_seconds)
         return Store(
             self.database.client, prefix=self._store.prefix, deadline=deadline, token=self._new_id, meter=meter
         )
 
-    def _is_followed(self, table: Table) -> bool:
-        """Whether somebody follows a table here; what other processes have to tell is not known, and may be much."""
+    def _has_subscribers(self, table: Table) -> bool:
+        """Return whether the changes of a table have subscribers in this process.
+
+        A worker for jobs returns True: it does not know the subscribers of the other processes.
+        """
         return self._part is ProcessPart.JOBS or (
             self.services is not None and self.services.changes.followers(table) > 0
         )
@@ -300,12 +310,12 @@ class Gateway:
             open_store=self.open_store,
             matches=self._matches,
             ingest=ingest,
-            remembered=services.scan_cache,
+            scan_cache=services.scan_cache,
             metrics=self.metrics,
-            polling=self._polling,
+            poll_metrics=self._poll_metrics,
             now=self._now,
             new_id=self._new_id,
-            is_followed=self._is_followed,
+            has_subscribers=self._has_subscribers,
         )
 
     def _make_services(self, logs: RequestLogs, changes: ChangeFeed, ingests: ClientIngests) -> Services:
@@ -339,5 +349,5 @@ def _user_ids(settings: Settings) -> UserIds:
 
 
 def followed_every(aws: bool, poll_interval: float | None) -> float:
-    """How often a shard is read for subscribers, in seconds. On AWS each read is billed, and their number limited."""
+    """Return the seconds between reads of a shard for subscribers. AWS bills each read, and limits their number."""
     return poll_interval or (POLL_SECONDS if aws else LOCAL_POLL_SECONDS)

@@ -47,11 +47,11 @@ from server.settings import Misconfigured, Settings
 
 INGEST_EVERY_SECONDS = 60.0
 METRICS_PAUSE_SECONDS = 0.5
-# Delivering to all phones of a match reads page after page while it sends.
+# The delivery to all phones of a match reads page after page while it sends.
 PIPELINE_DEADLINE_SECONDS = 120.0
 POLL_SECONDS, LOCAL_POLL_SECONDS = 0.25, 0.02
-# AWS has a shard read five times a second, by two readers: four times by what subscriptions follow, once by this. The
-# search index takes what the feed's pipeline reads, and reads by itself where that pipeline does not run.
+# AWS allows five reads per second and shard, by two readers: the change feed of subscriptions uses four, a pipeline
+# one. The search consumer takes the pages of the feed pipeline; it reads by itself only where that does not run.
 AWS_PIPELINE_POLL_SECONDS = 1.0
 AWS_SEARCH_POLL_SECONDS = 2.0
 
@@ -66,7 +66,7 @@ class OpenJobStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """Made when the store is open, and good until it closes."""
+    """A factory for pipelines and jobs on the open store of a gateway."""
 
     settings: Settings
     store: StoreOptions
@@ -78,15 +78,15 @@ class Background:
     open_store: OpenJobStore
     matches: PipelineSetup
     ingest: EarthquakeIngest
-    remembered: ScanCache
+    scan_cache: ScanCache
     metrics: StreamMetrics
-    polling: PollMetrics
+    poll_metrics: PollMetrics
     now: Callable[[], datetime]
     new_id: Callable[[], str]
-    is_followed: Callable[[Table], bool]
+    has_subscribers: Callable[[Table], bool]
 
     def jobs(self) -> Iterator[Job]:
-        """Those that run once for all processes of a host."""
+        """Yield the jobs that run once per host."""
         if self.store.embedded:
             yield partial(sweep_forever, self.client, TABLES, self.store.prefix, self.now)
         if self.settings.demo:
@@ -103,7 +103,7 @@ class Background:
             yield partial(every, INGEST_EVERY_SECONDS, partial(self.ingest.run, self.settings.ingest))
 
     def cricket(self, setup: PipelineSetup, provider: Provider | None = None, **given: Any) -> CricketPipeline:
-        """A pipeline on this gateway's tables; `given` is for it."""
+        """Return a cricket pipeline on this gateway's tables; `given` are its other arguments."""
         return CricketPipeline(
             provider or setup.provider(self.session, self.now),
             self._patient_store,
@@ -111,12 +111,12 @@ class Background:
             instance_id=self._instance_id(),
             now=self.now,
             on_sync=self._forget_reference_data,
-            metrics=self.polling,
+            metrics=self.poll_metrics,
             **given,
         )
 
     def feed_pipeline(self, **given: Any) -> FeedPipeline:
-        """A consumer of the feed's changes; `given` is for it."""
+        """Return a consumer of the feed's changes; `given` are its other arguments."""
         defaults: dict[str, Any] = {
             "fan_out_bound": self.settings.fan_out_bound,
             "metrics": self.metrics,
@@ -156,7 +156,7 @@ class Background:
             yield self._build_search if isinstance(self.search, SqliteIndex) else self._check_search
 
     def search_pipeline(self, **given: Any) -> SearchPipeline:
-        """Return a consumer that keeps the search index current; `given` are its arguments."""
+        """Return a consumer that keeps the search index current; `given` are its other arguments."""
         defaults: dict[str, Any] = {
             "metrics": self.search_metrics,
             "pace": search_pace(self.store.aws, self.settings.poll_interval),
@@ -196,7 +196,7 @@ class Background:
             now=self.now,
             new_id=self.new_id,
             chance=random.Random(),
-            has_subscribers=self.is_followed,
+            has_subscribers=self.has_subscribers,
         )
 
     def _patient_store(self) -> Store:
@@ -207,27 +207,30 @@ class Background:
 
     def _forget_reference_data(self) -> None:
         for table in (TEAMS, LEAGUES):
-            self.remembered.invalidate(table)
+            self.scan_cache.invalidate(table)
 
 
 def pipeline_pace(aws: bool, poll_interval: float | None) -> ConsumerIntervals:
-    """How often the pipeline reads a shard that has nothing new: as often as it is set, within what AWS allows."""
+    """Return the pace of a pipeline on a shard without new records: the setting, or at most what AWS allows."""
     seconds = poll_interval or POLL_SECONDS
     return ConsumerIntervals(poll_seconds=max(seconds, AWS_PIPELINE_POLL_SECONDS) if aws else seconds)
 
 
 def search_pace(aws: bool, poll_interval: float | None) -> ConsumerIntervals:
-    """Return the pace of the search consumer: on AWS it leaves most reads of a shard to the other readers."""
+    """Return the pace of the search consumer. On AWS it leaves most reads of a shard to the other readers."""
     seconds = poll_interval or POLL_SECONDS
     return ConsumerIntervals(poll_seconds=max(seconds, AWS_SEARCH_POLL_SECONDS) if aws else seconds)
 
 
-# Figures
+# Metrics
 
 
 @contextmanager
 def metrics_served(metrics: StreamMetrics, port: int | None, host: str) -> Iterator[None]:
-    """Answer Prometheus at this address; with None as port, do not. Raises `Misconfigured` when it is taken."""
+    """Answer Prometheus at this address during the context, unless `port` is None.
+
+    Raise `Misconfigured` if the address is taken.
+    """
     with ExitStack() as stack:
         if port is not None:
             try:
@@ -239,7 +242,7 @@ def metrics_served(metrics: StreamMetrics, port: int | None, host: str) -> Itera
 
 
 async def serve_metrics(metrics: StreamMetrics, port: int, host: str) -> None:
-    """As one of several: the port may be that of a process whose place this one takes, until that has ended."""
+    """Answer Prometheus in a worker. Retry while the port is taken, as it is until the predecessor has ended."""
     is_logged = False
     while True:
         try:
@@ -247,6 +250,6 @@ async def serve_metrics(metrics: StreamMetrics, port: int, host: str) -> None:
                 await asyncio.Event().wait()
         except Misconfigured as taken:
             if not is_logged:
-                logger.info("%s It is tried again.", taken)
+                logger.info("%s Retrying every %g s.", taken, METRICS_PAUSE_SECONDS)
             is_logged = True
         await asyncio.sleep(METRICS_PAUSE_SECONDS)

@@ -1,1 +1,1 @@
-"""The commands of `gateway.py`, a module for each group, and the options they share."""
+"""The commands of `gateway.py`: a module for each group, and the options that they share."""

@@ -1,4 +1,4 @@
-"""What `serve` tells once it serves."""
+"""The lines that `serve` prints when it has started."""
 
 from datastore.database import StoreOptions
 from datastore.engine.programs import Dynoxide
@@ -10,37 +10,38 @@ READY_SECONDS = 2.0
 
 
 async def welcome(gateway: Gateway, options: StoreOptions, *, alone: bool = True) -> None:
-    """Where to go, with which tokens, and what is amiss; `alone` where no other process serves beside it."""
-    _tell(gateway, options, alone=alone)
+    """Print the address, the set-up, the demo tokens, and warnings. `alone` is whether one process does all work."""
+    _print_set_up(gateway, options, alone=alone)
     await _warn_unless_ready(gateway)
 
 
-def _tell(gateway: Gateway, options: StoreOptions, *, alone: bool) -> None:
+def _print_set_up(gateway: Gateway, options: StoreOptions, *, alone: bool) -> None:
     settings = gateway.settings
     notes.print(f"GraphQL and GraphiQL  {settings.url}/graphql")
-    notes.print(f"{'Store':<21} {_told(options)}{_instead(gateway)}")
+    notes.print(f"{'Store':<21} {_store_name(options)}{_replacement_engine(gateway)}")
     notes.print(f"{'Set up':<21} {gateway.edge.summary(alone=alone)}")
-    offered = gateway.edge.demo_tokens()
-    for token in offered:
+    tokens = gateway.edge.demo_tokens()
+    for token in tokens:
         notes.print(f"{token['name'] + ' token':<21} {token['token']}")
     if settings.demo and options.aws:
-        notes.print("Demo tokens are not offered: what is in AWS is not for everybody on this machine.")
+        notes.print("Demo tokens are not offered: they would open tables in AWS to every user of this machine.")
     elif settings.demo and not settings.loopback:
         notes.print("Demo tokens are not offered: this gateway listens beyond this machine.")
-    elif offered:
+    elif tokens:
         notes.print("Send a token as the header Authorization: Bearer <token>. GraphiQL has them already.")
     if isinstance(gateway.objects, LocalObjects) and not settings.is_reachable:
-        notes.print(f"Warning: addresses of pictures begin with {settings.reached_at}; set GATEWAY_PUBLIC_URL.")
+        notes.print(f"Warning: the URLs of pictures begin with {settings.reached_at}; set GATEWAY_PUBLIC_URL.")
     notes.print("Stop with Ctrl-C.")
 
 
-def _told(options: StoreOptions) -> str:
+def _store_name(options: StoreOptions) -> str:
     if options.embedded:
         return "embedded, in memory only" if options.memory else f"embedded, data in {options.data_dir}"
     return f"DynamoDB in {options.named_region or 'your AWS region'}" if options.aws else options.store
 
 
-def _instead(gateway: Gateway) -> str:
+def _replacement_engine(gateway: Gateway) -> str:
+    """Return a note about the embedded engine if it is not the default one."""
     engine = gateway.database.engine if gateway.database else None
     if engine is None or engine.program == Dynoxide.name:
         return ""
@@ -50,7 +51,7 @@ def _instead(gateway: Gateway) -> str:
 async def _warn_unless_ready(gateway: Gateway) -> None:
     state = await gateway.readiness(READY_SECONDS)
     if state["store"] == "unreachable":
-        notes.print("Warning: the store cannot be reached. Requests are answered UNAVAILABLE until it can be.")
+        notes.print("Warning: the store cannot be reached. Until it can be, requests fail with UNAVAILABLE.")
     elif state["store"] == "tables missing":
         missing = ", ".join(state["missing"])
-        notes.print(f"Warning: the store lacks the tables {missing}. `gateway.py tables create` makes them there.")
+        notes.print(f"Warning: the store lacks the tables {missing}. Create them with `gateway.py tables create`.")

@@ -1,4 +1,4 @@
-"""Trusted documents: `gateway.py documents check|put|list|delete|extract`."""
+"""The commands of trusted documents: `documents check`, `put`, `list`, `delete` and `extract`."""
 
 import json
 import os
@@ -29,15 +29,12 @@ SUFFIXES = (".graphql", ".gql")
 
 @commands.command("check")
 @takes_store
-def check_documents(
-    manifest: Manifest,
-    store: StoreOptions,
-) -> None:
+def check_documents(manifest: Manifest, store: StoreOptions) -> None:
     """Check a manifest against the schema and the limits, and print its operations with what each is estimated to cost.
 
     The store is not asked. For a build: the status is 1 when a document cannot be used.
     """
-    for document_id, document in _ready(manifest).items():
+    for document_id, document in _prepared(manifest).items():
         for operation in document.operations:
             cost = operation.estimate({}).units
             typer.echo(f"{document_id}  {operation.kind.value} {operation.name or '-'}  {cost:g} read units")
@@ -45,35 +42,30 @@ def check_documents(
 
 @commands.command("put")
 @takes_store
-def put_documents(
-    manifest: Manifest,
-    store: StoreOptions,
-) -> None:
+def put_documents(manifest: Manifest, store: StoreOptions) -> None:
     """Check a manifest, and make its documents known in the table. An id never gets another text.
 
     Each is known by its SHA-256 too, so that it may also be sent in full. Where an id stands for another text already,
     nothing is put.
     """
-    ready = _ready(manifest)
-    texts = {sha256_of(document.text): document.text for document in ready.values()}
-    texts |= {document_id: document.text for document_id, document in ready.items()}
+    documents = _prepared(manifest)
+    texts = {sha256_of(document.text): document.text for document in documents.values()}
+    texts |= {document_id: document.text for document_id, document in documents.items()}
 
     async def put(known: StoredDocuments) -> None:
-        there = {found.document_id: found.text async for found in known.all()}
-        _check_taken(name for name, text in texts.items() if there.get(name, text) != text)
+        stored = {found.document_id: found.text async for found in known.all()}
+        _check_taken(name for name, text in texts.items() if stored.get(name, text) != text)
         now = datetime.now(UTC)
-        # The condition of each is for those whom others put meanwhile.
+        # Another process may have stored a text since the read: each put is conditional.
         _check_taken([name for name, text in texts.items() if (await known.put(name, text, now)).text != text])
-        typer.echo(f"{len(ready)} documents are known")
+        typer.echo(f"{len(documents)} documents are known")
 
     _in_table(put, store)
 
 
 @commands.command("list")
 @takes_store
-def list_documents(
-    store: StoreOptions,
-) -> None:
+def list_documents(store: StoreOptions) -> None:
     """Print the documents in the table as a manifest: {id: text}."""
 
     async def show(known: StoredDocuments) -> None:
@@ -95,20 +87,20 @@ def delete_documents(
     named = [plain_id(document_id) for document_id in ids]
 
     async def delete(known: StoredDocuments) -> None:
-        there = {found.document_id: found.text async for found in known.all()}
-        going = there.keys() & named
-        texts = {there[document_id] for document_id in going}
-        staying = {there[name]: name for name in sorted(there.keys() - going) if not is_hash(name)}
-        going |= there.keys() & {sha256_of(text) for text in texts - staying.keys()}
-        # Hashes go first: should this end half-way, the names can be given again.
-        for document_id in sorted(going, key=lambda one: (not is_hash(one), one)):
+        stored = {found.document_id: found.text async for found in known.all()}
+        deleted = stored.keys() & named
+        texts = {stored[document_id] for document_id in deleted}
+        other_names = {stored[name]: name for name in sorted(stored.keys() - deleted) if not is_hash(name)}
+        deleted |= stored.keys() & {sha256_of(text) for text in texts - other_names.keys()}
+        # Hashes are deleted first: after an interruption, the command can be repeated with the same names.
+        for document_id in sorted(deleted, key=lambda document_id: (not is_hash(document_id), document_id)):
             await known.delete(document_id)
             typer.echo(f"{document_id} is forgotten")
-        for text in sorted(texts & staying.keys()):
-            typer.echo(f"the text {sha256_of(text)} still runs: {staying[text]} stands for it")
-        unknown = [document_id for document_id in named if document_id not in there]
+        for text in sorted(texts & other_names.keys()):
+            typer.echo(f"the text {sha256_of(text)} still runs: {other_names[text]} is another id of it")
+        unknown = [document_id for document_id in named if document_id not in stored]
         if unknown:
-            raise mistake(f"nothing was known by {', '.join(unknown)}.")
+            raise mistake(f"no document has the id {', '.join(unknown)}.")
 
     _in_table(delete, store)
 
@@ -137,9 +129,9 @@ def extract_documents(
 
 
 def _check_taken(names: Iterable[str]) -> None:
-    """End in a mistake where there are any."""
+    """End the command if `names`, the ids that other texts have, are not empty."""
     if taken := sorted(names):
-        raise mistake(f"these ids stand for other texts already: {', '.join(taken)}.")
+        raise mistake(f"these ids are taken by other texts: {', '.join(taken)}.")
 
 
 def _graphql_files(source: Path) -> Iterator[Path]:
@@ -149,9 +141,9 @@ def _graphql_files(source: Path) -> Iterator[Path]:
         yield from sorted(path for path in source.rglob("*") if path.suffix in SUFFIXES)
 
 
-def _ready(manifest: Path) -> dict[str, Document]:
-    """The documents of a manifest, made ready; what is wrong with it is told, a line for each."""
-    import schema  # here alone: other commands start sooner without it
+def _prepared(manifest: Path) -> dict[str, Document]:
+    """Return the prepared documents of a manifest. Print its problems, a line each; if any, end the command."""
+    import schema  # not at the top of the module: other commands start sooner without it
 
     try:
         settings = document_settings(os.environ)
@@ -161,16 +153,16 @@ def _ready(manifest: Path) -> dict[str, Document]:
         raise mistake(problem, 2) from None
     except OSError as problem:
         raise mistake(f"{manifest} cannot be read: {problem.strerror}.") from None
-    except ManifestProblem as found:
-        for one in found.problems[:-1]:
-            mistake(f"{one}.")
-        raise mistake(f"{found.problems[-1]}.") from None
+    except ManifestProblem as invalid:
+        for text in invalid.problems[:-1]:
+            mistake(f"{text}.")
+        raise mistake(f"{invalid.problems[-1]}.") from None
 
 
 def _in_table(work: Callable[[StoredDocuments], Coroutine[Any, Any, None]], options: StoreOptions) -> None:
-    """Do a piece of work on the documents in the table."""
+    """Run `work` on the documents in the table."""
 
-    async def inside(gateway: Gateway) -> None:
+    async def work_on_table(gateway: Gateway) -> None:
         await work(StoredDocuments(gateway.open_store(TABLE_SECONDS)))
 
-    with_gateway(inside, options)
+    with_gateway(work_on_table, options)

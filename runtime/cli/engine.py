@@ -1,4 +1,4 @@
-"""The embedded engine as a service of its own: `gateway.py engine`."""
+"""The command `engine`, which runs the embedded engine as a service of its own."""
 
 import logging
 import os
@@ -15,13 +15,13 @@ from runtime.cli.options import DATA_DIR, DataDir, Prefix
 from runtime.cli.output import mistake, notes, run, until_stopped
 from runtime.container import utc_now
 
-EVERYWHERE, HERE = "0.0.0.0", "127.0.0.1"
+ALL_ADDRESSES, LOOPBACK = "0.0.0.0", "127.0.0.1"
 
 
 def run_engine(
     host: Annotated[
-        str, typer.Option(help=f"The address to listen on: {HERE}, or {EVERYWHERE} for other machines too.")
-    ] = HERE,
+        str, typer.Option(help=f"The address to listen on: {LOOPBACK}, or {ALL_ADDRESSES} for other machines too.")
+    ] = LOOPBACK,
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port.")] = 8001,
     data_dir: DataDir = DATA_DIR,
     prefix: Prefix = "",
@@ -32,8 +32,8 @@ def run_engine(
     GATEWAY_ENGINE_KEY sets; without it the engine makes one and keeps it in `engine.key` in the data directory.
     `tables create` makes the tables.
     """
-    if host not in (HERE, EVERYWHERE):
-        raise typer.BadParameter(f"must be {HERE} or {EVERYWHERE}", param_hint="--host")
+    if host not in (LOOPBACK, ALL_ADDRESSES):
+        raise typer.BadParameter(f"must be {LOOPBACK} or {ALL_ADDRESSES}", param_hint="--host")
     options = StoreOptions(data_dir=data_dir, prefix=prefix, listen=(host, port))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
@@ -41,10 +41,12 @@ def run_engine(
         async with open_database(options) as database:
             assert database.engine is not None
             if database.engine.attached:
-                raise EngineFailed(f"The data in {data_dir} is open already, by another command.")
+                raise EngineFailed(
+                    f"Another process has opened the data in {data_dir}: stop it, or choose another --data-dir."
+                )
             notes.print(f"The embedded engine answers at http://{host}:{port}, with its data in {data_dir}.")
-            kept = VARIABLE if VARIABLE in os.environ else data_dir / KEY_FILE
-            notes.print(f"Clients need the access key: set {VARIABLE} to that of {kept}.")
+            key_source = VARIABLE if VARIABLE in os.environ else data_dir / KEY_FILE
+            notes.print(f"Clients need the access key: set {VARIABLE} to that of {key_source}.")
             await sweep_forever(database.client, TABLES, prefix, utc_now)
 
     if not is_free(port):

@@ -1,4 +1,4 @@
-"""The feed's pipeline: `gateway.py pipeline feed` and `gateway.py dlq`."""
+"""The commands of the feed: `pipeline feed`, `dlq` and `follows`."""
 
 import json
 from collections.abc import AsyncIterator
@@ -37,12 +37,7 @@ follows = typer.Typer(no_args_is_help=True, help="The follows of the feed.")
 
 @takes_metrics
 @takes_store
-def run_pipeline(
-    *,
-    fan_out_bound: FanOutBound = MAX_FOLLOWERS,
-    metrics: MetricsOptions,
-    store: StoreOptions,
-) -> None:
+def run_pipeline(*, fan_out_bound: FanOutBound = MAX_FOLLOWERS, metrics: MetricsOptions, store: StoreOptions) -> None:
     """Handle the feed's changes until interrupted. Any number of such processes share the changes.
 
     They also keep the search index current, in the OpenSearch at GATEWAY_SEARCH_URL or beside local data.
@@ -67,7 +62,7 @@ def list_letters(
 
     async def show(gateway: Gateway) -> None:
         async for letter in every_letter(gateway.open_store, CONSUMER_TABLE, FEED.name, utc_now()):
-            typer.echo(json.dumps(_described(letter)) if as_json else _line(letter))
+            typer.echo(json.dumps(_as_json(letter)) if as_json else _line(letter))
 
     with_gateway(show, store)
 
@@ -89,8 +84,8 @@ def replay_letters(
         letters = every_letter(gateway.open_store, CONSUMER_TABLE, FEED.name, utc_now())
         handlers = feed_handlers(gateway.open_store, utc_now, fan_out_bound=fan_out_bound)
         handlers.append(gateway.background.search_sync())
-        replaying = Redrive(handlers, gateway.open_store, utc_now)
-        replayed, failed = await _replay(replaying, letters if every else await _chosen(letters, set(ids or ())))
+        redrive = Redrive(handlers, gateway.open_store, utc_now)
+        replayed, failed = await _replay(redrive, letters if every else await _chosen(letters, set(ids or ())))
         typer.echo(f"{replayed} replayed, {failed} failed")
         if failed:
             raise typer.Exit(1)
@@ -100,31 +95,29 @@ def replay_letters(
 
 @follows.command("repair")
 @takes_store
-def repair_follows(
-    store: StoreOptions,
-) -> None:
+def repair_follows(store: StoreOptions) -> None:
     """Complete the follows that other programs stored before the pipeline's first run, so that they are counted.
 
     It reads the whole table once. It may run beside gateways and pipelines, and again at any time.
     """
 
     async def repair(gateway: Gateway) -> None:
-        done = await FollowRepair(gateway.open_store, _show_repair).run()
-        typer.echo(_repaired(done))
+        result = await FollowRepair(gateway.open_store, _show_repair).run()
+        typer.echo(_repair_line(result))
 
     with_gateway(repair, store)
 
 
 def _show_repair(progress: RepairProgress) -> None:
-    show_progress(_repaired(progress))
+    show_progress(_repair_line(progress))
 
 
-def _repaired(progress: RepairProgress) -> str:
+def _repair_line(progress: RepairProgress) -> str:
     return f"{progress.follows} follows completed, {progress.scanned} items read"
 
 
 async def _chosen(letters: AsyncIterator[DeadLetter], ids: set[str]) -> AsyncIterator[DeadLetter]:
-    """Those with the ids; all of them must be there."""
+    """Return the dead letters with the ids. End the command if one does not exist."""
     found = [letter async for letter in letters if letter.id in ids]
     missing = sorted(ids - {letter.id for letter in found})
     if missing:
@@ -137,11 +130,11 @@ async def _chosen(letters: AsyncIterator[DeadLetter], ids: set[str]) -> AsyncIte
     return chosen()
 
 
-async def _replay(replay: Redrive, letters: AsyncIterator[DeadLetter]) -> tuple[int, int]:
-    """How many were replayed, and how many failed again."""
+async def _replay(redrive: Redrive, letters: AsyncIterator[DeadLetter]) -> tuple[int, int]:
+    """Return the number of replayed letters, and that of letters that failed again."""
     replayed = failed = 0
     async for letter in letters:
-        kept = await replay.replay(letter)
+        kept = await redrive.replay(letter)
         if kept is None:
             replayed += 1
         else:
@@ -151,7 +144,7 @@ async def _replay(replay: Redrive, letters: AsyncIterator[DeadLetter]) -> tuple[
 
 
 def _line(letter: DeadLetter) -> str:
-    whole = "" if letter.whole else "  (too big: kept without its images)"
+    note = "" if letter.whole else "  (too big: kept without its images)"
     return "  ".join(
         (
             letter.id,
@@ -159,12 +152,12 @@ def _line(letter: DeadLetter) -> str:
             letter.handler,
             letter.event,
             json.dumps(letter.item_keys),
-            f"{letter.error_type}: {letter.error}{whole}",
+            f"{letter.error_type}: {letter.error}{note}",
         )
     )
 
 
-def _described(letter: DeadLetter) -> dict[str, Any]:
+def _as_json(letter: DeadLetter) -> dict[str, Any]:
     return {
         "id": letter.id,
         "table": letter.table,

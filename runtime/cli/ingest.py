@@ -1,4 +1,4 @@
-"""Bringing data in: `gateway.py ingest earthquakes FEED`."""
+"""The command `ingest earthquakes`."""
 
 from typing import Annotated
 
@@ -38,12 +38,12 @@ def ingest_earthquakes(
 
 def _report(summary: IngestSummary) -> None:
     if summary.error is None or summary.fetched:
-        typer.echo(_told_summary(summary))
+        typer.echo(_summary_lines(summary))
     if summary.error is not None:
-        raise mistake(f"the feed was not ingested to its end: {summary.error}")
+        raise mistake(f"the feed was ingested only in part: {summary.error}")
 
 
-def _told_summary(summary: IngestSummary) -> str:
+def _summary_lines(summary: IngestSummary) -> str:
     lines = [
         f"fetched   {summary.fetched}",
         f"upserted  {summary.upserted}",

@@ -1,4 +1,4 @@
-"""Live cricket: `gateway.py replay FILE` and `gateway.py pipeline cricket`."""
+"""The commands of live cricket: `replay` and `pipeline cricket`."""
 
 import asyncio
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from runtime.cli.output import mistake, until_stopped
 from runtime.cli.pipelines import MetricsOptions, run_until_stopped, takes_metrics
 from runtime.container import Gateway, utc_now
 
-# At full speed a tick takes an over, and nobody waits between two.
+# At full speed a tick covers an over, and the next one follows at once.
 FULL_SPEED_BALLS = 6
 FULL_SPEED = PollIntervals(tick_seconds=0.0, reconcile_seconds=0.2, linger=timedelta(0))
 BY_THE_CLOCK = PollIntervals(tick_seconds=0.5, reconcile_seconds=1.0, linger=timedelta(seconds=2))
@@ -90,7 +90,7 @@ def _load(file: Path, match_id: str | None) -> Recording:
 
 
 def setup_of(source: MatchSource) -> PipelineSetup:
-    """The source as the environment sets it up; what is missing ends the command."""
+    """Return the set-up of a source from the environment. End the command if a variable is missing."""
     try:
         return pipeline_setup(source)
     except (SetupError, CredentialsError) as problem:
@@ -102,7 +102,7 @@ async def _play(gateway: Gateway, recordings: Sequence[Recording], speed: float 
     provider = ReplayProvider(recordings, now=utc_now, speed=speed, balls_per_tick=FULL_SPEED_BALLS, start_times=starts)
     intervals = FULL_SPEED if speed is None else BY_THE_CLOCK
     setup = setup_of(MatchSource.DEMO)
-    pipeline = gateway.background.cricket(setup, provider, intervals=intervals, on_change=_tell)
+    pipeline = gateway.background.cricket(setup, provider, intervals=intervals, on_change=_print_events)
     async with pipeline.open():
         await pipeline.sync()
         for recording in recordings:
@@ -124,7 +124,7 @@ async def _play(gateway: Gateway, recordings: Sequence[Recording], speed: float 
             await asyncio.wait([reconcile])
 
 
-def _tell(change: LiveChange) -> None:
+def _print_events(change: LiveChange) -> None:
     for event in change.active.events:
         ball = f"{event.ball.label:>5}" if event.ball else "     "
         typer.echo(f"{change.match.match_id}  {ball}  {event.score or '':>7}  {event.text}")

@@ -53,12 +53,13 @@ class OptionGroup:
             options = {name: arguments.pop(name) for name in self.parameters}
             return command(**arguments, **{group: self._build(**options)})
 
-        expanded = [
-            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            for either in declared
-            for parameter in (self.parameters.values() if either.name == group else (either,))
-        ]
-        run_command.__signature__ = inspect.Signature(expanded)  # type: ignore[attr-defined]
+        expanded: list[inspect.Parameter] = []
+        for parameter in declared:
+            expanded += self.parameters.values() if parameter.name == group else [parameter]
+        # Typer reads the options from the signature. Keyword-only parameters may have defaults in any order.
+        run_command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in expanded]
+        )
         return run_command
 
 

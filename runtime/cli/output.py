@@ -1,4 +1,4 @@
-"""How the command line speaks: notes and progress on stderr, and each mistake in one line."""
+"""Output of the command line: notes and progress on stderr, errors in one line."""
 
 import asyncio
 import logging
@@ -27,7 +27,8 @@ from server.uvicorn import loop_factory
 T = TypeVar("T")
 
 NAME_WIDTH = 28
-MISTAKES = (
+# Errors that a user can correct: the command prints their message without a traceback.
+USER_ERRORS = (
     Misconfigured,
     StoreMisconfigured,
     EngineMissing,
@@ -39,54 +40,56 @@ MISTAKES = (
     ClientError,
 )
 
-# Paths and messages are told as they are: nothing in them is markup.
+# Paths and messages may contain brackets, which are no markup here.
 notes = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
 class OneLine(TyperGroup):
-    """Tells a mistake in how it is called in one line on stderr, in place of a box; the status stays typer's."""
+    """A command group that prints a usage error in one line on stderr. The exit status remains typer's."""
 
     def main(self, *args: Any, standalone_mode: bool = True, **rest: Any) -> Any:
         rest["standalone_mode"] = False
         if not standalone_mode:
             return super().main(*args, **rest)
         try:
-            # What comes back is the status that a command ended with, or None.
-            status = super().main(*args, **rest)
+            status = super().main(*args, **rest)  # the status of `typer.Exit`, or None
         except TyperException as problem:
             status = usage_mistake(problem)
         sys.exit(status)
 
 
 def usage_mistake(problem: TyperException) -> int:
-    """Tell it. A group without a command has shown its help instead, and has no words of its own."""
-    words = " ".join(problem.format_message().replace("Value error, ", "").split())
-    if words:
+    """Print a usage error, and return its exit status.
+
+    A group that was called without a command has printed its help already; its error has no message.
+    """
+    message = " ".join(problem.format_message().replace("Value error, ", "").split())
+    if message:
         context = getattr(problem, "ctx", None)
-        stop = "" if words.endswith((".", "?")) else "."
-        notes.print(f"Error: {words}{stop} See {context.command_path if context else 'gateway.py'} --help.")
+        stop = "" if message.endswith((".", "?")) else "."
+        notes.print(f"Error: {message}{stop} See {context.command_path if context else 'gateway.py'} --help.")
     return problem.exit_code
 
 
 def mistake(problem: object, status: int = 1) -> typer.Exit:
-    """Tell what is wrong in a line; raise what this returns."""
+    """Print an error in one line, and return the exception that the caller raises to end the command."""
     notes.print(f"Error: {problem}")
     return typer.Exit(status)
 
 
 def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run it; what a user can mend is one line, not a traceback."""
+    """Run a coroutine in a new event loop. Print an error that a user can correct in one line, without a traceback."""
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(work())
-    except MISTAKES as problem:
+    except USER_ERRORS as problem:
         raise mistake(problem) from None
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
 
 
 async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Until it is done, or Ctrl-C or SIGTERM ask for an end; then it may clean up."""
+    """Run `work` until it ends. Cancel it at SIGINT or SIGTERM, and wait for its cleanup."""
     task = asyncio.create_task(work)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -98,14 +101,14 @@ async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
 
 
 def log_in_lines() -> None:
-    """For a command that ends soon: what went wrong, without tracebacks."""
+    """Log warnings as bare messages without tracebacks, for a command that ends soon."""
     handler = logging.StreamHandler()
     handler.format = lambda record: record.getMessage()  # type: ignore[method-assign]
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
 
 
 def progress() -> Progress:
-    """For whoever watches: nothing is drawn where no terminal is."""
+    """Return a progress bar, which is invisible if stderr is no terminal."""
     stored = TextColumn("{task.fields[stored]} events")
     name = TextColumn("{task.description}", markup=False)
     columns = (SpinnerColumn(), name, BarColumn(bar_width=16), DownloadColumn(), stored)
@@ -113,16 +116,16 @@ def progress() -> Progress:
 
 
 def show_progress(line: str) -> None:
-    """Overwrite the present line of a terminal; print nothing where stderr is no terminal."""
+    """Overwrite the current line of a terminal; print nothing if stderr is no terminal."""
     if notes.is_terminal:
         notes.print(line, end="\r")
 
 
 def shortened(source: str) -> str:
-    """A path or address by its end, so that the line it is in stays one."""
+    """Return the end of a long path or URL, so that the progress bar fits on one line."""
     return source if len(source) <= NAME_WIDTH else "…" + source[1 - NAME_WIDTH :]
 
 
-def waiting(words: str) -> AbstractContextManager[object]:
-    """Words that move, for whoever watches: nothing is drawn where no terminal is."""
-    return notes.status(words) if notes.is_terminal else nullcontext()
+def waiting(message: str) -> AbstractContextManager[object]:
+    """Show an animated message during the context; show nothing if stderr is no terminal."""
+    return notes.status(message) if notes.is_terminal else nullcontext()

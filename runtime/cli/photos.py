@@ -1,4 +1,4 @@
-"""The files of photos: `gateway.py photos strip`."""
+"""The command `photos strip`."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from runtime.cli.options import bucket, takes_store, with_gateway
 from runtime.cli.output import notes
 from runtime.container import Gateway
 
-MOST_ON_A_PAGE = 1000
+MAX_PAGE = 1000
 
 commands = typer.Typer(no_args_is_help=True, help="The files of photos.")
 
@@ -18,9 +18,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Count, and change nothi
 FromTheStart = Annotated[
     bool, typer.Option("--from-the-start", help="Do not continue where an interrupted run has stopped.")
 ]
-PageSize = Annotated[
-    int, typer.Option("--page", min=1, max=MOST_ON_A_PAGE, help="After how many photos progress is noted.")
-]
+PageSize = Annotated[int, typer.Option("--page", min=1, max=MAX_PAGE, help="After how many photos progress is noted.")]
 
 
 @commands.command("strip")
@@ -40,23 +38,23 @@ def strip_photos(
 
     async def strip(gateway: Gateway) -> None:
         stripping = Stripping(gateway.open_store, gateway.objects, page=page, dry_run=dry_run)
-        summary = await stripping.run(_tell_progress, from_the_start=from_the_start)
-        typer.echo(_sentence(summary, dry_run))
+        summary = await stripping.run(_print_progress, from_the_start=from_the_start)
+        typer.echo(_summary_lines(summary, dry_run))
         if summary.unreadable:
             raise typer.Exit(1)
 
-    kept_in = bucket()
-    if store.memory and "photo_bucket" not in kept_in:
-        # Their folder is temporary, and known to the gateway that made it alone.
+    bucket_settings = bucket()
+    if store.memory and "photo_bucket" not in bucket_settings:
+        # The folder of the photos is temporary, and only the gateway that made it knows its path.
         raise typer.BadParameter("works with photos in a bucket only: set GATEWAY_PHOTO_BUCKET", param_hint="--memory")
-    with_gateway(strip, store, **kept_in)
+    with_gateway(strip, store, **bucket_settings)
 
 
-def _tell_progress(summary: StrippingSummary) -> None:
+def _print_progress(summary: StrippingSummary) -> None:
     notes.print(f"{summary.earlier + summary.photos} photos")
 
 
-def _sentence(summary: StrippingSummary, dry_run: bool) -> str:
+def _summary_lines(summary: StrippingSummary, dry_run: bool) -> str:
     lines = [
         f"{'to strip' if dry_run else 'stripped':<10}  {summary.stripped}",
         f"{'clean':<10}  {summary.clean}",

@@ -1,4 +1,4 @@
-"""The processes of `serve`: one that does it all, or a supervisor and its workers."""
+"""The processes of `serve`: a single one, or a supervisor and its workers."""
 
 import faulthandler
 import logging
@@ -26,12 +26,15 @@ from server.observability.operation_log import JsonLines
 from server.settings import Misconfigured, Settings
 from server.uvicorn import listen, run_jobs_worker, serve_until_signal, serve_worker
 
-# What workers are started with, and the arguments of who starts them: a file that may be a newer one by then.
+# Workers run this file with the arguments of the supervisor. A worker started later may run a newer version of it.
 PROGRAM = Path(__file__).resolve().parents[2] / "gateway.py"
 
 
 def start(workers: int, settings: Settings, options: StoreOptions) -> None:
-    """As one of several where a supervisor began this process; else as a supervisor of so many, or alone with 0."""
+    """Run this process as a worker if a supervisor started it, else as the supervisor of `workers` processes.
+
+    With 0 workers, this process serves by itself.
+    """
     _log_as(settings.log_format)
     if (assignment := _assignment()) is not None:
         _work(assignment, settings, options)
@@ -49,8 +52,8 @@ def _assignment() -> Assignment | None:
 
 
 def _serve(settings: Settings, options: StoreOptions) -> None:
-    """All in this process."""
-    with _address(settings):
+    """Serve, and run the background jobs, in this process."""
+    with _listening(settings):
         sockets = listen(settings.host, settings.port)
     gateway = _gateway(settings, options)
 
@@ -62,13 +65,13 @@ def _serve(settings: Settings, options: StoreOptions) -> None:
 
 
 def _supervise(workers: int, settings: Settings, options: StoreOptions) -> None:
-    """As the one that all workers are told by."""
-    with _address(settings):
+    """Run this process as the supervisor."""
+    with _listening(settings):
         supervisor = Supervisor([sys.executable, str(PROGRAM), *sys.argv[1:]], workers, settings.host, settings.port)
     gateway = Gateway(replace(settings, metrics_port=None), options)
 
     async def started() -> None:
-        notes.print(f"{'Workers':<21} {workers}, and one for what runs in the background")
+        notes.print(f"{'Workers':<21} {workers}, and one for background jobs")
         await welcome(gateway, options, alone=False)
 
     if not run(lambda: supervisor.run(gateway, started)):
@@ -76,23 +79,23 @@ def _supervise(workers: int, settings: Settings, options: StoreOptions) -> None:
 
 
 def _work(assignment: Assignment, settings: Settings, options: StoreOptions) -> None:
-    """As one of several."""
-    faulthandler.register(signal.SIGUSR1, file=2)  # the supervisor sends it to one that hangs
+    """Run this process as a worker. Its metrics are at the port of the option plus the worker's number."""
+    faulthandler.register(signal.SIGUSR1, file=2)  # the supervisor sends it to a worker that hangs
     if settings.metrics_port is not None:
         settings = replace(settings, metrics_port=settings.metrics_port + assignment.number)
     gateway = _gateway(settings, options, assignment.part)
-    with assignment.open_line() as line:
+    with assignment.open_channel() as channel:
 
         async def started() -> None:
-            with suppress(OSError):  # where nobody is left to be told, the line's end is what tells
-                line.send(READY)
-            send_heartbeats(line)
+            with suppress(OSError):  # without a supervisor, the end of the channel stops this worker
+                channel.send(READY)
+            send_heartbeats(channel)
             watch_loop(settings.watchdog_seconds)
 
         if assignment.part is ProcessPart.JOBS:
-            run(lambda: run_jobs_worker(gateway, started, line))
+            run(lambda: run_jobs_worker(gateway, started, channel))
         else:
-            run(lambda: serve_worker(gateway, assignment.sockets(), started, random.Random(), line))
+            run(lambda: serve_worker(gateway, assignment.sockets(), started, random.Random(), channel))
 
 
 def _gateway(settings: Settings, options: StoreOptions, part: ProcessPart = ProcessPart.WHOLE) -> Gateway:
@@ -102,19 +105,20 @@ def _gateway(settings: Settings, options: StoreOptions, part: ProcessPart = Proc
 
 
 @contextmanager
-def _address(settings: Settings) -> Iterator[None]:
+def _listening(settings: Settings) -> Iterator[None]:
+    """Turn an `OSError` of the context, which opens the listening sockets, into a message that ends the command."""
     try:
         yield
     except OSError as problem:
-        where, reason = f"{settings.host}:{settings.port}", problem.strerror or problem
-        raise mistake(f"cannot listen on {where}: {reason}. Choose another with --host or --port.") from None
+        address, reason = f"{settings.host}:{settings.port}", problem.strerror or problem
+        raise mistake(f"cannot listen on {address}: {reason}. Choose another with --host or --port.") from None
 
 
-def _log_as(form: str) -> None:
-    """Log to standard error: lines for people, or an object a line for programs."""
+def _log_as(log_format: str) -> None:
+    """Log to standard error: plain lines, or a JSON object per line."""
     handler = logging.StreamHandler()
     plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
-    handler.setFormatter(JsonLines() if form == "json" else plain)
-    # Of what no line tells nothing is looked up.
+    handler.setFormatter(JsonLines() if log_format == "json" else plain)
+    # Neither format shows the thread or process: do not look them up for each record.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging.basicConfig(level=logging.INFO, handlers=[handler])

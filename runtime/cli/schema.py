@@ -1,4 +1,4 @@
-"""The schema in GraphQL's schema language: `gateway.py schema`."""
+"""The command `schema`."""
 
 import typer
 
@@ -7,10 +7,8 @@ from runtime.cli.options import takes_store
 
 
 @takes_store
-def print_schema(
-    store: StoreOptions,
-) -> None:
+def print_schema(store: StoreOptions) -> None:
     """Print the schema in GraphQL's schema language. The store is not asked: the schema is the same on each."""
-    import schema as api  # here alone: other commands start sooner without it
+    import schema as api  # not at the top of the module: other commands start sooner without it
 
     typer.echo(api.build().as_str())

@@ -1,4 +1,4 @@
-"""The search index: `gateway.py search`, and `gateway.py pipeline search`, which keeps it current."""
+"""The commands of the search index: `search`, and `pipeline search`, which keeps it current."""
 
 import json
 from typing import Annotated, Any
@@ -19,10 +19,7 @@ commands = typer.Typer(no_args_is_help=True, help="The search index of posts and
 
 @takes_metrics
 @takes_store
-def run_pipeline(
-    metrics: MetricsOptions,
-    store: StoreOptions,
-) -> None:
+def run_pipeline(metrics: MetricsOptions, store: StoreOptions) -> None:
     """Keep the search index current until interrupted, beside the feed's Lambda function.
 
     `pipeline feed` includes this consumer.
@@ -30,7 +27,7 @@ def run_pipeline(
     """
 
     async def consume(gateway: Gateway) -> None:
-        _check(gateway)
+        _require_index(gateway)
         await gateway.background.search_pipeline().run()
 
     run_until_stopped(consume, store, metrics, **(poll_interval() | search()))
@@ -38,21 +35,19 @@ def run_pipeline(
 
 @commands.command("rebuild")
 @takes_store
-def rebuild(
-    store: StoreOptions,
-) -> None:
+def rebuild(store: StoreOptions) -> None:
     """Build a new index from the table while searches use the present one, and then replace that.
 
     Writes in the meantime are not lost. A rebuild that is interrupted changes nothing; run it again.
     """
 
     async def build(gateway: Gateway) -> None:
-        _check(gateway)
+        _require_index(gateway)
         try:
-            done = await gateway.background.search_rebuild(_show).run()
+            result = await gateway.background.search_rebuild(_show).run()
         except BuildReplaced as problem:
             raise mistake(problem) from None
-        typer.echo(_line(done))
+        typer.echo(_line(result))
 
     with_gateway(build, store, **search())
 
@@ -67,18 +62,18 @@ def status(
     """Show how many posts and users the index has, when it was built, and whether a rebuild is under way."""
 
     async def show(gateway: Gateway) -> None:
-        _check(gateway)
-        described = _described(await gateway.search.status())
+        _require_index(gateway)
+        fields = _as_json(await gateway.search.status())
         if as_json:
-            typer.echo(json.dumps(described))
+            typer.echo(json.dumps(fields))
             return
-        for name, value in described.items():
+        for name, value in fields.items():
             typer.echo(f"{name:<10} {value if value is not None else '-'}")
 
     with_gateway(show, store, **search())
 
 
-def _check(gateway: Gateway) -> None:
+def _require_index(gateway: Gateway) -> None:
     if isinstance(gateway.search, NoIndex):
         raise mistake("the search index of tables in AWS needs an OpenSearch: set GATEWAY_SEARCH_URL.", 2)
 
@@ -92,9 +87,9 @@ def _line(progress: RebuildProgress) -> str:
     return f"{progress.posts} posts and {progress.users} users indexed{damaged}"
 
 
-def _described(found: Status) -> dict[str, Any]:
+def _as_json(status: Status) -> dict[str, Any]:
     return {
-        **{kind.value: number for kind, number in found.entries.items()},
-        "builtAt": None if found.built_at is None else iso(found.built_at),
-        "building": found.building,
+        **{kind.value: number for kind, number in status.entries.items()},
+        "builtAt": None if status.built_at is None else iso(status.built_at),
+        "building": status.building,
     }

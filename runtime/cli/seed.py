@@ -1,4 +1,4 @@
-"""The demo data: `gateway.py seed`."""
+"""The command `seed`."""
 
 import typer
 
@@ -8,14 +8,12 @@ from runtime.container import Gateway
 
 
 @takes_store
-def seed(
-    store: StoreOptions,
-) -> None:
+def seed(store: StoreOptions) -> None:
     """Load the demo data that is not there yet."""
 
     async def load(gateway: Gateway) -> None:
         loaded = await gateway.background.demo().load()
-        earlier = f"{loaded.earthquakes} earthquakes, {loaded.sightings} sightings, {loaded.posts} posts"
-        typer.echo(f"{earlier} and {loaded.photos} photos stored")
+        counts = f"{loaded.earthquakes} earthquakes, {loaded.sightings} sightings, {loaded.posts} posts"
+        typer.echo(f"{counts} and {loaded.photos} photos stored")
 
     with_gateway(load, store, **bucket())

@@ -109,7 +109,7 @@ def _worker_count(workers: str | None) -> int:
 
 
 def set_up(parameters: Mapping[str, Any], store: StoreOptions | None = None) -> tuple[Settings, StoreOptions]:
-    """Return the settings and the store for the parsed options of `serve`. A given `store` replaces theirs.
+    """Return the settings and the store for the parsed options of `serve`, which a given `store` overrides.
 
     `gateway.create_app` calls this for other ASGI servers, with the options that the environment sets. `--workers` has
     no effect here: it is for the process that `serve` starts.

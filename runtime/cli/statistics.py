@@ -1,4 +1,4 @@
-"""The daily statistics of earthquakes: `gateway.py pipeline earthquakes` and `gateway.py statistics rebuild`."""
+"""The commands of the daily earthquake statistics: `pipeline earthquakes` and `statistics rebuild`."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
@@ -26,10 +26,7 @@ LastDay = Annotated[
 
 @takes_metrics
 @takes_store
-def run_pipeline(
-    metrics: MetricsOptions,
-    store: StoreOptions,
-) -> None:
+def run_pipeline(metrics: MetricsOptions, store: StoreOptions) -> None:
     """Count earthquakes by day until interrupted. Any number of such processes share the work."""
 
     async def consume(gateway: Gateway) -> None:

@@ -1,4 +1,4 @@
-"""The tables in the store: `gateway.py tables create|describe|export`."""
+"""The commands of the tables: `tables create`, `tables describe` and `tables export`."""
 
 import json
 from collections.abc import Sequence
@@ -49,33 +49,32 @@ def create_tables(
     async def create() -> None:
         async with open_database(store) as database:
             with waiting("Creating the tables…"):
-                made = await database.create_tables()
-            typer.echo(f"Created: {', '.join(made)}" if made else "All tables exist.")
+                created = await database.create_tables()
+            typer.echo(f"Created: {', '.join(created)}" if created else "All tables exist.")
             if update:
-                left = await database.update_tables(lambda found: typer.echo(f"Changing {found}"))
+                differences = await database.update_tables(lambda change: typer.echo(f"Changing {change}"))
             else:
-                left = await database.compare_tables()
-        for found in left:
-            typer.echo(found)
-        if left:
-            raise mistake(_advice(left, updated=update))
+                differences = await database.compare_tables()
+        for difference in differences:
+            typer.echo(difference)
+        if differences:
+            raise mistake(_advice(differences, updated=update))
 
     run(create)
 
 
-def _advice(left: Sequence[Difference], *, updated: bool) -> str:
-    tables = len({found.table for found in left})
-    differ = f"{tables} of the tables {'differs' if tables == 1 else 'differ'} from what is declared"
-    if not updated and any(found.change is not None for found in left):
-        return f"{differ}: `tables create --update` adds what is missing."
-    return f"{differ}, and only a new table or a new index can be otherwise: see docs/infrastructure.md."
+def _advice(differences: Sequence[Difference], *, updated: bool) -> str:
+    """Return the message that ends the command. `updated` is whether `--update` was given."""
+    tables = len({difference.table for difference in differences})
+    summary = f"{tables} of the tables {'differs' if tables == 1 else 'differ'} from the declaration"
+    if not updated and any(difference.change is not None for difference in differences):
+        return f"{summary}: `tables create --update` adds what is missing."
+    return f"{summary}, and no command changes that: see docs/infrastructure.md."
 
 
 @commands.command("describe")
 @takes_store
-def describe_tables(
-    store: StoreOptions,
-) -> None:
+def describe_tables(store: StoreOptions) -> None:
     """Print what the store says of the declared tables, as JSON."""
 
     async def describe() -> None:
@@ -113,10 +112,10 @@ def export_tables(
     """
     if role and not (iam or policies):
         raise typer.BadParameter("is for --iam and --policies", param_hint="--role")
-    chosen = [one for one in ROLES if not role or one.name in role]
+    chosen = [declared for declared in ROLES if not role or declared.name in role]
     if iam:
         arn = arn_format(prefix=store.prefix, region=store.region, account=account, bucket=photo_bucket)
-        documents = {one.name: policy(one, arn) for one in chosen}
+        documents = {declared.name: policy(declared, arn) for declared in chosen}
         typer.echo(json.dumps(next(iter(documents.values())) if len(role or ()) == 1 else documents, indent=2))
         return
     export = cloudformation if format is ExportFormat.CLOUDFORMATION else terraform

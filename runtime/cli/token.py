@@ -1,4 +1,4 @@
-"""Tokens for a gateway that signs its own: `gateway.py token`."""
+"""The command `token`, for gateways that sign their own tokens."""
 
 import os
 from datetime import timedelta
@@ -25,7 +25,7 @@ def print_token(
 ) -> None:
     """Print a token that a gateway with the same store options accepts."""
     if os.environ.get("GATEWAY_JWKS_URL"):
-        raise mistake("GATEWAY_JWKS_URL is set: tokens come from there, and others are not accepted.", 2)
+        raise mistake("GATEWAY_JWKS_URL is set: the gateway accepts tokens of that issuer only.", 2)
     settings = settings_of(store, store.data_dir or DATA_DIR)
     signer = Tokens(
         TokenSettings(

@@ -1,4 +1,4 @@
-"""Signs of life that a worker sends to its supervisor, and how the supervisor listens to them."""
+"""Heartbeats that a worker sends to its supervisor, and the supervisor's detection of their absence."""
 
 import asyncio
 import socket
@@ -9,22 +9,22 @@ from server.observability.liveness import Silence
 
 BEAT = b"."
 BEAT_SECONDS = 1.0
-# A worker that was silent for so long is killed.
+# The supervisor kills a worker that sends no heartbeat for this time.
 SILENT_SECONDS = 10.0
 _READ_BYTES = 65_536
 
 
-def send_heartbeats(line: socket.socket) -> None:
-    """Send one each `BEAT_SECONDS` from the running event loop, until the supervisor is gone.
+def send_heartbeats(channel: socket.socket) -> None:
+    """Send a heartbeat each `BEAT_SECONDS` from the running event loop, until the supervisor has ended.
 
-    `line` does not block. While its buffer is full, because the supervisor stands still, nothing is sent: the
-    heartbeats in the buffer say enough.
+    `channel` is non-blocking. While its buffer is full, because the supervisor is suspended, no heartbeat is sent: the
+    heartbeats in the buffer are sufficient.
     """
     loop = asyncio.get_running_loop()
 
     def beat() -> None:
         try:
-            line.send(BEAT)
+            channel.send(BEAT)
         except BlockingIOError:
             pass
         except OSError:
@@ -34,22 +34,22 @@ def send_heartbeats(line: socket.socket) -> None:
     beat()
 
 
-async def silence(line: socket.socket, clock: Callable[[], float] = time.monotonic) -> None:
-    """Return once nothing came for `SILENT_SECONDS`. What comes is read and dropped. `line` does not block.
+async def silence(channel: socket.socket, clock: Callable[[], float] = time.monotonic) -> None:
+    """Return once no heartbeat has arrived for `SILENT_SECONDS`. `channel` is non-blocking; its contents are discarded.
 
-    All that is pending is read before the time is looked at, and a caller that stood still itself starts anew
-    (`Silence`).
+    All pending heartbeats are read before each check of the time. The measurement restarts when the calling process
+    was suspended itself (`Silence`).
     """
     silent = Silence(SILENT_SECONDS, clock())
-    while not silent.is_over_limit(clock(), heard=_read_all(line)):  # noqa: ASYNC110 - it measures time
+    while not silent.is_over_limit(clock(), heard=_read_all(channel)):  # noqa: ASYNC110 - it measures time
         await asyncio.sleep(BEAT_SECONDS)
 
 
-def _read_all(line: socket.socket) -> bool:
-    """Empty the buffer of the line. Return whether there was anything in it."""
+def _read_all(channel: socket.socket) -> bool:
+    """Empty the buffer of the channel. Return whether it held anything."""
     heard = False
     try:
-        while read := line.recv(_READ_BYTES):
+        while read := channel.recv(_READ_BYTES):
             heard = True
             if len(read) < _READ_BYTES:
                 break

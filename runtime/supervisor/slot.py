@@ -1,4 +1,4 @@
-"""The places of workers: in each there is one, whatever happens to those before."""
+"""Slots of workers: each keeps one worker running, with backoff between restarts."""
 
 import asyncio
 import logging
@@ -9,19 +9,21 @@ from runtime.supervisor.worker import Worker
 from server.shutdown import WORKER_SECONDS
 from server.uvicorn import listen
 
-# Workers have ended by then, or are killed.
+# A worker that has not ended by then is killed.
 LEAVE_SECONDS = WORKER_SECONDS + 0.5
-# Before one that died is started again; a life of STEADY seconds makes it NONE again.
-NONE, FIRST_DELAY, LONGEST_DELAY, STEADY = 0.0, 0.5, 30.0, 10.0
+# Seconds before a worker that ended is started again: none at first, then FIRST_DELAY, doubled up to LONGEST_DELAY. A
+# worker that ran for longer than STEADY_SECONDS resets the delay.
+FIRST_DELAY, LONGEST_DELAY, STEADY_SECONDS = 0.5, 30.0, 10.0
 
 logger = logging.getLogger(__name__)
 
 
 class Address:
-    """Where a worker listens. The sockets stay when it ends: who waits there waits for the next.
+    """The address of a slot's workers. Its sockets outlive a worker: connections in the backlog wait for the next.
 
-    Linux spreads connections evenly over `shared` sockets of one address; of several processes on one socket whoever
-    is first takes most. Elsewhere there are the `only` ones, for all workers.
+    On Linux each slot has its own sockets with SO_REUSEPORT, over which the kernel spreads connections evenly. Of
+    several processes on one socket, the first to accept would take most connections. Elsewhere all slots share the
+    sockets `only`.
     """
 
     def __init__(self, host: str, port: int, only: list[socket.socket] | None) -> None:
@@ -30,7 +32,7 @@ class Address:
         self._sockets: list[socket.socket] = []
 
     def sockets(self) -> list[socket.socket]:
-        """Raises `OSError`."""
+        """Return the listening sockets, opened if necessary. Raise `OSError` if the address is taken."""
         if self._only is not None:
             return self._only
         if not self._sockets:
@@ -38,103 +40,111 @@ class Address:
         return self._sockets
 
     def close(self) -> None:
-        """Nobody is to wait here: connections go to the others."""
+        """Close the slot's own sockets, so that the kernel gives new connections to the other slots."""
         for listening in self._sockets:
             listening.close()
         self._sockets = []
 
 
 class Slot:
-    """The place of a worker: there is one in it, whatever happens to those before.
+    """One worker and its successors. `start` starts a worker.
 
-    `start` makes one, `address` is where it listens: without one it is the only one of its kind at any time.
+    A worker for background jobs has no `address`. At most one such worker runs at any time.
     """
 
     def __init__(self, start: Callable[[], Awaitable[Worker]], address: Address | None) -> None:
         self.worker: Worker | None = None
         self._start = start
         self._address = address
-        self._delay = NONE
-        self._news = asyncio.Event()  # one of those who were here has ended
-        self._changing = asyncio.Lock()  # a worker that dies while its successor begins would get another one
+        self._delay = 0.0
+        self._has_ended = asyncio.Event()  # set when any worker of this slot ends
+        # Without the lock, a worker that dies while its successor starts would get a second successor.
+        self._changing = asyncio.Lock()
 
     async def fill(self) -> bool:
-        """Begin. False when the worker did not come to be ready: why has been told."""
+        """Start the first worker. Return whether it became ready; the reason of a failure has been logged."""
         async with self._changing:
             try:
-                worker = self.worker = await self._begin()
+                worker = self.worker = await self._start_worker()
             except OSError as problem:
                 logger.error("No worker could be started (%s)", problem)
                 return False
             return await worker.is_ready()
 
-    async def _begin(self) -> Worker:
+    async def _start_worker(self) -> Worker:
         worker = await self._start()
-        worker.when_ended(self._news.set)
+        worker.when_ended(self._has_ended.set)
         return worker
 
     async def keep(self) -> None:
-        """Start another whenever one dies, for ever."""
+        """Start a new worker whenever the current one has died. Never return."""
         loop = asyncio.get_running_loop()
         while True:
             try:
-                worker = await self._whoever()
+                worker = await self._current_worker()
             except OSError as problem:
-                await self._pause(f"No worker could be started ({problem})", steady=False)
+                await self._back_off(f"No worker could be started ({problem})", steady=False)
                 continue
             began = loop.time()
             while self.worker is worker and worker.status is None:
-                self._news.clear()
-                await self._news.wait()
+                self._has_ended.clear()
+                await self._has_ended.wait()
             if self.worker is worker and worker.status is not None:  # it was not replaced
-                await self._pause(f"{worker.name} ended ({worker.end_reason})", steady=loop.time() - began > STEADY)
+                steady = loop.time() - began > STEADY_SECONDS
+                await self._back_off(f"{worker.name} ended ({worker.end_reason})", steady=steady)
 
-    async def _whoever(self) -> Worker:
-        """Who is there, or a new one; one that hangs as it starts is killed. Raises `OSError`."""
+    async def _current_worker(self) -> Worker:
+        """Return the current worker, or a new one. Kill a new worker that does not become ready.
+
+        Raise `OSError` if no process can be started.
+        """
         async with self._changing:
             if self.worker is None:
-                self.worker = await self._begin()
+                self.worker = await self._start_worker()
                 if not await self.worker.is_ready():
                     self.worker.kill()
             return self.worker
 
-    async def _pause(self, ended: str, *, steady: bool) -> None:
-        """There is nobody, for a while that grows where they do not live long."""
+    async def _back_off(self, ended: str, *, steady: bool) -> None:
+        """Empty the slot, and wait before the next start. The delay grows unless the worker was `steady`."""
         self.worker = None
-        self._delay = NONE if steady else min(max(2 * self._delay, FIRST_DELAY), LONGEST_DELAY)
-        logger.warning("%s; another begins in %.1f s", ended, self._delay)
+        self._delay = 0.0 if steady else min(max(2 * self._delay, FIRST_DELAY), LONGEST_DELAY)
+        logger.warning("%s; a replacement starts in %.1f s", ended, self._delay)
         if self._delay > FIRST_DELAY and self._address is not None:
             self._address.close()
         await asyncio.sleep(self._delay)
 
-    async def renew(self) -> bool:
-        """Put another in the worker's place. False when it did not come to be ready: then the old one stays."""
+    async def replace(self) -> bool:
+        """Start a successor, and end the current worker once the successor is ready.
+
+        Return False, and keep the current worker, if the successor does not become ready.
+        """
         async with self._changing:
-            if self.worker is None:  # it has died, and another is about to begin
+            if self.worker is None:  # it has died, and `keep` is about to start the next
                 return True
             if self._address is None:
-                # Of its kind there is never more than one: `keep` starts the next once this one has ended.
+                # At most one worker for jobs may run: `keep` starts the next once this one has ended.
                 old, self.worker = self.worker, None
                 await old.end(LEAVE_SECONDS)
                 return True
-            new = await self._successor(self.worker.name)
-            if new is None:
+            successor = await self._start_successor(self.worker.name)
+            if successor is None:
                 return False
-            # The one before may have died meanwhile.
-            before, self.worker = self.worker, new
-        if before is not None:
-            await before.end(LEAVE_SECONDS)
+            # `keep` may have emptied the slot while the successor started.
+            previous, self.worker = self.worker, successor
+        if previous is not None:
+            await previous.end(LEAVE_SECONDS)
         return True
 
-    async def _successor(self, name: str) -> Worker | None:
-        """One that is ready; None when it did not come to be: why has been told."""
+    async def _start_successor(self, name: str) -> Worker | None:
+        """Return a new worker that is ready. Return None, and log the reason, if it does not become ready."""
         try:
-            new = await self._begin()
+            successor = await self._start_worker()
         except OSError as problem:
             logger.error("%s was not replaced: no process could be started (%s)", name, problem)
             return None
-        if await new.is_ready():
-            return new
-        await new.end(0)
-        logger.error("%s was not replaced: the new process did not come to be ready", name)
+        if await successor.is_ready():
+            return successor
+        await successor.end(0)
+        logger.error("%s was not replaced: the new process did not become ready", name)
         return None

@@ -1,4 +1,4 @@
-"""The process that starts the workers, replaces them, and has them leave."""
+"""The supervisor process: it starts the workers, replaces them at SIGHUP, and stops them."""
 
 import asyncio
 import logging
@@ -15,27 +15,27 @@ from runtime.supervisor.slot import LEAVE_SECONDS, Address, Slot
 from runtime.supervisor.worker import Worker
 from server.uvicorn import end_process_in, listen
 
-# From the signal: what works behind those who serve is given what they have left of it.
+# From the signal to the end of all workers. The worker for jobs gets what the serving workers have left of it.
 ALL_SECONDS = 23.0
 
 logger = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """Runs `command` so many times, on the address that is to be served, and once for the work behind it."""
+    """A runner of `command` in `workers` serving processes on one address, and in one process for background jobs."""
 
     def __init__(self, command: Sequence[str], workers: int, host: str, port: int) -> None:
-        """Raises `OSError` when the address is taken."""
+        """Raise `OSError` if the address is taken."""
         self._command = command
         self._workers: set[Worker] = set()
         addresses = _addresses(host, port, workers)
-        self._slots = [Slot(self._starter(number, one), one) for number, one in enumerate(addresses, 1)]
+        self._slots = [Slot(self._starter(number, address), address) for number, address in enumerate(addresses, 1)]
         self._slots.append(Slot(self._start_jobs, None))
-        self._over = asyncio.Event()
+        self._stopped = asyncio.Event()
         self._opening: asyncio.Task[Any] | None = None
-        self._renewing: asyncio.Task[None] | None = None
-        self._is_to_renew = self._is_leaving = False
-        # Who is started with `nohup` has SIGHUP ignored, and is to outlive the terminal.
+        self._replacing: asyncio.Task[None] | None = None
+        self._is_to_replace = self._is_leaving = False
+        # `nohup` ignores SIGHUP for its command, which is to outlive the terminal.
         self._needs_terminal = has_terminal() and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
 
     def _starter(self, number: int, address: Address) -> Callable[[], Awaitable[Worker]]:
@@ -51,7 +51,11 @@ class Supervisor:
         return worker
 
     async def run(self, gateway: Gateway, on_started: Callable[[], Awaitable[None]]) -> bool:
-        """Until SIGINT or SIGTERM, with the gateway's store open. False when a worker could not begin: it told why."""
+        """Open the gateway's store, and supervise the workers until SIGINT or SIGTERM.
+
+        Call `on_started` when all workers are ready. Return False if one does not become ready at the start; the
+        reason has been logged.
+        """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop, number)
@@ -64,74 +68,79 @@ class Supervisor:
         return True
 
     async def _run(self, on_started: Callable[[], Awaitable[None]]) -> bool:
-        over = asyncio.create_task(self._over.wait())
+        stopped = asyncio.create_task(self._stopped.wait())
         filling = asyncio.gather(*[slot.fill() for slot in self._slots])
         keeping: list[asyncio.Task[None]] = []
         try:
-            await asyncio.wait((filling, over), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((filling, stopped), return_when=asyncio.FIRST_COMPLETED)
             if not filling.done():
                 return True
             if not all(filling.result()):
                 return False
             keeping = [asyncio.create_task(slot.keep()) for slot in self._slots]
             await on_started()
-            failed, _ = await asyncio.wait((over, *keeping), return_when=asyncio.FIRST_COMPLETED)
-            for task in failed:
-                task.result()  # nobody would be kept any more, in silence
+            done, _ = await asyncio.wait((stopped, *keeping), return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()  # raises the error of a slot, whose worker would no longer be restarted
             return True
         finally:
             self._is_leaving = True
-            await _cancelled(over, filling, self._renewing, *keeping)
-            await self._end()
+            await _cancel(stopped, filling, self._replacing, *keeping)
+            await self._end_workers()
 
     def _stop(self, number: int) -> None:
-        if self._over.is_set():
+        """Begin to stop; at a second signal, kill the workers and exit at once."""
+        if self._stopped.is_set():
             for worker in self._workers:
                 worker.kill()
             os._exit(128 + number)
         end_process_in()
         self._is_leaving = True
-        self._over.set()
+        self._stopped.set()
         if self._opening is not None:
             self._opening.cancel()
 
-    async def _end(self) -> None:
-        """Those that serve first: they may have asked for work that is done behind them."""
-        over = asyncio.get_running_loop().time() + ALL_SECONDS
+    async def _end_workers(self) -> None:
+        """End the serving workers before the worker for jobs, which may still do work for them."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + ALL_SECONDS
         for part, seconds in ((ProcessPart.SERVING, LEAVE_SECONDS), (ProcessPart.JOBS, ALL_SECONDS)):
-            left = min(seconds, over - asyncio.get_running_loop().time())
+            left = min(seconds, end - loop.time())
             await asyncio.gather(*[worker.end(left) for worker in self._workers if worker.part is part])
 
     def _hang_up(self) -> None:
-        """SIGHUP: others are to take the workers' places, or the terminal has gone. Then a shell often sends two."""
+        """Handle SIGHUP: stop if the terminal has been closed, else replace all workers.
+
+        A shell whose terminal closes often sends SIGHUP twice. The second is ignored.
+        """
         if self._is_leaving:
             return
         if self._needs_terminal and not has_terminal():
             self._stop(signal.SIGHUP)
             return
-        self._is_to_renew = True
-        if self._renewing is None or self._renewing.done():
-            self._renewing = asyncio.create_task(self._renew())
-            self._renewing.add_done_callback(_tell_failure)
+        self._is_to_replace = True
+        if self._replacing is None or self._replacing.done():
+            self._replacing = asyncio.create_task(self._replace_workers())
+            self._replacing.add_done_callback(_log_failure)
 
-    async def _renew(self) -> None:
-        """Once more where it is asked for meanwhile: those who began before may have older code."""
-        while self._is_to_renew:
-            self._is_to_renew = False
+    async def _replace_workers(self) -> None:
+        """Replace all workers. Repeat after a SIGHUP in the meantime: workers started before it may run older code."""
+        while self._is_to_replace:
+            self._is_to_replace = False
             logger.info("All workers are replaced, one after another")
-            if await self._renew_all():
+            if await self._replace_each():
                 logger.info("All workers were replaced")
 
-    async def _renew_all(self) -> bool:
-        """One at a time, each once it is ready; where one is not, the others stay."""
+    async def _replace_each(self) -> bool:
+        """Replace one worker after another. Stop and return False if a successor does not become ready."""
         for slot in self._slots:
-            if not await slot.renew():
+            if not await slot.replace():
                 return False
         return True
 
 
 def has_terminal() -> bool:
-    """Whether there is a terminal whose signals this process is sent; none once it has been closed."""
+    """Return whether the process has a controlling terminal. It has none after the terminal was closed."""
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK))
     except OSError:
@@ -139,20 +148,23 @@ def has_terminal() -> bool:
     return True
 
 
-def _tell_failure(task: asyncio.Task[None]) -> None:
+def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
         logger.error("Not all workers were replaced", exc_info=task.exception())
 
 
-async def _cancelled(*tasks: asyncio.Future[Any] | None) -> None:
-    there = [task for task in tasks if task is not None]
-    for task in there:
+async def _cancel(*tasks: asyncio.Future[Any] | None) -> None:
+    pending = [task for task in tasks if task is not None]
+    for task in pending:
         task.cancel()
-    await asyncio.gather(*there, return_exceptions=True)
+    await asyncio.gather(*pending, return_exceptions=True)
 
 
 def _addresses(host: str, port: int, workers: int) -> list[Address]:
-    """One for each worker. Raises `OSError` for what is taken: sockets that are shared would not tell."""
+    """Return an address for each worker. Raise `OSError` if it is taken.
+
+    The check opens sockets without SO_REUSEPORT. With it, another gateway of the same user would go unnoticed.
+    """
     first = listen(host, port)
     if not sys.platform.startswith("linux"):
         return [Address(host, port, first)] * workers

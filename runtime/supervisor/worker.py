@@ -1,37 +1,36 @@
-"""A process that serves, or does what is behind it, as its supervisor sees it."""
+"""A worker process as its supervisor sees it."""
 
 import asyncio
-import json
 import logging
 import os
 import signal
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Self
 
 from runtime.container import ProcessPart
 from runtime.supervisor import heartbeats
 from runtime.supervisor.worker_env import READY, VARIABLE, Assignment
 
+# A worker that is not ready by then has failed to start.
 START_SECONDS = 60.0
-# What a worker has to write its stacks to standard error. One that is stopped writes none.
+# The time that a hung worker has to write its stacks to standard error. A process stopped by SIGSTOP writes none.
 STACKS_SECONDS = 0.5
 
 logger = logging.getLogger(__name__)
 
 
 class Worker:
-    """A process, as its supervisor sees it."""
+    """A worker process, with the supervisor's end of the channel to it."""
 
     def __init__(
-        self, part: ProcessPart, number: int, process: asyncio.subprocess.Process, line: socket.socket
+        self, part: ProcessPart, number: int, process: asyncio.subprocess.Process, channel: socket.socket
     ) -> None:
         self.part = part
         self.name = f"Worker {number}" if part is ProcessPart.SERVING else "The worker for jobs"
         self._process = process
-        self._line = line
+        self._channel = channel
         self._ended = asyncio.create_task(process.wait())
         self._listening: asyncio.Task[None] | None = None
         self._was_silent = False
@@ -40,28 +39,29 @@ class Worker:
     async def start(
         cls, command: Sequence[str], part: ProcessPart, number: int, sockets: Sequence[socket.socket] = ()
     ) -> Self:
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        listening = tuple(one.fileno() for one in sockets)
-        assignment = Assignment(part, number, theirs.fileno(), listening)
+        """Start `command` as a worker that listens on `sockets`. Raise `OSError` if it cannot be started."""
+        channel, workers_end = socket.socketpair()
+        channel.setblocking(False)
+        listening = tuple(listener.fileno() for listener in sockets)
+        assignment = Assignment(part, number, workers_end.fileno(), listening)
         try:
-            with theirs:
+            with workers_end:
                 process = await asyncio.create_subprocess_exec(
                     *command,
-                    env={**os.environ, VARIABLE: json.dumps(asdict(assignment))},
+                    env={**os.environ, VARIABLE: assignment.as_text()},
                     stdin=asyncio.subprocess.DEVNULL,
-                    pass_fds=(theirs.fileno(), *listening),
-                    # A terminal's signals are for the supervisor, which has the workers leave in good order.
+                    pass_fds=(workers_end.fileno(), *listening),
+                    # Only the supervisor receives the terminal's signals. It then stops the workers in order.
                     start_new_session=True,
                 )
         except BaseException:
-            ours.close()
+            channel.close()
             raise
-        return cls(part, number, process, ours)
+        return cls(part, number, process, channel)
 
     @property
     def end_reason(self) -> str:
-        """Why it has ended, as a log line says it."""
+        """The reason why the process has ended, for the log."""
         if self._was_silent:
             return "killed by the supervisor because its event loop did not run"
         status = self.status or 0
@@ -69,20 +69,23 @@ class Worker:
 
     @property
     def status(self) -> int | None:
-        """None while it runs; negative is the signal that killed it."""
+        """The exit status; None while the process runs, and -N if signal N killed it."""
         return self._ended.result() if self._ended.done() else None
 
     def when_ended(self, act: Callable[[], None]) -> None:
         self._ended.add_done_callback(lambda _: act())
 
     async def is_ready(self) -> bool:
-        """Wait until it is; False if it ended before, or takes too long. From then on it must send heartbeats."""
+        """Wait until the worker is ready, and expect heartbeats from then on.
+
+        Return False if it ends before, or is not ready within `START_SECONDS`.
+        """
         try:
             async with asyncio.timeout(START_SECONDS):
-                if await asyncio.get_running_loop().sock_recv(self._line, len(READY)) != READY:
+                if await asyncio.get_running_loop().sock_recv(self._channel, len(READY)) != READY:
                     return False
         except TimeoutError:
-            logger.error("%s did not come to be ready in %.0f s", self.name, START_SECONDS)
+            logger.error("%s was not ready within %.0f s", self.name, START_SECONDS)
             return False
         except OSError:
             return False  # it has ended
@@ -92,10 +95,10 @@ class Worker:
 
     async def _listen(self) -> None:
         """Kill the process once its heartbeats stop."""
-        await heartbeats.silence(self._line)
+        await heartbeats.silence(self._channel)
         self._was_silent = True
         logger.error(
-            "%s (process %d) sent no heartbeat for %g s: the supervisor has it write its stacks, and kills it",
+            "%s (process %d) sent no heartbeat for %g s: the supervisor makes it write its stacks, and kills it",
             self.name,
             self._process.pid,
             heartbeats.SILENT_SECONDS,
@@ -108,20 +111,21 @@ class Worker:
     def _stop_listening(self) -> None:
         if self._listening is not None:
             self._listening.cancel()
-        self._line.close()
+        self._channel.close()
 
     async def wait(self) -> int:
+        """Wait until the process has ended, and return its exit status."""
         return await asyncio.shield(self._ended)
 
     async def end(self, seconds: float) -> None:
-        """Have it leave; after so long it is killed, and before if its heartbeats stop."""
+        """Stop the worker. Kill it if it runs after `seconds`, or earlier if its heartbeats stop."""
         with suppress(OSError):  # it may have ended
-            self._line.shutdown(socket.SHUT_WR)
+            self._channel.shutdown(socket.SHUT_WR)
         with suppress(TimeoutError):
             await asyncio.wait_for(self.wait(), seconds)
         self.kill()
         await self.wait()
-        self._line.close()
+        self._channel.close()
 
     def kill(self) -> None:
         if self._process.returncode is None:

@@ -1,4 +1,4 @@
-"""What a supervisor tells a process that it starts, through the environment."""
+"""The assignment that a supervisor passes to a worker in an environment variable."""
 
 import json
 import os
@@ -11,47 +11,62 @@ from typing import Self
 from runtime.container import ProcessPart
 from server.settings import Misconfigured
 
-# Set by a supervisor alone: no setting of users, whose names begin with GATEWAY_.
+# Only a supervisor sets this variable. Settings of users begin with GATEWAY_.
 VARIABLE = "WORKER_OF_GATEWAY"
 READY = b"ready\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a worker is to do, on which descriptors. Workers that serve are numbered from 1; the other is 0."""
+    """The part of the gateway that a worker runs, and the file descriptors that it inherits for that."""
 
     part: ProcessPart
+    #: Serving workers are numbered from 1; the worker for jobs is 0.
     number: int
-    line: int
+    #: The descriptor of the worker's end of the channel.
+    channel: int
+    #: The descriptors of the listening sockets.
     listening: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, environment: MutableMapping[str, str]) -> Self | None:
-        """None for a process that is nobody's worker. It is taken out: processes that this one starts are none.
+        """Remove the assignment from the environment and return it; None if the process is no worker.
 
-        Raises `Misconfigured` for what no supervisor has written.
+        Its own child processes are no workers either, hence the removal. Raise `Misconfigured` for a value that no
+        supervisor has written.
         """
-        told = environment.pop(VARIABLE, None)
-        if told is None:
+        value = environment.pop(VARIABLE, None)
+        if value is None:
             return None
         try:
-            given = json.loads(told)
-            found = cls(ProcessPart(given["part"]), int(given["number"]), given["line"], tuple(given["listening"]))
-            are_sockets = all(stat.S_ISSOCK(os.fstat(one).st_mode) for one in (found.line, *found.listening))
+            given = json.loads(value)
+            assignment = cls(ProcessPart(given["part"]), int(given["number"]), given["line"], tuple(given["listening"]))
+            descriptors = (assignment.channel, *assignment.listening)
+            are_sockets = all(stat.S_ISSOCK(os.fstat(descriptor).st_mode) for descriptor in descriptors)
         except (ValueError, TypeError, LookupError, OSError, OverflowError):
             are_sockets = False
         if not are_sockets:
-            raise Misconfigured(f"{VARIABLE} is what `serve --workers` tells its processes: it is not to be set.")
-        return found
+            raise Misconfigured(f"{VARIABLE} is reserved for the processes of `serve --workers`: unset it.")
+        return assignment
+
+    def as_text(self) -> str:
+        """Return the value of the environment variable.
+
+        Its names must not change, because a supervisor may run older code than the workers that it starts.
+        """
+        text = {"part": self.part, "number": self.number, "line": self.channel, "listening": self.listening}
+        return json.dumps(text)
 
     def sockets(self) -> list[socket.socket]:
+        """Return the listening sockets."""
         sockets = [socket.socket(fileno=descriptor) for descriptor in self.listening]
-        for one in sockets:
-            one.set_inheritable(False)  # an engine that this process starts would go on listening
+        for listener in sockets:
+            listener.set_inheritable(False)  # else an engine started by this process would keep listening
         return sockets
 
-    def open_line(self) -> socket.socket:
-        line = socket.socket(fileno=self.line)
-        line.set_inheritable(False)
-        line.setblocking(False)
-        return line
+    def open_channel(self) -> socket.socket:
+        """Return the worker's end of the channel, non-blocking."""
+        channel = socket.socket(fileno=self.channel)
+        channel.set_inheritable(False)
+        channel.setblocking(False)
+        return channel

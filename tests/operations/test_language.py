@@ -14,95 +14,6 @@ from tests.support.store_engines import ROOT
 
 PRODUCT = ("gateway.py", "runtime", "server", "jit", "schema", "resolvers", "datastore", "pipelines")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-# The parts of the product without banned names and phrases, and those that still have some.
-CLEAN = {
-    "gateway.py",
-    "runtime/__init__.py",
-    "runtime/container.py",
-    "runtime/jobs.py",
-    "server/__init__.py",
-    "server/admission",
-    "server/app.py",
-    "server/documents",
-    "server/http",
-    "server/media",
-    "server/observability",
-    "server/operations",
-    "server/security",
-    "server/settings.py",
-    "server/shutdown.py",
-    "server/subscriptions",
-    "server/uvicorn.py",
-    "server/websocket",
-    "server/wiring.py",
-    "jit/__init__.py",
-    "jit/codegen.py",
-    "jit/collect_fields.py",
-    "jit/completion.py",
-    "jit/coroutine_driver.py",
-    "jit/execution.py",
-    "jit/executor.py",
-    "jit/field_plan.py",
-    "jit/field_resolvers.py",
-    "jit/operation.py",
-    "jit/paths.py",
-    "jit/strawberry_fields.py",
-    "jit/variables.py",
-    "schema/__init__.py",
-    "schema/connections.py",
-    "schema/earthquakes.py",
-    "schema/feeds",
-    "schema/fields.py",
-    "schema/matches",
-    "schema/me.py",
-    "schema/nodes.py",
-    "schema/photos",
-    "schema/scalars.py",
-    "schema/sightings.py",
-    "schema/version_conflicts.py",
-    "resolvers/__init__.py",
-    "resolvers/earthquakes",
-    "resolvers/feeds",
-    "resolvers/matches",
-    "resolvers/me.py",
-    "resolvers/nodes.py",
-    "resolvers/photos",
-    "resolvers/shared",
-    "resolvers/sightings",
-    "datastore/__init__.py",
-    "datastore/change_streams",
-    "datastore/database.py",
-    "datastore/dynamodb",
-    "datastore/earthquakes",
-    "datastore/engine",
-    "datastore/errors.py",
-    "datastore/explain",
-    "datastore/feeds",
-    "datastore/gateway",
-    "datastore/infrastructure",
-    "datastore/keyspace",
-    "datastore/matches",
-    "datastore/model",
-    "datastore/objects",
-    "datastore/photos",
-    "datastore/private_files.py",
-    "datastore/queues.py",
-    "datastore/redis",
-    "datastore/search",
-    "datastore/session",
-    "datastore/sightings",
-    "datastore/tasks.py",
-    "pipelines/consumer",
-    "pipelines/demo",
-    "pipelines/earthquakes",
-    "pipelines/feeds",
-    "pipelines/matches",
-    "pipelines/photos",
-}
-OPEN = {
-    "runtime/cli",
-    "runtime/supervisor",
-}
 # Words of names, between underscores and capitals.
 BANNED_NAMES = {
     *("told", "whoever", "nobody", "owing", "lingering", "mouth", "farewell", "whereabouts", "strand", "strands"),
@@ -151,21 +62,9 @@ def problems(path: Path) -> Iterator[str]:
                 yield f"{where}:{line + text.count(chr(10), 0, found.start())}: {found[0]}"
 
 
-@pytest.mark.parametrize("folder", sorted(CLEAN))
+@pytest.mark.parametrize("folder", PRODUCT)
 def test_no_banned_name_or_phrase(folder: str) -> None:
     assert [problem for path in sources(folder) for problem in problems(path)] == []
-
-
-def test_each_part_of_the_product_is_clean_or_on_the_list_of_open_ones() -> None:
-    parts = {
-        str(path.relative_to(ROOT))
-        for folder in PRODUCT
-        for path in ([ROOT / folder] if folder.endswith(".py") else (ROOT / folder).iterdir())
-        if path.suffix == ".py" or (path.is_dir() and any(path.glob("*.py")))
-    }
-
-    assert parts == CLEAN | OPEN
-    assert not CLEAN & OPEN
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -22,7 +22,7 @@ async def test_every_figure_in_the_dashboard_and_in_alerts_is_told_by_a_gateway(
 
 
 def codes() -> set[str]:
-    folders = ("edge", "schema", "resolvers", "datastore", "pipelines", "commands")
+    folders = ("server", "schema", "resolvers", "datastore", "pipelines", "runtime")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     return {code for path in files for code in CODES.findall(path.read_text())}
 

@@ -124,7 +124,7 @@ async def test_subscribers_miss_nothing_while_workers_and_redis_end(
             writing.create_task(writer.write_on())
             await until(lambda: all(follower.told for follower in followers))
             os.kill(min(workers(gateway)), signal.SIGKILL)
-            await until(lambda: "another begins" in gateway.told)
+            await until(lambda: "a replacement starts" in gateway.told)
             redis.kill()
             await all_are_told()
             redis.start()

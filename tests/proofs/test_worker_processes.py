@@ -119,7 +119,7 @@ async def test_one_that_is_killed_costs_its_own_connections_and_is_replaced(gate
         await until(lambda: len(workers(gateway) - before) == 1)
         await load.more(200)
     assert 0 < load.broken <= 8
-    assert "ended (killed by signal 9); another begins in" in gateway.told
+    assert "ended (killed by signal 9); a replacement starts in" in gateway.told
     assert max(before) in workers(gateway)
 
 
@@ -161,7 +161,7 @@ def test_a_taken_address_is_told_although_workers_share_theirs(gateway: Process,
 
 def test_what_is_for_workers_alone_is_told_where_a_user_has_set_it(tmp_path: Path) -> None:
     done = run_here("serve", "--data-dir", tmp_path, WORKER_OF_GATEWAY="1")
-    refused_in_a_line(done, 2, "Error: WORKER_OF_GATEWAY is what `serve --workers` tells its processes")
+    refused_in_a_line(done, 2, "Error: WORKER_OF_GATEWAY is reserved for the processes of `serve --workers`")
 
 
 def test_several_workers_on_aws_need_a_bus(tmp_path: Path) -> None:

@@ -9,11 +9,8 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from datastore.database import StoreOptions
-from gateway import cli
 from runtime.cli.options import takes_store
 from runtime.cli.pipelines import MetricsOptions, takes_metrics
-
-WITHOUT_A_STORE = {"engine"}
 
 
 @pytest.fixture
@@ -54,21 +51,3 @@ def test_options_that_contradict_each_other_are_refused(commands: typer.Typer) -
     done = CliRunner().invoke(commands, ["heron", "--memory", "--store", "aws"])
 
     assert (done.exit_code, "is for the embedded store only" in done.stderr) == (2, True)
-
-
-def test_every_command_but_the_engine_takes_the_options_of_the_store() -> None:
-    group = get_command(cli)
-    found = {
-        name: [parameter.name for parameter in command.params]
-        for name, command in group.commands.items()  # type: ignore[attr-defined]
-        if not hasattr(command, "commands") and name not in WITHOUT_A_STORE
-    }
-    subcommands = {
-        f"{name} {below}": [parameter.name for parameter in command.params]
-        for name, above in group.commands.items()  # type: ignore[attr-defined]
-        for below, command in getattr(above, "commands", {}).items()
-    }
-
-    assert {
-        name for name, options in (found | subcommands).items() if not {*takes_store.parameters} <= {*options}
-    } == set()

@@ -167,7 +167,7 @@ def test_who_hangs_as_it_takes_the_place_of_one_that_died_is_killed_and_replaced
         one.lacks("hang")
         until(lambda: len(one.noted("ready")) == 2)
         assert not runs(one.noted("began")[1])
-        assert one.told("Worker 1 did not come to be ready") >= 1
+        assert one.told("Worker 1 was not ready within") >= 1
 
 
 def test_workers_that_do_not_come_to_be_ready_end_it(tmp_path: Path) -> None:
@@ -341,7 +341,7 @@ async def test_a_worker_that_dies_while_its_successor_begins_has_one_successor(
     slot = Slot(start, Address("127.0.0.1", free_port(), []))
     assert await slot.fill()
     with kept(slot):
-        renewing = asyncio.create_task(slot.renew())
+        renewing = asyncio.create_task(slot.replace())
         await begins.wait()
         started[0].kill()
         await started[0].wait()
@@ -370,7 +370,7 @@ async def test_a_successor_that_dies_is_replaced_while_the_one_before_still_leav
     assert await slot.fill()
     (tmp_path / "deaf").touch()
     with kept(slot):
-        renewing = asyncio.create_task(slot.renew())
+        renewing = asyncio.create_task(slot.replace())
         while slot.worker is started[0]:  # noqa: ASYNC110 - it waits for a process
             await asyncio.sleep(0.01)
         started[1].kill()
@@ -402,7 +402,7 @@ async def test_where_no_process_can_be_started_another_try_follows(
         worker = slot.worker
         assert tries == 4
         refusals = 5
-        assert not await slot.renew()
+        assert not await slot.replace()
         assert slot.worker is worker
     await worker.end(5)
 
@@ -429,7 +429,7 @@ def test_what_a_worker_is_told_is_for_it_alone() -> None:
         assignment = Assignment.of(environment)
         assert assignment == Assignment(ProcessPart.SERVING, 1, given[0], (given[1],))
         assert environment == {}
-        with assignment.open_line() as ours, assignment.sockets()[0] as theirs:
+        with assignment.open_channel() as ours, assignment.sockets()[0] as theirs:
             assert [ours.get_inheritable(), theirs.get_inheritable()] == [False, False]
 
 
@@ -449,5 +449,5 @@ def test_what_a_worker_is_told_is_for_it_alone() -> None:
 def test_what_no_supervisor_has_told_is_a_mistake(told: str) -> None:
     with open(os.devnull) as file, socket.socket() as one:
         filled = told.replace("%(file)s", str(file.fileno())).replace("%(socket)s", str(one.fileno()))
-        with pytest.raises(Misconfigured, match="it is not to be set"):
+        with pytest.raises(Misconfigured, match="reserved for the processes of `serve --workers`"):
             Assignment.of({VARIABLE: filled})

@@ -31,7 +31,7 @@ def test_data_that_another_command_has_open_are_left_to_it(tmp_path: Path) -> No
     with serving(tmp_path, "--no-demo") as gateway:
         done = run("engine", "--port", str(free_port()), GATEWAY_DATA_DIR=str(tmp_path))
         assert gateway.get("/readyz")[0] == 200
-    refused_in_a_line(done, 1, "is open already, by another command")
+    refused_in_a_line(done, 1, "Another process has opened the data in")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])

@@ -313,7 +313,7 @@ async def test_the_command_tells_what_differs_by_its_status_too(database: Databa
     assert done.returncode == 1
     assert done.stdout.splitlines()[1:] == [f"{name}: the index {one.name} is missing" for one in BLIP.indexes]
     assert done.stderr == (
-        "Error: 1 of the tables differs from what is declared: `tables create --update` adds what is missing.\n"
+        "Error: 1 of the tables differs from the declaration: `tables create --update` adds what is missing.\n"
     )
 
     done = await create_by_command(database, engine, "--update")
@@ -328,4 +328,4 @@ async def test_the_command_tells_what_it_cannot_change(database: Database, engin
     for arguments in ((), ("--update",)):
         done = await create_by_command(database, engine, *arguments)
         assert done.returncode == 1
-        assert "1 of the tables differs from what is declared, and only a new table" in done.stderr
+        assert "1 of the tables differs from the declaration, and no command changes that" in done.stderr
