@@ -253,7 +253,7 @@ class Engine:
         return child
 
     def _is_reserved(self, port: int) -> bool:
-        """Whether the port is reserved, also while no engine runs."""
+        """Return whether the port is reserved, also while no engine runs."""
         return self._reservation is not None and self._reservation.getsockname()[1] == port
 
     def _release_port(self) -> None:

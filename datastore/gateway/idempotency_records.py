@@ -31,7 +31,7 @@ class Claim:
 
     user_id: str
     key: str
-    #: A hash of the mutation and its variables.
+    #: A hash of the document, the operation, the variables, and the role and email of the caller.
     fingerprint: str
     #: A text that is unique to the claim.
     owner: str
@@ -49,7 +49,7 @@ class Claim:
 class IdempotencyRecord:
     """The record of a key that another request used: its response, or its claim."""
 
-    #: A hash of the mutation and its variables.
+    #: A hash of the document, the operation, the variables, and the role and email of the caller.
     fingerprint: str
     owner: str
     #: The fencing token.

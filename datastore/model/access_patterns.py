@@ -146,7 +146,7 @@ class AccessPattern:
     consistent: bool = False
     #: Whether the keys of the list identify people (by their email). Its cursors are then encrypted.
     personal: bool = False
-    #: The seconds for which a client may cache a response with data, 0 for not at all.
+    #: The seconds for which caches may keep a response with data, 0 for not at all.
     max_age: int = 0
     #: The milliseconds for which the result of a point read serves other requests of the process, for items that
     #: everybody may see, or whose visibility is decided after the read.

@@ -12,7 +12,7 @@ def iso(moment: datetime) -> str:
 
 
 def to_millisecond(moment: datetime) -> datetime:
-    """Return the moment without microseconds, as items hold it."""
+    """Return the moment, truncated to milliseconds, as items hold it."""
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
 

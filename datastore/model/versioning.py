@@ -49,8 +49,8 @@ def assignments(update: str) -> tuple[tuple[tuple[str, str], ...], tuple[str, ..
 def not_applied_condition(update: str) -> str:
     """Return the condition that an item is not yet as an update leaves it.
 
-    It is empty for an update that increments no attribute: repeating it is harmless. Attributes that the update
-    increments, or sets with `if_not_exists`, are not compared.
+    It is empty for an update that increments no attribute, which may be repeated, and for one that does nothing else.
+    Attributes that the update increments, or sets with `if_not_exists`, are not compared.
     """
     sets, removes = assignments(update)
     clauses = [f"{name} = :{value}" for name, value in sets] + [f"attribute_not_exists({name})" for name in removes]

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 REPEAT_SECONDS = 60.0
-# The minimum time between a logged failure and the next outage in the log. A longer outage is logged after it.
+# A new outage is logged when this time has passed since the last logged failure, if it still lasts then.
 QUIET_SECONDS = 10.0
 
 
