@@ -16,7 +16,7 @@ from datastore.matches.fixtures import Fixtures
 from datastore.model.access_patterns import AccessPattern, Who
 from datastore.model.identity import Role
 from tests.support import photo_contract
-from tests.support.contract import ASK, FOLLOWER_SETUP, OTHER_SETUP, SETUP, SYSTEM_SETUP, play
+from tests.support.contract import ASK, FOLLOWER_SETUP, OTHER_SETUP, SETUP, SYSTEM_SETUP, begin_polled_match
 from tests.support.earthquake_samples import quake, store
 from tests.support.notifications import notification_item
 from tests.support.photo_items import ADA, EVE
@@ -52,7 +52,7 @@ ADAS_TO_CHANGE = {"deletePost": False, "updatePhoto": False, "tagFace": True, "u
 BY_EMAIL = {"photoUser", "createPhotoUser", "updatePhotoUser", "createPhoto", "completePhoto", "cancelUpload"}
 
 
-async def ask(served: Served, caller: str, query: str, variables: dict[str, Any] | None = None) -> Any:
+async def ask_as_caller(served: Served, caller: str, query: str, variables: dict[str, Any] | None = None) -> Any:
     who = CALLERS[caller]
     return await served.ask(query, variables, user=who.user, role=who.role, email=who.email)
 
@@ -60,14 +60,14 @@ async def ask(served: Served, caller: str, query: str, variables: dict[str, Any]
 @pytest.fixture
 async def ids(served: Served) -> dict[str, str]:
     """Things of Ada's in every system; the ids that operations of ASK need in the place of %s."""
-    prepared = (await ask(served, "owner", SETUP)).data
-    assert (await ask(served, "system", SYSTEM_SETUP)).errors is None
+    prepared = (await ask_as_caller(served, "owner", SETUP)).data
+    assert (await ask_as_caller(served, "system", SYSTEM_SETUP)).errors is None
     match = Match("m1", "1", "ONE", home_team_id="10", away_team_id="20", start_time=NOON)
     await Fixtures(served.store(), NOON).sync([match])
-    await play(served)
+    await begin_polled_match(served)
     assert (await served.ask(OTHER_SETUP, user="grace")).errors is None
-    assert (await ask(served, "owner", FOLLOWER_SETUP)).errors is None
-    await photo_contract.put_in_place(served)
+    assert (await ask_as_caller(served, "owner", FOLLOWER_SETUP)).errors is None
+    await photo_contract.prepare_photo_operations(served)
     return {
         "confirmSighting": prepared["reportSighting"]["sightingId"],
         "deleteWatch": prepared["createWatch"]["watchId"],
@@ -76,13 +76,13 @@ async def ids(served: Served) -> dict[str, str]:
     }
 
 
-def patterns_of(field: str) -> list[AccessPattern]:
+def patterns_of_field(field: str) -> list[AccessPattern]:
     return [pattern for pattern in PATTERNS if field in pattern.fields]
 
 
-def refusal(name: str, caller: str) -> list[str]:
+def expected_refusal(name: str, caller: str) -> list[str]:
     """How the declarations have a root field refuse a caller; `LET_IN` when they do not."""
-    patterns, role = patterns_of(name), CALLERS[caller].role
+    patterns, role = patterns_of_field(name), CALLERS[caller].role
     restricted = [pattern for pattern in patterns if pattern.who is not Who.ANY]
     if not restricted:
         return LET_IN
@@ -101,11 +101,11 @@ def refusal(name: str, caller: str) -> list[str]:
 async def test_root_fields(served: Served, ids: dict[str, str], caller: str) -> None:
     answered, called = {}, []
     for name, (query, _, _) in ASK.items():
-        answer = await ask(served, caller, query.replace("%s", ids.get(name, "")))
+        answer = await ask_as_caller(served, caller, query.replace("%s", ids.get(name, "")))
         answered[name] = [code for code in answer.codes if code in SIGN_IN + FORBIDDEN]
         if answered[name] and answer.calls and name not in ADAS_TO_CHANGE:
             called.append(name)
-    assert answered == {name: refusal(name, caller) for name in ASK}
+    assert answered == {name: expected_refusal(name, caller) for name in ASK}
     assert called == []
 
 
@@ -124,11 +124,11 @@ MINE = """{
 
 @pytest.mark.parametrize("caller", ["anonymous", "stranger"])
 async def test_whatever_others_try_nothing_of_adas_changes(served: Served, ids: dict[str, str], caller: str) -> None:
-    before = await ask(served, "owner", MINE)
+    before = await ask_as_caller(served, "owner", MINE)
     assert before.errors is None
     for name, (query, _, _) in ASK.items():
-        await ask(served, caller, query.replace("%s", ids.get(name, "")))
-    assert (await ask(served, "owner", MINE)).data == before.data
+        await ask_as_caller(served, caller, query.replace("%s", ids.get(name, "")))
+    assert (await ask_as_caller(served, "owner", MINE)).data == before.data
 
 
 # Nested fields that not everybody may see: how to ask for each, and what each caller is answered.
@@ -199,10 +199,10 @@ def test_every_nested_field_that_is_not_for_everybody_is_asked_here() -> None:
 
 @everybody
 async def test_nested_fields(served: Served, ids: dict[str, str], caller: str) -> None:
-    assert (await ask(served, "owner", 'mutation { likePost(postId: "p1") { postId } }')).errors is None
+    assert (await ask_as_caller(served, "owner", 'mutation { likePost(postId: "p1") { postId } }')).errors is None
     seen = {}
     for name, (selection, _) in NESTED.items():
-        answer = await ask(served, caller, f"{{ parent: {selection} }}")
+        answer = await ask_as_caller(served, caller, f"{{ parent: {selection} }}")
         parent = (answer.data or {}).get("parent")
         seen[name] = answer.codes or (parent["value"] if parent else None)
     assert seen == {name: expected[caller] for name, (_, expected) in NESTED.items()}
@@ -236,7 +236,7 @@ def test_every_type_that_node_reads_is_asked_for_here() -> None:
     node = api.build()._schema.get_type("Node")
     assert NODES.keys() == {kind.name for kind in api.build()._schema.get_possible_types(node)}  # type: ignore[arg-type]
     assert {id for _, id in NODES.values() if id} == {
-        pattern.id for pattern in patterns_of("node") if pattern.who is not Who.ANY
+        pattern.id for pattern in patterns_of_field("node") if pattern.who is not Who.ANY
     }
 
 
@@ -255,14 +255,18 @@ async def test_nodes(served: Served, ids: dict[str, str], caller: str) -> None:
     await store(served, quake("us1"))
     seen, read, expected = {}, {}, {}
     for kind, (selection, id) in NODES.items():
-        found = await ask(served, "system", f"{{ {selection} }}")
+        found = await ask_as_caller(served, "system", f"{{ {selection} }}")
         assert found.errors is None, (kind, found.errors)
         node_id = first_id(found.data)
-        one = await ask(served, caller, "query Q($id: ID!) { node(id: $id) { __typename id } }", {"id": node_id})
-        many = await ask(served, caller, "query Q($ids: [ID!]!) { nodes(ids: $ids) { id } }", {"ids": [node_id]})
+        one = await ask_as_caller(
+            served, caller, "query Q($id: ID!) { node(id: $id) { __typename id } }", {"id": node_id}
+        )
+        many = await ask_as_caller(
+            served, caller, "query Q($ids: [ID!]!) { nodes(ids: $ids) { id } }", {"ids": [node_id]}
+        )
         seen[kind] = one.codes or [one.data["node"]["__typename"]]
         read[kind] = many.codes or [kind]
-        (who,) = {p.who for p in patterns_of("node") if p.id == id} or {Who.ANY}
+        (who,) = {p.who for p in patterns_of_field("node") if p.id == id} or {Who.ANY}
         expected[kind] = node_refusal(who, caller) or [kind]
     assert seen == expected
     assert read == expected
@@ -296,7 +300,7 @@ def test_every_subscription_is_followed_here() -> None:
     subscription = api.build()._schema.subscription_type
     assert subscription is not None
     assert FOLLOWED.keys() == subscription.fields.keys()
-    personal = {name for name in FOLLOWED if any(pattern.who is Who.USER for pattern in patterns_of(name))}
+    personal = {name for name in FOLLOWED if any(pattern.who is Who.USER for pattern in patterns_of_field(name))}
     assert personal == {name for name, (_, is_adas) in FOLLOWED.items() if is_adas}
 
 

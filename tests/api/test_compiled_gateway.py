@@ -35,7 +35,7 @@ from server.documents.document_cache import Documents, GatewayExecutor
 from server.documents.settings import document_settings
 from server.http.graphiql import examples
 from tests.support.executor_differences import nulled
-from tests.support.feed_steps import enter, write
+from tests.support.feed_steps import create_profiles, write_post
 from tests.support.served import Served, call_name
 
 GENERATED = int(os.environ.get("COMPILED_EXAMPLES", "40"))
@@ -54,7 +54,7 @@ class Asked:
     calls: Counter[str]
 
 
-async def ask(
+async def ask_executor(
     served: Served, executor: Any, document: DocumentNode, variables: dict[str, Any] | None, role: Role
 ) -> Asked:
     context = served.gateway.open_context(Identity("demo-ada", role, "ada@example.org"))
@@ -146,7 +146,7 @@ async def keep_logs_as_they_are(served: Served, monkeypatch: pytest.MonkeyPatch)
     assert served.gateway.services is not None
     logs = served.gateway.services.request_logs
     for document, variables in example_queries():
-        await ask(served, StrawberryGraphQLCoreExecutionContext, document, variables, Role.ADMIN)
+        await ask_executor(served, StrawberryGraphQLCoreExecutionContext, document, variables, Role.ADMIN)
     await logs.drained()
     monkeypatch.setattr(logs, "add", lambda log: True)
 
@@ -163,9 +163,9 @@ async def test_operations_of_the_gateway_are_answered_alike(served: Served, monk
     answers = 0
     for document, variables in [*example_queries(), *valid]:
         role = Role.ADMIN if answers % 2 else Role.USER
-        expected = await ask(served, StrawberryGraphQLCoreExecutionContext, document, variables, role)
+        expected = await ask_executor(served, StrawberryGraphQLCoreExecutionContext, document, variables, role)
         for _ in range(2):  # the second time with what was learned
-            found = await ask(served, AtOnce, document, variables, role)
+            found = await ask_executor(served, AtOnce, document, variables, role)
 
             assert repr(found.data) == repr(expected.data), print_ast(document)
             assert found.errors == expected.errors, print_ast(document)
@@ -185,8 +185,8 @@ GIVEN_UP = """{
 
 async def test_who_asks_for_what_another_field_has_just_given_up_is_answered(served: Served) -> None:
     """Over HTTP: the comments of `a` fail at once, while its author is read."""
-    await enter(served, "ada")
-    await write(served, "p")
+    await create_profiles(served, "ada")
+    await write_post(served, "p")
     for _ in range(3):  # first by graphql-core, then compiled
         answer = await served.ask(GIVEN_UP, user="ada")
 
@@ -205,6 +205,6 @@ def test_an_operator_says_whether_operations_are_compiled(told: str, compiles: b
     assert (made[-1] is not None) is (compiles and GatewayExecutor.compile_after > 0)
 
 
-def test_an_operator_who_writes_something_else_is_told() -> None:
+def test_an_operator_who_sets_another_value_is_refused() -> None:
     with pytest.raises(ValueError, match="GATEWAY_EXECUTOR must be compiled or interpreted"):
         document_settings({"GATEWAY_EXECUTOR": "fast"})

@@ -18,7 +18,16 @@ from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.keyspace.sightings import BLIP
 from datastore.model.access_patterns import AccessPattern, Operation, Table, Who
 from tests.support import photo_contract
-from tests.support.contract import ASK, BY_GRACE, CONTRACT, SETUP, every_call, feed, play, put_in_place
+from tests.support.contract import (
+    ASK,
+    BY_GRACE,
+    CONTRACT,
+    SETUP,
+    begin_polled_match,
+    every_call,
+    feed,
+    prepare_operation,
+)
 from tests.support.photo_items import ADA
 from tests.support.served import Served, call_name
 from tests.support.store_engines import ROOT
@@ -33,7 +42,7 @@ def root_fields() -> Iterator[tuple[str, GraphQLField]]:
         yield from root.fields.items()
 
 
-def patterns_of(field: GraphQLField) -> tuple[AccessPattern, ...]:
+def declared_patterns(field: GraphQLField) -> tuple[AccessPattern, ...]:
     found: tuple[AccessPattern, ...] = field.extensions["strawberry-definition"].metadata.get("patterns", ())
     return found
 
@@ -44,17 +53,17 @@ def test_a_pattern_of_the_contract_is_declared_as_its_field(
 ) -> None:
     (field,) = [field for field_name, field in root_fields() if field_name == name]
 
-    (pattern,) = [pattern for pattern in patterns_of(field) if (pattern.id, pattern.who) == (id, who)]
+    (pattern,) = [pattern for pattern in declared_patterns(field) if (pattern.id, pattern.who) == (id, who)]
 
     assert set(pattern.operations) == operations
-    assert {pattern.id for pattern in patterns_of(field)} == {row[0] for row in CONTRACT if row[1] == name}
+    assert {pattern.id for pattern in declared_patterns(field)} == {row[0] for row in CONTRACT if row[1] == name}
     assert name in pattern.fields
     assert pattern.summary in (field.description or "")
 
 
 def test_every_declared_field_is_in_the_schema_and_says_its_pattern() -> None:
     declared = {(field, pattern.id) for pattern in PATTERNS for field in pattern.fields if "." not in field}
-    served = {(name, pattern.id) for name, field in root_fields() for pattern in patterns_of(field)}
+    served = {(name, pattern.id) for name, field in root_fields() for pattern in declared_patterns(field)}
 
     assert declared == served
 
@@ -83,7 +92,7 @@ def test_every_field_of_the_contract_is_asked_here() -> None:
 
 @pytest.mark.parametrize("name", ASK)
 async def test_a_field_makes_these_calls_and_no_others(served: Served, feed: str, name: str) -> None:
-    await makes_these_calls(served, name, await put_in_place(served, name, feed))
+    await makes_these_calls(served, name, await prepare_operation(served, name, feed))
 
 
 async def makes_these_calls(served: Served, name: str, ids: dict[str, str]) -> None:
@@ -130,7 +139,7 @@ async def test_a_subscription_reads_what_it_begins_with_once_and_consistently(
     served: Served, field: str, table: Table, expected: str
 ) -> None:
     assert (await served.ask(SETUP, user="ada")).errors is None
-    await play(served)
+    await begin_polled_match(served)
     with every_call(served) as calls:
         listener = await served.listen(f"subscription {{ {field} }}", user="ada")
         await served.settle(table)

@@ -22,11 +22,11 @@ from datastore.model.access_patterns import AccessPattern, Who
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from server.settings import Settings
-from tests.support.active_matches import state
-from tests.support.explain import ask, explanation
+from tests.support.active_matches import active_match_state
+from tests.support.explain import ask_explained, explanation
 from tests.support.feed_items import post_item, user_item
-from tests.support.fixture_steps import one, put, system
-from tests.support.match_updates import begun
+from tests.support.fixture_steps import ask_system, planned_match, put_fixtures
+from tests.support.match_updates import register_at_version_1
 from tests.support.served import NOON, Clock, Served
 
 LEAGUE = 'mutation { putLeague(input: {leagueId: "L", name: "League", code: "IPL"}) { leagueId } }'
@@ -52,7 +52,7 @@ def elsewhere(database: Database) -> Store:
     return Store(database.client, prefix=database.prefix, deadline=Deadline(60), token=lambda: "")
 
 
-async def note(elsewhere: Store, text: str) -> None:
+async def write_note(elsewhere: Store, text: str) -> None:
     await Fixtures(elsewhere, NOON).update("m1", {"note": text})
 
 
@@ -92,8 +92,8 @@ async def crowd() -> AsyncIterator[aiohttp.ClientSession]:
 async def test_a_crowd_that_polls_a_match_has_it_read_four_times_a_second(
     served: Served, clock: Clock, crowd: aiohttp.ClientSession, elsewhere: Store
 ) -> None:
-    await put(served, one(note="after 0"))
-    await system(served, TEAMS)
+    await put_fixtures(served, planned_match(note="after 0"))
+    await ask_system(served, TEAMS)
     clock.forward(**SETTLED)
     reads = Reads(served)
 
@@ -106,7 +106,7 @@ async def test_a_crowd_that_polls_a_match_has_it_read_four_times_a_second(
     for step in range(8):
         told = set(await asyncio.gather(*[view() for _ in range(VIEWERS)]))
         assert told <= {f"after {step}", f"after {step - 1}"}  # as it was a quarter of a second ago, or is since
-        await note(elsewhere, f"after {step + 1}")
+        await write_note(elsewhere, f"after {step + 1}")
         clock.forward(milliseconds=125)
 
     assert max(reads.taken().values()) <= 4
@@ -115,8 +115,8 @@ async def test_a_crowd_that_polls_a_match_has_it_read_four_times_a_second(
 async def test_a_crowd_that_follows_a_match_sees_what_an_event_tells_of_and_has_it_read_once(
     served: Served, clock: Clock, elsewhere: Store
 ) -> None:
-    await begun(served, "m1")
-    await system(served, TEAMS)
+    await register_at_version_1(served, "m1")
+    await ask_system(served, TEAMS)
     clock.forward(**SETTLED)
     # Each sees whether they follow it themselves: an event is executed for each of them.
     listeners = [await served.listen(UPDATES, user=f"viewer{number}") for number in range(FOLLOWERS)]
@@ -128,7 +128,7 @@ async def test_a_crowd_that_follows_a_match_sees_what_an_event_tells_of_and_has_
     for step in range(3):
         assert (await served.ask(MATCH)).errors is None  # kept, from before the event
         reads.taken()
-        await note(elsewhere, f"now {step}")
+        await write_note(elsewhere, f"now {step}")
         events = [(await listener.event())["matchUpdates"]["match"] for listener in listeners]
         assert [event["note"] for event in events] == [f"now {step}"] * FOLLOWERS
         assert {(event["homeTeam"]["name"], event["awayTeam"]["name"]) for event in events} == {("Home", "Away")}
@@ -143,7 +143,7 @@ async def test_a_crowd_that_follows_a_match_sees_what_an_event_tells_of_and_has_
 async def test_a_change_that_is_followed_drops_what_is_kept_of_its_item(
     served: Served, clock: Clock, elsewhere: Store
 ) -> None:
-    await begun(served, "m1")
+    await register_at_version_1(served, "m1")
     clock.forward(**SETTLED)
     listener = await served.listen(UPDATES, user="ada")
     await listener.event()
@@ -161,7 +161,7 @@ async def test_a_change_that_is_followed_drops_what_is_kept_of_its_item(
 
 async def advance_elsewhere(served: Served, elsewhere: Store) -> str:
     """The next version, written by another process."""
-    before = await state(served)
+    before = await active_match_state(served)
     after = replaced(before, version=before.version + 1, live=replaced(before.live, note="elsewhere"))
     assert await ActiveMatches(elsewhere, NOON).commit(after)
     return "elsewhere"
@@ -180,9 +180,9 @@ HOT = {
 async def test_what_crowds_look_at_is_kept_for_all_of_them_and_for_a_moment(
     served: Served, clock: Clock, question: str
 ) -> None:
-    await begun(served, "m1")
-    await system(served, TEAMS)
-    await system(served, LEAGUE)
+    await register_at_version_1(served, "m1")
+    await ask_system(served, TEAMS)
+    await ask_system(served, LEAGUE)
     await served.store().write_all(FEED, puts=[post_item("p1", "bob"), user_item("bob")])
     clock.forward(**SETTLED)
 
@@ -197,12 +197,12 @@ async def test_what_crowds_look_at_is_kept_for_all_of_them_and_for_a_moment(
 
 
 async def test_an_explanation_tells_what_other_operations_have_read(served: Served, clock: Clock) -> None:
-    await put(served, one())
-    await system(served, TEAMS)
+    await put_fixtures(served, planned_match())
+    await ask_system(served, TEAMS)
     clock.forward(**SETTLED)
     query = '{ a: match(id: "m1") { note } b: match(id: "m1") { note homeTeam { name } } team(id: "10") { name } }'
 
-    first, second = [explanation(await ask(served, query)) for _ in range(2)]
+    first, second = [explanation(await ask_explained(served, query)) for _ in range(2)]
 
     assert [told["units"]["read"] for told in (first, second)] == [1.0, 0.0]
     assert second["calls"] == []
@@ -217,7 +217,7 @@ async def test_an_explanation_tells_what_other_operations_have_read(served: Serv
 
 
 async def test_a_mutation_reads_for_itself(served: Served, clock: Clock, elsewhere: Store) -> None:
-    await put(served, one())
+    await put_fixtures(served, planned_match())
     clock.forward(**SETTLED)
     assert (await served.ask(MATCH)).errors is None
     await elsewhere.delete(DELETE, keys.fixture("m1"))

@@ -18,7 +18,7 @@ from datastore.matches.fixtures import Fixtures
 from datastore.model.access_patterns import AccessPattern, Who
 from datastore.model.identity import Role
 from datastore.model.versioning import REVISION, VERSION
-from tests.support.photo_items import ADA, EVE, person, put, user_id
+from tests.support.photo_items import ADA, EVE, person, put_library_items, user_id
 from tests.support.served import NOON, Answer, Served
 from tests.support.versioned_items import BY_NAME, KINDS, interleave, put_anew, race, world
 
@@ -115,14 +115,14 @@ def unsigned(item: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-async def test_a_version_that_was_never_there_is_told_as_that(world: Served) -> None:
+async def test_a_version_that_never_existed_is_reported_as_such(world: Served) -> None:
     answer = await BY_NAME["User"].change(world, "Ada", 99)
 
     (error,) = answer.errors or []
     assert error["message"] == "`expectedVersion` is 99, but the item is at version 0."
 
 
-async def test_a_conflict_is_told_whole(world: Served) -> None:
+async def test_a_conflict_has_all_its_details(world: Served) -> None:
     await BY_NAME["User"].change(world, "Countess")
 
     answer = await BY_NAME["User"].change(world, "Ada", 0)
@@ -192,7 +192,7 @@ async def test_only_changes_that_updates_make_count(world: Served) -> None:
     assert seen.data["person"] == {"name": "Grace", "faceCount": 1, "version": 1}
 
 
-async def test_others_learn_nothing_of_what_is_not_theirs(world: Served) -> None:
+async def test_other_callers_learn_nothing_of_items_that_are_not_theirs(world: Served) -> None:
     of_ada = user_id(world, ADA)
     asked = {
         "updatePhoto": 'updatePhoto(input: {imageId: "i", tags: [], expectedVersion: 7}) { version }',
@@ -207,7 +207,7 @@ async def test_others_learn_nothing_of_what_is_not_theirs(world: Served) -> None
         assert [error["extensions"] for error in answer.errors] == [{"code": "FORBIDDEN"}], text
 
 
-async def test_an_owner_is_told_no_more_of_their_photo_than_the_api_shows(world: Served) -> None:
+async def test_an_owner_learns_no_more_of_a_photo_than_the_api_shows(world: Served) -> None:
     answer = await BY_NAME["Photo"].change(world, "new", 7)
 
     assert answer.errors is not None
@@ -254,7 +254,7 @@ async def test_lists_hold_the_versions(world: Served) -> None:
 
 
 async def test_a_name_in_a_list_is_the_whole_name(world: Served) -> None:
-    await put(world, person("q", "A#B"))
+    await put_library_items(world, person("q", "A#B"))
     assert (await BY_NAME["Person"].change(world, "50 % #1")).errors is None
 
     answer = await world.ask("{ persons { nodes { personId name } } }")
@@ -283,7 +283,7 @@ async def test_a_match_that_is_played_meanwhile_is_another(world: Served) -> Non
     assert f"it is at revision {version + 1}." in refused.errors[0]["message"]
 
 
-async def test_a_session_is_told_by_its_version_until_it_has_ended(world: Served) -> None:
+async def test_a_session_has_a_version_until_it_has_ended(world: Served) -> None:
     async def rotate(value: str, expected: int | None) -> Answer:
         return await world.ask(ROTATE, {"value": value, "expected": expected}, user="ada")
 

@@ -27,11 +27,11 @@ from server.settings import Settings
 from tests.support import contract as contract
 from tests.support import photo_contract
 from tests.support.comments import an_id
-from tests.support.explain import ask, explanation
-from tests.support.explain_steps import SIGHTINGS, Wire, explaining, received, socket, watched
-from tests.support.fault_proxy import Proxy, Seen, forward, plain
+from tests.support.explain import ask_explained, explanation
+from tests.support.explain_steps import SIGHTINGS, EngineWire, explaining, receive_message, socket, watch_engine
+from tests.support.fault_proxy import Proxy, Seen, forward, plain_error
 from tests.support.feed_items import comment_item, post_item, user_item
-from tests.support.home_feeds import entry, put
+from tests.support.home_feeds import feed_entry, put_feed_items
 from tests.support.photo_items import ADA
 from tests.support.served import NOON, SECRET, Clock, Served
 from tests.support.store_engines import free_port
@@ -52,7 +52,7 @@ def store_options(proxy: Proxy, store_options: StoreOptions) -> StoreOptions:
     return replace(store_options, store=proxy.url)
 
 
-def holds(told: dict[str, Any], wire: Wire) -> None:
+def holds(told: dict[str, Any], wire: EngineWire) -> None:
     """The explanation tells exactly what went over the wire, and its parts add up to the whole."""
     assert told["requests"] == sum(call["pages"] for call in told["calls"]) == len(wire.requests)
     assert sorted(call["operation"] for call in told["calls"] for _ in range(call["pages"])) == wire.operations
@@ -75,20 +75,20 @@ def holds(told: dict[str, Any], wire: Wire) -> None:
 # --- Every question ---------------------------------------------------------------------------------------------------
 
 
-async def test_each_question_is_told_as_it_went_over_the_wire(served: Served, proxy: Proxy) -> None:
+async def test_each_pattern_is_explained_as_it_went_over_the_wire(served: Served, proxy: Proxy) -> None:
     assert (await served.ask(contract.SETUP, user="ada")).errors is None
     assert (await served.ask(contract.SYSTEM_SETUP, user="poller", role=Role.SYSTEM)).errors is None
     match = Match("m1", "1", "ONE", home_team_id="10", away_team_id="20", start_time=NOON)
     await Fixtures(served.store(), NOON).sync([match])
-    await contract.play(served)
+    await contract.begin_polled_match(served)
     await served.ask("{ earthquakes { nodes { id } } }")  # its estimate reads statistics, which are kept
     await explains_each(served, proxy, {name for name in contract.ASK if name not in photo_contract.ASK})
 
 
-async def test_each_question_to_the_photo_library_is_told_as_it_went_over_the_wire(
+async def test_each_pattern_of_the_photo_library_is_explained_as_it_went_over_the_wire(
     served: Served, proxy: Proxy
 ) -> None:
-    await photo_contract.put_in_place(served)
+    await photo_contract.prepare_photo_operations(served)
     await explains_each(served, proxy, set(photo_contract.ASK))
 
 
@@ -98,8 +98,8 @@ async def explains_each(served: Served, proxy: Proxy, names: set[str]) -> None:
         query, role, expected = contract.ASK[name]
         if query.lstrip().startswith("mutation"):
             continue
-        with watched(proxy) as wire:
-            told = explanation(await ask(served, query, role=role, email=ADA))
+        with watch_engine(proxy) as wire:
+            told = explanation(await ask_explained(served, query, role=role, email=ADA))
         holds(told, wire)
         own = {pattern.id for pattern in PATTERNS if name in pattern.fields}
         root = next(row for row in told["fields"] if row["path"] == name)
@@ -110,12 +110,12 @@ async def explains_each(served: Served, proxy: Proxy, names: set[str]) -> None:
 
 
 async def test_a_mutation_tells_its_writes(served: Served, proxy: Proxy) -> None:
-    await put(served, user_item("ada"))
+    await put_feed_items(served, user_item("ada"))
     post = 'createPost(input: {text: "Hello #dogs"}) { text author { name } }'
     teams = 'syncTeams(teams: [{teamId: "1", name: "One", code: "ONE"}, {teamId: "2", name: "Two", code: "TWO"}])'
 
-    with watched(proxy) as wire:
-        told = explanation(await ask(served, f"mutation {{ written: {post} }}"))
+    with watch_engine(proxy) as wire:
+        told = explanation(await ask_explained(served, f"mutation {{ written: {post} }}"))
     holds(told, wire)
     (transaction,) = [call for call in told["calls"] if call["operation"] == "TransactWriteItems"]
     assert transaction["written"] == 2
@@ -125,8 +125,8 @@ async def test_a_mutation_tells_its_writes(served: Served, proxy: Proxy) -> None
     fields = {row["path"]: (row["reads"], row["writes"], row["hits"]) for row in told["fields"]}
     assert fields == {"written": (1, 1, 0), "written.author": (1, 0, 0)}
 
-    with watched(proxy) as wire:
-        told = explanation(await ask(served, f"mutation {{ {teams} {{ teamId }} }}", role=Role.SYSTEM))
+    with watch_engine(proxy) as wire:
+        told = explanation(await ask_explained(served, f"mutation {{ {teams} {{ teamId }} }}", role=Role.SYSTEM))
     holds(told, wire)
     (batch,) = told["calls"]
     assert (batch["operation"], batch["tables"], batch["written"]) == ("BatchWriteItem", ["cricket-teams"], 2)
@@ -137,15 +137,17 @@ async def test_a_mutation_tells_its_writes(served: Served, proxy: Proxy) -> None
 # --- Sharing ----------------------------------------------------------------------------------------------------------
 
 
-async def test_reads_that_serve_several_fields_are_told_as_hits(served: Served, proxy: Proxy) -> None:
+async def test_shared_reads_are_explained_as_hits(served: Served, proxy: Proxy) -> None:
     posts = [post_item(f"p{number}", "bob" if number else "eve") for number in range(5)]
     comments = [comment_item(posts[0], an_id(seconds=number), "bob") for number in range(3)]
-    await put(served, *posts, *map(entry, posts), *comments, *[user_item(name) for name in ("bob", "eve", "ada")])
+    await put_feed_items(
+        served, *posts, *map(feed_entry, posts), *comments, *[user_item(name) for name in ("bob", "eve", "ada")]
+    )
     query = """{ homeFeed(userId: "ada") { nodes { post {
       author { name } likedByViewer comments(first: 3) { nodes { author { name } } } } } } }"""
 
-    with watched(proxy) as wire:
-        told = explanation(await ask(served, query))
+    with watch_engine(proxy) as wire:
+        told = explanation(await ask_explained(served, query))
 
     holds(told, wire)
     rows = {row["path"].removeprefix("homeFeed").removeprefix(".nodes."): row for row in told["fields"]}
@@ -172,8 +174,8 @@ async def test_the_pages_of_a_query_are_one_call(served: Served, proxy: Proxy, c
     await served.store().write_all(BLIP, puts=items)
     clock.forward(minutes=2)
 
-    with watched(proxy) as wire:
-        told = explanation(await ask(served, '{ sightings(area: "Downtown", first: 1) { nodes { area } } }'))
+    with watch_engine(proxy) as wire:
+        told = explanation(await ask_explained(served, '{ sightings(area: "Downtown", first: 1) { nodes { area } } }'))
 
     holds(told, wire)
     (call,) = told["calls"]
@@ -183,8 +185,8 @@ async def test_the_pages_of_a_query_are_one_call(served: Served, proxy: Proxy, c
     assert "expiresAt" in call["filter"]
 
 
-async def test_rounds_and_retries_are_told(served: Served, proxy: Proxy) -> None:
-    await put(served, user_item("ada"), user_item("bob"))
+async def test_rounds_and_retries_are_explained(served: Served, proxy: Proxy) -> None:
+    await put_feed_items(served, user_item("ada"), user_item("bob"))
     query = '{ a: user(id: "ada") { name } b: user(id: "bob") { name } }'
     first = True
 
@@ -196,25 +198,25 @@ async def test_rounds_and_retries_are_told(served: Served, proxy: Proxy) -> None
         return web.Response(body=orjson.dumps({"Responses": {}, "UnprocessedKeys": seen.body["RequestItems"]}))
 
     proxy.always = answer
-    told = explanation(await ask(served, query))
+    told = explanation(await ask_explained(served, query))
     (call,) = told["calls"]
     assert (call["pages"], call["returned"], call["units"]["read"]) == (2, 2, 1.0)
     assert [(row["path"], row["units"]["read"]) for row in told["fields"]] == [("a", 0.5), ("b", 0.5)]
 
-    tries = iter([plain(500), plain(500)])
+    tries = iter([plain_error(500), plain_error(500)])
 
     async def stumble(proxy: Proxy, seen: Seen) -> web.StreamResponse:
         fault = next(tries, None) if seen.operation == "BatchGetItem" else None
         return await (fault or forward)(proxy, seen)
 
     proxy.always = stumble
-    told = explanation(await ask(served, query))
+    told = explanation(await ask_explained(served, query))
     assert (told["retries"], told["calls"][0]["retries"], told["requests"]) == (2, 2, 1)
 
 
 async def test_what_is_remembered_by_the_process_is_no_call(served: Served, proxy: Proxy) -> None:
-    with watched(proxy) as wire:
-        first, second = [explanation(await ask(served, "{ teams { name } }")) for _ in range(2)]
+    with watch_engine(proxy) as wire:
+        first, second = [explanation(await ask_explained(served, "{ teams { name } }")) for _ in range(2)]
 
     assert wire.operations == ["Scan"]
     assert [(told["requests"], told["fields"][0]["hits"]) for told in (first, second)] == [(1, 0), (0, 1)]
@@ -222,13 +224,13 @@ async def test_what_is_remembered_by_the_process_is_no_call(served: Served, prox
     assert second["fields"][0]["patterns"] == ["TM-2"]
 
 
-async def test_keeping_an_answer_is_told_too_and_a_replay_has_no_explanation(served: Served, proxy: Proxy) -> None:
-    await put(served, user_item("ada"), post_item("p"))
+async def test_storing_a_response_is_explained_and_a_replay_is_not(served: Served, proxy: Proxy) -> None:
+    await put_feed_items(served, user_item("ada"), post_item("p"))
     like = 'mutation { likePost(postId: "p") { createdAt } }'
 
-    with watched(proxy) as wire:
-        first = await ask(served, like, headers={"Idempotency-Key": "once"})
-    again = await ask(served, like, headers={"Idempotency-Key": "once"})
+    with watch_engine(proxy) as wire:
+        first = await ask_explained(served, like, headers={"Idempotency-Key": "once"})
+    again = await ask_explained(served, like, headers={"Idempotency-Key": "once"})
 
     told = explanation(first)
     holds(told, wire)
@@ -237,14 +239,14 @@ async def test_keeping_an_answer_is_told_too_and_a_replay_has_no_explanation(ser
     assert again == {"data": first["data"]}
 
 
-async def test_a_call_that_failed_is_told_beside_the_error(served: Served, proxy: Proxy) -> None:
-    refuse = plain(400)
+async def test_a_failed_call_is_explained_beside_the_error(served: Served, proxy: Proxy) -> None:
+    refuse = plain_error(400)
 
     async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
         return await (refuse if "IndexName" in seen.body else forward)(proxy, seen)
 
     proxy.always = answer
-    answered = await ask(served, '{ postsByTag(tag: "cats") { nodes { text } } }')
+    answered = await ask_explained(served, '{ postsByTag(tag: "cats") { nodes { text } } }')
 
     assert answered["errors"][0]["extensions"]["code"] == "INTERNAL"
     (call,) = answered["extensions"]["dynamodb"]["calls"]
@@ -256,14 +258,14 @@ async def test_a_call_that_failed_is_told_beside_the_error(served: Served, proxy
 
 async def test_each_event_has_its_own_explanation(served: Served, socket: Any) -> None:
     posts = [post_item("one", "bob"), post_item("two", "bob")]
-    await put(served, user_item("ada"), user_item("bob"), *posts)
+    await put_feed_items(served, user_item("ada"), user_item("bob"), *posts)
     query = 'subscription { homeFeedUpdated(userId: "ada") { post { text author { name } } } }'
     await socket.send_json({"id": "1", "type": "subscribe", "payload": explaining(query)})
     await served.settle(FEED)
     told = []
     for post in posts:
-        await put(served, entry(post))
-        told.append(explanation((await received(socket))["payload"]))
+        await put_feed_items(served, feed_entry(post))
+        told.append(explanation((await receive_message(socket))["payload"]))
 
     counts = [{row["path"]: (row["reads"], row["hits"]) for row in one["fields"]} for one in told]
     of_event = {"homeFeedUpdated.post": (1, 0), "homeFeedUpdated.post.author": (1, 0)}
@@ -289,7 +291,7 @@ async def test_a_subscription_that_fails_at_its_start_is_explained_in_its_only_e
     told = orjson.loads(event)
     # The protocol has no place for extensions beside errors.
     await socket.send_json({"id": "1", "type": "subscribe", "payload": explaining(query)})
-    message = await received(socket)
+    message = await receive_message(socket)
 
     assert [told["errors"][0]["extensions"]["code"], "data" in told] == ["NOT_FOUND", False]
     explanation = told["extensions"]["dynamodb"]
@@ -303,30 +305,30 @@ async def test_a_subscription_that_fails_at_its_start_is_explained_in_its_only_e
 
 async def test_queries_over_a_socket_are_explained_on_demand(served: Served, socket: Any) -> None:
     await socket.send_json({"id": "1", "type": "subscribe", "payload": explaining(SIGHTINGS)})
-    assert explanation((await received(socket))["payload"])["requests"] == 1
-    assert (await received(socket))["type"] == "complete"
+    assert explanation((await receive_message(socket))["payload"])["requests"] == 1
+    assert (await receive_message(socket))["type"] == "complete"
 
     await socket.send_json({"id": "2", "type": "subscribe", "payload": {"query": SIGHTINGS}})
-    assert "extensions" not in (await received(socket))["payload"]
+    assert "extensions" not in (await receive_message(socket))["payload"]
 
 
 async def test_what_was_missed_is_explained_to_one_who_goes_on(served: Served, socket: Any) -> None:
     posts = [post_item(name, "bob") for name in ("one", "two", "three")]
-    await put(served, user_item("ada"), user_item("bob"), *posts)
+    await put_feed_items(served, user_item("ada"), user_item("bob"), *posts)
     query = 'subscription { homeFeedUpdated(userId: "ada") { post { text author { name } } } }'
     await socket.send_json({"id": "1", "type": "subscribe", "payload": explaining(query)})
     await served.settle(FEED)
-    await put(served, entry(posts[0]))
-    last = (await received(socket))["payload"]["extensions"]["eventId"]
+    await put_feed_items(served, feed_entry(posts[0]))
+    last = (await receive_message(socket))["payload"]["extensions"]["eventId"]
     await socket.send_json({"id": "1", "type": "complete"})
-    await put(served, entry(posts[1]))
+    await put_feed_items(served, feed_entry(posts[1]))
 
     again = explaining(query)
     again["extensions"]["resumeAfter"] = last
     await socket.send_json({"id": "2", "type": "subscribe", "payload": again})
-    told = [(await received(socket))["payload"]]
-    await put(served, entry(posts[2]))
-    told.append((await received(socket))["payload"])
+    told = [(await receive_message(socket))["payload"]]
+    await put_feed_items(served, feed_entry(posts[2]))
+    told.append((await receive_message(socket))["payload"])
     texts = [one["data"]["homeFeedUpdated"]["post"]["text"] for one in told]
     assert texts == [posts[1]["text"], posts[2]["text"]]
     assert [explanation(one)["requests"] for one in told] == [3, 2]
@@ -335,18 +337,16 @@ async def test_what_was_missed_is_explained_to_one_who_goes_on(served: Served, s
 
 
 @pytest.mark.parametrize("last", ["nobody.0.0", "nobody.123abc.5"])
-async def test_that_what_was_missed_is_not_known_is_told_once_to_one_who_has_it_explained(
-    served: Served, socket: Any, last: str
-) -> None:
+async def test_a_resync_is_explained_once(served: Served, socket: Any, last: str) -> None:
     query = 'subscription { homeFeedUpdated(userId: "ada") { post { text } } }'
     payload = explaining(query)
     payload["extensions"]["resumeAfter"] = last
     await socket.send_json({"id": "1", "type": "subscribe", "payload": payload})
-    told = (await received(socket))["payload"]
+    told = (await receive_message(socket))["payload"]
     assert (told["data"], [error["extensions"]["code"] for error in told["errors"]]) == (None, ["RESYNC"])
-    await put(served, user_item("bob"), post_item("one", "bob"))
-    await put(served, entry(post_item("one", "bob")))
-    assert explanation((await received(socket))["payload"])["requests"] == 2
+    await put_feed_items(served, user_item("bob"), post_item("one", "bob"))
+    await put_feed_items(served, feed_entry(post_item("one", "bob")))
+    assert explanation((await receive_message(socket))["payload"])["requests"] == 2
 
 
 # --- The sums --------------------------------------------------------------------------------------------------------
@@ -386,7 +386,7 @@ def test_the_shares_of_the_fields_are_the_whole(
     assert all(row["units"]["read"] * 2 % 1 == 0 for row in told["fields"])
 
 
-def test_what_is_told_of_very_much_is_bounded_and_says_so() -> None:
+def test_a_long_explanation_is_truncated_and_says_so() -> None:
     meter = Meter()
     for number in range(MAX_CALLS + 7):
         asks = [TracedRead(f"field{number}", "P-1", "feed") for _ in range(MAX_KEYS + 3)]

@@ -14,11 +14,11 @@ from server.operations.explain import Explain, Explanations
 from server.settings import Misconfigured, Settings, from_environment
 from tests.support import contract as contract
 from tests.support import photo_contract
-from tests.support.explain import ask, explanation
-from tests.support.explain_steps import SIGHTINGS, explaining, received, socket, watched
+from tests.support.explain import ask_explained, explanation
+from tests.support.explain_steps import SIGHTINGS, explaining, receive_message, socket, watch_engine
 from tests.support.fault_proxy import Proxy
-from tests.support.photo_items import ADA, EVE, user, user_id
-from tests.support.photo_items import put as put_photos
+from tests.support.photo_items import ADA, EVE, photo_user, user_id
+from tests.support.photo_items import put_library_items as put_photos
 from tests.support.served import SECRET, Served
 from tests.support.store_engines import free_port
 
@@ -95,16 +95,16 @@ def test_the_setting_is_one_of_four() -> None:
         from_environment({"GATEWAY_EXPLAIN": "all"})
 
 
-async def test_an_explanation_confirms_nobodys_email(served: Served) -> None:
-    await put_photos(served, user(EVE))
+async def test_an_explanation_confirms_no_email(served: Served) -> None:
+    await put_photos(served, photo_user(EVE))
     query = f"""{{
       known: photoUser(userId: "{user_id(served, EVE)}") {{ displayName }}
       right: photosByUser(email: "{EVE}") {{ nodes {{ imageId }} }}
       wrong: photosByUser(email: "{ADA}") {{ nodes {{ imageId }} }}
     }}"""
 
-    told = explanation(await ask(served, query, role=Role.USER, email="mallory@example.com"))
-    shown = explanation(await ask(served, query, role=Role.ADMIN))
+    told = explanation(await ask_explained(served, query, role=Role.USER, email="mallory@example.com"))
+    shown = explanation(await ask_explained(served, query, role=Role.ADMIN))
 
     [read] = [call["keys"] for call in told["calls"] if "keys" in call]
     assert read == [{"PK": "USER#<email>", "SK": "USER#<email>"}]
@@ -116,11 +116,13 @@ async def test_an_explanation_confirms_nobodys_email(served: Served) -> None:
 
 @pytest.mark.parametrize("settings", [None], indirect=True, ids=["by default"])
 async def test_for_those_who_may_not_know_nothing_is_executed(served: Served, proxy: Proxy, socket: Any) -> None:
-    with watched(proxy) as wire:
+    with watch_engine(proxy) as wire:
         await socket.send_json({"id": "1", "type": "subscribe", "payload": explaining(SIGHTINGS)})
-        message = await received(socket)
-        refused = await ask(served, SIGHTINGS, role=Role.USER)
-        unknown = await ask(served, SIGHTINGS, user=None, headers={"Accept": "application/graphql-response+json"})
+        message = await receive_message(socket)
+        refused = await ask_explained(served, SIGHTINGS, role=Role.USER)
+        unknown = await ask_explained(
+            served, SIGHTINGS, user=None, headers={"Accept": "application/graphql-response+json"}
+        )
 
     assert wire.requests == []
     assert [error["extensions"]["code"] for error in refused["errors"] + unknown["errors"]] == [
@@ -135,12 +137,12 @@ async def test_for_those_who_may_not_know_nothing_is_executed(served: Served, pr
     assert [(call.patterns, call.details) for call in answer.calls] == [(("BLIP-1",), None)]
 
 
-async def test_emails_are_told_to_admins_only(served: Served) -> None:
-    await photo_contract.put_in_place(served)
+async def test_emails_are_shown_to_admins_only(served: Served) -> None:
+    await photo_contract.prepare_photo_operations(served)
     query = f'{{ photosByUser(email: "{ADA}") {{ nodes {{ id }} }} photoUser(email: "{ADA}") {{ id }} }}'
 
-    admins = orjson.dumps(explanation(await ask(served, query, email=ADA))).decode()
-    users = orjson.dumps(explanation(await ask(served, query, role=Role.USER, email=ADA))).decode()
+    admins = orjson.dumps(explanation(await ask_explained(served, query, email=ADA))).decode()
+    users = orjson.dumps(explanation(await ask_explained(served, query, role=Role.USER, email=ADA))).decode()
 
     assert ADA in admins
     assert "@" not in users

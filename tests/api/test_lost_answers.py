@@ -1,6 +1,6 @@
 """The answer to each write of each mutation is lost: it is told as done, done once, and refuses nothing it did itself.
 
-The mutations are those of the contract, and their order is that of `test_executed_anew`.
+The mutations are those of the contract, and their order is that of `test_repeated_mutations`.
 """
 
 import json
@@ -16,10 +16,10 @@ from datastore.keyspace import TABLES
 from datastore.model.access_patterns import WRITES
 from datastore.model.composite_keys import Key, key_of
 from tests.support import photo_contract
-from tests.support.contract import ASK, BY_GRACE, feed, put_in_place
-from tests.support.executed_anew import OTHERS, PHOTOS, database_of
-from tests.support.fault_proxy import Proxy, Seen, forward, lose_answer, plain
+from tests.support.contract import ASK, BY_GRACE, feed, prepare_operation
+from tests.support.fault_proxy import Proxy, Seen, forward, lose_answer, plain_error
 from tests.support.feed_changes import items_of
+from tests.support.mutation_order import OTHERS, PHOTOS, database_of
 from tests.support.photo_items import ADA
 from tests.support.served import Clock, Served
 
@@ -87,7 +87,7 @@ class Losing:
         ]
 
 
-async def send(served: Served, name: str, query: str) -> dict[str, Any]:
+async def send_mutation(served: Served, name: str, query: str) -> dict[str, Any]:
     user = "grace" if name in BY_GRACE else "ada"
     headers = served.headers(user, ASK[name][1], ADA if name in photo_contract.ASK else None)
     async with served.http.post(f"{served.url}/graphql", json={"query": query}, headers=headers) as response:
@@ -96,18 +96,18 @@ async def send(served: Served, name: str, query: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("names", [PHOTOS, OTHERS], ids=["photos", "others"])
-async def test_a_mutation_whose_answers_were_lost_is_done_once_and_told_so(
+async def test_a_mutation_with_lost_responses_is_executed_once_and_says_so(
     served: Served, clock: Clock, feed: str, proxy: Proxy, names: list[str]
 ) -> None:
-    ids = await put_in_place(served, names[0], feed)
+    ids = await prepare_operation(served, names[0], feed)
     found: dict[str, tuple[list[dict[str, Any]], list[str]]] = {}
     counts: dict[str, int] = {}
     for name in names:
         if name == "completePhoto":
-            await put_in_place(served, name, feed)  # what was cancelled
+            await prepare_operation(served, name, feed)  # what was cancelled
         clock.forward(seconds=2)
         proxy.always = losing = Losing(served)
-        answer = await send(served, name, ASK[name][0].replace("%s", ids.get(name, "")))
+        answer = await send_mutation(served, name, ASK[name][0].replace("%s", ids.get(name, "")))
         proxy.always = None
         codes = [error["extensions"] for error in answer.get("errors", ())]
         found[name] = (codes, losing.changed)
@@ -124,11 +124,13 @@ async def test_a_mutation_whose_answers_were_lost_is_done_once_and_told_so(
 
 
 async def test_a_match_is_registered_deactivated_and_deleted_once(served: Served, feed: str, proxy: Proxy) -> None:
-    await put_in_place(served, "registerActiveMatch", feed)
+    await prepare_operation(served, "registerActiveMatch", feed)
     answers = []
     for name in ("registerActiveMatch", "deactivateMatch", "deleteActiveMatch"):
         proxy.always = losing = Losing(served)
-        answers.append((await send(served, name, f'mutation {{ it: {name}(id: "m1") {{ fence }} }}'))["data"]["it"])
+        answers.append(
+            (await send_mutation(served, name, f'mutation {{ it: {name}(id: "m1") {{ fence }} }}'))["data"]["it"]
+        )
         proxy.always = None
         assert (losing.count, losing.changed) == (1, [])
 
@@ -142,12 +144,12 @@ async def test_what_fails_after_a_write_is_not_called_retryable(served: Served, 
 
     async def once(proxy: Proxy, seen: Seen) -> web.StreamResponse:
         if seen.operation.startswith(WRITES):
-            proxy.always = plain(429)
+            proxy.always = plain_error(429)
         return await forward(proxy, seen)
 
     proxy.always = once
     answer = await served.ask(both, user="ada")
-    proxy.always = plain(429)
+    proxy.always = plain_error(429)
     nothing = await served.ask(both, user="ada")
     proxy.always = None
 

@@ -19,9 +19,9 @@ from datastore.model.composite_keys import Key, key_of
 from datastore.model.identity import Role
 from server.operations.runner import Runner
 from tests.support import photo_contract
-from tests.support.contract import ASK, BY_GRACE, feed, put_in_place
-from tests.support.executed_anew import MUTATION, OTHERS, PHOTOS, database_of
+from tests.support.contract import ASK, BY_GRACE, feed, prepare_operation
 from tests.support.feed_changes import items_of
+from tests.support.mutation_order import MUTATION, OTHERS, PHOTOS, database_of
 from tests.support.photo_items import ADA
 from tests.support.served import Clock, Served
 from tests.support.store_engines import ROOT
@@ -100,7 +100,7 @@ async def test_a_try_that_came_to_nothing_leaves_what_the_next_makes_its_ids_of(
     assert await keyed.send() == first
 
 
-async def stored(served: Served) -> dict[tuple[str, Key], Item]:
+async def stored_items_of_all_tables(served: Served) -> dict[tuple[str, Key], Item]:
     """All there is in the tables, but the keys' own."""
     return {
         (table.name, key_of(table, item)): item
@@ -115,10 +115,10 @@ async def changed_by_the_second(keyed: Keyed, clock: Clock) -> tuple[bool, set[s
     """Whether it answers otherwise when it is executed anew, and which attributes it changes; "all" of whole items."""
     first = await keyed.send()
     assert "errors" not in first, first
-    before = await stored(keyed.served)
+    before = await stored_items_of_all_tables(keyed.served)
     await keyed.lose_its_process(clock)
     second = await keyed.send()
-    after = await stored(keyed.served)
+    after = await stored_items_of_all_tables(keyed.served)
     assert "errors" not in second or second["errors"][0]["extensions"]["code"] == "NOT_FOUND", second
     changed = set[str]()
     for place in before.keys() | after.keys():
@@ -131,14 +131,14 @@ async def changed_by_the_second(keyed: Keyed, clock: Clock) -> tuple[bool, set[s
 
 
 @pytest.mark.parametrize("names", [PHOTOS, OTHERS], ids=["photos", "others"])
-async def test_a_mutation_whose_process_died_is_executed_anew_as_it_was(
+async def test_a_mutation_whose_process_died_is_executed_again_in_the_same_way(
     served: Served, clock: Clock, feed: str, names: list[str]
 ) -> None:
-    ids = await put_in_place(served, names[0], feed)
+    ids = await prepare_operation(served, names[0], feed)
     found = {}
     for name in names:
         if name == "completePhoto":
-            await put_in_place(served, name, feed)  # what was cancelled
+            await prepare_operation(served, name, feed)  # what was cancelled
         query = ASK[name][0].replace("%s", ids.get(name, ""))
         found[name] = await changed_by_the_second(Keyed(served, name, query, name), clock)
 
@@ -154,7 +154,7 @@ async def test_a_mutation_whose_process_died_is_executed_anew_as_it_was(
 async def test_an_update_that_goes_by_a_version_is_made_once(
     served: Served, clock: Clock, feed: str, names: list[str]
 ) -> None:
-    await put_in_place(served, names[0], feed)
+    await prepare_operation(served, names[0], feed)
     for name in filter(expects_version, names):
         version = await version_for(served, name)
         keyed = Keyed(served, name, with_version(name, version), name)
@@ -187,17 +187,17 @@ async def test_each_field_of_a_mutation_makes_the_ids_it_made(served: Served, cl
     first = (await keyed.send())["data"]
     assert first["one"] != first["two"]
     assert (await served.ask('mutation { deletePost(postId: "p") { text } }', user="ada")).data
-    before = await stored(served)
+    before = await stored_items_of_all_tables(served)
     await keyed.lose_its_process(clock)
     second = await keyed.send()
 
     assert [error["path"] for error in second["errors"]] == [["addComment"]]
-    assert await stored(served) == before
+    assert await stored_items_of_all_tables(served) == before
 
 
 async def test_what_became_of_it_since_stays(served: Served, clock: Clock) -> None:
     """Its client had the answer, and went on with it: only its process did not keep it."""
-    await photo_contract.put_in_place(served)
+    await photo_contract.prepare_photo_operations(served)
     person = 'mutation { createPerson(input: {name: "Eve"}) { personId } }'
     photo = "mutation { createPhoto(input: {contentType: JPEG}) { imageId } }"
     named, reserved = Keyed(served, "createPerson", person, "a"), Keyed(served, "createPhoto", photo, "b")
@@ -212,13 +212,13 @@ async def test_what_became_of_it_since_stays(served: Served, clock: Clock) -> No
     complete = f'mutation {{ completePhoto(imageId: "{image_id}") {{ width }} }}'
     assert (await served.ask(complete, user="ada", email=ADA)).errors is None
 
-    before = await stored(served)
+    before = await stored_items_of_all_tables(served)
     await named.lose_its_process(clock)
     await reserved.lose_its_process(clock)
     assert (await named.send())["data"] == {"createPerson": {"personId": person_id}}
     (error,) = (await reserved.send())["errors"]
     assert error["extensions"]["code"] == "CONFLICT"
-    assert await stored(served) == before
+    assert await stored_items_of_all_tables(served) == before
 
 
 async def test_a_sighting_that_would_have_expired_is_not_counted_again(served: Served, clock: Clock) -> None:
@@ -226,16 +226,16 @@ async def test_a_sighting_that_would_have_expired_is_not_counted_again(served: S
     query = 'mutation { reportSighting(input: {area: "Harbor", category: "Cats", description: "x"}) { sightingId } }'
     keyed = Keyed(served, "reportSighting", query, "k")
     await keyed.send()
-    before = await stored(served)
+    before = await stored_items_of_all_tables(served)
     clock.forward(minutes=30)
     await keyed.lose_its_process(clock)
 
     (error,) = (await keyed.send())["errors"]
     assert (error["extensions"]["code"], error["extensions"]["mayHaveBeenApplied"]) == ("CONFLICT", True)
-    assert await stored(served) == before
+    assert await stored_items_of_all_tables(served) == before
 
 
-def test_what_is_not_the_same_the_second_time_is_told() -> None:
+def test_a_difference_in_the_second_execution_is_detected() -> None:
     told = (ROOT / "docs" / "mutations.md").read_text()
     for beginning, names in (("is answered as if", NOTHING_THERE), ("is made again", MADE_AGAIN)):
         (row,) = [line for line in told.splitlines() if line.startswith(f"| {beginning}")]

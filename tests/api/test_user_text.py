@@ -129,11 +129,11 @@ CASES = [
 ]
 
 
-def named(place: Place) -> str:
+def dotted_name(place: Place) -> str:
     return ".".join(map(str, place))
 
 
-def asked(name: str) -> tuple[str, dict[str, Any]]:
+def mutation_with_values(name: str) -> tuple[str, dict[str, Any]]:
     """The mutation with every argument given, and values that are taken."""
     field = mutations()[name]
     given = ", ".join(f"{argument}: ${argument}" for argument in field.args)
@@ -159,7 +159,7 @@ def test_there_are_texts_to_check() -> None:
 
 @pytest.mark.parametrize("name", dict.fromkeys(name for name, _ in CASES))
 async def test_no_text_of_a_mutation_takes_hidden_characters(served: Served, name: str) -> None:
-    query, values = asked(name)
+    query, values = mutation_with_values(name)
     wrong = {}
     for place in (place for field, place in CASES if field == name):
         # In the data of an event an empty text is as good as any.
@@ -168,9 +168,9 @@ async def test_no_text_of_a_mutation_takes_hidden_characters(served: Served, nam
             errors = [(error["extensions"]["code"], error["extensions"].get("field")) for error in answer.errors or ()]
             leaf = next(part for part in reversed(place) if isinstance(part, str) and part != "word")
             if [code for code, _ in errors] != ["BAD_USER_INPUT"] or leaf not in str(errors[0][1]):
-                wrong[f"{named(place)} with {what}"] = answer.errors or answer.data
+                wrong[f"{dotted_name(place)} with {what}"] = answer.errors or answer.data
             elif answer.calls:
-                wrong[f"{named(place)} with {what}"] = answer.made
+                wrong[f"{dotted_name(place)} with {what}"] = answer.made
     assert wrong == {}
 
 

@@ -36,7 +36,7 @@ def test_a_chart_has_a_bar_and_a_figure_for_each_server_and_workload() -> None:
     assert texts[0] == "W1 post(id)"
 
 
-def test_several_processes_are_told_by_medians_and_what_else_took_cpu() -> None:
+def test_several_processes_are_reported_by_medians_with_the_cpu_of_others() -> None:
     one = Scaled(WORKLOADS[0], 0, [0.2, 0.3, 9.0], [0.1] * 3, [0.05] * 3, [1.0] * 3, [900.0] * 3, [0.001, 0.001, 0.002])
     two = Scaled(WORKLOADS[0], 2, [0.25] * 3, [0.1] * 3, [0.05] * 3, [0.5, 0.6, 0.7], [1600.0] * 3, [0.001])
     *_, first, second = text([one, two], 16)

@@ -23,7 +23,7 @@ from deploy.rehearse import instructions
 from server.security.jwt import Tokens, TokenSettings
 from tests.support.command_line import surroundings
 from tests.support.forking import Forked
-from tests.support.operations import named, told
+from tests.support.operations import metric_names, named_metrics
 from tests.support.served import SECRET
 from tests.support.store_engines import ROOT, free_port
 
@@ -168,7 +168,7 @@ async def data(session: aiohttp.ClientSession, url: str, token: str, query: str,
     return answer["data"]
 
 
-async def events(session: aiohttp.ClientSession, url: str, token: str, query: str) -> AsyncIterator[Any]:
+async def event_stream(session: aiohttp.ClientSession, url: str, token: str, query: str) -> AsyncIterator[Any]:
     """None once the stream has begun, and then what each event says."""
     headers = {"Authorization": f"Bearer {token}", "Accept": "text/event-stream"}
     async with session.post(f"{url}/graphql", json={"query": query}, headers=headers) as response:
@@ -199,7 +199,7 @@ async def test_two_gateways_a_pipeline_redis_and_the_engine_work_together(compos
         for url in (one, two):
             await until_ready(session, url)
 
-        heard = events(session, two, token, REPORTED)
+        heard = event_stream(session, two, token, REPORTED)
         await anext(heard)
         reporting = asyncio.create_task(report_until_done(session, one, token))
         event = await anext(heard)
@@ -216,13 +216,13 @@ async def test_two_gateways_a_pipeline_redis_and_the_engine_work_together(compos
             while (await data(session, url, token, SEARCH))["searchPosts"]["nodes"] != [{"postId": post}]:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
 
-        assert named() <= told(await figures(session, two))
+        assert named_metrics() <= metric_names(await metrics_page(session, two))
 
     statuses = composed.stop()
     assert set(statuses.values()) == {0}, statuses
 
 
-async def figures(session: aiohttp.ClientSession, url: str) -> str:
+async def metrics_page(session: aiohttp.ClientSession, url: str) -> str:
     token = Tokens(TokenSettings(secret=SECRET)).issue("me", Role.ADMIN)
     async with session.get(f"{url}/metrics", headers={"Authorization": f"Bearer {token}"}) as response:
         return await response.text()

@@ -26,7 +26,7 @@ def test_what_is_copied_reaches_the_builder_and_nothing_else_does() -> None:
     assert sent == {source.partition("/")[0] for source in copied()}
 
 
-def test_it_runs_as_nobody_in_particular_and_without_a_shell() -> None:
+def test_it_runs_as_an_unprivileged_user_without_a_shell() -> None:
     last = {name: rest for name, rest in INSTRUCTIONS}
     assert last["USER"] == "10001:10001"
     assert last["ENTRYPOINT"].startswith("[")

@@ -15,7 +15,7 @@ import pytest
 from datastore.database import Database, StoreOptions
 from datastore.keyspace.feeds.table import FEED
 from deploy.lambda_package import HANDLER, REQUIREMENTS, pack
-from tests.support.feed_changes import items_of, put
+from tests.support.feed_changes import items_of, put_feed_records
 from tests.support.feed_items import like_item, post_item, user_item
 from tests.support.feed_lambda import records_of
 from tests.support.store_engines import make_tables
@@ -68,7 +68,7 @@ async def test_the_handler_runs_from_the_archive_alone(
 ) -> None:
     await make_tables(database)
     post = post_item("p1", "ada")
-    await put(database, user_item("ada"), user_item("bob"), post, like_item(post, "bob"))
+    await put_feed_records(database, user_item("ada"), user_item("bob"), post, like_item(post, "bob"))
     records = as_delivered(await records_of(database))
     events = tmp_path / "events.json"
     events.write_text(json.dumps([{"Records": records[:2]}, {"Records": records[2:]}]))

@@ -36,7 +36,7 @@ MAKING = (
 )
 
 
-def sources(layer: str) -> list[Path]:
+def layer_sources(layer: str) -> list[Path]:
     folder = ROOT / layer
     return sorted(folder.rglob("*.py")) if folder.is_dir() else [ROOT / f"{layer}.py"]
 
@@ -67,7 +67,7 @@ def imports_within(package: str | None) -> dict[str, set[str]]:
     """Return the imports between the parts of a package, or between the layers."""
     found: dict[str, set[str]] = {}
     for layer in MAY_IMPORT:
-        for source in sources(layer):
+        for source in layer_sources(layer):
             path = source.relative_to(ROOT).with_suffix("").parts
             for name in modules_imported(source):
                 other = name.split(".")
@@ -102,13 +102,15 @@ def test_the_packages_of_the_datastore_import_one_another_in_one_direction() -> 
 @pytest.mark.parametrize("layer", MAY_IMPORT)
 def test_a_layer_imports_only_what_the_order_of_layers_allows(layer: str) -> None:
     assert imports_within(None).get(layer, set()) <= MAY_IMPORT[layer]
-    assert sources(layer)
+    assert layer_sources(layer)
 
 
 @pytest.mark.parametrize("layer", FOREIGN)
 def test_a_layer_does_not_know_what_it_must_not(layer: str) -> None:
     wrong = {
-        (str(source.relative_to(ROOT)), name) for source in sources(layer) for name in imported(source) & FOREIGN[layer]
+        (str(source.relative_to(ROOT)), name)
+        for source in layer_sources(layer)
+        for name in imported(source) & FOREIGN[layer]
     }
 
     assert wrong == set()
@@ -118,7 +120,7 @@ def test_the_server_does_not_know_how_calls_to_dynamodb_are_made() -> None:
     making = {f"datastore.{name}" for name in MAKING}
     known = {
         name
-        for source in sources("server")
+        for source in layer_sources("server")
         for node in ast.walk(ast.parse(source.read_text()))
         if isinstance(node, ast.ImportFrom)
         for name in (node.module or "", *[f"{node.module}.{alias.name}" for alias in node.names])
@@ -137,7 +139,7 @@ def test_mechanisms_know_no_table() -> None:
     found = {
         (str(source.relative_to(ROOT)), name)
         for mechanism in MECHANISMS
-        for source in sources(f"datastore/{mechanism}")
+        for source in layer_sources(f"datastore/{mechanism}")
         for name in modules_imported(source)
         if name.split(".")[:1] == ["datastore"] and name.split(".")[1] in OF_SYSTEMS
     }
@@ -148,7 +150,7 @@ def test_mechanisms_know_no_table() -> None:
 def test_the_client_knows_no_session() -> None:
     found = {
         (str(source.relative_to(ROOT)), name)
-        for source in sources("datastore/dynamodb")
+        for source in layer_sources("datastore/dynamodb")
         for name in modules_imported(source)
         if name.startswith("datastore.session.")
     }
@@ -176,10 +178,10 @@ def test_subscriptions_operations_documents_and_admission_import_one_another_in_
     wrong = {
         (str(source.relative_to(ROOT)), name)
         for place, package in enumerate(SERVER_ORDER)
-        for source in sources(f"server/{package}")
+        for source in layer_sources(f"server/{package}")
         for name in modules_imported(source)
         if name.startswith(tuple(f"server.{above}." for above in SERVER_ORDER[:place]))
     }
 
     assert wrong == set()
-    assert len(sources("server/admission")) <= 12
+    assert len(layer_sources("server/admission")) <= 12

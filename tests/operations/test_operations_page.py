@@ -3,7 +3,7 @@
 import re
 
 from datastore.model.identity import Role
-from tests.support.operations import named, rules, told
+from tests.support.operations import metric_names, named_metrics, rules
 from tests.support.served import Served
 from tests.support.store_engines import ROOT
 
@@ -11,17 +11,17 @@ PAGE = (ROOT / "docs" / "operations.md").read_text()
 CODES = re.compile(r'^    code = "([A-Z_]+)"$', re.M)
 
 
-async def test_every_figure_in_the_dashboard_and_in_alerts_is_told_by_a_gateway(served: Served) -> None:
+async def test_every_metric_in_the_dashboard_and_in_alerts_is_exported_by_a_gateway(served: Served) -> None:
     """Those of the bus by one that has a bus: see test_compose.py."""
     headers = {"Authorization": f"Bearer {served.token('me', Role.ADMIN)}"}
     async with served.http.get(f"{served.url}/metrics", headers=headers) as response:
         page = await response.text()
 
-    assert {"gateway_operations_total", "stream_lag_seconds", "process_open_fds"} <= named()
-    assert {name for name in named() if not name.startswith("gateway_bus_")} <= told(page)
+    assert {"gateway_operations_total", "stream_lag_seconds", "process_open_fds"} <= named_metrics()
+    assert {name for name in named_metrics() if not name.startswith("gateway_bus_")} <= metric_names(page)
 
 
-def codes() -> set[str]:
+def codes_in_sources() -> set[str]:
     folders = ("server", "schema", "resolvers", "datastore", "pipelines", "runtime")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     return {code for path in files for code in CODES.findall(path.read_text())}
@@ -29,11 +29,11 @@ def codes() -> set[str]:
 
 def test_every_code_of_an_error_has_a_section_in_the_runbook() -> None:
     runbook = PAGE.partition("\n## Runbook\n")[2].partition("\n## ")[0]
-    assert "INTERNAL" in codes()
-    assert codes() <= set(re.findall(r"^### ([A-Z_]+)$", runbook, re.M))
+    assert "INTERNAL" in codes_in_sources()
+    assert codes_in_sources() <= set(re.findall(r"^### ([A-Z_]+)$", runbook, re.M))
 
 
-def test_every_alert_is_told_of_and_each_that_is_told_of_is_there() -> None:
+def test_every_alert_is_documented_and_each_documented_alert_exists() -> None:
     section = PAGE.partition("\n## Alerts\n")[2].partition("\n## ")[0]
     told = re.findall(r"^\| `(\w+)` \|", section, re.M)
     assert told == [rule["alert"] for rule in rules()]

@@ -18,9 +18,9 @@ from datastore.keyspace.feeds.table import FEED
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.live_state import ActiveMatch
 from tests.support import kills as test_kills
-from tests.support.deployment import CRICKETS, FEEDS, GATEWAYS, MATCH, Part, until
+from tests.support.deployment import CRICKETS, FEEDS, GATEWAYS, MATCH, DeploymentPart, wait_for
 from tests.support.feed_process import instance_of
-from tests.support.kills import World, deployed
+from tests.support.kills import LoadedDeployment, deployed
 
 PAUSE_SECONDS = float(os.environ.get("PAUSE_SECONDS", "3"))
 LEASE_SECONDS = float(os.environ.get("PAUSE_LEASE", "1"))
@@ -40,7 +40,7 @@ async def test_clocks_that_are_ten_seconds_apart_lose_and_double_nothing(tmp_pat
         working = asyncio.create_task(world.work_until(over))
         for _ in range(10):
             await asyncio.sleep(SECONDS / 10)
-            owners.add((await match(world)).instance_id)
+            owners.add((await latest_match_state(world)).instance_id)
         over.set()
         await working
         await world.check(database)
@@ -60,20 +60,20 @@ async def test_who_stood_still_writes_nothing_late_and_works_on(tmp_path: Path) 
         assert feed is not None
         assert cricket is not None
         gateway = world.deployment.parts[relays]
-        lease, fence = await lease_of_feed(world), (await match(world)).fence
+        lease, fence = await lease_of_feed(world), (await latest_match_state(world)).fence
         for part in (feed, cricket, gateway):
             part.pause()
         began = asyncio.get_running_loop().time()
         moved = [_lease_moved(world, lease), _match_moved(world, fence), _bus_moved(world, follows)]
-        taken = [await until(holds) for holds in moved]
+        taken = [await wait_for(holds) for holds in moved]
         await asyncio.sleep(max(0.0, began + PAUSE_SECONDS - asyncio.get_running_loop().time()))
         for part in (feed, cricket, gateway):
             part.go_on()
-        before, held = await relayed(world, relays), (await relayed(world, follows))[0]
+        before, held = await relay_metrics(world, relays), (await relay_metrics(world, follows))[0]
         await asyncio.sleep(LEASE_SECONDS)
         # What it had read before it stood still is not appended: another has done that. On a busy machine that one may
         # have lost a table to it again.
-        after, left = await relayed(world, relays), (await relayed(world, follows))[0]
+        after, left = await relay_metrics(world, relays), (await relay_metrics(world, follows))[0]
         assert after == (0, before[1]) or (after[0] > 0 and after[0] + left == held)
         # They live, and have left what is another's alone.
         assert [part.process.poll() for part in (feed, cricket, gateway) if part.process] == [None, None, None]
@@ -83,7 +83,7 @@ async def test_who_stood_still_writes_nothing_late_and_works_on(tmp_path: Path) 
         for another in (await reading(world), await polling(world)):
             assert another is not None
             another.kill()
-        back = [await until(holds) for holds in (_is(reading, world, feed), _is(polling, world, cricket))]
+        back = [await wait_for(holds) for holds in (_is(reading, world, feed), _is(polling, world, cricket))]
         over.set()
         await working
         await world.check(database)
@@ -91,30 +91,30 @@ async def test_who_stood_still_writes_nothing_late_and_works_on(tmp_path: Path) 
     print(f"\ntaken over after {taken} s, and back after {back} s")
 
 
-async def relaying(world: World) -> tuple[str, str]:
+async def relaying(world: LoadedDeployment) -> tuple[str, str]:
     """The gateway that reads the tables' streams for both, once it does, and the one that does not."""
     while True:
-        both = {name: (await relayed(world, name))[0] for name in GATEWAYS}
+        both = {name: (await relay_metrics(world, name))[0] for name in GATEWAYS}
         if sorted(map(bool, both.values())) == [False, True]:
             one, other = sorted(GATEWAYS, key=both.__getitem__, reverse=True)
             return one, other
         await asyncio.sleep(0.05)
 
 
-async def relayed(world: World, name: str) -> tuple[float, float]:
+async def relay_metrics(world: LoadedDeployment, name: str) -> tuple[float, float]:
     """How many tables a gateway reads for all, and how many changes it has appended to the bus."""
     async with aiohttp.ClientSession() as http:
         tables = await world.deployment.figure(http, name, "gateway_bus_tables_relayed")
         return tables, await world.deployment.figure(http, name, "gateway_bus_relayed_total")
 
 
-async def match(world: World) -> ActiveMatch:
+async def latest_match_state(world: LoadedDeployment) -> ActiveMatch:
     found = await ActiveMatches(world.served.store(), world.served.clock()).latest(MATCH)
     assert found is not None
     return found
 
 
-async def lease_of_feed(world: World) -> Lease:
+async def lease_of_feed(world: LoadedDeployment) -> Lease:
     """Of the engine's one shard."""
     assert world.served.database is not None
     stream = await stream_of(world.served.database.client, FEED.name, world.served.database.prefix)
@@ -122,43 +122,45 @@ async def lease_of_feed(world: World) -> Lease:
     return lease
 
 
-async def reading(world: World) -> Part | None:
+async def reading(world: LoadedDeployment) -> DeploymentPart | None:
     """The instance that reads the feed's stream."""
     owner = (await lease_of_feed(world)).owner
     parts = [world.deployment.parts[name] for name in FEEDS]
     return next((part for part in parts if part.process and instance_of(part.process.pid) == owner), None)
 
 
-async def polling(world: World) -> Part | None:
+async def polling(world: LoadedDeployment) -> DeploymentPart | None:
     """The instance that polls the match."""
-    owner = (await match(world)).instance_id
+    owner = (await latest_match_state(world)).instance_id
     parts = [world.deployment.parts[name] for name in CRICKETS]
     return next((part for part in parts if part.instance == owner), None)
 
 
-def _is(find: Callable[[World], Awaitable[Part | None]], world: World, part: Part) -> Callable[[], Awaitable[bool]]:
+def _is(
+    find: Callable[[LoadedDeployment], Awaitable[DeploymentPart | None]], world: LoadedDeployment, part: DeploymentPart
+) -> Callable[[], Awaitable[bool]]:
     async def holds() -> bool:
         return await find(world) is part
 
     return holds
 
 
-def _lease_moved(world: World, before: Lease) -> Callable[[], Awaitable[bool]]:
+def _lease_moved(world: LoadedDeployment, before: Lease) -> Callable[[], Awaitable[bool]]:
     async def holds() -> bool:
         return (await lease_of_feed(world)).fence > before.fence
 
     return holds
 
 
-def _bus_moved(world: World, to: str) -> Callable[[], Awaitable[bool]]:
+def _bus_moved(world: LoadedDeployment, to: str) -> Callable[[], Awaitable[bool]]:
     async def holds() -> bool:
-        return (await relayed(world, to))[0] > 0
+        return (await relay_metrics(world, to))[0] > 0
 
     return holds
 
 
-def _match_moved(world: World, before: int) -> Callable[[], Awaitable[bool]]:
+def _match_moved(world: LoadedDeployment, before: int) -> Callable[[], Awaitable[bool]]:
     async def holds() -> bool:
-        return (await match(world)).fence > before
+        return (await latest_match_state(world)).fence > before
 
     return holds

@@ -14,20 +14,20 @@ import pytest
 from graphql import build_schema, execute, parse
 from graphql.execution import Executor
 
-from jit import CompiledExecutor
 from jit.execution import PendingField
 from tests.support import random_sharing
 from tests.support.broken_executors import FAULTS, LosesTasks
-from tests.support.executor_proof import REFERENCE, described, left_behind, reduced, situations, told_apart
-from tests.support.executor_runs import Seen, Situation
+from tests.support.executor_proof import (
+    REFERENCE,
+    described,
+    differences_of,
+    left_behind,
+    reduced_situation,
+    situations,
+)
+from tests.support.executor_runs import ObservedRun, Situation
+from tests.support.executors import CompilingExecutor
 from tests.support.random_values import CALM
-
-
-class Compiled(CompiledExecutor):
-    """Compiles what it sees, were it only once."""
-
-    compile_after = 1
-
 
 EXAMPLES = int(os.environ.get("COMPILED_EXAMPLES", "160"))
 FIRST = int(os.environ.get("COMPILED_FIRST", "0"))
@@ -52,7 +52,7 @@ def swept() -> Iterator[None]:
 
 
 @cache
-def known(seed: int) -> tuple[Situation, Seen]:
+def known(seed: int) -> tuple[Situation, ObservedRun]:
     (situation,) = situations(seed, 1)
     return situation, situation.run(REFERENCE)
 
@@ -60,7 +60,7 @@ def known(seed: int) -> tuple[Situation, Seen]:
 def first_told_apart(executor: type[Executor[Any]], first: int, count: int) -> Situation | None:
     for seed in range(first, first + count):
         situation, expected = known(seed)
-        if told_apart(situation, expected, executor):
+        if differences_of(situation, expected, executor):
             return situation
     return None
 
@@ -69,7 +69,7 @@ def first_to_leave(executor: type[Executor[Any]], first: int, count: int) -> Sit
     return next((made for made in situations(first, count) if left_behind(made, executor)), None)
 
 
-def test_graphql_core_is_not_told_from_itself() -> None:
+def test_graphql_core_does_not_differ_from_itself() -> None:
     assert first_told_apart(REFERENCE, 0, 40) is None
 
 
@@ -83,26 +83,26 @@ def test_who_leaves_resolvers_behind_is_found() -> None:
     assert first_to_leave(REFERENCE, 0, 60) is None
 
 
-def test_compiled_execution_is_not_told_from_graphql_core() -> None:
+def test_compiled_execution_does_not_differ_from_graphql_core() -> None:
     for seed in range(FIRST, FIRST + EXAMPLES):
         (situation,) = situations(seed, 1)
         if seed % 2:  # what it has learned from values that were right must not mislead it
-            replace(situation, temper=CALM).run(Compiled)
-        found = told_apart(situation, situation.run(REFERENCE), Compiled)
+            replace(situation, temper=CALM).run(CompilingExecutor)
+        found = differences_of(situation, situation.run(REFERENCE), CompilingExecutor)
 
-        assert not found, described(reduced(situation, Compiled), Compiled)
+        assert not found, described(reduced_situation(situation, CompilingExecutor), CompilingExecutor)
 
 
 def test_compiled_execution_leaves_nothing_behind_when_it_is_cancelled() -> None:
     for situation in situations(FIRST, EXAMPLES // 2):
-        left = left_behind(situation, Compiled)
+        left = left_behind(situation, CompilingExecutor)
 
-        assert not left, f"{left}\n{described(situation, Compiled)}"
+        assert not left, f"{left}\n{described(situation, CompilingExecutor)}"
 
 
 async def test_what_is_resolved_once_for_several_places_is_answered_as_if_it_were_not() -> None:
     for seed in range(FIRST, FIRST + EXAMPLES // 4):
-        found = await random_sharing.told_apart(seed)
+        found = await random_sharing.difference_of(seed)
 
         assert found is None, found
 
@@ -111,7 +111,7 @@ async def test_who_follows_what_is_given_up_already_is_found(monkeypatch: pytest
     monkeypatch.setattr(PendingField, "forget", lambda _: None)
 
     for seed in range(ENOUGH):
-        if await random_sharing.told_apart(seed):
+        if await random_sharing.difference_of(seed):
             return
     pytest.fail("It was not told from graphql-core.")
 
@@ -130,7 +130,7 @@ async def test_a_resolver_may_change_what_it_is_given() -> None:
     for text in ("{ f(l: [1], in: {a: [2]}) }", "query ($v: Int = 1) { f(l: [$v], in: {a: [2]}) }"):
         document = parse(text)
         for _ in range(3):
-            execute(schema, document, executor_class=Compiled)
+            execute(schema, document, executor_class=CompilingExecutor)
     assert seen == ["{'l': [1], 'in': {'a': [2]}}"] * 6
 
 
@@ -144,7 +144,7 @@ async def test_an_awaitable_that_was_cancelled_before_ends_the_operation() -> No
         return {"b": cancelled}
 
     schema.type_map["Query"].fields["a"].resolve = later  # type: ignore[attr-defined]
-    for executor in (REFERENCE, Compiled):
+    for executor in (REFERENCE, CompilingExecutor):
         result: Any = execute(schema, parse("{ a { b } }"), executor_class=executor)
         with pytest.raises(asyncio.CancelledError):
             await asyncio.wait_for(result, 50)
@@ -167,7 +167,7 @@ async def test_coroutines_of_a_list_that_is_null_are_let_go() -> None:
     schema.type_map["Query"].fields["f"].resolve = items  # type: ignore[attr-defined]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        result: Any = execute(schema, parse("{ f }"), executor_class=Compiled)
+        result: Any = execute(schema, parse("{ f }"), executor_class=CompilingExecutor)
         result = await result if isawaitable(result) else result
         for _ in range(3):
             await asyncio.sleep(0)
@@ -195,7 +195,7 @@ SLOW = "slow"  # a task that nobody but who gives up the list ends
     ],
     ids=str,
 )
-@pytest.mark.parametrize("executor", [REFERENCE, Compiled])
+@pytest.mark.parametrize("executor", [REFERENCE, CompilingExecutor])
 async def test_who_is_cancelled_with_a_list_that_is_null(
     executor: type[Executor[Any]], items: list[Any], is_cancelled: bool
 ) -> None:

@@ -26,10 +26,10 @@ from server.settings import Settings
 from tests.support.earthquake_samples import quake, store
 from tests.support.fault_mix import FIFTH, FaultMix, Only
 from tests.support.fault_proxy import Proxy
-from tests.support.load_facts import everything
+from tests.support.load_facts import stored_facts
 from tests.support.load_operations import QUAKES
-from tests.support.mixed_load import Fact, Load
-from tests.support.photo_items import photo, put, user
+from tests.support.mixed_load import Fact, MixedLoad
+from tests.support.photo_items import photo, photo_user, put_library_items
 from tests.support.served import NOON, Clock, Served
 from tests.support.until import until
 
@@ -88,19 +88,19 @@ def settings(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return replace(settings, shared_reads=True)
 
 
-def client_of(served: Served) -> Client:
+def client_of_gateway(served: Served) -> Client:
     assert served.gateway.database is not None
     return served.gateway.database.client
 
 
 @pytest.fixture
-async def load(served: Served) -> Load:
-    load = Load(served, actors=ACTORS, seed=SEED)
+async def load(served: Served) -> MixedLoad:
+    load = MixedLoad(served, actors=ACTORS, seed=SEED)
     matches = [Match("m1", "L", "IPL", home_team_id="10", away_team_id="20", start_time=NOON + timedelta(days=1))]
     await Fixtures(served.store(), NOON).sync(matches)
     await store(served, *[quake(f"us{number}", timedelta(minutes=number + 1)) for number in range(QUAKES)])
     for actor in load.actors:
-        await put(served, user(actor.email), photo(actor.photo, actor.email))
+        await put_library_items(served, photo_user(actor.email), photo(actor.photo, actor.email))
         answer = await served.ask('mutation { createUser(input: {name: "x"}) { userId } }', user=actor.name)
         assert answer.errors is None
         team = {"teamId": f"t-{actor.name}", "name": "First", "code": "T"}
@@ -111,7 +111,7 @@ async def load(served: Served) -> Load:
 
 
 async def test_under_a_fifth_of_faults_all_that_is_acknowledged_is_there_once(
-    served: Served, load: Load, proxy: Proxy, database: Database
+    served: Served, load: MixedLoad, proxy: Proxy, database: Database
 ) -> None:
     mix = FaultMix(FIFTH, SEED)
     proxy.always = mix
@@ -124,20 +124,20 @@ async def test_under_a_fifth_of_faults_all_that_is_acknowledged_is_there_once(
 
     mix.times = 0
     _tell(served, load, proxy, mix, time.monotonic() - began)
-    _all_is_right(load, await everything(database))
+    _all_is_right(load, await stored_facts(database))
     assert min(mix.done[name] for name in ("throttled", "500", "reset", "answer lost", "corrupted")) > 10
     assert load.told.failed < MOST_ERRORS * sum(load.told.operations.values())
     assert load.told.reads_unsure == 0
-    client = client_of(served)
+    client = client_of_gateway(served)
     assert client.budget.tokens > 0.8 * client.budget.capacity
     assert not any(breaker.tripped for breaker in client.breakers.values())
 
 
-async def test_a_write_that_is_not_tried_again_is_told_as_what_it_is(
-    served: Served, load: Load, proxy: Proxy, database: Database
+async def test_a_write_without_a_retry_is_reported_by_whether_it_may_be_applied(
+    served: Served, load: MixedLoad, proxy: Proxy, database: Database
 ) -> None:
     """One fault at a time, and hardly a try that is repeated."""
-    client, told = client_of(served), load.told
+    client, told = client_of_gateway(served), load.told
     client.breakers["tables"].budget, load.keyed = RetryBudget(RETRY_COST), 0.0
 
     for name, may_be_applied in FINAL.items():
@@ -146,21 +146,21 @@ async def test_a_write_that_is_not_tried_again_is_told_as_what_it_is(
         await load.run(8 * ACTORS)
         mix.times = 0
         client.reset_breakers()
-        _all_is_right(load, await everything(database))
+        _all_is_right(load, await stored_facts(database))
         assert told.failed > failed
         assert (told.unsure > unsure) is may_be_applied, name
 
 
-def _all_is_right(load: Load, stored: dict[Fact, Any]) -> None:
+def _all_is_right(load: MixedLoad, stored: dict[Fact, Any]) -> None:
     assert load.told.undeclared == []
     assert load.told.wrong == []
     for kind in {fact[0] for fact in load.truth.may_be}:
         assert load.truth.wrong(kind, stored) == []
 
 
-async def _storms(served: Served, load: Load, mix: FaultMix) -> None:
+async def _storms(served: Served, load: MixedLoad, mix: FaultMix) -> None:
     """Now and then nearly all fails, until retries are not paid for any more; or the store is away for a moment."""
-    client, tables = client_of(served), client_of(served).breakers["tables"]
+    client, tables = client_of_gateway(served), client_of_gateway(served).breakers["tables"]
 
     def share(least: float) -> bool:
         return load.done >= STORM_EACH * least
@@ -177,9 +177,9 @@ async def _storms(served: Served, load: Load, mix: FaultMix) -> None:
         await until(lambda: not tables.tripped)
 
 
-def _tell(served: Served, load: Load, proxy: Proxy, mix: FaultMix, seconds: float) -> None:
+def _tell(served: Served, load: MixedLoad, proxy: Proxy, mix: FaultMix, seconds: float) -> None:
     """Figures for whoever runs it at full length (with `-s`)."""
-    client, told = client_of(served), load.told
+    client, told = client_of_gateway(served), load.told
     asked, tries = sum(told.operations.values()), sum(proxy.reached.values())
     print(f"\n{asked} requests in {seconds:.0f} s, {told.asked_again} of them asked again under their key")
     print(f"errors by code: {dict(Counter([code for (_, code), n in told.codes.items() for _ in range(n)]))}")

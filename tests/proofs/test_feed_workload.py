@@ -25,9 +25,10 @@ from pipelines.consumer.redrive import Redrive
 from tests.support import feed_process
 from tests.support.consumers import AT_ONCE, SOON
 from tests.support.feed_changes import items_of
-from tests.support.feed_workload import STEP, Workload, before, compare, settled
+from tests.support.feed_workload import STEP, FeedWorkload, before, compare_with_feed_model, pipeline_settled
 from tests.support.feed_workload_steps import OPERATIONS, PATIENCE, buried, handlers_of, pipeline
 from tests.support.forking import CONTEXT
+from tests.support.moments import utc_now
 from tests.support.served import Clock, Served
 
 USERS = int(os.environ.get("FEED_USERS", "20"))
@@ -49,23 +50,23 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def workload(served: Served, clock: Clock) -> Workload:
-    workload = Workload(served, clock, users=USERS, seed=SEED)
+async def workload(served: Served, clock: Clock) -> FeedWorkload:
+    workload = FeedWorkload(served, clock, users=USERS, seed=SEED)
     await workload.enter()
     return workload
 
 
-async def test_all_that_is_counted_listed_and_told_equals_the_model(served: Served, workload: Workload) -> None:
+async def test_counts_lists_and_notifications_equal_the_model(served: Served, workload: FeedWorkload) -> None:
     async with pipeline(served):
         await workload.run(OPERATIONS)
         await wait(served)
 
-    await compare(workload)
+    await compare_with_feed_model(workload)
     assert await buried(served) == []
 
 
 async def test_a_pipeline_that_is_killed_again_and_again_loses_and_doubles_nothing(
-    served: Served, workload: Workload, store_options: StoreOptions
+    served: Served, workload: FeedWorkload, store_options: StoreOptions
 ) -> None:
     killing = asyncio.create_task(_killed_at_random(served, store_options, random.Random(SEED)))
 
@@ -77,18 +78,18 @@ async def test_a_pipeline_that_is_killed_again_and_again_loses_and_doubles_nothi
         last.kill()
 
     assert killed_at_work == KILLS
-    await compare(workload)
+    await compare_with_feed_model(workload)
     assert await buried(served) == []
 
 
-async def test_handlers_that_fail_at_random_lose_and_double_nothing(served: Served, workload: Workload) -> None:
+async def test_handlers_that_fail_at_random_lose_and_double_nothing(served: Served, workload: FeedWorkload) -> None:
     chance = random.Random(SEED)
     handlers = [Failing(handler, chance) for handler in handlers_of(served)]
 
     async with pipeline(served, handlers):
         await workload.run(OPERATIONS)
         await wait(served)
-    replay = Redrive(handlers_of(served), served.store, feed_process.utc_now)
+    replay = Redrive(handlers_of(served), served.store, utc_now)
     letters = await buried(served)
     for letter in letters:
         assert await replay.replay(letter) is None
@@ -98,12 +99,12 @@ async def test_handlers_that_fail_at_random_lose_and_double_nothing(served: Serv
 
     assert letters
     assert min(handler.failed for handler in handlers) > 5
-    await compare(workload)
+    await compare_with_feed_model(workload)
     assert await buried(served) == []
 
 
 async def test_two_who_handle_everything_at_once_and_authors_of_many_followers_come_to_the_same(
-    served: Served, workload: Workload
+    served: Served, workload: FeedWorkload
 ) -> None:
     """As if the consumer and a Lambda function were set up for one stream."""
     async with pipeline(served, handlers_of(served, FAN_OUT_BOUND)):
@@ -114,13 +115,13 @@ async def test_two_who_handle_everything_at_once_and_authors_of_many_followers_c
     assert served.gateway.database is not None
     items = await items_of(served.gateway.database, FEED)
     assert [item for item in items if "merged_since" in item]
-    await compare(workload)
+    await compare_with_feed_model(workload)
     assert await buried(served) == []
 
 
 async def test_a_workload_may_have_few_users(served: Served, clock: Clock) -> None:
     for users in (1, 2):
-        workload = Workload(served, clock, users=users, seed=SEED)
+        workload = FeedWorkload(served, clock, users=users, seed=SEED)
         await workload.enter()
         await workload.run(12)
 
@@ -153,9 +154,7 @@ async def second_reader(served: Served, handlers: Sequence[Handler]) -> AsyncIte
     """One more who reads the whole stream, without a lease, now ahead and now behind."""
     assert served.gateway.database is not None
     client, prefix = served.gateway.database.client, served.gateway.database.prefix
-    batches = BatchProcessor(
-        handlers, served.store, feed_process.utc_now, StreamMetrics(), retries=AT_ONCE, outage=SOON
-    )
+    batches = BatchProcessor(handlers, served.store, utc_now, StreamMetrics(), retries=AT_ONCE, outage=SOON)
     stream = await stream_of(client, FEED.name, prefix)
     (shard,) = await shards_of(client, stream)
     cursor = ShardCursor(client, stream, shard.id, None)
@@ -183,7 +182,7 @@ async def second_reader(served: Served, handlers: Sequence[Handler]) -> AsyncIte
 
 async def wait(served: Served) -> None:
     assert served.gateway.database is not None
-    await settled(served.gateway.database.client, served.store, served.gateway.database.prefix, PATIENCE)
+    await pipeline_settled(served.gateway.database.client, served.store, served.gateway.database.prefix, PATIENCE)
 
 
 async def _killed_at_random(
@@ -209,12 +208,11 @@ async def _holds_the_lease(served: Served, process: multiprocessing.process.Base
     stream = await stream_of(served.gateway.database.client, FEED.name, served.gateway.database.prefix)
     owner = feed_process.instance_of(process.pid)
     return [
-        lease.owner
-        for lease in await Leases(served.store(), CONSUMER_TABLE, stream, "nobody", feed_process.utc_now()).all()
+        lease.owner for lease in await Leases(served.store(), CONSUMER_TABLE, stream, "nobody", utc_now()).all()
     ] == [owner]
 
 
 async def _started(options: StoreOptions) -> multiprocessing.process.BaseProcess:
-    process = CONTEXT.Process(target=feed_process.run, args=(options.store, options.prefix), daemon=True)
+    process = CONTEXT.Process(target=feed_process.run_feed_pipeline, args=(options.store, options.prefix), daemon=True)
     await asyncio.to_thread(process.start)
     return process

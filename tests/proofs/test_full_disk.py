@@ -17,8 +17,8 @@ import pytest
 
 from datastore.model.identity import Role
 from server.security.jwt import Tokens, TokenSettings
-from tests.support.command_line import Process, refused_in_a_line, run, serving
-from tests.support.photo_files import COMPLETE, RESERVE, picture, send
+from tests.support.command_line import GatewayProcess, refused_in_a_line, run_command, serve_process
+from tests.support.photo_files import COMPLETE, RESERVE, picture, upload_blocking
 from tests.support.served import SECRET
 from tests.support.until import until_blocking
 
@@ -90,8 +90,8 @@ def folder(disk: Disk) -> Path:
 
 
 @pytest.fixture
-def gateway(folder: Path) -> Iterator[Process]:
-    with serving(folder, "--no-demo", GATEWAY_SECRET=SECRET) as gateway:
+def gateway(folder: Path) -> Iterator[GatewayProcess]:
+    with serve_process(folder, "--no-demo", GATEWAY_SECRET=SECRET) as gateway:
         yield gateway
 
 
@@ -100,7 +100,7 @@ def token() -> str:
     return Tokens(TokenSettings(secret=SECRET)).issue("ada", Role.USER, email="ada@example.com")
 
 
-def posts(gateway: Process, token: str) -> list[str]:
+def posts(gateway: GatewayProcess, token: str) -> list[str]:
     """The texts of all of ada's posts."""
     texts: list[str] = []
     after = "null"
@@ -112,7 +112,7 @@ def posts(gateway: Process, token: str) -> list[str]:
         after = json.dumps(page["pageInfo"]["endCursor"])
 
 
-def post_until_full(gateway: Process, token: str, kind: str) -> tuple[list[str], dict[str, Any]]:
+def post_until_full(gateway: GatewayProcess, token: str, kind: str) -> tuple[list[str], dict[str, Any]]:
     """The texts of posts that were acknowledged, and the error of the first that was not."""
     acknowledged: list[str] = []
     for number in range(MOST_POSTS):
@@ -125,8 +125,8 @@ def post_until_full(gateway: Process, token: str, kind: str) -> tuple[list[str],
 
 
 @pytest.mark.timeout(120)
-def test_a_full_disk_is_told_loses_nothing_and_is_got_over_without_a_restart(
-    disk: Disk, gateway: Process, folder: Path, token: str
+def test_a_full_disk_is_reported_loses_nothing_and_needs_no_restart(
+    disk: Disk, gateway: GatewayProcess, folder: Path, token: str
 ) -> None:
     engine = json.loads((folder / "engine.json").read_text())
     gateway.data(JOIN, token)
@@ -148,7 +148,7 @@ def test_a_full_disk_is_told_loses_nothing_and_is_got_over_without_a_restart(
 
 
 @pytest.mark.timeout(120)
-def test_a_mutation_with_a_key_is_done_once_there_is_room(disk: Disk, gateway: Process, token: str) -> None:
+def test_a_mutation_with_a_key_is_done_once_there_is_room(disk: Disk, gateway: GatewayProcess, token: str) -> None:
     gateway.data(JOIN, token)
     disk.fill()
     acknowledged, _ = post_until_full(gateway, token, "full")
@@ -162,7 +162,7 @@ def test_a_mutation_with_a_key_is_done_once_there_is_room(disk: Disk, gateway: P
     assert sorted(posts(gateway, token)) == sorted([*acknowledged, "keyed"])
 
 
-def post_with_key(gateway: Process, token: str, body: dict[str, Any]) -> dict[str, Any]:
+def post_with_key(gateway: GatewayProcess, token: str, body: dict[str, Any]) -> dict[str, Any]:
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}", "Idempotency-Key": "one"}
     try:
         with urlopen(Request(f"{gateway.url}/graphql", json.dumps(body).encode(), headers), timeout=20) as response:
@@ -174,14 +174,16 @@ def post_with_key(gateway: Process, token: str, body: dict[str, Any]) -> dict[st
 
 
 @pytest.mark.timeout(120)
-def test_an_upload_that_is_not_stored_is_no_photo(disk: Disk, gateway: Process, folder: Path, token: str) -> None:
+def test_an_upload_that_is_not_stored_is_no_photo(
+    disk: Disk, gateway: GatewayProcess, folder: Path, token: str
+) -> None:
     gateway.data(ENTER, token)
     first, second = (gateway.data(RESERVE, token)["createPhoto"] for _ in range(2))
-    assert send(second["original"]) == 204
+    assert upload_blocking(second["original"]) == 204
     large = picture() + bytes(MEGABYTE)
     for left in (0, MEGABYTE // 2, MEGABYTE - 5000):
         disk.fill(all_but=left)
-        assert send(first["original"], large) == 503
+        assert upload_blocking(first["original"], large) == 503
         assert list((folder / "objects").rglob("*.part")) == []
         told = gateway.ask(COMPLETE % json.dumps(first["imageId"]), token)
         assert told["errors"][0]["extensions"]["code"] in ("NOT_FOUND", "CONFLICT", "BAD_USER_INPUT"), told
@@ -192,7 +194,7 @@ def test_an_upload_that_is_not_stored_is_no_photo(disk: Disk, gateway: Process, 
     assert "mayHaveBeenApplied" not in told["errors"][0]["extensions"]
 
     disk.make_room()
-    assert send(first["original"]) == 204
+    assert upload_blocking(first["original"]) == 204
     for reserved in (first, second):
         assert gateway.data(COMPLETE % json.dumps(reserved["imageId"]), token)["completePhoto"] is not None
     assert "Traceback" not in gateway.told
@@ -203,30 +205,30 @@ def test_a_start_on_a_full_disk_ends_in_a_line_and_leaves_nothing_in_the_way(
     command: list[str], disk: Disk, folder: Path
 ) -> None:
     disk.fill()
-    done = run(*command, GATEWAY_DATA_DIR=str(folder))
+    done = run_command(*command, GATEWAY_DATA_DIR=str(folder))
     words = f"The data directory {folder} cannot be used: No space left on device. Make room on its disk"
     refused_in_a_line(done, 1 if command[0] == "tables" else 2, words)
     disk.make_room()
-    done = run("tables", "create", GATEWAY_DATA_DIR=str(folder))
+    done = run_command("tables", "create", GATEWAY_DATA_DIR=str(folder))
     assert done.returncode == 0, done.stderr
     disk.fill()
-    done = run("tables", "describe", GATEWAY_DATA_DIR=str(folder))
+    done = run_command("tables", "describe", GATEWAY_DATA_DIR=str(folder))
     refused_in_a_line(done, 1, "The disk is full: free some space.")
     disk.make_room()
-    assert run("tables", "describe", GATEWAY_DATA_DIR=str(folder)).returncode == 0
+    assert run_command("tables", "describe", GATEWAY_DATA_DIR=str(folder)).returncode == 0
 
 
 def test_a_start_on_a_read_only_disk_ends_in_a_line(disk: Disk, folder: Path) -> None:
-    assert run("tables", "create", GATEWAY_DATA_DIR=str(folder)).returncode == 0
+    assert run_command("tables", "create", GATEWAY_DATA_DIR=str(folder)).returncode == 0
     disk.make_read_only()
     for command, status in ((["serve"], 2), (["token"], 2), (["tables", "describe"], 1)):
-        done = run(*command, GATEWAY_DATA_DIR=str(folder))
+        done = run_command(*command, GATEWAY_DATA_DIR=str(folder))
         refused_in_a_line(done, status, f"The data directory {folder} cannot be used: Read-only file system")
 
 
 @pytest.mark.timeout(120)
 def test_an_engine_that_dies_on_a_full_disk_comes_back_and_writes_once_there_is_room(
-    disk: Disk, gateway: Process, folder: Path, token: str
+    disk: Disk, gateway: GatewayProcess, folder: Path, token: str
 ) -> None:
     gateway.data(JOIN, token)
     disk.fill()
@@ -236,5 +238,5 @@ def test_an_engine_that_dies_on_a_full_disk_comes_back_and_writes_once_there_is_
     until_blocking(lambda: gateway.get("/readyz")[0] == 200)
     gateway.data(POST % '"after"', token)
     assert posts(gateway, token) == ["after"]
-    done = run("tables", "describe", GATEWAY_DATA_DIR=str(folder))
+    done = run_command("tables", "describe", GATEWAY_DATA_DIR=str(folder))
     assert done.returncode == 0, done.stderr

@@ -10,13 +10,13 @@ import pytest
 
 from server.admission.connection_limits import HttpConnectionLimits
 from tests.support.fuzzing.grammar import head
-from tests.support.fuzzing.rig import HEALTHY, Broken, Conversation, Rig
-from tests.support.fuzzing.rig import Served as RigServed
+from tests.support.fuzzing.rig import HEALTHY, Conversation, InvariantBroken, Rig
+from tests.support.fuzzing.rig import FuzzedApplication as RigServed
 from tests.support.fuzzing.running import fuzz
 from tests.support.fuzzing.sockets import HANDSHAKE, check_frames, serve_sockets
 from tests.support.fuzzing.steps import Do, Send, Step, Steps, Wait, in_pieces, whole
 from tests.support.fuzzing.targets import HTTP, NEIGHBOURS, RIGS
-from tests.support.fuzzing.wire import Work
+from tests.support.fuzzing.wire import WorkLimit
 
 # Thousands of examples, whose own limits are of CPU time: only a run that hangs takes this long.
 pytestmark = pytest.mark.timeout(900)
@@ -302,7 +302,7 @@ def test_an_application_that_holds_up_others_is_found() -> None:
         await send({"type": "http.response.body"})
 
     rig = Rig(lambda _: RigServed(app=burns))
-    with pytest.raises(Broken, match="others wait"):
+    with pytest.raises(InvariantBroken, match="others wait"):
         rig.check(whole(b"GET /burn HTTP/1.1\r\nHost: here\r\n\r\n"))
     rig.close()
 
@@ -312,7 +312,7 @@ def test_the_garbage_collector_does_not_run_while_work_is_counted() -> None:
         collections.append(phase)
 
     collections: list[str] = []
-    work, thresholds = Work(), gc.get_threshold()
+    work, thresholds = WorkLimit(), gc.get_threshold()
     gc.callbacks.append(collected)
     gc.set_threshold(1)
     try:

@@ -40,17 +40,17 @@ def test_what_a_grammar_makes(target: Target[object]) -> None:
     fuzz(target, EXAMPLES[target])
 
 
-def posted(body: bytes) -> Steps:
+def posted_steps(body: bytes) -> Steps:
     """Return the steps of a request with this body."""
     head = b"POST /graphql HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
     return whole(head % len(body) + body)
 
 
 FOUND = {
-    "a document without fields": posted(b'{"query":"{}"}'),
-    "a field without fields": posted(b'{"query":"{me{}}"}'),
-    "a fragment without fields": posted(b'{"query":"{...F} fragment F on Query {}"}'),
-    "a subscription without fields": posted(b'{"query":"subscription {}"}'),
+    "a document without fields": posted_steps(b'{"query":"{}"}'),
+    "a field without fields": posted_steps(b'{"query":"{me{}}"}'),
+    "a fragment without fields": posted_steps(b'{"query":"{...F} fragment F on Query {}"}'),
+    "a subscription without fields": posted_steps(b'{"query":"subscription {}"}'),
 }
 
 

@@ -12,9 +12,9 @@ from urllib.request import urlopen
 import pytest
 
 from server.observability.liveness import HUNG_STATUS
-from tests.support.command_line import Process, _serving, run_here, surroundings
+from tests.support.command_line import GatewayProcess, _serving, run_here, surroundings
 from tests.support.store_engines import ROOT
-from tests.support.supervisor import runs
+from tests.support.supervisor import is_running
 from tests.support.until import until_blocking
 from tests.support.workers import QUIET, workers
 
@@ -26,7 +26,7 @@ COMMAND = [sys.executable, "tests/support/hanging_gateway.py"]
 
 
 @contextmanager
-def hanging(folder: Path, *arguments: str, **environment: str) -> Iterator[Process]:
+def hanging_gateway(folder: Path, *arguments: str, **environment: str) -> Iterator[GatewayProcess]:
     def start(surrounded: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
         surrounded["PYTHONPATH"] = str(ROOT)
         with log.open("wb") as file:
@@ -36,7 +36,7 @@ def hanging(folder: Path, *arguments: str, **environment: str) -> Iterator[Proce
         yield gateway
 
 
-def hang(gateway: Process, path: str) -> None:
+def ask_hanging_path(gateway: GatewayProcess, path: str) -> None:
     """Ask for what never answers."""
     with pytest.raises((URLError, OSError)):
         urlopen(gateway.url + path, timeout=1)
@@ -44,18 +44,18 @@ def hang(gateway: Process, path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/spin", "/backtrack"])
 def test_a_worker_that_hangs_is_replaced_and_its_stacks_are_in_the_log(path: str, tmp_path: Path) -> None:
-    with hanging(tmp_path / "data", "--workers", "1", *QUIET, SILENT_SECONDS="3") as gateway:
+    with hanging_gateway(tmp_path / "data", "--workers", "1", *QUIET, SILENT_SECONDS="3") as gateway:
         (first,) = workers(gateway)
-        hang(gateway, path)
+        ask_hanging_path(gateway, path)
         until_blocking(lambda: workers(gateway) and first not in workers(gateway), 60)
-        assert not runs(first)
-        until_blocking(lambda: answers(gateway), 60)
+        assert not is_running(first)
+        until_blocking(lambda: is_gateway_answering(gateway), 60)
         assert f"Worker 1 (process {first}) sent no heartbeat for 3 s" in gateway.told
         assert f"in {path[1:]}\n" in gateway.told
         assert "Worker 1 ended (killed by the supervisor because its event loop did not run)" in gateway.told
 
 
-def answers(gateway: Process) -> bool:
+def is_gateway_answering(gateway: GatewayProcess) -> bool:
     try:
         return gateway.get("/healthz")[0] == 200
     except OSError:
@@ -63,8 +63,8 @@ def answers(gateway: Process) -> bool:
 
 
 def test_one_process_that_hangs_ends_with_its_stacks_in_the_log(tmp_path: Path) -> None:
-    with hanging(tmp_path / "data", *QUIET, GATEWAY_WATCHDOG_SECONDS="3") as gateway:
-        hang(gateway, "/spin")
+    with hanging_gateway(tmp_path / "data", *QUIET, GATEWAY_WATCHDOG_SECONDS="3") as gateway:
+        ask_hanging_path(gateway, "/spin")
         assert gateway.process.wait(60) == HUNG_STATUS
         assert "The event loop has not run for 3 s (GATEWAY_WATCHDOG_SECONDS)." in gateway.told
         assert "in spin\n" in gateway.told

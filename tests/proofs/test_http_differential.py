@@ -7,7 +7,16 @@ from collections import Counter
 
 import pytest
 
-from tests.support.fuzzing.differential import LAXER, OTHERWISE, STRICTER, URL, Ours, compare, read_by_h11, streams
+from tests.support.fuzzing.differential import (
+    LAXER,
+    OTHERWISE,
+    STRICTER,
+    URL,
+    Ours,
+    compare_readings,
+    random_streams,
+    read_by_h11,
+)
 
 REQUESTS = 100_000
 PARTS = 4
@@ -19,10 +28,10 @@ def test_requests_are_read_as_h11_reads_them(seed: int) -> None:
     ours = Ours()
     found: Counter[str | None] = Counter()
     judged = 0
-    for stream in streams(seed):
+    for stream in random_streams(seed):
         theirs = read_by_h11(stream)
         judged += theirs.judged
-        found[compare(stream, ours.read(stream), theirs)] += 1
+        found[compare_readings(stream, ours.read(stream), theirs)] += 1
         if judged >= REQUESTS // PARTS:
             break
 
@@ -61,4 +70,4 @@ def test_each_exception_has_a_reason() -> None:
     ],
 )
 def test_where_we_mean_to_differ(stream: bytes, name: str | None) -> None:
-    assert compare(stream, Ours().read(stream), read_by_h11(stream)) == name
+    assert compare_readings(stream, Ours().read(stream), read_by_h11(stream)) == name

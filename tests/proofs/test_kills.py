@@ -12,13 +12,13 @@ import aiohttp
 import pytest
 
 from tests.support.killing import Killer
-from tests.support.kills import KILLS, LEASE_SECONDS, SEED, Size, deployed
+from tests.support.kills import KILLS, LEASE_SECONDS, SEED, LoadSize, deployed
 
 PAUSE_SECONDS = float(os.environ.get("KILLS_PAUSE", "1.0"))
 pytestmark = pytest.mark.timeout(180 + 6 * KILLS * (PAUSE_SECONDS + LEASE_SECONDS))
 
 
-KILLED = Size(uploaders=6)
+KILLED = LoadSize(uploaders=6)
 
 
 async def test_each_process_killed_at_random_under_load_leaves_what_the_model_has(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_a_supervisor_that_stood_still_waits_for_another_ten_seconds() -> None:
 SECONDS = 1.0
 
 
-class Watched:
+class WatchedProcess:
     """A process of `watched_process.py`."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -154,13 +154,13 @@ class Watched:
 
 
 @contextmanager
-def watched(act: str, seconds: float = SECONDS, stderr: int = subprocess.PIPE) -> Iterator[Watched]:
+def watched_process(act: str, seconds: float = SECONDS, stderr: int = subprocess.PIPE) -> Iterator[WatchedProcess]:
     command = [sys.executable, "tests/support/watched_process.py", str(seconds), act]
     environment = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
     pipe = subprocess.PIPE
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdin=pipe, stdout=pipe, stderr=stderr) as process:
         try:
-            one = Watched(process)
+            one = WatchedProcess(process)
             one.ticks(1)
             yield one
         finally:
@@ -169,7 +169,7 @@ def watched(act: str, seconds: float = SECONDS, stderr: int = subprocess.PIPE) -
 
 @pytest.mark.parametrize("act", ["spin", "block"])
 def test_a_hung_loop_ends_the_process_with_a_status_of_its_own_and_all_stacks(act: str) -> None:
-    with watched(act) as one:
+    with watched_process(act) as one:
         one.act()
         status, told = one.ended()
     assert status == HUNG_STATUS == 70
@@ -179,14 +179,14 @@ def test_a_hung_loop_ends_the_process_with_a_status_of_its_own_and_all_stacks(ac
 
 
 def test_work_that_ends_in_time_ends_nothing() -> None:
-    with watched("take_long") as one:
+    with watched_process("take_long") as one:
         one.act()
         assert one.ended() == (0, "")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="stops processes by signals")
 def test_a_process_that_was_stopped_goes_on_and_is_still_watched() -> None:
-    with watched("spin") as one:
+    with watched_process("spin") as one:
         for _ in range(2):
             one.process.send_signal(signal.SIGSTOP)
             threading.Event().wait(2 * SECONDS)
@@ -214,7 +214,7 @@ def test_the_watchdog_ends_with_the_loop() -> None:
     assert not thread.is_alive()
 
 
-def fill(writing: int) -> None:
+def fill_pipe(writing: int) -> None:
     """Write to a pipe until it takes nothing more."""
     os.set_blocking(writing, False)
     with suppress(BlockingIOError):
@@ -225,11 +225,11 @@ def fill(writing: int) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="fills a pipe")
 @pytest.mark.parametrize("act", ["spin", "leave_late"])
-def test_a_process_ends_although_nobody_reads_what_it_writes(act: str) -> None:
+def test_a_process_ends_although_its_output_is_not_read(act: str) -> None:
     reading, writing = os.pipe()
     try:
-        fill(writing)
-        with watched(act, stderr=writing) as one:
+        fill_pipe(writing)
+        with watched_process(act, stderr=writing) as one:
             one.act()
             assert one.ended()[0] == 1
     finally:

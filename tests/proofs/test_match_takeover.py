@@ -67,7 +67,7 @@ def instances(options: StoreOptions, started: float, speed: float, folder: Path)
         running.kill_all()
 
 
-async def state(served: Served) -> ActiveMatch | None:
+async def takeover_state(served: Served) -> ActiveMatch | None:
     return await ActiveMatches(served.store(), datetime.now(UTC)).latest("m1")
 
 
@@ -75,7 +75,7 @@ async def polled_by_another(served: Served, before: str | None) -> ActiveMatch:
     """Wait until another instance has ticked the match, and return the match."""
     async with asyncio.timeout(50):
         while True:
-            active = await state(served)
+            active = await takeover_state(served)
             if active is not None and active.instance_id != before and active.last_tick_at is not None:
                 return active
             await asyncio.sleep(0.02)
@@ -110,16 +110,16 @@ async def test_no_ball_is_lost_however_often_the_owner_is_killed(
         for _ in range(KILLS):
             await running.start()
             await asyncio.sleep(chance.uniform(0.2, 1.0))
-            owner = (await state(served) or active).instance_id
+            owner = (await takeover_state(served) or active).instance_id
             assert owner is not None
             running.kill(owner)
             killed = time.monotonic()
-            version = (await state(served) or active).version
+            version = (await takeover_state(served) or active).version
             active = await polled_by_another(served, owner)
             takeovers.append(time.monotonic() - killed)
             assert active.version >= version
         updates = [before, *await watching]
-    final = await state(served)
+    final = await takeover_state(served)
 
     assert final is not None
     versions = [update["version"] for update in updates]

@@ -23,7 +23,7 @@ from datastore.model.timestamps import iso
 from datastore.photos.photos import FaceOnPhoto, Photo, photo_item
 from runtime.container import Gateway
 from server.settings import Settings
-from tests.support.photo_items import ask_as, face, person, user
+from tests.support.photo_items import ask_as, face, person, photo_user
 from tests.support.served import NOON, SECRET, Clock, Served
 from tests.support.store_engines import Engines
 
@@ -108,17 +108,17 @@ def filled() -> Iterator[Filled]:
     engines, made = Engines(), album()
     options = StoreOptions(store=engines.next(), prefix=f"album{uuid.uuid4().hex[:8]}__")
     try:
-        asyncio.run(fill(options, made))
+        asyncio.run(store_album(options, made))
         yield Filled(options, made)
     finally:
         engines.close()
 
 
-async def fill(options: StoreOptions, made: Album) -> None:
+async def store_album(options: StoreOptions, made: Album) -> None:
     """Without a stream: nobody reads it, and writing is quicker."""
     async with open_database(options) as database:
         await tables.create(database.admin(), [replace(SPARKS, stream=None)], options.prefix)
-    items = [*made.people, *map(user, made.users), *made.faces, *map(photo_item, made.photos)]
+    items = [*made.people, *map(photo_user, made.users), *made.faces, *map(photo_item, made.photos)]
     async with Gateway(Settings(secret=SECRET), options, now=Clock()).running() as gateway:
         for at in range(0, len(items), 1000):
             await gateway.open_store().write_all(SPARKS, puts=items[at : at + 1000])
@@ -142,7 +142,7 @@ class Listed:
     arguments: str
     expected: list[str]
 
-    async def page(self, *, backward: bool, size: int, cursor: str | None = None) -> "Page":
+    async def page(self, *, backward: bool, size: int, cursor: str | None = None) -> "AlbumPage":
         count, position = ("last", "before") if backward else ("first", "after")
         place = "" if cursor is None else f', {position}: "{cursor}"'
         answer = await ask_as(
@@ -155,7 +155,7 @@ class Listed:
         assert answer.errors is None, answer.errors
         found = answer.data["found"]
         info = found["pageInfo"]
-        return Page(
+        return AlbumPage(
             [node[self.id] for node in found["nodes"]],
             (info["hasPreviousPage"], info["hasNextPage"]),
             (info["startCursor"], info["endCursor"]),
@@ -176,7 +176,7 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Page:
+class AlbumPage:
     """A page as a client got it: whether the list goes on before and after it, and its first and last cursor."""
 
     ids: list[str]

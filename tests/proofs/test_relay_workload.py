@@ -13,7 +13,7 @@ import pytest
 from datastore.change_streams.change_subscription import ChangeSubscription
 from datastore.database import Database
 from datastore.keyspace.sightings import BLIP
-from tests.support.bus_hosts import KEYS, Hosts, Process, take
+from tests.support.bus_hosts import KEYS, BusProcess, Hosts, take_numbers
 from tests.support.redis_server import RedisServer
 from tests.support.split_stream import SplitStream
 
@@ -41,7 +41,7 @@ async def hosts(stream: SplitStream, database: Database, redis: RedisServer) -> 
 
 
 @dataclass(eq=False)
-class Follower:
+class RelayFollower:
     """Of one process. `expected` is what it has to see: all that was written since it began, or was looked at last.
 
     `last` is the number told last of each key.
@@ -56,14 +56,14 @@ class Follower:
         missing = set(self.expected)
         self.expected.clear()
         while missing:
-            (number,) = await take(self.events, 1)
+            (number,) = await take_numbers(self.events, 1)
             key = number % KEYS
             assert self.last.get(key) in (None, number - KEYS)
             self.last[key] = number
             missing.discard(number)
 
 
-class Workload:
+class RelayWorkload:
     def __init__(
         self, hosts: Hosts, split: Callable[[random.Random], Awaitable[None]], redis: RedisServer, chance: random.Random
     ) -> None:
@@ -71,7 +71,7 @@ class Workload:
         self.split = split
         self.redis = redis
         self.chance = chance
-        self.followers: dict[Process, Follower] = {}
+        self.followers: dict[BusProcess, RelayFollower] = {}
         self.copy = redis.copy()
 
     async def write(self, many: int | None = None) -> None:
@@ -82,7 +82,7 @@ class Workload:
     async def happen(self, kind: str) -> None:
         if kind == "join" and len(self.followers) < 4:
             process = self.hosts.process(patience=0.5, lease_seconds=2)
-            self.followers[process] = Follower(await self.hosts.follow(process))
+            self.followers[process] = RelayFollower(await self.hosts.follow(process))
         elif kind in ("leave", "vanish") and len(self.followers) > 1:
             process = self.chance.choice([*self.followers])
             await self.followers.pop(process).check()
@@ -117,7 +117,7 @@ async def test_each_write_is_seen_once_by_all_who_follow(
     hosts: Hosts, stream: SplitStream, database: Database, redis: RedisServer
 ) -> None:
     split = partial(stream.split, database.prefix + BLIP.name)
-    workload = Workload(hosts, split, redis, random.Random(int(os.environ.get("BUS_SEED", "5"))))
+    workload = RelayWorkload(hosts, split, redis, random.Random(int(os.environ.get("BUS_SEED", "5"))))
     await workload.happen("join")
     for _ in range(EVENTS):
         await workload.write()

@@ -17,8 +17,9 @@ from datastore.change_streams.change_subscription import ChangeSubscription
 from datastore.change_streams.replay.resume_token import MAX_SHARDS, ResumeToken, decode
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.dynamodb.client import RequestRefused
-from tests.support.bus_hosts import number_of, take
-from tests.support.resume_splits import KEYS, TABLE, Feeds, Splitting
+from tests.support.bus_hosts import take_numbers
+from tests.support.changes import number_of
+from tests.support.resume_splits import KEYS, TABLE, SplitFeeds, Splitting
 from tests.support.scripted_stream import Script, Shard
 from tests.support.until import until
 
@@ -37,7 +38,7 @@ async def test_each_event_comes_once_and_in_order_however_often_shards_split_and
 ) -> None:
     chance = random.Random(seed)
     script = Splitting(chance.choice([1, 1, 3]))
-    client = Feeds(script, stack)
+    client = SplitFeeds(script, stack)
     feeds = [client.feed(linger=chance.choice([0, 30])) for _ in range(2)]
     written: list[tuple[str, int]] = []
     async with client.following(feeds[0]) as events:
@@ -68,7 +69,7 @@ async def test_each_event_comes_once_though_iterators_expire_and_shards_have_sho
 ) -> None:
     chance = random.Random(seed)
     script = Splitting(3)
-    client = Feeds(script, stack)
+    client = SplitFeeds(script, stack)
     feeds = [
         client.feed(linger=chance.choice([0, 0.05, 30]), poll_interval=chance.choice([0.001, 0.02])) for _ in range(3)
     ]
@@ -94,7 +95,7 @@ async def test_each_event_comes_once_though_iterators_expire_and_shards_have_sho
 
 async def test_a_client_resumes_elsewhere_after_the_shard_and_its_children_have_ended(stack: AsyncExitStack) -> None:
     script = Splitting()
-    client = Feeds(script, stack)
+    client = SplitFeeds(script, stack)
     async with client.following(client.feed()) as events:
         first = script.put("k0")
         assert number_of(await anext(events)) == first
@@ -112,7 +113,7 @@ async def test_an_idle_shard_that_is_split_again_and_again_leaves_a_position_tha
 ) -> None:
     """AWS does so for tables without changes: after a day it no longer lists the ancestors."""
     script = Splitting()
-    client = Feeds(script, stack)
+    client = SplitFeeds(script, stack)
     feed = client.feed()
     async with client.following(feed) as events:
         first = script.put("k0")
@@ -130,7 +131,7 @@ async def test_an_idle_shard_that_is_split_again_and_again_leaves_a_position_tha
 
 async def test_a_shard_that_is_listed_no_longer_is_too_old(stack: AsyncExitStack) -> None:
     script = Splitting()
-    client = Feeds(script, stack)
+    client = SplitFeeds(script, stack)
     async with client.following(client.feed()) as events:
         script.put("k0")
         await anext(events)
@@ -143,7 +144,7 @@ async def test_a_shard_that_is_listed_no_longer_is_too_old(stack: AsyncExitStack
 
 async def test_a_trimmed_position_is_too_old(stack: AsyncExitStack) -> None:
     script = Splitting()
-    client = Feeds(script, stack)
+    client = SplitFeeds(script, stack)
     async with client.following(client.feed()) as events:
         script.put("k0")
         await anext(events)
@@ -157,7 +158,7 @@ async def test_a_trimmed_position_is_too_old(stack: AsyncExitStack) -> None:
 
 async def test_one_who_saw_no_record_of_a_shard_misses_none_and_has_none_twice(stack: AsyncExitStack) -> None:
     script = Splitting(2)
-    client = Feeds(script, stack)
+    client = SplitFeeds(script, stack)
     old = script.write("s1", "k1", age=timedelta(minutes=20))
     async with client.following(client.feed()) as events:
         numbers = [script.put("k0")]
@@ -172,11 +173,11 @@ async def test_one_who_saw_no_record_of_a_shard_misses_none_and_has_none_twice(s
 
 async def test_a_process_that_is_behind_waits_until_it_has_read_as_far(stack: AsyncExitStack) -> None:
     script = Splitting()
-    client = Feeds(script, stack)
+    client = SplitFeeds(script, stack)
     ahead, behind = client.feed(), client.feed(poll_interval=0.2)
     async with client.following(behind) as stays:
         first = script.put("k0")
-        await take(_numbers(stays), 1)
+        await take_numbers(_numbers(stays), 1)
         async with client.following(ahead) as events:
             second = script.put("k0")
             assert number_of(await anext(events)) == second
@@ -193,7 +194,7 @@ async def test_a_position_that_stays_ahead_of_the_stream_is_too_old(
     """The table was restored, so its stream is behind the position or begins from the start."""
     monkeypatch.setattr(log_module, "AHEAD_SECONDS", 0.05)
     script = Splitting()
-    client = Feeds(script, stack)
+    client = SplitFeeds(script, stack)
     async with client.following(client.feed()) as stays:
         script.put("k0")
         await anext(stays)
@@ -206,7 +207,7 @@ async def test_a_position_that_stays_ahead_of_the_stream_is_too_old(
 
 async def test_another_stream_of_the_table_knows_no_position_of_the_one_before(stack: AsyncExitStack) -> None:
     script = Splitting()
-    client = Feeds(script, stack)
+    client = SplitFeeds(script, stack)
     async with client.following(client.feed()) as events:
         script.put("k0")
         await anext(events)
@@ -219,7 +220,7 @@ async def test_another_stream_of_the_table_knows_no_position_of_the_one_before(s
 async def test_positions_of_more_shards_than_fit_are_not_given(stack: AsyncExitStack) -> None:
     script = Script(**{f"s{number}": Shard() for number in range(MAX_SHARDS + 1)})
     script.page = MAX_SHARDS * 2
-    client = Feeds(script, stack)
+    client = SplitFeeds(script, stack)
     async with client.following(client.feed()) as events:
         assert decode(events.token.encode()).positions == {}
         client.place = decode(events.token.encode())
@@ -229,7 +230,7 @@ async def test_positions_of_more_shards_than_fit_are_not_given(stack: AsyncExitS
 
 async def test_a_herd_that_resumes_from_different_positions_has_the_stream_read_once(stack: AsyncExitStack) -> None:
     script = Splitting(3)
-    client = Feeds(script, stack)
+    client = SplitFeeds(script, stack)
     places = []
     async with client.following(client.feed()) as events:
         for _ in range(4):

@@ -15,7 +15,7 @@ from websockets.asyncio.client import connect
 
 from benchmarks import rolling
 from benchmarks.balancer import Balancer
-from tests.support.command_line import Process, serving
+from tests.support.command_line import GatewayProcess, serve_process
 from tests.support.forking import Forked
 
 pytestmark = pytest.mark.timeout(180)
@@ -30,17 +30,19 @@ UNLIMITED = {
 
 
 @pytest.fixture
-def gateways(tmp_path: Path) -> Iterator[list[Process]]:
+def gateways(tmp_path: Path) -> Iterator[list[GatewayProcess]]:
     """Two on the same store: the first runs the engine."""
     with ExitStack() as stack:
         folder = tmp_path / "data"
-        first = stack.enter_context(serving(folder, "--no-demo", GATEWAY_DRAIN_SECONDS="1", **UNLIMITED))
+        first = stack.enter_context(serve_process(folder, "--no-demo", GATEWAY_DRAIN_SECONDS="1", **UNLIMITED))
         folder_of_other = {"GATEWAY_DATA_DIR": str(folder)}
-        other = serving(tmp_path / "other", "--no-demo", GATEWAY_DRAIN_SECONDS="1", **UNLIMITED, **folder_of_other)
+        other = serve_process(
+            tmp_path / "other", "--no-demo", GATEWAY_DRAIN_SECONDS="1", **UNLIMITED, **folder_of_other
+        )
         yield [first, stack.enter_context(other)]
 
 
-async def test_pooled_connections_see_no_failed_request_while_one_of_two_ends(gateways: list[Process]) -> None:
+async def test_pooled_connections_see_no_failed_request_while_one_of_two_ends(gateways: list[GatewayProcess]) -> None:
     answers: list[int] = []
     over = asyncio.Event()
 
@@ -69,7 +71,7 @@ async def test_pooled_connections_see_no_failed_request_while_one_of_two_ends(ga
 
 
 @asynccontextmanager
-async def reading_nothing(gateway: Process) -> AsyncIterator[None]:
+async def reading_nothing(gateway: GatewayProcess) -> AsyncIterator[None]:
     """A client that asks for much, and one that follows something, neither of which reads."""
     port = int(gateway.url.rpartition(":")[2])
     body = json.dumps({"query": BULKY}).encode()
@@ -86,7 +88,7 @@ async def reading_nothing(gateway: Process) -> AsyncIterator[None]:
 
 
 async def test_who_reads_nothing_does_not_hold_up_the_end(tmp_path: Path) -> None:
-    with serving(tmp_path / "data", **UNLIMITED) as gateway:
+    with serve_process(tmp_path / "data", **UNLIMITED) as gateway:
         async with reading_nothing(gateway):
             await asyncio.sleep(0.5)
             assert await asyncio.to_thread(gateway.stop, signal.SIGTERM) < 25
@@ -113,7 +115,7 @@ def test_a_process_that_is_to_end_is_not_ready_and_serves_on_until_a_second_sign
     tmp_path: Path, number: signal.Signals, second: signal.Signals
 ) -> None:
     """SIGHUP is no second one: whose terminal is closed is often sent two."""
-    with serving(tmp_path / "data", "--no-demo", GATEWAY_DRAIN_SECONDS="10") as gateway:
+    with serve_process(tmp_path / "data", "--no-demo", GATEWAY_DRAIN_SECONDS="10") as gateway:
         assert gateway.get("/readyz")[0] == 200
         gateway.process.send_signal(number)
         deadline = time.monotonic() + 15

@@ -15,9 +15,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.support.deployment import GATEWAYS, Deployment, until
-from tests.support.kills import Size, deployed
-from tests.support.mixed_load import Load
+from tests.support.deployment import GATEWAYS, Deployment, wait_for
+from tests.support.kills import LoadSize, deployed
+from tests.support.mixed_load import MixedLoad
 from tests.support.remote import Received, Spread
 from tests.support.vital_signs import VitalSigns
 
@@ -31,7 +31,7 @@ NOISE, EACH = 1500 if SECONDS >= 60 else 8000, 0.1
 MOST_ERRORS = 0.01
 # What processes may grow by in a minute; the engine keeps its stream, and maps its database.
 MOST_A_MINUTE = {"RSS MB": 2.0, "descriptors": 2.0, "sockets": 2.0, "threads": 0.5, "tasks": 2.0}
-SIZE = Size(actors=24, viewers=int(os.environ.get("SOAK_VIEWERS", "20")), feed=True)
+SIZE = LoadSize(actors=24, viewers=int(os.environ.get("SOAK_VIEWERS", "20")), feed=True)
 pytestmark = pytest.mark.timeout(120 + 2 * SECONDS)
 
 
@@ -62,7 +62,7 @@ async def looked(deployment: Deployment, spread: Spread) -> Held:
     return Held(spread.asked / len(GATEWAYS), {name: await deployment.blocks(name) for name in GATEWAYS})
 
 
-async def work_for(load: Load, seconds: float, spread: Paced) -> float:
+async def work_for(load: MixedLoad, seconds: float, spread: Paced) -> float:
     """How many requests a second were answered."""
     began, asked = time.monotonic(), spread.asked
     while time.monotonic() - began < seconds:
@@ -108,7 +108,7 @@ async def test_at_half_load_nothing_grows_that_is_not_given_back(tmp_path: Path)
             assert held[2].blocks[name] - held[1].blocks[name] < NOISE + EACH * (held[2].asked - held[1].asked)
         await http.close()
         async with aiohttp.ClientSession() as alone:
-            await until(lambda: _is_all_given_back(signs, VitalSigns(world.deployment, alone)))
+            await wait_for(lambda: _is_all_given_back(signs, VitalSigns(world.deployment, alone)))
 
 
 async def _is_all_given_back(before: VitalSigns, after: VitalSigns) -> bool:

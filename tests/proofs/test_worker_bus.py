@@ -16,10 +16,10 @@ from datastore.database import Database, StoreOptions
 from datastore.earthquakes.earthquakes import Earthquakes
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
-from tests.support.command_line import Process, serving
+from tests.support.command_line import GatewayProcess, serve_process
 from tests.support.earthquake_samples import quake
 from tests.support.redis_server import RedisServer
-from tests.support.resuming_clients import Client, OverEvents, OverSocket
+from tests.support.resuming_clients import EventStreamClient, ResumingClient, SocketClient
 from tests.support.served import NOON
 from tests.support.until import until
 from tests.support.workers import QUIET, workers
@@ -41,17 +41,19 @@ def redis() -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-def gateway(tmp_path: Path, store_options: StoreOptions, database: Database, redis: RedisServer) -> Iterator[Process]:
+def gateway(
+    tmp_path: Path, store_options: StoreOptions, database: Database, redis: RedisServer
+) -> Iterator[GatewayProcess]:
     store = ("--store", store_options.store or "", "--prefix", store_options.prefix, "--no-demo")
-    with serving(tmp_path / "data", "--workers", "2", "--bus", redis.url, *store, *QUIET) as gateway:
+    with serve_process(tmp_path / "data", "--workers", "2", "--bus", redis.url, *store, *QUIET) as gateway:
         yield gateway
         gateway.stop(signal.SIGTERM)
 
 
-class Follower:
+class ReconnectingFollower:
     """One who comes back whenever they are cut off. `odd` is what came besides events."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: ResumingClient) -> None:
         self.client = client
         self.told: list[str] = []
         self.odd: list[Any] = []
@@ -73,7 +75,7 @@ class Follower:
             self.odd.append(payload)
 
 
-class Writer:
+class EarthquakeWriter:
     """Earthquakes, past the gateway, one after another."""
 
     def __init__(self, database: Database) -> None:
@@ -94,7 +96,7 @@ class Writer:
 
 
 @asynccontextmanager
-async def running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+async def running_work(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     task = asyncio.create_task(work)
     try:
         yield
@@ -105,14 +107,16 @@ async def running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 async def test_subscribers_miss_nothing_while_workers_and_redis_end(
-    gateway: Process, redis: RedisServer, database: Database
+    gateway: GatewayProcess, redis: RedisServer, database: Database
 ) -> None:
-    writer = Writer(database)
+    writer = EarthquakeWriter(database)
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(aiohttp.ClientSession())
-        followers = [Follower(kind(http, QUAKES, {})) for kind in (OverSocket, OverEvents) for _ in range(3)]
+        followers = [
+            ReconnectingFollower(kind(http, QUAKES, {})) for kind in (SocketClient, EventStreamClient) for _ in range(3)
+        ]
         for follower in followers:
-            await stack.enter_async_context(running(follower.follow(gateway.url)))
+            await stack.enter_async_context(running_work(follower.follow(gateway.url)))
         await until(lambda: all(follower.client.last is not None for follower in followers))
 
         async def all_are_told() -> None:

@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from tests.support.command_line import Process, refused_in_a_line, run_here, serving
+from tests.support.command_line import GatewayProcess, refused_in_a_line, run_here, serve_process
 from tests.support.served import SECRET
 from tests.support.store_engines import free_port
-from tests.support.supervisor import runs, signals_are_taken
+from tests.support.supervisor import is_running, signals_are_taken
 from tests.support.until import until_blocking
-from tests.support.workers import QUIET, children, workers
+from tests.support.workers import QUIET, child_processes, workers
 
 # Four interpreters that start on a busy machine take their time.
 pytestmark = [
@@ -28,13 +28,13 @@ UNLIMITED = {"GATEWAY_ANONYMOUS_BUDGET_UNITS": "0"}
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     """Two, which are replaced in some tests. In the end Ctrl-C, which a terminal sends to all, ends them once."""
     folder = tmp_path_factory.mktemp("workers") / "data"
     environment = {"GATEWAY_METRICS_PORT": str(free_port()), **UNLIMITED}
-    with serving(folder, "--workers", "2", *QUIET, **environment) as gateway:
+    with serve_process(folder, "--workers", "2", *QUIET, **environment) as gateway:
         yield gateway
-        there, all_workers = children(gateway), workers(gateway) | workers(gateway, "jobs")
+        there, all_workers = child_processes(gateway), workers(gateway) | workers(gateway, "jobs")
         until_blocking(
             lambda: all(signals_are_taken(worker) for worker in all_workers), 30
         )  # the youngest may still begin
@@ -43,11 +43,11 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
             os.kill(child, signal.SIGHUP)
         assert gateway.stop(signal.SIGINT) < 25
         assert gateway.process.returncode == 0
-        assert [child for child in there if runs(child)] == []
+        assert [child for child in there if is_running(child)] == []
         assert "Traceback" not in gateway.told
 
 
-async def test_no_request_of_a_few_bytes_stops_the_workers(gateway: Process) -> None:
+async def test_no_request_of_a_few_bytes_stops_the_workers(gateway: GatewayProcess) -> None:
     """CONNECT once had a worker read the same head for ever, and four of them stopped both workers."""
     address = urlsplit(gateway.url)
     serving = workers(gateway)
@@ -65,16 +65,16 @@ async def test_no_request_of_a_few_bytes_stops_the_workers(gateway: Process) -> 
     assert workers(gateway) == serving
 
 
-class Load:
+class KeepAliveLoad:
     """Clients that keep their connections, and ask again only where a connection broke."""
 
-    def __init__(self, gateway: Process) -> None:
+    def __init__(self, gateway: GatewayProcess) -> None:
         self.answers = 0
         self.broken = 0
         self._url = f"{gateway.url}/graphql"
         self._over = asyncio.Event()
 
-    async def __aenter__(self) -> "Load":
+    async def __aenter__(self) -> "KeepAliveLoad":
         self._asking = [asyncio.create_task(self._ask()) for _ in range(8)]
         await self.more(20)
         return self
@@ -102,43 +102,43 @@ class Load:
                     self.broken += 1
 
 
-async def until(holds: Callable[[], object], seconds: float = 30) -> None:
+async def until_in_thread(holds: Callable[[], object], seconds: float = 30) -> None:
     await asyncio.to_thread(until_blocking, holds, seconds)
 
 
-async def ready(gateway: Process, count: int = 2) -> None:
+async def wait_for_workers(gateway: GatewayProcess, count: int = 2) -> None:
     """As many serve, each of which has told figures of its own."""
-    await until(lambda: len(workers(gateway)) == count)
+    await until_in_thread(lambda: len(workers(gateway)) == count)
 
 
-async def test_one_that_is_killed_costs_its_own_connections_and_is_replaced(gateway: Process) -> None:
-    await ready(gateway)
+async def test_one_that_is_killed_costs_its_own_connections_and_is_replaced(gateway: GatewayProcess) -> None:
+    await wait_for_workers(gateway)
     before = workers(gateway)
-    async with Load(gateway) as load:
+    async with KeepAliveLoad(gateway) as load:
         os.kill(min(before), signal.SIGKILL)
-        await until(lambda: len(workers(gateway) - before) == 1)
+        await until_in_thread(lambda: len(workers(gateway) - before) == 1)
         await load.more(200)
     assert 0 < load.broken <= 8
     assert "ended (killed by signal 9); a replacement starts in" in gateway.told
     assert max(before) in workers(gateway)
 
 
-async def test_all_are_replaced_at_a_sighup_and_no_request_fails(gateway: Process) -> None:
-    await ready(gateway)
+async def test_all_are_replaced_at_a_sighup_and_no_request_fails(gateway: GatewayProcess) -> None:
+    await wait_for_workers(gateway)
     before = workers(gateway) | workers(gateway, "jobs")
     told = gateway.told.count("All workers were replaced")
-    async with Load(gateway) as load:
+    async with KeepAliveLoad(gateway) as load:
         gateway.process.send_signal(signal.SIGHUP)
-        await until(lambda: gateway.told.count("All workers were replaced") > told, 50)
+        await until_in_thread(lambda: gateway.told.count("All workers were replaced") > told, 50)
         await load.more(100)
     assert load.broken == 0
-    await ready(gateway)
-    await until(lambda: len(workers(gateway, "jobs")) == 1)
-    assert not before & set(children(gateway))
+    await wait_for_workers(gateway)
+    await until_in_thread(lambda: len(workers(gateway, "jobs")) == 1)
+    assert not before & set(child_processes(gateway))
 
 
-async def test_tokens_of_one_are_good_for_all_and_each_tells_its_own_figures(gateway: Process) -> None:
-    await ready(gateway)
+async def test_tokens_of_one_are_good_for_all_and_each_tells_its_own_figures(gateway: GatewayProcess) -> None:
+    await wait_for_workers(gateway)
     token = run_here("token", "--data-dir", gateway.folder).stdout.strip()
     assert {gateway.data("{ me { userId } }", token)["me"]["userId"] for _ in range(8)} == {"demo"}
     assert gateway.told.count("Stop with Ctrl-C") == 1
@@ -146,20 +146,20 @@ async def test_tokens_of_one_are_good_for_all_and_each_tells_its_own_figures(gat
 
 
 def test_workers_end_with_a_supervisor_that_was_killed(tmp_path: Path) -> None:
-    with serving(tmp_path / "data", "--workers", "1", *QUIET) as gateway:
-        there = children(gateway)
+    with serve_process(tmp_path / "data", "--workers", "1", *QUIET) as gateway:
+        there = child_processes(gateway)
         assert len(there) == 3  # one that serves, one for jobs, and the engine
         gateway.process.kill()
-        until_blocking(lambda: not any(runs(child) for child in there), 25)
+        until_blocking(lambda: not any(is_running(child) for child in there), 25)
 
 
-def test_a_taken_address_is_told_although_workers_share_theirs(gateway: Process, tmp_path: Path) -> None:
+def test_a_taken_address_is_reported_although_workers_share_theirs(gateway: GatewayProcess, tmp_path: Path) -> None:
     port = gateway.url.rpartition(":")[2]
     done = run_here("serve", "--workers", "2", "--port", port, "--data-dir", tmp_path)
     refused_in_a_line(done, 1, f"Error: cannot listen on 127.0.0.1:{port}: Address already in use.")
 
 
-def test_what_is_for_workers_alone_is_told_where_a_user_has_set_it(tmp_path: Path) -> None:
+def test_a_worker_assignment_set_by_a_user_is_refused(tmp_path: Path) -> None:
     done = run_here("serve", "--data-dir", tmp_path, WORKER_OF_GATEWAY="1")
     refused_in_a_line(done, 2, "Error: WORKER_OF_GATEWAY is reserved for the processes of `serve --workers`")
 
@@ -170,6 +170,6 @@ def test_several_workers_on_aws_need_a_bus(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("told", ["0", "-1", "many", "1000"])
-def test_a_number_of_workers_that_cannot_be_is_told(told: str, tmp_path: Path) -> None:
+def test_an_impossible_number_of_workers_is_reported(told: str, tmp_path: Path) -> None:
     done = run_here("serve", "--workers", told, "--data-dir", tmp_path)
     refused_in_a_line(done, 2, "--workers: must be auto, or a number from 1 to 256.")

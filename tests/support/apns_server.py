@@ -34,13 +34,13 @@ class Fault(StrEnum):
     """A fault of the server instead of a response."""
 
     HANG = "hang"
-    RESET = "reset"  # of the stream
+    RESET = "reset"  # resets the stream
     GOAWAY = "goaway"  # and closes the connection
     CLOSE = "close"  # without a GOAWAY
 
 
 @dataclass(frozen=True)
-class Answer:
+class ApnsAnswer:
     status: int = 200
     reason: str | None = None
     headers: dict[str, str] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class ApnsServer:
     `peak` is the maximum of concurrent requests.
     """
 
-    def __init__(self, answer: Callable[[Request], Answer | Fault] = lambda _: Answer()) -> None:
+    def __init__(self, answer: Callable[[Request], ApnsAnswer | Fault] = lambda _: ApnsAnswer()) -> None:
         self.answer = answer
         self.requests: list[Request] = []
         self.connections = 0

@@ -1,4 +1,4 @@
-"""AWS's part of table administration that the engine lacks, in a proxy before it."""
+"""A proxy in front of the engine that adds the table administration of AWS."""
 
 import orjson
 import pytest
@@ -11,8 +11,10 @@ from tests.support.fault_proxy import Proxy, Seen, forward, refuse
 
 
 class Aws:
-    """AWS where it does more than the engine: it keeps backups, which it has for a new table a moment later, takes a
-    while for an index, and changes one thing of a table at a time.
+    """AWS's behaviour that the engine lacks.
+
+    A new table has backups a moment later, an index takes a while to be built, and a table accepts one change at a
+    time.
     """
 
     def __init__(self) -> None:
@@ -44,7 +46,7 @@ class Aws:
 
 
 async def _filling(proxy: Proxy, seen: Seen) -> web.StreamResponse:
-    """The newest index is not ready; the table may be taken to be."""
+    """Answer as if the newest index were being created."""
     status, _, content = await proxy.ask(seen)
     answer = orjson.loads(content)
     answer["Table"]["GlobalSecondaryIndexes"][-1]["IndexStatus"] = "CREATING"
@@ -52,7 +54,7 @@ async def _filling(proxy: Proxy, seen: Seen) -> web.StreamResponse:
 
 
 def be_aws(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Have `--store aws` lead to the proxy, and that do what AWS does; the environment that makes it so."""
+    """Have `--store aws` use the proxy, which behaves as AWS does. Return the environment that does so."""
     account = {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "eu-west-1"}
     environment = {TABLES_VARIABLE: proxy.url, STREAMS_VARIABLE: proxy.url, **account}
     for name, value in environment.items():

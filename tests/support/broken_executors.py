@@ -1,4 +1,4 @@
-"""Executors with one fault each: whoever compares executors must find it."""
+"""Executors with one fault each: a comparison of executors must find every one."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from graphql.pyutils import Path
 from graphql.type import is_non_null_type
 
 
-class Broken(Executor[Any]):
-    """graphql-core's own, until something of it is overridden."""
+class BrokenExecutor(Executor[Any]):
+    """graphql-core's executor; the subclasses override one method."""
 
 
-class DropsErrorPath(Broken):
-    """The last step of an error's path is lost."""
+class DropsErrorPath(BrokenExecutor):
+    """Drops the last step of an error's path."""
 
     def handle_field_error(self, raw_error: Any, return_type: Any, details: Any, path: Path) -> None:
         super().handle_field_error(raw_error, return_type, details, path.prev or path)
 
 
-class KeepsTheNull(Broken):
-    """A null that must not be stays where it is."""
+class KeepsTheNull(BrokenExecutor):
+    """Keeps a null in a non-null position."""
 
     def handle_field_error(self, raw_error: Any, return_type: Any, details: Any, path: Path) -> None:
         nullable = return_type.of_type if is_non_null_type(return_type) else return_type
         super().handle_field_error(raw_error, nullable, details, path)
 
 
-class PropagatesToTheRoot(Broken):
-    """A null that may be empties the whole answer, when it is three levels down."""
+class PropagatesToTheRoot(BrokenExecutor):
+    """Empties the whole answer for an allowed null at depth three."""
 
     def handle_field_error(self, raw_error: Any, return_type: Any, details: Any, path: Path) -> None:
         super().handle_field_error(raw_error, return_type, details, path)
@@ -43,8 +43,8 @@ class PropagatesToTheRoot(Broken):
             raise GraphQLError("too far", path=path.as_list())
 
 
-class IgnoresDirective(Broken):
-    """A directive is as if it were not there."""
+class IgnoresDirective(BrokenExecutor):
+    """Ignores a directive."""
 
     name = "skip"
 
@@ -61,15 +61,15 @@ class IgnoresInclude(IgnoresDirective):
     name = "include"
 
 
-class SwapsKeys(Broken):
-    """The fields of an object come in the opposite order."""
+class SwapsKeys(BrokenExecutor):
+    """Reverses the order of an object's fields."""
 
     def execute_fields(self, kind: Any, source: Any, path: Any, fields: Any, context: Any) -> Any:
         return super().execute_fields(kind, source, path, dict(reversed(fields.items())), context)
 
 
-class TakesAnyInt(Broken):
-    """Every integer is an Int."""
+class TakesAnyInt(BrokenExecutor):
+    """Accepts every integer as an Int."""
 
     @staticmethod
     def complete_leaf_value(return_type: Any, result: Any) -> Any:
@@ -78,20 +78,20 @@ class TakesAnyInt(Broken):
         return Executor.complete_leaf_value(return_type, result)
 
 
-class MutatesInParallel(Broken):
+class MutatesInParallel(BrokenExecutor):
     def execute_operation(self, serially: bool | None = None) -> Any:
         return super().execute_operation(False)
 
 
-class MergesOnlyTheFirst(Broken):
-    """Of a field that is selected twice only the first selection counts."""
+class MergesOnlyTheFirst(BrokenExecutor):
+    """Executes only the first of two selections of a field."""
 
     def collect_subfields(self, return_type: Any, details: FieldDetailsList) -> Any:
         return super().collect_subfields(return_type, details[:1])
 
 
-class LosesErrorsOfItems(Broken):
-    """An item that fails is null, and nobody is told."""
+class LosesErrorsOfItems(BrokenExecutor):
+    """Sets a failed item to null without an error."""
 
     def complete_list_item_value(self, item: Any, results: list[Any], *args: Any) -> bool:
         before = len(self.collected_errors.errors)
@@ -100,16 +100,16 @@ class LosesErrorsOfItems(Broken):
         return waits
 
 
-class TakesExceptionsForValues(Broken):
-    """An exception that a resolver returns is shown as a text."""
+class TakesExceptionsForValues(BrokenExecutor):
+    """Shows an exception that a resolver returned as text."""
 
     def complete_value(self, kind: Any, details: Any, info: Any, path: Any, result: Any, context: Any) -> Any:
         shown = str(result) if isinstance(result, Exception) else result
         return super().complete_value(kind, details, info, path, shown, context)
 
 
-class CallsTwice(Broken):
-    """The resolver is called again when it failed."""
+class CallsTwice(BrokenExecutor):
+    """Calls a failed resolver again."""
 
     def execute_field(self, kind: Any, source: Any, details: Any, path: Path, context: Any) -> Any:
         before = len(self.collected_errors.errors)
@@ -121,29 +121,29 @@ class CallsTwice(Broken):
         return result
 
 
-class WaitsForOneAfterTheOther(Broken):
-    """What could be awaited together is awaited one after the other."""
+class WaitsForOneAfterTheOther(BrokenExecutor):
+    """Awaits one after another what could be awaited together."""
 
     def execute_fields(self, kind: Any, source: Any, path: Any, fields: Any, context: Any) -> Any:
         return self.execute_fields_serially(kind, source, path, fields, context)
 
 
-class TellsOneLocation(Broken):
-    """Of a field that stands in several places an error names one alone."""
+class TellsOneLocation(BrokenExecutor):
+    """Reports only one location of an error although the field has several."""
 
     def handle_field_error(self, raw_error: Any, return_type: Any, details: Any, path: Path) -> None:
         super().handle_field_error(raw_error, return_type, details[:1], path)
 
 
-class TellsTheFieldsName(Broken):
-    """A resolver is told the field's name in its path where the alias is due."""
+class TellsTheFieldsName(BrokenExecutor):
+    """Passes the field's name instead of the alias in the resolver's path."""
 
     def build_resolve_info(self, field: Any, nodes: Any, parent: Any, path: Path) -> Any:
         return super().build_resolve_info(field, nodes, parent, Path(path.prev, nodes[0].name.value, path.typename))
 
 
-class BelievesEveryValue(Broken):
-    """`is_type_of` is not asked about an object."""
+class BelievesEveryValue(BrokenExecutor):
+    """Does not call `is_type_of` for an object."""
 
     def complete_object_value(
         self, return_type: Any, details: Any, info: Any, path: Any, result: Any, context: Any
@@ -151,8 +151,8 @@ class BelievesEveryValue(Broken):
         return self.collect_and_execute_subfields(return_type, details, path, result, context)
 
 
-class TakesAnyType(Broken):
-    """A type that is none of the possible ones is taken."""
+class TakesAnyType(BrokenExecutor):
+    """Accepts a type that is not a possible type."""
 
     def ensure_valid_runtime_type(self, name: Any, kind: Any, details: Any, info: Any, result: Any) -> Any:
         found = self.schema.type_map.get(name) if isinstance(name, str) else None
@@ -161,8 +161,8 @@ class TakesAnyType(Broken):
         )
 
 
-class ForgetsDefaults(Broken):
-    """Variables that were not sent are null."""
+class ForgetsDefaults(BrokenExecutor):
+    """Sets variables that were not sent to null instead of their default."""
 
     @classmethod
     def build(cls, *args: Any, **kwargs: Any) -> Any:
@@ -175,8 +175,8 @@ class ForgetsDefaults(Broken):
         return made
 
 
-class IsNeverDoneAtOnce(Broken):
-    """There is always something to await."""
+class IsNeverDoneAtOnce(BrokenExecutor):
+    """Always returns an awaitable."""
 
     def execute_operation(self, serially: bool | None = None) -> Any:
         result = super().execute_operation(serially)
@@ -187,15 +187,15 @@ class IsNeverDoneAtOnce(Broken):
         return later()
 
 
-class EmptiesLists(Broken):
-    """A list without items is null."""
+class EmptiesLists(BrokenExecutor):
+    """Replaces an empty list by null."""
 
     def complete_iterable_value(self, *args: Any) -> Any:
         return super().complete_iterable_value(*args) or None
 
 
-class TakesMappingsForLists(Broken):
-    """What can be iterated is a list."""
+class TakesMappingsForLists(BrokenExecutor):
+    """Accepts every iterable as a list."""
 
     def complete_list_value(self, kind: Any, details: Any, info: Any, path: Any, result: Any, context: Any) -> Any:
         items = list(result) if isinstance(result, Mapping | str) else result
@@ -203,15 +203,15 @@ class TakesMappingsForLists(Broken):
 
 
 class LosesTasks(Executor[Any]):
-    """Who waits for the operation leaves its resolvers behind."""
+    """Leaves its resolvers running when the operation is cancelled."""
 
     def execute_operation(self, serially: bool | None = None) -> Any:
         result = super().execute_operation(serially)
         return asyncio.shield(result) if isawaitable(result) else result
 
 
-class RunsAllInOneTask(Broken):
-    """The resolvers of an object share the task of the operation, and with it its context and its timeouts."""
+class RunsAllInOneTask(BrokenExecutor):
+    """Runs the resolvers of an object in the task of the operation, with its context and its timeouts."""
 
     def execute_fields(self, kind: Any, source: Any, path: Any, fields: Any, context: Any) -> Any:
         results: dict[str, Any] = {}
@@ -220,8 +220,8 @@ class RunsAllInOneTask(Broken):
         return _in_one_task(results) if any(map(isawaitable, results.values())) else results
 
 
-class TakesUndefinedForAValue(Broken):
-    """A leaf that is undefined once it is coerced is null, and no failure."""
+class TakesUndefinedForAValue(BrokenExecutor):
+    """Treats a leaf that is undefined after coercion as null instead of an error."""
 
     @staticmethod
     def complete_leaf_value(return_type: Any, result: Any) -> Any:
@@ -229,8 +229,8 @@ class TakesUndefinedForAValue(Broken):
         return None if coerced is Undefined else coerced
 
 
-class RenewsNothing(Broken):
-    """The errors of an event are those of the events before as well."""
+class RenewsNothing(BrokenExecutor):
+    """Keeps the errors of earlier events in the errors of an event."""
 
     def build_per_event_executor(self, payload: Any) -> Any:
         made = super().build_per_event_executor(payload)
@@ -238,8 +238,8 @@ class RenewsNothing(Broken):
         return made
 
 
-class RunsOn(Broken):
-    """Fields of an object go on after one of them failed and took the object with it."""
+class RunsOn(BrokenExecutor):
+    """Continues with fields of an object after one of them failed and nulled the object."""
 
     def settle_in_background(self, awaitables: Any) -> None:
         super().settle_in_background(awaitables)
@@ -268,4 +268,4 @@ async def _in_one_task(results: dict[str, Any]) -> dict[str, Any]:
     return results
 
 
-FAULTS = [*Broken.__subclasses__(), IgnoresInclude]
+FAULTS = [*BrokenExecutor.__subclasses__(), IgnoresInclude]

@@ -1,4 +1,4 @@
-"""Processes that share a bus, as far as a change feed is concerned, and what they follow."""
+"""Processes that share a bus, each with a change feed, and the table that they follow."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,17 +10,17 @@ from datastore.change_streams.change_feed import ChangeFeed
 from datastore.change_streams.change_subscription import ChangeSubscription
 from datastore.change_streams.relay.bus import Bus
 from datastore.change_streams.shards.shard_reader import Wire
-from datastore.change_streams.shards.stream_reader import Change
 from datastore.keyspace.sightings import BLIP
 from datastore.queues import QueueLimits
+from tests.support.changes import number_of
 from tests.support.redis_server import RedisServer
 from tests.support.until import until
 
 KEYS = 7
 
 
-class Counting:
-    """The wire, and how often streams were read over it."""
+class ReadCountingWire:
+    """A wire that counts the reads of streams."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -34,11 +34,11 @@ class Counting:
         return self._wire.now()
 
 
-class Process:
-    """What a process has of its own: a wire, a bus, and a feed."""
+class BusProcess:
+    """A process on the bus: its wire, its bus connection and its change feed."""
 
     def __init__(self, wire: Wire, prefix: str, url: str, patience: float, lease_seconds: float) -> None:
-        self.wire = Counting(wire)
+        self.wire = ReadCountingWire(wire)
         self.bus = Bus(url, prefix, patience=patience, lease_seconds=lease_seconds)
         self.problems: list[Exception] = []
         self.feed = ChangeFeed(
@@ -60,13 +60,13 @@ class Process:
         await self.feed.aclose()
 
     async def vanish(self) -> None:
-        """As a process does that is killed: nothing is given up, nothing said."""
+        """Stop as a killed process does: without giving up its leases and without a message."""
         self.bus.is_away = True
         await self.close()
 
 
 class Hosts:
-    """Processes, and a table that they follow."""
+    """Several processes and the table that they follow."""
 
     def __init__(self, wire: Wire, prefix: str, redis: RedisServer, stack: AsyncExitStack) -> None:
         self._wire = wire
@@ -75,18 +75,18 @@ class Hosts:
         self._stack = stack
         self._written = 0
 
-    def process(self, *, patience: float = 5.0, lease_seconds: float = 60.0) -> Process:
-        process = Process(self._wire, self._prefix, self._redis.url, patience, lease_seconds)
+    def process(self, *, patience: float = 5.0, lease_seconds: float = 60.0) -> BusProcess:
+        process = BusProcess(self._wire, self._prefix, self._redis.url, patience, lease_seconds)
         self._stack.push_async_callback(process.close)
         return process
 
-    async def follow(self, process: Process) -> ChangeSubscription[int]:
+    async def follow(self, process: BusProcess) -> ChangeSubscription[int]:
         return await self._stack.enter_async_context(
             process.feed.follow(BLIP, number_of, limits=QueueLimits(max_events=100_000))
         )
 
     async def write(self, many: int = 1) -> list[int]:
-        """The numbers of changes that were acknowledged."""
+        """Write items. Return the numbers of the changes that the store acknowledged."""
         numbers = [*range(self._written, self._written + many)]
         self._written += many
         for number in numbers:
@@ -95,36 +95,30 @@ class Hosts:
         return numbers
 
 
-def number_of(change: Change) -> int:
-    assert change.new is not None
-    number: int = change.new["n"]
-    return number
-
-
-async def take(events: ChangeSubscription[int], many: int) -> list[int]:
+async def take_numbers(events: ChangeSubscription[int], many: int) -> list[int]:
     async with asyncio.timeout(50):
         return [await anext(events) for _ in range(many)]
 
 
-def direct(*processes: Process) -> bool:
+def direct(*processes: BusProcess) -> bool:
     return all(process.source.is_direct for process in processes)
 
 
-def on_bus(*processes: Process) -> bool:
-    """Whether all of them read the bus, and one relays."""
+def on_bus(*processes: BusProcess) -> bool:
+    """Return whether all of these processes read the bus, and exactly one of them relays."""
     sources = [process.source for process in processes]
     return all(one.position is not None for one in sources) and sum(one.is_relaying for one in sources) == 1
 
 
-async def reads_settle(*processes: Process) -> None:
+async def reads_settle(*processes: BusProcess) -> None:
     """Wait until only one of them reads the table's stream."""
     async with asyncio.timeout(50):
         while await _readers(processes) != 1:
             pass
 
 
-async def _readers(processes: Sequence[Process]) -> int:
-    """How many have read while streams were read twenty times."""
+async def _readers(processes: Sequence[BusProcess]) -> int:
+    """Return how many processes read while streams were read twenty times."""
     before = [process.wire.reads for process in processes]
 
     def more() -> list[int]:

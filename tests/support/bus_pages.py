@@ -1,4 +1,4 @@
-"""Steps and data of the tests of bus pages."""
+"""A connection to Redis with a limited bandwidth."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 
 class Line:
-    """A way to Redis on which so many bytes come back in a second."""
+    """A proxy to Redis that passes back a limited number of bytes per second."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -34,7 +34,7 @@ class Line:
                 await writer.drain()
                 await asyncio.sleep(len(part) / self.bytes_per_second)
         except OSError:
-            pass  # who read has gone
+            pass  # the reader has disconnected
         finally:
             asking.cancel()
             for end in (writer, asks):

@@ -12,21 +12,21 @@ from tests.support.scripted_stream import Script
 BLIP = Table("Blip", "pk", "sk", stream="NEW_AND_OLD_IMAGES")
 
 
-async def take(events: ChangeSubscription[Any], number: int) -> list[Any]:
+async def take_changes(events: ChangeSubscription[Any], number: int) -> list[Any]:
     async with asyncio.timeout(50):
         return [await anext(events) for _ in range(number)]
 
 
 def every(change: Change) -> Change:
-    """Takes each change as it is."""
+    """Return the change unchanged."""
     return change
 
 
-def readers() -> list[asyncio.Task[Any]]:
+def reader_tasks() -> list[asyncio.Task[Any]]:
     return [task for task in asyncio.all_tasks() if "StreamReader." in getattr(task.get_coro(), "__qualname__", "")]
 
 
-# On a scripted stream.
+# Scripted streams.
 
 
 Told = list[Exception]

@@ -1,4 +1,4 @@
-"""Steps and data of the tests of changes."""
+"""A sink that records changes by number."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ def number_of(change: Change) -> int:
 
 
 class Numbers:
-    """A sink that keeps the changes' numbers."""
+    """A sink that records the numbers of the changes."""
 
     def __init__(self) -> None:
         self.told: list[int] = []

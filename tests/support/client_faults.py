@@ -1,4 +1,4 @@
-"""Faults that tell the wire client different things, and stores on it, for tests."""
+"""Faults of which each gives the wire client another error, and stores behind them."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ from datastore.keyspace.sightings import BLIP
 from datastore.model.access_patterns import AccessPattern, Who
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
-from tests.support.fault_proxy import corrupt, cut_body, cut_json, damage, garble, plain, refuse, reset
+from tests.support.fault_proxy import corrupt, cut_body, cut_json, damage, garble, plain_error, refuse, reset
 
 PUT_NEW = AccessPattern("T-1", "", BLIP, ("PutItem",), Who.ANY, condition="attribute_not_exists(PK)")
 READ = AccessPattern("T-2", "", BLIP, ("GetItem",), Who.ANY)
@@ -36,9 +36,9 @@ TRANSIENT = {
     "not heard in time": refuse(400, "RequestTimeout"),
     "not heard in time, in other words": refuse(408, "RequestTimeoutException"),
     "cancelled for a conflict": CONFLICT,
-    "429": plain(429),
+    "429": plain_error(429),
     "500": refuse(500, "InternalServerError"),
-    "503": plain(503),
+    "503": plain_error(503),
     "reset": reset,
     "wrong checksum": damage,
     "corrupted": corrupt,
@@ -53,15 +53,15 @@ FINAL = {
     "UnrecognizedClientException": refuse(400, "UnrecognizedClientException"),
     "ItemCollectionSizeLimitExceededException": refuse(400, "ItemCollectionSizeLimitExceededException"),
     "IdempotentParameterMismatchException": refuse(400, "IdempotentParameterMismatchException"),
-    "403": plain(403),
-    "400": plain(400, "[]"),
-    "302": plain(302, location="http://127.0.0.1:1/"),
+    "403": plain_error(403),
+    "400": plain_error(400, "[]"),
+    "302": plain_error(302, location="http://127.0.0.1:1/"),
 }
 
 
 @asynccontextmanager
-async def taking(least: float, most: float) -> AsyncIterator[None]:
-    """Measure the time, without that for which the machine kept the loop waiting."""
+async def assert_duration(least: float, most: float) -> AsyncIterator[None]:
+    """Check the duration of the block, without the time during which the machine delayed the loop."""
     lags: list[float] = []
     measuring = asyncio.create_task(_measure(lags))
     started = time.monotonic()

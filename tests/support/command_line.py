@@ -1,4 +1,4 @@
-"""Commands as processes of their own, and a gateway that `serve` started, for tests of both."""
+"""Commands in processes of their own, and gateways that `serve` started."""
 
 import json
 import os
@@ -59,13 +59,13 @@ COMMANDS: list[list[str]] = [
 
 
 def surroundings(**given: str) -> dict[str, str]:
-    """The environment without anything that sets the gateway up."""
+    """Return the environment without the variables that configure the gateway."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("GATEWAY_", "AWS_"))}
     return kept | {"COLUMNS": "250", "NO_COLOR": "1", "AWS_EC2_METADATA_DISABLED": "true"} | given
 
 
-def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A command to its end, in a process of its own."""
+def run_command(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end in a process of its own."""
     with TemporaryDirectory() as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
         process = Forked("gateway.py", [*map(str, arguments)], surroundings(**environment), stdout=out, stderr=err)
@@ -77,7 +77,7 @@ def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProce
 
 
 def run_anew(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The same by an interpreter that is started for it, as a user does."""
+    """Run a command in a new interpreter, as a user does."""
     return subprocess.run(
         [sys.executable, "gateway.py", *map(str, arguments)],
         cwd=ROOT,
@@ -89,7 +89,7 @@ def run_anew(*arguments: str | Path, **environment: str) -> subprocess.Completed
 
 
 def run_here(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A command that does no work of its own, without the second a process takes to start."""
+    """Run a command in this process, for commands that only check their options: starting a process takes a second."""
     unset = dict.fromkeys(os.environ.keys() - surroundings().keys(), None)
     done = CliRunner().invoke(
         cli, [str(argument) for argument in arguments], env=unset | surroundings(**environment), prog_name="gateway.py"
@@ -99,8 +99,8 @@ def run_here(*arguments: str | Path, **environment: str) -> subprocess.Completed
     return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
 
 
-def refused(done: subprocess.CompletedProcess[str], status: int, words: str) -> None:
-    """It ended with this status and said why, and nothing on stdout."""
+def assert_command_failed(done: subprocess.CompletedProcess[str], status: int, words: str) -> None:
+    """Check the exit status and the message on stderr, and that stdout is empty."""
     assert words in done.stderr
     assert "Traceback" not in done.stderr
     assert done.returncode == status
@@ -108,13 +108,13 @@ def refused(done: subprocess.CompletedProcess[str], status: int, words: str) -> 
 
 
 def refused_in_a_line(done: subprocess.CompletedProcess[str], status: int, words: str) -> None:
-    refused(done, status, words)
+    assert_command_failed(done, status, words)
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("Error: ")
 
 
-class Process:
-    """A gateway that serves in a process of its own."""
+class GatewayProcess:
+    """A gateway that `serve` runs in a process of its own."""
 
     def __init__(self, process: Forked | subprocess.Popen[bytes], url: str, folder: Path) -> None:
         self.process = process
@@ -126,7 +126,7 @@ class Process:
         return self.folder.with_suffix(".log").read_text()
 
     def get(self, path: str, accept: str = "*/*") -> tuple[int, str, str]:
-        """Status, content type and body."""
+        """Return the status, the content type and the body."""
         return _fetch(Request(self.url + path, headers={"Accept": accept}))
 
     def ask(self, query: str, token: str | None = None, variables: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -141,11 +141,11 @@ class Process:
         return answer["data"]
 
     def token(self, name: str = "Demo user") -> str:
-        """A token as it was told at the start."""
+        """Return a demo token that the gateway printed at its start."""
         return next(line.split()[-1] for line in self.told.splitlines() if line.startswith(f"{name} token"))
 
     def stop(self, number: int) -> float:
-        """How long the process took to end."""
+        """Send a signal. Return how many seconds the process took to end."""
         began = time.monotonic()
         self.process.send_signal(number)
         self.process.wait(25)
@@ -161,8 +161,8 @@ def _fetch(request: Request) -> tuple[int, str, str]:
             return problem.code, problem.headers["Content-Type"], problem.read().decode()
 
 
-def serving(folder: Path, *arguments: str, **environment: str) -> AbstractContextManager[Process]:
-    """`serve` with its data in this folder, until it is left."""
+def serve_process(folder: Path, *arguments: str, **environment: str) -> AbstractContextManager[GatewayProcess]:
+    """Run `serve` with its data in this folder while the context is open."""
 
     def start(surrounded: dict[str, str], log: Path) -> Forked:
         return Forked("gateway.py", ["serve", *arguments], surrounded, stdout=Path(os.devnull), stderr=log)
@@ -170,8 +170,8 @@ def serving(folder: Path, *arguments: str, **environment: str) -> AbstractContex
     return _serving(start, folder, environment)
 
 
-def serving_anew(folder: Path, *arguments: str, **environment: str) -> AbstractContextManager[Process]:
-    """The same by an interpreter that is started for it, as a user does."""
+def serving_anew(folder: Path, *arguments: str, **environment: str) -> AbstractContextManager[GatewayProcess]:
+    """Run a command in a new interpreter, as a user does."""
 
     def start(surrounded: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
         command = [sys.executable, "gateway.py", "serve", *arguments]
@@ -186,13 +186,13 @@ def _serving(
     start: Callable[[dict[str, str], Path], Forked | subprocess.Popen[bytes]],
     folder: Path,
     environment: dict[str, str],
-) -> Iterator[Process]:
+) -> Iterator[GatewayProcess]:
     port, log = free_port(), folder.with_suffix(".log")
     log.write_bytes(b"")
     given = {"GATEWAY_PORT": str(port), "GATEWAY_DATA_DIR": str(folder)} | environment
     process = start(surroundings(**given), log)
     try:
-        gateway = Process(process, f"http://127.0.0.1:{port}", folder)
+        gateway = GatewayProcess(process, f"http://127.0.0.1:{port}", folder)
         until_blocking(lambda: "Stop with" in gateway.told or process.poll() is not None, 50)
         assert process.poll() is None, gateway.told
         yield gateway
@@ -201,8 +201,8 @@ def _serving(
         process.wait()
 
 
-def feed(path: Path, *ids: str) -> Path:
-    """A feed with these events, and one without a magnitude."""
+def feed_file(path: Path, *ids: str) -> Path:
+    """Write a feed with these events and one without a magnitude."""
     events = [_event(name, 5.5) for name in ids] + [_event("unmeasured", None)]
     path.write_text(json.dumps({"type": "FeatureCollection", "metadata": {}, "features": events}))
     return path

@@ -38,13 +38,13 @@ async def ask_to_add(
     return await served.ask(ADD, {"post": post, "id": id, "text": text}, user=user)
 
 
-async def add(served: Served, user: str, text: str = "Nice", *, post: str = "p", id: str | None = None) -> Any:
+async def add_comment(served: Served, user: str, text: str = "Nice", *, post: str = "p", id: str | None = None) -> Any:
     answer = await ask_to_add(served, user, text, post=post, id=id)
     assert answer.errors is None, answer.errors
     return answer.data["addComment"]
 
 
-async def listed(served: Served, post: str = "p", user: str | None = None, role: Role = Role.USER) -> Any:
+async def comments_of(served: Served, post: str = "p", user: str | None = None, role: Role = Role.USER) -> Any:
     answer = await served.ask(LIST, {"post": post}, user=user, role=role)
     assert answer.errors is None, answer.errors
     return answer.data["comments"]

@@ -1,4 +1,4 @@
-"""Steps and data of the tests of comments."""
+"""Ids of comments."""
 
 from datetime import timedelta
 
@@ -7,5 +7,5 @@ from tests.support.served import NOON
 
 
 def an_id(number: int = 0, **ahead: float) -> str:
-    """An id of one's own, of a moment near noon."""
+    """Return a UUID of version 7 of a moment near noon, as a client makes it."""
     return uuid7(NOON + timedelta(**ahead), str(number))

@@ -1,9 +1,9 @@
-"""Steps and data of the tests of consumer shards."""
+"""Shards with records for the tests of consumers."""
 
-from tests.support.consumers import record
+from tests.support.consumers import stream_record
 from tests.support.scripted_stream import Script
 
 
-def write(script: Script, shard: str, number: int, partition: str = "k") -> None:
-    made = record(number, partition)
+def append_record(script: Script, shard: str, number: int, partition: str = "k") -> None:
+    made = stream_record(number, partition)
     script.shards[shard].records.append(made)

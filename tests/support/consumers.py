@@ -1,10 +1,10 @@
-"""Consumers of a stream for tests: handlers that note what they get, and instances that can be killed."""
+"""Stream consumers for tests: handlers that record changes, and instances that can be killed."""
 
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from datastore.change_streams.dead_letters import DeadLetter, every_letter
@@ -26,6 +26,7 @@ from pipelines.consumer.handlers import Handler
 from pipelines.consumer.metrics import StreamMetrics
 from pipelines.consumer.shard_worker import ConsumerIntervals
 from tests.support.feed_changes import store_of
+from tests.support.moments import utc_now
 
 NO_MORE = "The process is no more."
 AT_ONCE = Backoff(initial=0.0, maximum=0.0, attempts=6)
@@ -36,7 +37,7 @@ QUICK = ConsumerIntervals(
 
 
 class Noting:
-    """Notes the changes it gets. `before` may fail, or wait."""
+    """A handler that records the changes. `before` is awaited first and may fail or wait."""
 
     def __init__(self, name: str = "noting", before: Callable[[Sequence[Change]], Any] | None = None) -> None:
         self.name = name
@@ -51,13 +52,13 @@ class Noting:
         self.seen += changes
 
     def numbers(self, partition: str | None = None) -> list[int]:
-        """The attribute `n` of what was put, in the order it came."""
+        """Return the attribute `n` of the new items, in the order of arrival."""
         new = [change.new for change in self.seen if change.new is not None]
         return [item["n"] for item in new if partition in (None, item["PK"])]
 
 
-class Gate:
-    """Holds handlers up until it is opened; counts those that wait or work, and the most at once."""
+class HandlerGate:
+    """Blocks handlers until it is opened. Counts the handlers inside, and the most at once."""
 
     def __init__(self, *, is_open: bool = False) -> None:
         self.opened = asyncio.Event()
@@ -81,7 +82,7 @@ class Gate:
 
 
 class _Cuttable:
-    """A wire that can be cut."""
+    """A wire that can be cut off from the store."""
 
     def __init__(self, wire: Wire, is_cut: Callable[[], bool]) -> None:
         self._wire = wire
@@ -96,8 +97,8 @@ class _Cuttable:
         return self._wire.now()
 
 
-class Instance:
-    """One instance of a consumer, running while entered with `running`."""
+class ConsumerInstance:
+    """One instance of a consumer, which runs while `running` is entered."""
 
     def __init__(
         self,
@@ -113,7 +114,7 @@ class Instance:
         self._database = database
         self._client = client
         self._dead = False
-        batches = BatchProcessor(handlers, self._store, now, self.metrics, retries=AT_ONCE, outage=SOON)
+        batches = BatchProcessor(handlers, self._store, utc_now, self.metrics, retries=AT_ONCE, outage=SOON)
         self.consumer = Consumer(
             _Cuttable(wire or client or database.client, lambda: self._dead),
             FEED,
@@ -121,7 +122,7 @@ class Instance:
             batches,
             self._store,
             self.name,
-            now,
+            utc_now,
             self.metrics,
             pace=pace,
         )
@@ -132,7 +133,7 @@ class Instance:
         return store_of(self._database, self._client)
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator["Instance"]:
+    async def running(self) -> AsyncIterator["ConsumerInstance"]:
         task = asyncio.create_task(self.consumer.run())
         try:
             yield self
@@ -141,24 +142,20 @@ class Instance:
             await asyncio.wait([task])
 
     def kill(self) -> None:
-        """From now on nothing passes between it and the store: its leases are not given back."""
+        """Cut the instance off from the store, so that it does not release its leases."""
         self._dead = True
 
     def told(self, name: str, **labels: str) -> float | None:
-        """A figure of its metrics."""
+        """Return the value of a metric of the instance."""
         return self.metrics.registry.get_sample_value(name, labels)
-
-
-def now() -> datetime:
-    return datetime.now(UTC)
 
 
 def numbered(number: int, partition: str = "k", sort: str = "s") -> dict[str, Any]:
     return {"PK": partition, "SK": sort, "n": number}
 
 
-def record(number: int, partition: str = "k", **image: Any) -> dict[str, Any]:
-    """A record of the stream as it comes over the wire."""
+def stream_record(number: int, partition: str = "k", **image: Any) -> dict[str, Any]:
+    """Return a stream record in DynamoDB's JSON."""
     item = encode_item({**numbered(number, partition), **image})
     body = {
         "Keys": {name: item[name] for name in ("PK", "SK")},
@@ -170,20 +167,20 @@ def record(number: int, partition: str = "k", **image: Any) -> dict[str, Any]:
 
 
 async def leases_of(database: Database, stream: str | None = None) -> dict[str, Lease]:
-    """The leases there are, by shard."""
+    """Return the leases by shard."""
     stream = stream or await stream_of(database.client, FEED.name, database.prefix)
     found = store_of(database).query_all(keys.LEASES, {"partition": keys.leases(stream)})
     return {lease.shard_id: lease for item in [item async for item in found] for lease in [lease_from(item)]}
 
 
 async def letters_of(database: Database, at: datetime | None = None) -> list[DeadLetter]:
-    """The feed's dead letters at a moment: now, unless it is given."""
-    found = every_letter(lambda: store_of(database), CONSUMER_TABLE, FEED.name, at or now())
+    """Return the dead letters of the feed's stream at a moment, by default now."""
+    found = every_letter(lambda: store_of(database), CONSUMER_TABLE, FEED.name, at or utc_now())
     return [letter async for letter in found]
 
 
 async def leased(database: Database, as_wanted: Callable[[dict[str, Lease]], bool], stream: str | None = None) -> None:
-    """Wait until the leases are as wanted."""
+    """Wait until the leases satisfy the condition."""
     async with asyncio.timeout(50):
         while not as_wanted(await leases_of(database, stream)):  # noqa: ASYNC110 - the store tells no event
             await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Steps and data of the tests of contract."""
+"""The contract of the API: the access pattern, the calls and the roles of each field, with an operation for each."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -17,7 +17,7 @@ from datastore.model.identity import Role
 from tests.support import photo_contract
 from tests.support.served import NOON, Served
 
-# Pattern, field, operations, who: as the contract has them.
+# Access pattern, field, operations and role of each field.
 CONTRACT: list[tuple[str, str, set[Operation], Who]] = [
     ("BLIP-1", "sightings", {"Query"}, Who.ANY),
     ("BLIP-2", "userProfile", {"GetItem", "BatchGetItem"}, Who.ANY),
@@ -32,12 +32,12 @@ CONTRACT: list[tuple[str, str, set[Operation], Who]] = [
     ("BLIP-S1", "sightingReported", set(), Who.ANY),
     ("BLIP-S2", "watchAlerts", {"Query"}, Who.USER),
     ("FEED-001", "user", {"GetItem", "BatchGetItem"}, Who.ANY),
-    # Of posts for followers: whether the caller is one.
+    # For posts for followers: whether the caller is one.
     ("FEED-002", "postsByAuthor", {"GetItem", "BatchGetItem", "Query"}, Who.ANY),
-    # And, for authors with very many followers, their posts since the user follows.
+    # For authors with very many followers: their posts since the user follows them.
     ("FEED-003", "homeFeed", {"Query"}, Who.USER),
     ("FEED-004", "post", {"GetItem", "BatchGetItem"}, Who.ANY),
-    # The post is read beside them: who may not see it sees none.
+    # The post is read too: callers who may not see it get no likes.
     ("FEED-005", "likes", {"GetItem", "BatchGetItem", "Query"}, Who.ANY),
     ("FEED-006", "comments", {"GetItem", "BatchGetItem", "Query"}, Who.ANY),
     ("FEED-007", "postsByTag", {"GetItem", "BatchGetItem", "Query"}, Who.ANY),
@@ -45,29 +45,29 @@ CONTRACT: list[tuple[str, str, set[Operation], Who]] = [
     ("FEED-009", "notifications", {"Query"}, Who.USER),
     ("FEED-010", "topAuthors", {"GetItem", "BatchGetItem"}, Who.ANY),
     ("FEED-010", "trendingTags", {"GetItem", "BatchGetItem"}, Who.ANY),
-    # That the author is a user is read before.
+    # The read checks that the author is a user.
     ("FEED-W1", "createPost", {"GetItem", "BatchGetItem", "TransactWriteItems"}, Who.USER),
-    # The post and the caller's profile are read before: it must be one that they may see.
+    # The reads check that the caller has a profile and may see the post.
     ("FEED-W2", "likePost", {"GetItem", "BatchGetItem", "PutItem"}, Who.USER),
     ("FEED-W2", "unlikePost", {"DeleteItem"}, Who.USER),
     ("FEED-W3", "addComment", {"GetItem", "BatchGetItem", "PutItem"}, Who.USER),
-    # That both users are there is read before.
+    # The reads check that both users exist.
     ("FEED-W4", "follow", {"GetItem", "BatchGetItem", "TransactWriteItems"}, Who.USER),
-    # The moment of the follow is a part of its key, and read before.
+    # The time of the follow is a part of its key, and is read first.
     ("FEED-W4", "unfollow", {"GetItem", "BatchGetItem", "TransactWriteItems"}, Who.USER),
     ("FEED-W5", "markNotificationRead", {"DeleteItem"}, Who.USER),
     ("FEED-W6", "createUser", {"PutItem"}, Who.USER),
     ("FEED-W6", "updateUser", {"UpdateItem"}, Who.USER),
-    # Where it is refused, the post: it must be one that the caller may see.
+    # If the deletion is refused, the post is read: the caller must be allowed to see it.
     ("FEED-W6", "deleteComment", {"GetItem", "BatchGetItem", "UpdateItem"}, Who.USER),
-    # Its tags are read before.
+    # The tags are read first.
     ("FEED-W6", "deletePost", {"GetItem", "BatchGetItem", "TransactWriteItems"}, Who.USER),
-    # Which authors are merged into the feed.
+    # The authors that are merged into the feed.
     ("FEED-S1", "homeFeedUpdated", {"Query"}, Who.USER),
     ("FEED-S1", "notificationReceived", set(), Who.USER),
-    # The post, and for one that is shown to followers only whether the caller follows.
+    # The post, and for a post for followers whether the caller follows its author.
     ("FEED-S1", "postEngagement", {"GetItem", "BatchGetItem"}, Who.ANY),
-    # Beside the puts, what the last ingest saw is read and kept.
+    # Besides the puts: the state of the last ingest is read and stored.
     # The bound of the day's magnitudes is raised before an event is stored.
     ("QUAKE-1", "ingestEarthquakes", {"GetItem", "PutItem", "UpdateItem"}, Who.SYSTEM),
     ("QUAKE-2", "earthquakes", {"Query"}, Who.ANY),
@@ -78,14 +78,14 @@ CONTRACT: list[tuple[str, str, set[Operation], Who]] = [
     ("FIX-1", "match", {"GetItem", "BatchGetItem"}, Who.ANY),
     ("FIX-2", "matches", {"GetItem", "BatchGetItem"}, Who.ANY),
     ("FIX-3", "matchesByLeague", {"Query"}, Who.ANY),
-    # A put would take away what was played: those matches are found first, and updated.
+    # A put would remove the live state, so that played matches are read first and updated.
     ("FIX-4", "syncFixtures", {"GetItem", "BatchGetItem", "BatchWriteItem", "UpdateItem"}, Who.SYSTEM),
     ("FIX-5", "updateFixture", {"UpdateItem"}, Who.SYSTEM),
     ("FIX-6", "archiveFixture", {"UpdateItem"}, Who.SYSTEM),
     ("AM-1", "activeMatch", {"GetItem", "BatchGetItem"}, Who.SYSTEM),
     ("AM-2", "activeMatches", {"Scan"}, Who.SYSTEM),
     ("AM-2", "liveMatches", {"Query"}, Who.ANY),
-    # The state of one that rests is read before: it goes on from there.
+    # The state of an inactive match is read first: the new one continues from it.
     ("AM-3", "registerActiveMatch", {"GetItem", "PutItem"}, Who.SYSTEM),
     ("AM-6", "deactivateMatch", {"UpdateItem"}, Who.SYSTEM),
     ("AM-7", "deleteActiveMatch", {"DeleteItem"}, Who.SYSTEM),
@@ -115,17 +115,17 @@ CONTRACT: list[tuple[str, str, set[Operation], Who]] = [
     ("DEV-3", "updatePushToStartToken", {"GetItem", "UpdateItem"}, Who.USER),
     ("DEV-4", "deleteDevice", {"DeleteItem"}, Who.USER),
     ("FOL-1", "matchFollow", {"GetItem", "BatchGetItem"}, Who.USER),
-    # The match is read before: until when a follow holds goes by its start.
+    # The match is read first: the expiry of a follow depends on its start.
     ("FOL-3", "followMatch", {"GetItem", "UpdateItem"}, Who.USER),
     ("FOL-4", "unfollowMatch", {"DeleteItem"}, Who.USER),
     ("FOL-5", "updateMatchFollow", {"UpdateItem"}, Who.USER),
     ("FOL-6", "removeMatchFollows", {"Query", "BatchWriteItem"}, Who.SYSTEM),
-    # What is not kept is built from the match, its live state, the teams and the league, and put.
+    # A missing state is built from the match, its live state, the teams and the league, and stored.
     ("DSC-1", "displayState", {"GetItem", "BatchGetItem", "PutItem"}, Who.ANY),
 ]
 CONTRACT += photo_contract.CONTRACT
-# One operation for each field with the role it is asked in, and the very calls that it makes; what it needs is put in
-# place by SETUP, whose ids stand for %s, and by SYSTEM_SETUP.
+# An operation for each field with its role, and the exact calls that it makes. SETUP and SYSTEM_SETUP create what it
+# needs; the ids from SETUP replace %s.
 SETUP = """mutation {
   reportSighting(input: {area: "Downtown", category: "Cats", description: "x"}) { sightingId }
   createWatch(input: {area: "Downtown", category: "Cats"}) { watchId }
@@ -139,7 +139,7 @@ SYSTEM_SETUP = """mutation {
 OTHER_SETUP = """mutation {
   createUser(input: {name: "Grace"}) { userId }
 }"""
-# It needs the match `m1` and the user `grace`.
+# Needs the match `m1` and the user `grace`.
 FOLLOWER_SETUP = """mutation {
   follow(userId: "grace") { userId }
   followMatch(matchId: "m1", teamId: "10") { teamId }
@@ -151,7 +151,7 @@ FOLLOWER_SETUP = """mutation {
 REPORT_AGAIN = """mutation {
   reportSighting(input: {area: "Harbor", category: "Cats", description: "x"}) { sightingId }
 }"""
-BY_GRACE = {"confirmSighting", "follow"}  # the others by ada
+BY_GRACE = {"confirmSighting", "follow"}  # ada sends the others
 ASK: dict[str, tuple[str, Role, list[str]]] = {
     "sightings": ('{ sightings(area: "Downtown") { nodes { area } } }', Role.USER, ["Query blip"]),
     "userProfile": ('{ userProfile(userId: "ada") { userId } }', Role.USER, ["GetItem blip"]),
@@ -236,7 +236,7 @@ ASK: dict[str, tuple[str, Role, list[str]]] = {
     ),
     "topAuthors": ('{ topAuthors(month: "2026-06") { score } }', Role.USER, ["GetItem feed-metrics"]),
     "trendingTags": ("{ trendingTags { velocity } }", Role.USER, ["GetItem feed-metrics"]),
-    # Two events are put, and what the feed was; the request log goes out behind it.
+    # Two events and the state of the feed are put; the request log is written in the background.
     "ingestEarthquakes": (
         'mutation { ingestEarthquakes(feed: "%s") { error } }',
         Role.SYSTEM,
@@ -261,7 +261,7 @@ ASK: dict[str, tuple[str, Role, list[str]]] = {
         Role.USER,
         ["Query cricket-fixtures.leagueCode-startTime-index"],
     ),
-    # `m2` is new and a month away, `m3` was played.
+    # `m2` is new and a month away; `m3` has live state.
     "syncFixtures": (
         """mutation { syncFixtures(fixtures: [
           {matchId: "m2", leagueId: "1", leagueCode: "ONE", homeTeamId: "10", awayTeamId: "20",
@@ -428,19 +428,19 @@ ASK: dict[str, tuple[str, Role, list[str]]] = {
 ASK |= photo_contract.ASK
 
 
-async def put_in_place(served: Served, name: str, feed: str) -> dict[str, str]:
-    """What the operation needs. What stands for %s in the operations, by their names."""
+async def prepare_operation(served: Served, name: str, feed: str) -> dict[str, str]:
+    """Create what the operation needs. Return the texts that replace %s, by operation."""
     if name in photo_contract.ASK:
-        await photo_contract.put_in_place(served)
+        await photo_contract.prepare_photo_operations(served)
         return {}
     prepared = (await served.ask(SETUP, user="ada")).data
     assert (await served.ask(SYSTEM_SETUP, user="poller", role=Role.SYSTEM)).errors is None
     match = Match("m1", "1", "ONE", home_team_id="10", away_team_id="20", start_time=NOON)
     await Fixtures(served.store(), NOON).sync([match])
-    await play(served)
+    await begin_polled_match(served)
     assert (await served.ask(OTHER_SETUP, user="grace")).errors is None
     assert (await served.ask(FOLLOWER_SETUP, user="ada")).errors is None
-    # The estimate of its cost reads the statistics once a minute.
+    # The estimate of the cost reads the statistics once a minute.
     assert (await served.ask(ASK["earthquakes"][0], user="ada")).errors is None
     return {
         "confirmSighting": prepared["reportSighting"]["sightingId"],
@@ -450,8 +450,8 @@ async def put_in_place(served: Served, name: str, feed: str) -> dict[str, str]:
     }
 
 
-async def play(served: Served) -> None:
-    """The match `m3`, which has begun and is polled."""
+async def begin_polled_match(served: Served) -> None:
+    """Register the match `m3`, which has begun and is polled."""
     match = Match("m3", "1", "ONE", home_team_id="10", away_team_id="20", start_time=NOON)
     fixtures = Fixtures(served.store(), NOON)
     await fixtures.sync([match])
@@ -461,7 +461,7 @@ async def play(served: Served) -> None:
 
 @contextmanager
 def every_call(served: Served) -> Iterator[list[Call]]:
-    """All calls of the process, also those that no request is charged with."""
+    """Yield all calls of the process, including those that no request is charged with."""
     assert served.gateway.database is not None
     calls: list[Call] = []
     stop = served.gateway.database.client.add_call_listener(calls.append)
@@ -471,7 +471,7 @@ def every_call(served: Served) -> Iterator[list[Call]]:
 
 @pytest.fixture
 async def feed() -> AsyncIterator[str]:
-    """A feed of two events, served on this machine: its URL."""
+    """Serve a feed of two events on this machine. Yield its URL."""
     events = [
         {
             "type": "Feature",

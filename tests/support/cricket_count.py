@@ -8,7 +8,7 @@ NO_WICKET = ("retired hurt", "retired not out")
 BOWLERS = ("bowled", "caught", "caught and bowled", "lbw", "stumped", "hit wicket")
 
 
-def count(document: Json) -> list[Json]:
+def count_match(document: Json) -> list[Json]:
     """Return an entry for each innings, super overs included."""
     per_over = document["info"].get("balls_per_over", 6)
     return [count_innings(innings, per_over) for innings in document.get("innings", [])]
@@ -35,8 +35,10 @@ def count_innings(innings: Json, per_over: int) -> Json:
         "overs": overs_text(innings, per_over),
         "legal_balls": sum(map(is_legal, balls)),
         "extras": extras,
-        "batting": {name: batter(name, innings, balls) for name in batters(balls, innings)},
-        "bowling": {name: bowler(name, innings, per_over) for name in dict.fromkeys(ball["bowler"] for ball in balls)},
+        "batting": {name: count_batter(name, innings, balls) for name in batters(balls, innings)},
+        "bowling": {
+            name: count_bowler(name, innings, per_over) for name in dict.fromkeys(ball["bowler"] for ball in balls)
+        },
         "falls": falls(innings),
         "fours": sum(is_hit(ball, 4) for ball in balls),
         "sixes": sum(is_hit(ball, 6) for ball in balls),
@@ -78,7 +80,7 @@ def batters(balls: list[Json], innings: Json) -> list[str]:
     return list(names | dict.fromkeys(innings.get("absent_hurt", [])))
 
 
-def batter(name: str, innings: Json, balls: list[Json]) -> Json:
+def count_batter(name: str, innings: Json, balls: list[Json]) -> Json:
     faced = [ball for ball in balls if ball["batter"] == name]
     kinds = [wicket["kind"] for ball in balls for wicket in ball.get("wickets", []) if wicket["player_out"] == name]
     return {
@@ -100,7 +102,7 @@ def batter_status(name: str, innings: Json, balls: list[Json], kinds: list[str])
     return "not_out" if name in (last["batter"], last["non_striker"]) and not gone else "retired"
 
 
-def bowler(name: str, innings: Json, per_over: int) -> Json:
+def count_bowler(name: str, innings: Json, per_over: int) -> Json:
     whole = loose = maidens = 0
     bowled = []
     for over in innings["overs"]:
@@ -145,7 +147,7 @@ def milestones(document: Json, step: int = 50) -> list[tuple[int, str, int]]:
     """Return every fifty that a batter reached: the innings, the batter, and 50, 100, 150 …"""
     return [
         (number, name, value)
-        for number, innings in enumerate(count(document), 1)
+        for number, innings in enumerate(count_match(document), 1)
         for name, line in innings["batting"].items()
         for value in range(step, line["runs"] + 1, step)
     ]

@@ -13,7 +13,7 @@ STAYS = ("retired hurt", "retired not out", "retired ill")
 FOR_THE_BOWLER = ("bowled", "caught", "caught and bowled", "lbw", "stumped", "hit wicket")
 
 
-def events(document: Json) -> Found:
+def match_events(document: Json) -> Found:
     """Return all events of a match with the number of their expected reports."""
     played = document.get("innings", [])
     found: Found = Counter()

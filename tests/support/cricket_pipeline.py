@@ -11,7 +11,7 @@ from pipelines.matches.providers.provider import Provider
 from tests.support.served import Served
 
 
-class Instance:
+class PipelineInstance:
     """An instance of the pipeline without Live Activities.
 
     `changes` are its written changes, `repeated` those of which only the callback was repeated.

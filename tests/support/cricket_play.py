@@ -13,7 +13,7 @@ from datastore.matches.live_state import ActiveMatch
 from datastore.matches.teams import Team, Teams
 from pipelines.matches.live.poller import Tick
 from pipelines.matches.providers.replay import ReplayProvider
-from tests.support.cricket_pipeline import Instance
+from tests.support.cricket_pipeline import PipelineInstance
 from tests.support.served import Listener, Served
 
 Json = dict[str, Any]
@@ -132,8 +132,8 @@ async def list_match(served: Served, match: Match, teams: Sequence[Team] = (), o
     return await ActiveMatches(served.store(), now).register(stored, instance_id=owner)
 
 
-async def play(instance: Instance, provider: ReplayProvider, match_id: str) -> None:
-    """Tick until the match is over and nothing more changes."""
+async def play_to_the_end(instance: PipelineInstance, provider: ReplayProvider, match_id: str) -> None:
+    """Tick until the match is over and a tick changes nothing."""
     for _ in range(10_000):
         tick = await instance.poller.tick(match_id)
         assert tick in (Tick.CHANGED, Tick.UNCHANGED)
@@ -142,7 +142,7 @@ async def play(instance: Instance, provider: ReplayProvider, match_id: str) -> N
     raise AssertionError("The match does not end.")
 
 
-async def state(served: Served, match_id: str) -> ActiveMatch:
+async def current_state(served: Served, match_id: str) -> ActiveMatch:
     active = await ActiveMatches(served.store(), served.clock()).latest(match_id)
     assert active is not None
     return active

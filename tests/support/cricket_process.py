@@ -15,15 +15,12 @@ from pipelines.matches.providers.cricsheet.reader import read
 from pipelines.matches.providers.recordings import Recording
 from pipelines.matches.providers.replay import ReplayProvider
 from pipelines.matches.push.push_delivery import LoggedDelivery
+from tests.support.moments import utc_now
 from tests.support.process_clock import process_clock
 
 
 def recording(match_id: str) -> Recording:
     return read(demo_match(random.Random(5), 1, date(2026, 6, 25)), match_id=match_id)
-
-
-def utc_now() -> datetime:
-    return datetime.now(UTC)
 
 
 async def main(engine: str, prefix: str, match_id: str, instance_id: str, *numbers: str) -> None:

@@ -1,4 +1,4 @@
-"""Small matches in Cricsheet's JSON format, written by hand, for tests."""
+"""Small handwritten matches in Cricsheet's JSON format."""
 
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ def blues(runs: int = 0, **more: Any) -> Json:
     return ball(runs, **{"by": "R11", "batter": "B1", "partner": "B2"} | more)
 
 
-def match(*played: Json, **info: Any) -> Json:
+def match_json(*played: Json, **info: Any) -> Json:
     """Return a match of the Reds and the Blues. `info` overrides its facts."""
     facts = {
         "balls_per_over": 6,

@@ -1,4 +1,4 @@
-"""A whole deployment as processes of this machine, each of which may be killed, paused, or have a wrong clock."""
+"""A deployment as processes of this machine, which can be killed, paused or given a wrong clock."""
 
 import asyncio
 import itertools
@@ -31,15 +31,15 @@ ENGINE_KEY = "k" * 32
 GATEWAYS = ("gateway-1", "gateway-2")
 FEEDS = ("feed-1", "feed-2")
 CRICKETS = ("cricket-1", "cricket-2")
-# Nobody's load is refused, and yet each operation is charged.
+# No load is refused, but each operation is charged.
 BUDGET = {"GATEWAY_BUDGET_UNITS": "10000000", "GATEWAY_BUDGET_UNITS_PER_SECOND": "1000000"}
 UNBOUND = {"GATEWAY_MAX_LAG_SECONDS": "0", "GATEWAY_MAX_CONCURRENT_PER_CALLER": "0"}
 MATCH = "m2"
 METRICS_TOKEN = "of-the-figures-alone"
 
 
-class Process(Protocol):
-    """What `Forked` and `Popen` have in common."""
+class ProcessHandle(Protocol):
+    """The common interface of `Forked` and `Popen`."""
 
     @property
     def pid(self) -> int: ...
@@ -48,23 +48,26 @@ class Process(Protocol):
     def wait(self, timeout: float | None = None) -> int: ...
 
 
-class Part:
-    """One process of a deployment. `instance` names it in leases and locks; each start has another."""
+class DeploymentPart:
+    """One process of a deployment. `instance` names it in leases and locks and changes at each start."""
 
     def __init__(
-        self, start: Callable[[str], Process], ready: Callable[["Part"], Awaitable[bool]], clock: ProcessClock
+        self,
+        start: Callable[[str], ProcessHandle],
+        ready: Callable[["DeploymentPart"], Awaitable[bool]],
+        clock: ProcessClock,
     ) -> None:
         self._start = start
         self._ready = ready
         self._numbers = itertools.count()
         self.clock = clock
         self.instance = ""
-        self.process: Process | None = None
+        self.process: ProcessHandle | None = None
 
     async def begin(self) -> None:
-        """Returns when it does its work."""
+        """Start the process and wait until it works."""
         self.begin_unheard()
-        await until(lambda: self._ready(self))
+        await wait_for(lambda: self._ready(self))
 
     def begin_unheard(self) -> None:
         self.instance = f"{id(self)}-{next(self._numbers)}"
@@ -84,8 +87,8 @@ class Part:
         os.kill(self.process.pid, signal.SIGCONT)
 
 
-async def until(holds: Callable[[], Awaitable[bool]], seconds: float = READY_SECONDS) -> float:
-    """How long it took. What is asked may fail meanwhile by what it talks to."""
+async def wait_for(holds: Callable[[], Awaitable[bool]], seconds: float = READY_SECONDS) -> float:
+    """Wait until the condition holds, ignoring connection errors. Return the seconds it took."""
     began = time.monotonic()
     while not await holds():
         assert time.monotonic() - began < seconds, "It takes too long."
@@ -94,10 +97,11 @@ async def until(holds: Callable[[], Awaitable[bool]], seconds: float = READY_SEC
 
 
 class Deployment:
-    """`lease_seconds` is how long leases and locks of pipelines and of the bus live; the match is played by real time.
+    """A deployment. `lease_seconds` is the lifetime of leases and locks of the pipelines and the bus; the match is
+    played in real time.
 
-    What gateways keep has small bounds if they are to `keep_little`; with `short_uploads` reservations of photos last
-    two minutes, and the janitor comes three times a second.
+    With `keep_little` the caches of gateways have small bounds. With `short_uploads` reservations of photos expire
+    after two minutes, and the janitor runs three times a second.
     """
 
     def __init__(
@@ -125,7 +129,7 @@ class Deployment:
         self._keeping = {"KEEPS_LITTLE": "1"} if keep_little else {}
         self._keeping |= {"SHORT_UPLOADS": "1"} if short_uploads else {}
         self._match_began = ""
-        self.parts: dict[str, Part] = {
+        self.parts: dict[str, DeploymentPart] = {
             "redis": self._part("redis", self._start_redis, self._redis_answers),
             "engine": self._part("engine", self._start_engine, self._engine_answers),
         }
@@ -139,31 +143,31 @@ class Deployment:
     def _part(
         self,
         name: str,
-        start: Callable[[str, ProcessClock, str], Process],
-        ready: Callable[[str, Part], Awaitable[bool]],
-    ) -> Part:
-        # Locks of matches are counted by the clock, and so live as long as they are said to.
+        start: Callable[[str, ProcessClock, str], ProcessHandle],
+        ready: Callable[[str, DeploymentPart], Awaitable[bool]],
+    ) -> DeploymentPart:
+        # Locks of matches are measured by the process's clock, so that their lifetime must not be scaled.
         times = 1.0 if name in CRICKETS else self.clock.times
         clock = ProcessClock(self.clock.began, times, self._off.get(name, 0.0))
-        return Part(
+        return DeploymentPart(
             lambda instance: start(name, clock, instance),
             lambda part: ready(name, part),
             clock,
         )
 
-    # How each is started
+    # How to start each process
 
-    def _start_redis(self, name: str, clock: ProcessClock, instance: str) -> Process:
+    def _start_redis(self, name: str, clock: ProcessClock, instance: str) -> ProcessHandle:
         binary = shutil.which("redis-server")
         assert binary is not None, "redis-server is needed."
         command = [binary, "--port", str(self.ports[name]), "--save", "", "--bind", "127.0.0.1"]
         return subprocess.Popen(command, stdout=subprocess.DEVNULL)
 
-    def _start_engine(self, name: str, clock: ProcessClock, instance: str) -> Process:
+    def _start_engine(self, name: str, clock: ProcessClock, instance: str) -> ProcessHandle:
         own = ["--port", str(self.ports[name]), "--data-dir", str(self.folder / "engine"), "--prefix", self.prefix]
         return self._forked("gateway.py", name, ["engine", *own], {})
 
-    def _start_gateway(self, name: str, clock: ProcessClock, instance: str) -> Process:
+    def _start_gateway(self, name: str, clock: ProcessClock, instance: str) -> ProcessHandle:
         environment = {
             "GATEWAY_PORT": str(self.ports[name]),
             "GATEWAY_DATA_DIR": str(self.folder),
@@ -182,11 +186,11 @@ class Deployment:
             "tests/support/gateway_process.py", name, arguments, environment | BUDGET | UNBOUND | self._keeping
         )
 
-    def _start_feed(self, name: str, clock: ProcessClock, instance: str) -> Process:
+    def _start_feed(self, name: str, clock: ProcessClock, instance: str) -> ProcessHandle:
         arguments = [self.store, self.prefix, self._lease, *clock.arguments]
         return self._forked("tests/support/feed_process.py", name, arguments, {})
 
-    def _start_cricket(self, name: str, clock: ProcessClock, instance: str) -> Process:
+    def _start_cricket(self, name: str, clock: ProcessClock, instance: str) -> ProcessHandle:
         numbers = [self._match_began, self._match_speed, self._lease]
         arguments = [self.store, self.prefix, MATCH, instance, *numbers, *clock.arguments]
         return self._forked("tests/support/cricket_process.py", instance, arguments, {})
@@ -197,9 +201,9 @@ class Deployment:
             script, arguments, surroundings(**{VARIABLE: ENGINE_KEY}, **environment), stdout=told, stderr=told
         )
 
-    # Whether each does its work
+    # Whether each process works
 
-    async def _redis_answers(self, name: str, part: Part) -> bool:
+    async def _redis_answers(self, name: str, part: DeploymentPart) -> bool:
         try:
             _, writer = await asyncio.open_connection("127.0.0.1", self.ports[name])
         except OSError:
@@ -207,7 +211,7 @@ class Deployment:
         writer.close()
         return True
 
-    async def _engine_answers(self, name: str, part: Part) -> bool:
+    async def _engine_answers(self, name: str, part: DeploymentPart) -> bool:
         try:
             bears = {"Authorization": authorization(ENGINE_KEY)}
             async with self._http.get(self.store, headers=bears, timeout=aiohttp.ClientTimeout(2)) as response:
@@ -215,7 +219,7 @@ class Deployment:
         except (aiohttp.ClientError, TimeoutError):
             return False
 
-    async def _gateway_answers(self, name: str, part: Part) -> bool:
+    async def _gateway_answers(self, name: str, part: DeploymentPart) -> bool:
         url = f"http://127.0.0.1:{self.ports[name]}/readyz"
         try:
             async with self._http.get(url, timeout=aiohttp.ClientTimeout(3)) as response:
@@ -223,22 +227,22 @@ class Deployment:
         except (aiohttp.ClientError, TimeoutError):
             return False
 
-    async def _says_ready(self, name: str, part: Part) -> bool:
+    async def _says_ready(self, name: str, part: DeploymentPart) -> bool:
         told = self.folder / f"{part.instance}.log"
         return told.exists() and "Ready" in told.read_text()
 
-    # What is known of them
+    # State of the processes
 
     def instances_of_feed(self) -> set[str]:
-        """The owners of leases that live."""
+        """Return the owners of valid leases."""
         return {instance_of(process.pid) for name in FEEDS if (process := self.parts[name].process)}
 
     def engine_child(self) -> int:
-        """The id of the engine's own process, which `gateway.py engine` starts."""
+        """Return the id of the engine's own process, which `gateway.py engine` started."""
         return EngineDirectory(self.folder / "engine").read_record().pid
 
     async def figure(self, http: aiohttp.ClientSession, name: str, figure: str) -> float:
-        """What a gateway tells of itself at /metrics."""
+        """Return a metric of a gateway."""
         url = f"http://127.0.0.1:{self.ports[name]}/metrics"
         async with http.get(url, headers={"Authorization": f"Bearer {METRICS_TOKEN}"}) as response:
             text = await response.text()
@@ -247,7 +251,7 @@ class Deployment:
         return float(found[1])
 
     async def blocks(self, name: str) -> int:
-        """How many blocks of memory a gateway holds that are no garbage."""
+        """Return the number of reachable memory blocks of a gateway."""
         file, process = self._blocks_file(name), self.parts[name].process
         assert process is not None
         file.unlink(missing_ok=True)
@@ -256,7 +260,7 @@ class Deployment:
         async def is_told() -> bool:
             return file.exists()
 
-        await until(is_told)
+        await wait_for(is_told)
         return int(file.read_text())
 
     def _blocks_file(self, name: str) -> Path:
@@ -264,18 +268,21 @@ class Deployment:
 
     @property
     def objects(self) -> Path:
-        """Where the gateways keep files of photos."""
+        """Return the folder in which the gateways keep files of photos."""
         return self.folder / LOCAL_FOLDER
 
     async def begin_match(self) -> None:
-        """It is played by the clock from now on, and the pipeline polls it."""
+        """Start the match: it is played by the clock from now on, and the pipeline polls it."""
         self._match_began = str(time.time())
-        for name in CRICKETS:  # the first is to poll it
+        for name in CRICKETS:  # the first instance polls it
             await self.parts[name].begin()
 
     @asynccontextmanager
     async def running(self, prepare: Callable[[Database], Awaitable[None]]) -> AsyncIterator[Database]:
-        """All of it; `prepare` is awaited once there are tables, before gateways and the feed's pipeline begin."""
+        """Run the deployment.
+
+        `prepare` is awaited once the tables exist, before the gateways and the feed's pipeline start.
+        """
         (self.folder / "engine").mkdir(mode=0o700)
         before = os.environ.get(VARIABLE)
         os.environ[VARIABLE] = ENGINE_KEY
@@ -292,5 +299,5 @@ class Deployment:
             os.environ.pop(VARIABLE) if before is None else os.environ.update({VARIABLE: before})
 
 
-async def _is_there(name: str, part: Part) -> bool:
+async def _is_there(name: str, part: DeploymentPart) -> bool:
     return part.process is not None and part.process.poll() is None

@@ -28,7 +28,7 @@ NAMES = MatchNames(MUMBAI, CHENNAI, League("9", "Premier League", "IPL"))
 LEAGUE_ITEM = {"leagueId": "9", "name": "Premier League", "code": "IPL", "active": True}
 
 
-def fixture(**changes: Any) -> Match:
+def fixture_in_chase(**changes: Any) -> Match:
     match = Match(
         match_id="m1",
         league_id="9",
@@ -58,10 +58,10 @@ def live(match: Match, version: int = 7, **changes: Any) -> ActiveMatch:
 def in_chase(version: int = 7, **changes: Any) -> ActiveMatch:
     """Return a state in which Mumbai need 34 from 26 balls."""
     usual = {"innings": (first(), second()), "target": Target(154)}
-    return live(fixture(), version, **usual | changes)
+    return live(fixture_in_chase(), version, **usual | changes)
 
 
-async def put_in_place(store: Store, match: Match, active: ActiveMatch | None = None) -> None:
+async def store_match(store: Store, match: Match, active: ActiveMatch | None = None) -> None:
     await store.write_all(FIXTURES, puts=[match_item(match, NOON)])
     await store.write_all(TEAMS, puts=[team_item(MUMBAI), team_item(CHENNAI)])
     await store.write_all(LEAGUES, puts=[LEAGUE_ITEM])

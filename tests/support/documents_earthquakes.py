@@ -1,4 +1,4 @@
-"""Steps and data of the tests of documents earthquakes."""
+"""The items of earthquakes as their document lists them."""
 
 from datetime import timedelta
 from typing import Any
@@ -9,8 +9,8 @@ from tests.support.served import NOON
 TODAY = day_bucket(NOON)
 
 
-def event(event_id: str, age: timedelta = timedelta(), **changes: Any) -> dict[str, Any]:
-    """An event with the attributes of the document; `depth` may be null."""
+def event_document(event_id: str, age: timedelta = timedelta(), **changes: Any) -> dict[str, Any]:
+    """Return an event with the attributes of the document; `depth` may be null."""
     moment = NOON - age
     bucket = day_bucket(moment)
     return {
@@ -32,7 +32,7 @@ def event(event_id: str, age: timedelta = timedelta(), **changes: Any) -> dict[s
     } | changes
 
 
-def log(request_id: str, log_type: str, **figures: Any) -> dict[str, Any]:
+def log_item(request_id: str, log_type: str, **figures: Any) -> dict[str, Any]:
     return {
         "pk": f"LOG#{TODAY}",
         "sk": f"{epoch_ms(NOON)}#{request_id}",
@@ -66,11 +66,11 @@ QUERY_FIGURES = {
     "error": "NONE",
 }
 DOCUMENT = [
-    event("ci1", timedelta(hours=1)),
-    event("ci2", timedelta(hours=2), mag=-2.0, depth=None, lat=-90, lon=180),
-    event("ci3", timedelta(days=1), mag=10.0, depth=0, place="x" * 512),
-    event("i" * 64, timedelta(days=3), mag=2),
-    log(INGEST_ID, "INGEST", route="/ingest/recent", **INGEST_FIGURES),
-    log(QUERY_ID, "QUERY", route="/earthquakes", **QUERY_FIGURES),
-    log("expired", "INGEST", route="/ingest/recent", ttl=int(NOON.timestamp()) - 1, **INGEST_FIGURES),
+    event_document("ci1", timedelta(hours=1)),
+    event_document("ci2", timedelta(hours=2), mag=-2.0, depth=None, lat=-90, lon=180),
+    event_document("ci3", timedelta(days=1), mag=10.0, depth=0, place="x" * 512),
+    event_document("i" * 64, timedelta(days=3), mag=2),
+    log_item(INGEST_ID, "INGEST", route="/ingest/recent", **INGEST_FIGURES),
+    log_item(QUERY_ID, "QUERY", route="/earthquakes", **QUERY_FIGURES),
+    log_item("expired", "INGEST", route="/ingest/recent", ttl=int(NOON.timestamp()) - 1, **INGEST_FIGURES),
 ]

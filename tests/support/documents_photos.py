@@ -1,4 +1,4 @@
-"""Steps and data of the tests of documents photos."""
+"""The documented items of the photo library, written by another program."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -81,8 +81,8 @@ DOCUMENT: list[dict[str, Any]] = [
 ]
 
 
-def write(served: Served, *items: Mapping[str, Any]) -> None:
-    """With boto3, as another program does."""
+def write_library_items(served: Served, *items: Mapping[str, Any]) -> None:
+    """Write items of the photo library with boto3, as another program does."""
     assert served.gateway.database is not None
     client, name = served.gateway.database.admin(), served.gateway.database.prefix + SPARKS.name
     for item in items:

@@ -18,7 +18,7 @@ from tests.support.served import NOON, Served
 Counts = dict[str, dict[str, dict[str, list[float]]]]
 
 
-async def counts(served: Served) -> Counts:
+async def stored_counts(served: Served) -> Counts:
     """Return the stored statistics by day and kind, without days that have no events."""
     items = await scan_all(served)
     found: Counts = {}
@@ -65,10 +65,10 @@ async def counting(served: Served) -> AsyncIterator[EarthquakeStatisticsPipeline
         await asyncio.wait([task])
 
 
-async def counted(served: Served) -> Counts:
+async def settled_counts(served: Served) -> Counts:
     """Wait until the statistics agree with the stored events. Return them."""
     async with asyncio.timeout(50):
-        while (found := await counts(served)) != await plain_counts(served):  # noqa: ASYNC110 - it is over the wire
+        while (found := await stored_counts(served)) != await plain_counts(served):  # noqa: ASYNC110 - it is over the wire
             await asyncio.sleep(0.02)
     return found
 

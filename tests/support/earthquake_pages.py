@@ -22,7 +22,7 @@ query (
 
 
 @dataclass(frozen=True)
-class Page:
+class EarthquakePage:
     """A page as a client received it, and its DynamoDB calls."""
 
     events: list[str]
@@ -33,37 +33,39 @@ class Page:
     units: float
 
 
-async def page(served: Served, *, backward: bool = False, **variables: Any) -> Page:
+async def earthquake_page(served: Served, *, backward: bool = False, **variables: Any) -> EarthquakePage:
     answer = await served.ask(PAGE, variables)
     assert answer.errors is None, answer.errors
     found = answer.data["earthquakes"]
     info = found["pageInfo"]
-    return Page(
+    return EarthquakePage(
         [node["eventId"] for node in found["nodes"]],
         info["hasPreviousPage" if backward else "hasNextPage"],
         info["startCursor" if backward else "endCursor"],
         len(answer.calls),
-        len(days_of(answer)),
+        len(days_read(answer)),
         sum(call.units for call in answer.calls),
     )
 
 
-def days_of(answer: Answer) -> set[str]:
+def days_read(answer: Answer) -> set[str]:
     """Return the days that the query read, besides their statistics."""
     read = [call for call in answer.calls if call.index]
     return {call.request["ExpressionAttributeValues"][":partition"]["S"] for call in read}
 
 
-async def walk(served: Served, size: int, *, backward: bool = False, **arguments: Any) -> list[Page]:
-    """All pages of a list, in the order they were read."""
+async def walk_earthquakes(
+    served: Served, size: int, *, backward: bool = False, **arguments: Any
+) -> list[EarthquakePage]:
+    """Return all pages of a list in the order in which they were read."""
     count, position = ("last", "before") if backward else ("first", "after")
-    pages: list[Page] = []
+    pages: list[EarthquakePage] = []
     while not pages or pages[-1].more:
         place = {position: pages[-1].cursor} if pages else {}
-        pages.append(await page(served, backward=backward, **{count: size}, **place, **arguments))
+        pages.append(await earthquake_page(served, backward=backward, **{count: size}, **place, **arguments))
     return pages
 
 
-def events_of(pages: list[Page], *, backward: bool = False) -> list[str]:
-    """The list that the pages make, newest first."""
+def events_of_pages(pages: list[EarthquakePage], *, backward: bool = False) -> list[str]:
+    """Return the ids of all pages, newest first."""
     return [event for page in (reversed(pages) if backward else pages) for event in page.events]

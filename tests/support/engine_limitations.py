@@ -84,7 +84,7 @@ PATIENCE = 4  # the factor of the time limits on slower engines, compared to dyn
 
 
 def _taken(*requests: str) -> dict[str, str]:
-    """The requests that break a rule but that the engine accepts, by their names in test_request_rules."""
+    """Name the requests that break a rule but that the engine accepts, by their names in test_request_rules."""
     return {
         f"test_request_rules.py::test_an_engine_refuses_it[{name}]": "AWS refuses it; request_rules.py checks it"
         for name in requests
@@ -115,7 +115,7 @@ LIMITATIONS: Mapping[str, Mapping[str, str]] = {
     },
     "ministack": {
         "test_client.py::test_the_engines_own_refusals_keep_their_code_and_words": "it looks for the table first",
-        "test_client_meter.py::test_the_units_are_those_that_boto3_is_told": NO_UNITS,
+        "test_client_meter.py::test_the_units_are_those_that_boto3_reports": NO_UNITS,
         "test_client_meter.py::test_every_operation_is_spoken_and_metered": NO_UNITS,
         "test_point_reads.py::test_keys_of_several_tables_share_a_call": NO_UNITS,
         "test_notification_handler.py::test_removed_likes_cost_one_read_of_their_posts": NO_UNITS,
@@ -130,7 +130,8 @@ LIMITATIONS: Mapping[str, Mapping[str, str]] = {
     },
 }
 
-# Tests that an engine passes sometimes, and the listed test that fails for the same reason always. They are not run.
+# Tests that an engine passes only sometimes, with the listed test that always fails for the same reason. They are not
+# run.
 UNDECIDED: Mapping[str, Mapping[str, str]] = {
     "dynamodb-local": {
         "test_likes.py::test_of_likes_and_unlikes_at_once_each_like_is_taken_back_once_or_is_there": WITNESS,
@@ -140,7 +141,7 @@ UNDECIDED: Mapping[str, Mapping[str, str]] = {
 
 
 def apply(engine: str, items: list[pytest.Item]) -> None:
-    """Keep the tests that run on the chosen engine, and expect those to fail that it cannot pass."""
+    """Keep the tests that run on the chosen engine, and mark those that it cannot pass as expected failures."""
     if engine != "dynoxide":
         items[:] = [
             item

@@ -1,8 +1,8 @@
-"""Whether two executors did the same, as far as a specification lets them differ.
+"""Whether two executors did the same, as far as the specification allows differences.
 
-Where a null was propagated, it is chance which of the errors beneath came first and who was still asked; everywhere
-else, and where there was nothing to await, everything is the same. (Of fields whose order depends on variables, any may
-be executed first.)
+Where a null was propagated, chance decides which of the errors below came first and which resolvers were still called.
+Everywhere else, and where nothing was awaited, everything is the same. (Fields whose order depends on variables may be
+executed in any order.)
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from graphql import (
     visit,
 )
 
-from tests.support.executor_runs import Path, Result, Seen, Situation, Told
+from tests.support.executor_runs import ErrorFacts, ObservedRun, Path, Result, Situation
 
 UNPROPAGATED = "@experimental_disableErrorPropagation"
 
 
-def differences(situation: Situation, expected: Seen, actual: Seen) -> list[str]:
-    """What `actual` did otherwise than `expected`, in words; nothing when they agree."""
+def differences(situation: Situation, expected: ObservedRun, actual: ObservedRun) -> list[str]:
+    """Describe the differences between `actual` and `expected`. An empty list means that they agree."""
     if expected.raised != actual.raised:
         return [f"raised: {actual.raised}, not {expected.raised}"]
     if len(expected.results) != len(actual.results):
@@ -57,7 +57,7 @@ def _of_results(situation: Situation, theirs: Result, ours: Result) -> list[str]
     return _of_errors(situation, ours.data, theirs.errors or [], ours.errors or [])
 
 
-def _of_errors(situation: Situation, data: Any, theirs: list[Told], ours: list[Told]) -> list[str]:
+def _of_errors(situation: Situation, data: Any, theirs: list[ErrorFacts], ours: list[ErrorFacts]) -> list[str]:
     found: list[str] = []
     expected, actual = _by_place(data, theirs), _by_place(data, ours)
     for place in {*expected, *actual}:
@@ -75,7 +75,7 @@ def _of_errors(situation: Situation, data: Any, theirs: list[Told], ours: list[T
 
 
 def nulled(data: Any, path: Path) -> Path | None:
-    """The place on the way to `path`, or the path itself, where the data is null; None where there is none."""
+    """Return the shortest prefix of `path`, or `path` itself, at which the data is null; None if there is none."""
     for length in range(len(path) + 1):
         if data is None:
             return path[:length]
@@ -87,15 +87,15 @@ def nulled(data: Any, path: Path) -> Path | None:
     return None
 
 
-def _by_place(data: Any, errors: list[Told]) -> dict[Path | None, list[Told]]:
-    found: defaultdict[Path | None, list[Told]] = defaultdict(list)
+def _by_place(data: Any, errors: list[ErrorFacts]) -> dict[Path | None, list[ErrorFacts]]:
+    found: defaultdict[Path | None, list[ErrorFacts]] = defaultdict(list)
     for error in errors:
         found[nulled(data, error.position)].append(error)
     return found
 
 
-def _explained(situation: Situation, place: Path, errors: list[Told]) -> bool:
-    """Whether one of the errors reaches the place: everything between must be non-null."""
+def _explained(situation: Situation, place: Path, errors: list[ErrorFacts]) -> bool:
+    """Return whether one of the errors propagates to the place: all types between must be non-null."""
     types = _types(situation.world.schema, situation)
     return any(_reaches(types, error.position, place) for error in errors)
 
@@ -116,7 +116,7 @@ def _never_null(types: dict[Path, Any], path: Path) -> bool:
 
 
 def _types(schema: GraphQLSchema, situation: Situation) -> dict[Path, Any]:
-    """The type of each path of response names, whose nullability is the same in all fragments."""
+    """Return the type of each path of response names. Its nullability is the same in all fragments."""
     document = situation.operation.document
     found: dict[Path, Any] = {}
 
@@ -150,12 +150,12 @@ def _types(schema: GraphQLSchema, situation: Situation) -> dict[Path, Any]:
     return found
 
 
-def _of_calls(situation: Situation, expected: Seen, actual: Seen) -> list[str]:
+def _of_calls(situation: Situation, expected: ObservedRun, actual: ObservedRun) -> list[str]:
     found: list[str] = []
     calls = Counter((call.event, call.path) for call in actual.calls)
     failed = [event for event, result in enumerate(expected.results, start=1) if result.errors]
     if situation.operation.kind == "subscription" and failed:
-        # What graphql-core goes on with behind an event that failed is noted for the next.
+        # graphql-core continues with resolvers of a failed event; their calls are recorded for the next event.
         twice = [call for call, count in calls.items() if count > 1 and call[0] <= failed[0]]
         return [f"twice: called {twice}"] if twice else []
     twice = [call for call, count in calls.items() if count > 1]
@@ -175,8 +175,8 @@ def _of_calls(situation: Situation, expected: Seen, actual: Seen) -> list[str]:
     return found
 
 
-def _outside(seen: Seen) -> dict[tuple[int, Path], Any]:
-    """The calls for what stayed in the data, and those right beneath the root."""
+def _outside(seen: ObservedRun) -> dict[tuple[int, Path], Any]:
+    """Return the calls for values that stayed in the data, and the calls directly below the root."""
     found = {}
     for call in seen.calls:
         data = seen.results[max(0, call.event - 1)].data if seen.results else None
@@ -188,8 +188,8 @@ def _outside(seen: Seen) -> dict[tuple[int, Path], Any]:
     return found
 
 
-def _of_order(expected: Seen, actual: Seen) -> list[str]:
-    """The fields of a mutation come one after the other, each with all that is beneath it before the next."""
+def _of_order(expected: ObservedRun, actual: ObservedRun) -> list[str]:
+    """Compare the order of a mutation's fields: each is executed completely before the next one."""
     roots = [[call.path for call in seen.calls if len(call.path) == 1] for seen in (expected, actual)]
     if roots[0] != roots[1]:
         return [f"order: mutated {roots[1]}, not {roots[0]}"]
@@ -199,10 +199,13 @@ def _of_order(expected: Seen, actual: Seen) -> list[str]:
     return []
 
 
-def _of_what_stays(expected: Seen, actual: Seen) -> list[str]:
-    """graphql-core leaves tasks behind where a field fails at once beside others that wait: there anybody may wait."""
+def _of_what_stays(expected: ObservedRun, actual: ObservedRun) -> list[str]:
+    """Compare the tasks that are left.
+
+    graphql-core leaves tasks behind where a field fails at once beside fields that wait; there any executor may.
+    """
     found: list[str] = []
-    # Who is cancelled may take its time: `asyncio.wait_for` forgets that it was when it has what it waited for.
+    # A cancelled resolver may take its time: `asyncio.wait_for` swallows the cancellation if its result is there.
     failed = any(result.errors for result in expected.results)
     if expected.at_once and not actual.at_once and not failed:
         found.append("waits: though there is nothing to wait for")
@@ -215,7 +218,7 @@ def _of_what_stays(expected: Seen, actual: Seen) -> list[str]:
         found.append(f"tasks: {tasks} are left")
     if actual.hooks != expected.hooks:
         found.append(f"hooks: {actual.hooks}, not {expected.hooks}")
-    # What is given up may have brought coroutines just then, which nobody has seen yet.
+    # An abandoned resolver may just have returned coroutines that no code has seen yet.
     if actual.complaints and not expected.complaints and not failed:
         found.append(f"complaints: {actual.complaints}")
     return found

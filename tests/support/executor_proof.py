@@ -1,4 +1,4 @@
-"""Whether an executor does what graphql-core's own does: situations by chance, and the least that tells them apart."""
+"""Compares an executor with graphql-core's own in random situations, and reduces those in which they differ."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from graphql import (
 from graphql.execution import Executor
 
 from tests.support.executor_differences import differences
-from tests.support.executor_runs import Seen, Situation
-from tests.support.random_operations import USED, operation, shown
-from tests.support.random_schemas import World, world
+from tests.support.executor_runs import ObservedRun, Situation
+from tests.support.random_operations import USED, operation_text, random_operation
+from tests.support.random_schemas import RandomSchema, random_schema
 from tests.support.random_values import CALM, TEMPERS
 
 OPERATIONS_PER_WORLD = 20
@@ -33,22 +33,22 @@ REFERENCE: type[Executor[Any]] = Executor
 
 
 @lru_cache(maxsize=4)
-def _world(seed: int) -> World:
-    return world(seed)
+def _world(seed: int) -> RandomSchema:
+    return random_schema(seed)
 
 
 def situations(first: int, count: int) -> Iterator[Situation]:
     for seed in range(first, first + count):
         made = _world(seed // OPERATIONS_PER_WORLD)
         temper = TEMPERS[Random(seed).randrange(len(TEMPERS))]
-        yield Situation(made, operation(made.schema, seed), seed, temper)
+        yield Situation(made, random_operation(made.schema, seed), seed, temper)
 
 
-def told_apart(situation: Situation, expected: Seen, executor: type[Executor[Any]]) -> list[str]:
-    """What the executor does otherwise than it was `expected`.
+def differences_of(situation: Situation, expected: ObservedRun, executor: type[Executor[Any]]) -> list[str]:
+    """Describe how the executor differs from the `expected` run.
 
-    Futures that several fields share are cancelled with the first of them. Where an executor loses its way by that,
-    nothing is expected: graphql-core does, too, at times.
+    Futures that several fields share are cancelled with the first of them. Where that disturbs an executor, nothing is
+    compared: it disturbs graphql-core at times, too.
     """
     if expected.raised is not None and expected.raised.startswith("CancelledError"):
         return []
@@ -59,7 +59,7 @@ def told_apart(situation: Situation, expected: Seen, executor: type[Executor[Any
 
 
 def left_behind(situation: Situation, executor: type[Executor[Any]]) -> list[str]:
-    """What an operation leaves behind when it is cancelled on its way, where graphql-core leaves nothing."""
+    """Return what a cancelled operation leaves behind where graphql-core leaves nothing."""
     if situation.operation.kind == "subscription" or not situation.world.awaits:
         return []
     calm = replace(situation, temper=CALM)
@@ -67,17 +67,17 @@ def left_behind(situation: Situation, executor: type[Executor[Any]]) -> list[str
     if expected.raised != "CancelledError" or expected.unfinished or expected.tasks:
         return []
     if any(result.errors for result in calm.run(REFERENCE).results):
-        return []  # whom an error passes by is left to run
+        return []  # resolvers whose sibling failed continue to run
     actual = calm.cancelled(executor)
     if actual.raised is None:
-        return []  # it was faster
+        return []  # the operation ended before it was cancelled
     found = [f"raised: {actual.raised}"] if actual.raised != "CancelledError" else []
     found += [f"running: {actual.unfinished}"] if actual.unfinished else []
     return found + ([f"tasks: {actual.tasks}"] if actual.tasks else [])
 
 
-def reduced(situation: Situation, executor: type[Executor[Any]]) -> Situation:
-    """The same with as few selections as still show a difference of the same kind."""
+def reduced_situation(situation: Situation, executor: type[Executor[Any]]) -> Situation:
+    """Return the situation with as few selections as still show a difference of the same kind."""
     wanted = _kinds(situation, executor)
     calm = replace(situation, temper=CALM)
     if wanted & _kinds(calm, executor):
@@ -93,17 +93,24 @@ def reduced(situation: Situation, executor: type[Executor[Any]]) -> Situation:
 
 def described(situation: Situation, executor: type[Executor[Any]]) -> str:
     found = differences(situation, situation.run(REFERENCE), situation.run(executor))
-    told = [f"seed {situation.seed}, {situation.temper}", situation.world.text, shown(situation.operation), *found]
+    told = [
+        f"seed {situation.seed}, {situation.temper}",
+        situation.world.text,
+        operation_text(situation.operation),
+        *found,
+    ]
     return "\n".join(told)
 
 
 def _kinds(situation: Situation, executor: type[Executor[Any]]) -> set[str]:
-    found = told_apart(situation, situation.run(REFERENCE), executor)
+    found = differences_of(situation, situation.run(REFERENCE), executor)
     return {text.partition(":")[0] for text in found}
 
 
 def _without(situation: Situation, place: int) -> Situation | None:
-    """Without the selection at that place; the same again if it must stay, None if there is none."""
+    """Return the situation without the selection at this place, unchanged if the selection is needed, None if there is
+    none.
+    """
     document = situation.operation.document
     seen = 0
 
@@ -132,7 +139,7 @@ def _without(situation: Situation, place: int) -> Situation | None:
 
 
 def _tidied(text: str) -> DocumentNode:
-    """Without fragments that are spread nowhere, and variables that are used nowhere."""
+    """Remove fragments and variables that are not used."""
     document = parse(text)
     for _ in range(len(document.definitions)):
         text = print_ast(document)

@@ -1,4 +1,4 @@
-"""One operation by one executor over a world of chance, and everything that can be seen of it."""
+"""Runs one operation with one executor in a random world, and records everything that is observable."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import Any, NamedTuple
 from graphql import DocumentNode, ExecutionResult, execute, subscribe
 from graphql.execution import ExecutionHooks, Executor
 
-from tests.support.random_schemas import Info, World
+from tests.support.random_schemas import Info, RandomSchema
 from tests.support.random_values import Temper, Values, source_of
 from tests.support.virtual_time import Stuck, in_virtual_time
 
 Path = tuple[str | int, ...]
 
-# As many as a resolver takes that waits for nothing but its turns.
+# As many turns of the loop as a resolver takes that awaits nothing else.
 TURNS = 25
 
 
 @dataclass(frozen=True)
-class Call:
-    """A resolver that was called: for which event, where, when, and what it was told."""
+class ResolverCall:
+    """A call of a resolver: its event, path, turn and arguments."""
 
     event: int
     path: Path
@@ -34,8 +34,8 @@ class Call:
 
 
 @dataclass
-class Operation:
-    """What is executed, and how."""
+class ExecutedOperation:
+    """An operation with its variables and the options of the execution."""
 
     text: str
     document: DocumentNode
@@ -45,8 +45,8 @@ class Operation:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-class Told(NamedTuple):
-    """What a client, and who reads the logs, can see of an error; and where it happened, whatever path it brought."""
+class ErrorFacts(NamedTuple):
+    """The facts of an error that clients and logs show, with its position even if the error carries another path."""
 
     message: str
     path: Path
@@ -60,22 +60,23 @@ class Told(NamedTuple):
 @dataclass
 class Result:
     data: Any
-    errors: list[Told] | None
+    errors: list[ErrorFacts] | None
 
 
 @dataclass
-class Seen:
-    """What was seen of an operation: its results, one for each event, the calls in their order, and what stayed."""
+class ObservedRun:
+    """The observations of a run: one result per event, the calls in their order, and what was left behind."""
 
     results: list[Result] = field(default_factory=list)
     raised: str | None = None
-    at_once: bool = False  # there was nothing to await
-    calls: list[Call] = field(default_factory=list)
+    at_once: bool = False  # nothing was awaited
+    calls: list[ResolverCall] = field(default_factory=list)
     finished: float = 0
     unfinished: set[str] = field(default_factory=set)  # resolvers that still run when the result is there
     tasks: int = 0
-    # The same after some turns of the loop: nobody cancels what a list that is null held, and who is sooner done with
-    # the rest is not to blame that it has not ended yet.
+    # The same after some turns of the loop. No executor cancels the items of a list that is null, and an executor that
+    # is
+    # faster with the rest may not be blamed for them.
     staying: set[str] = field(default_factory=set)
     staying_tasks: int = 0
     batches: int = 0
@@ -84,11 +85,11 @@ class Seen:
 
 
 class Run(Values):
-    """The context of one operation: the resolvers ask it for their answers, and it takes notes."""
+    """The context of one operation: it supplies the values of the resolvers and records their calls."""
 
-    def __init__(self, world: World, seed: int, temper: Temper) -> None:
+    def __init__(self, world: RandomSchema, seed: int, temper: Temper) -> None:
         super().__init__(world, seed, temper)
-        self.seen = Seen()
+        self.seen = ObservedRun()
         self.event = 0
         self.root: Any = None
 
@@ -113,7 +114,7 @@ class Run(Values):
             info.schema is self.world.schema,
             tuple(sorted(info.fragments)),
         )
-        self.seen.calls.append(Call(self.event, path, asyncio.get_running_loop().time(), told))
+        self.seen.calls.append(ResolverCall(self.event, path, asyncio.get_running_loop().time(), told))
         return "/".join(map(str, (self.event, *path)))
 
     def answer(self, info: Info, args: Mapping[str, Any]) -> Any:
@@ -134,7 +135,7 @@ class Run(Values):
         return await self.later(chance, key, lambda: self.outcome(chance, info.return_type, key))
 
     def root_value(self, kind: str) -> Any:
-        """Who stands at the root; each event has one of its own."""
+        """Return the root value. Each event has its own."""
         root = self.world.schema.type_map[kind.capitalize()]
         key = f"{self.event}/root"
         self.root = source_of(self, self.chance(key), root, key)  # type: ignore[arg-type]
@@ -163,20 +164,20 @@ class Run(Values):
             yield self.root_value("subscription")
 
 
-Execute = Callable[[Run, Operation, type[Executor[Any]]], Coroutine[Any, Any, None]]
+Execute = Callable[[Run, ExecutedOperation, type[Executor[Any]]], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True)
 class Situation:
-    """A world, an operation in it, and how its resolvers behave: what is executed by each executor in turn."""
+    """A world, an operation in it and the behaviour of its resolvers, which each executor executes in turn."""
 
-    world: World
-    operation: Operation
+    world: RandomSchema
+    operation: ExecutedOperation
     seed: int
     temper: Temper
 
-    def run(self, executor: type[Executor[Any]]) -> Seen:
-        """What happens. Coroutines that were never awaited are found in what is young when it is over."""
+    def run(self, executor: type[Executor[Any]]) -> ObservedRun:
+        """Run the operation. Coroutines that were never awaited are found among the young objects at the end."""
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             gc.disable()
@@ -190,11 +191,11 @@ class Situation:
             seen.complaints += [str(warning.message) for warning in warned]
         return seen
 
-    def cancelled(self, executor: type[Executor[Any]]) -> Seen:
-        """What happens when the operation's task is cancelled somewhere on its way: the same way for all executors."""
+    def cancelled(self, executor: type[Executor[Any]]) -> ObservedRun:
+        """Run the operation and cancel its task on the way, at the same point for all executors."""
         return self._seen(executor, _cancel)
 
-    def _seen(self, executor: type[Executor[Any]], execute: Execute) -> Seen:
+    def _seen(self, executor: type[Executor[Any]], execute: Execute) -> ObservedRun:
         run = Run(self.world, self.seed, self.temper)
         try:
             _, run.seen.complaints = in_virtual_time(lambda: execute(run, self.operation, executor))
@@ -203,7 +204,7 @@ class Situation:
         return run.seen
 
 
-async def _cancel(run: Run, operation: Operation, executor: type[Executor[Any]]) -> None:
+async def _cancel(run: Run, operation: ExecutedOperation, executor: type[Executor[Any]]) -> None:
     task = asyncio.ensure_future(_executed(run, operation, executor))
     chance = run.chance("cancel")
     for _ in range(chance.randint(1, 12)):
@@ -215,7 +216,7 @@ async def _cancel(run: Run, operation: Operation, executor: type[Executor[Any]])
     run.seen.tasks = len(asyncio.all_tasks()) - 1
 
 
-async def _run(run: Run, operation: Operation, executor: type[Executor[Any]]) -> None:
+async def _run(run: Run, operation: ExecutedOperation, executor: type[Executor[Any]]) -> None:
     seen = run.seen
     try:
         if operation.kind == "subscription":
@@ -235,14 +236,14 @@ async def _run(run: Run, operation: Operation, executor: type[Executor[Any]]) ->
     await asyncio.sleep(100)
 
 
-def told(result: ExecutionResult) -> Result:
-    """Without the errors themselves: their tracebacks hold all that was forgotten to be awaited."""
+def comparable_result(result: ExecutionResult) -> Result:
+    """Return the result without the exceptions: their tracebacks would keep unawaited coroutines alive."""
     if result.errors is None:
         return Result(result.data, None)
     return Result(
         result.data,
         [
-            Told(
+            ErrorFacts(
                 error.message,
                 tuple(error.path or ()),
                 tuple(error.locations or ()),
@@ -256,14 +257,14 @@ def told(result: ExecutionResult) -> Result:
     )
 
 
-async def _executed(run: Run, operation: Operation, executor: type[Executor[Any]]) -> Result:
+async def _executed(run: Run, operation: ExecutedOperation, executor: type[Executor[Any]]) -> Result:
     result = start(run, operation, executor)
     run.seen.at_once = not isawaitable(result)
-    return told(await result if isawaitable(result) else result)
+    return comparable_result(await result if isawaitable(result) else result)
 
 
-def start(run: Run, operation: Operation, executor: type[Executor[Any]]) -> Any:
-    """What graphql-core's `execute` answers: a result, or an awaitable of it."""
+def start(run: Run, operation: ExecutedOperation, executor: type[Executor[Any]]) -> Any:
+    """Return what graphql-core's `execute` returns: a result or an awaitable of one."""
 
     def finished(_: Any) -> None:
         run.seen.hooks += 1
@@ -281,7 +282,7 @@ def start(run: Run, operation: Operation, executor: type[Executor[Any]]) -> Any:
     )
 
 
-async def _subscribed(run: Run, operation: Operation, executor: type[Executor[Any]]) -> None:
+async def _subscribed(run: Run, operation: ExecutedOperation, executor: type[Executor[Any]]) -> None:
     source: Any = subscribe(
         run.world.schema,
         operation.document,
@@ -294,7 +295,7 @@ async def _subscribed(run: Run, operation: Operation, executor: type[Executor[An
     if isawaitable(source):
         source = await source
     if isinstance(source, ExecutionResult):
-        run.seen.results.append(told(source))
+        run.seen.results.append(comparable_result(source))
         return
     async for result in source:
-        run.seen.results.append(told(result))
+        run.seen.results.append(comparable_result(result))

@@ -1,4 +1,4 @@
-"""Steps and data of the tests of explain."""
+"""Operations with the header that asks for an explanation."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from tests.support import contract as contract
 from tests.support.served import Served
 
 
-async def ask(
+async def ask_explained(
     served: Served,
     query: str,
     user: str | None = "ada",
@@ -16,7 +16,7 @@ async def ask(
     email: str | None = None,
     headers: Mapping[str, str] = {},
 ) -> dict[str, Any]:
-    """The whole answer to an operation that is to be explained."""
+    """Return the whole response to an operation that is explained."""
     sent = served.headers(user, role, email) | {"X-Explain": "1", **headers}
     async with served.http.post(f"{served.url}/graphql", json={"query": query}, headers=sent) as response:
         assert response.headers["Cache-Control"] == "no-store"

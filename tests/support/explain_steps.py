@@ -1,4 +1,4 @@
-"""Explained operations, beside the requests that the engine received."""
+"""Explained operations, compared with the requests that the engine received."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -19,8 +19,8 @@ SIGHTINGS = '{ sightings(area: "Downtown") { nodes { area } } }'
 
 
 @dataclass
-class Wire:
-    """What went over the wire to the engine, and what it told."""
+class EngineWire:
+    """The requests to the engine and the units that it reported."""
 
     requests: list[tuple[str, float]] = field(default_factory=list)
 
@@ -34,9 +34,9 @@ class Wire:
 
 
 @contextmanager
-def watched(proxy: Proxy) -> Iterator[Wire]:
-    """What is asked of the engine meanwhile, but for logs and the change feed, which no operation is charged with."""
-    wire = Wire()
+def watch_engine(proxy: Proxy) -> Iterator[EngineWire]:
+    """Record the requests to the engine, except logs and the change feed, which no operation is charged with."""
+    wire = EngineWire()
 
     async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
         status, headers, content = await proxy.ask(seen)
@@ -58,7 +58,7 @@ def explaining(query: str) -> dict[str, Any]:
 
 @pytest.fixture
 async def socket(served: Served) -> AsyncIterator[Any]:
-    """A connection of a user."""
+    """Open a WebSocket of a user."""
     url = served.url.replace("http", "ws") + "/graphql"
     async with served.http.ws_connect(url, protocols=["graphql-transport-ws"]) as socket:
         await socket.send_json({"type": "connection_init", "payload": served.headers("ada", Role.USER)})
@@ -66,6 +66,6 @@ async def socket(served: Served) -> AsyncIterator[Any]:
         yield socket
 
 
-async def received(socket: Any) -> dict[str, Any]:
+async def receive_message(socket: Any) -> dict[str, Any]:
     message: dict[str, Any] = await socket.receive_json(timeout=10)
     return message

@@ -1,4 +1,4 @@
-"""Faults at random for a proxy: by rate and seed, for some operations and tables, the same ones at every run."""
+"""Random faults for a proxy, by rate, seed, operation and table: the same in each run."""
 
 import random
 from collections import Counter
@@ -21,19 +21,19 @@ from tests.support.fault_proxy import (
     hang,
     leave_half,
     lose_answer,
-    plain,
+    plain_error,
     refuse,
     repeat_records,
     reset,
     slow,
 )
 
-# By name: what it does, and to which operations it can happen (all of them where none are named).
+# The faults by name, each with the operations that it can happen to (empty: all).
 FAULTS: Mapping[str, tuple[Fault, tuple[str, ...]]] = {
     "throttled": (refuse(400, "ProvisionedThroughputExceededException"), ()),
     "500": (refuse(500, "InternalServerError"), ()),
     "500 after it was done": (fail_after_all(500, "InternalServerError"), ()),
-    "503": (plain(503), ()),
+    "503": (plain_error(503), ()),
     "reset": (reset, ()),
     "answer lost": (lose_answer, ()),
     "wrong checksum": (damage, ()),
@@ -46,7 +46,7 @@ FAULTS: Mapping[str, tuple[Fault, tuple[str, ...]]] = {
     "iterator expired": (EXPIRED, ("GetRecords",)),
     "stream trimmed": (TRIMMED, ("GetRecords",)),
 }
-# One try in five meets one of these.
+# Rates by which one request in five meets a fault.
 FIFTH = {
     "throttled": 0.045,
     "500": 0.015,
@@ -67,7 +67,7 @@ FIFTH = {
 
 @dataclass(frozen=True, slots=True)
 class Only:
-    """To which requests faults happen: those on these operations and on tables whose names end so; () are all."""
+    """The requests that faults can happen to: by operation and by the end of the table's name; () means all."""
 
     operations: tuple[str, ...] = ()
     tables: tuple[str, ...] = ()
@@ -79,10 +79,10 @@ class Only:
 
 
 class FaultMix:
-    """For `Proxy.always`. Which fault a request meets is drawn by its number among those of its operation and table.
+    """A fault for `Proxy.always`, drawn by the request's number among those of its operation and table.
 
-    So what one part of a load does has no say in what another part meets. `done` counts the faults by name. Rates are
-    `times` what they were said to be: with 0 there are no faults. While it is `away`, all connections are lost.
+    Therefore one part of a load does not change the faults of another. `done` counts the faults by name. The rates are
+    multiplied by `times`: with 0 there are no faults. While it is `away`, all connections are lost.
     """
 
     def __init__(self, rates: Mapping[str, float], seed: int, only: Only = Only()) -> None:

@@ -1,4 +1,4 @@
-"""A real proxy between client and engine that misbehaves on demand; DynamoDB itself is the engine's own."""
+"""A proxy between client and engine that injects faults; DynamoDB itself is the engine's own."""
 
 import asyncio
 import re
@@ -33,7 +33,7 @@ class Seen:
 
     @property
     def tables(self) -> str:
-        """The names of the tables it is about, joined by "+"; of streams none is known."""
+        """The names of the tables of the request, joined by "+"; empty for streams."""
         found = {self.body["TableName"]} if "TableName" in self.body else {*self.body.get("RequestItems", ())}
         found |= {one["TableName"] for entry in self.body.get("TransactItems", ()) for one in entry.values()}
         return "+".join(sorted(found))
@@ -43,10 +43,10 @@ Fault = Callable[["Proxy", Seen], Awaitable[web.StreamResponse]]
 
 
 class Proxy:
-    """Forwards to the engine, except that the next requests meet `faults`, one each, or all of them `always`.
+    """Forwards to the engine. The next requests meet `faults`, one each, or every request meets `always`.
 
-    `reached` counts the requests that came here and `asked` those that the engine was asked, by operation. With
-    `remembers` off the requests themselves are not kept: for long runs.
+    `reached` counts the requests that arrived and `asked` those that were forwarded, by operation. With `remembers` off
+    the requests are not recorded, for long runs.
     """
 
     def __init__(self, engine: str, *, remembers: bool = True) -> None:
@@ -76,7 +76,7 @@ class Proxy:
         await self.runner.cleanup()
 
     async def go_away(self) -> None:
-        """Nothing listens any more, and what was connected is cut off."""
+        """Stop listening and close all connections."""
         await self.site.stop()
         assert self.runner.server is not None
         for connection in list(self.runner.server.connections):
@@ -84,13 +84,13 @@ class Proxy:
                 connection.transport.abort()
 
     async def come_back(self) -> None:
-        """Listen, where it did before if it did."""
+        """Listen, on the previous port if there was one."""
         self.site = web.TCPSite(self.runner, "127.0.0.1", int(self.url.rpartition(":")[2] or 0))
         await self.site.start()
 
     @property
     def connections(self) -> int:
-        """How many connections are open to the proxy."""
+        """The number of open connections to the proxy."""
         assert self.runner.server is not None
         return len(self.runner.server.connections)
 
@@ -107,13 +107,13 @@ class Proxy:
         return await fault(self, seen)
 
     async def ask(self, seen: Seen) -> tuple[int, dict[str, str], bytes]:
-        """What the engine answers."""
+        """Forward a request. Return the engine's status, headers and body."""
         self.asked[seen.operation] += 1
         kept = ("x-amz-target", "content-type", "authorization", "x-amz-date")
         headers = {name: seen.request.headers[name] for name in kept}
         async with self.http.post(self.engine, data=BytesIO(orjson.dumps(seen.body)), headers=headers) as response:
             content = await response.read()
-            # DynamoDB Local does not always send one.
+            # DynamoDB Local does not always send a checksum.
             sums = {name: value for name, value in response.headers.items() if name.lower() == "x-amz-crc32"}
             return response.status, sums, content
 
@@ -124,7 +124,7 @@ async def forward(proxy: Proxy, seen: Seen) -> web.StreamResponse:
 
 
 def refuse(status: int, code: str, **details: Any) -> Fault:
-    """An error as DynamoDB words it."""
+    """Respond with an error of DynamoDB."""
 
     async def answer(_proxy: Proxy, _seen: Seen) -> web.StreamResponse:
         body = orjson.dumps({"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": "No.", **details})
@@ -133,8 +133,8 @@ def refuse(status: int, code: str, **details: Any) -> Fault:
     return answer
 
 
-def plain(status: int, text: str = "<html>Sorry</html>", **headers: str) -> Fault:
-    """An error of something in front of DynamoDB."""
+def plain_error(status: int, text: str = "<html>Sorry</html>", **headers: str) -> Fault:
+    """Respond with an error of a proxy in front of DynamoDB."""
 
     async def answer(_proxy: Proxy, _seen: Seen) -> web.StreamResponse:
         return web.Response(status=status, text=text, headers=headers)
@@ -153,13 +153,13 @@ def _abort(seen: Seen) -> web.StreamResponse:
 
 
 async def lose_answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
-    """The engine does it, and nobody hears of it."""
+    """Forward the request and lose the response."""
     await proxy.ask(seen)
     return _abort(seen)
 
 
 def fail_after_all(status: int, code: str) -> Fault:
-    """The engine does it, and what is in front of it fails all the same."""
+    """Forward the request and respond with an error all the same."""
     fail = refuse(status, code)
 
     async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
@@ -170,7 +170,7 @@ def fail_after_all(status: int, code: str) -> Fault:
 
 
 async def forget_token(proxy: Proxy, seen: Seen) -> web.StreamResponse:
-    """The engine has not seen it before: as when it was killed meanwhile, and with it what it remembers of tokens."""
+    """Change the token, as if the engine had restarted and forgotten it."""
     seen.body["ClientRequestToken"] += " forgotten"
     return await forward(proxy, seen)
 
@@ -181,7 +181,7 @@ async def hang(proxy: Proxy, _seen: Seen) -> web.StreamResponse:
 
 
 async def dribble(_proxy: Proxy, seen: Seen) -> web.StreamResponse:
-    """A byte now and then, without end."""
+    """Respond with a byte now and then, without end."""
     response = web.StreamResponse(headers={"content-length": "100000"})
     await response.prepare(seen.request)
     with suppress(ConnectionError):
@@ -192,13 +192,15 @@ async def dribble(_proxy: Proxy, seen: Seen) -> web.StreamResponse:
 
 
 async def damage(proxy: Proxy, seen: Seen) -> web.StreamResponse:
-    """Another checksum than the content's."""
+    """Respond with a wrong checksum."""
     status, _, content = await proxy.ask(seen)
     return web.Response(status=status, headers={"x-amz-crc32": str(zlib.crc32(content) ^ 1)}, body=content)
 
 
 async def corrupt(proxy: Proxy, seen: Seen) -> web.StreamResponse:
-    """Its texts and numbers end otherwise: still an answer by its form, and not what the checksum is of."""
+    """Change the last characters of texts and numbers, so that the body is
+    well-formed and does not match its checksum.
+    """
     status, headers, content = await proxy.ask(seen)
     changed = re.sub(rb'("[SN]":"[^"]*)[0-9A-Za-z]"', rb'\g<1>7"', content)
     if changed == content:
@@ -207,13 +209,13 @@ async def corrupt(proxy: Proxy, seen: Seen) -> web.StreamResponse:
 
 
 async def garble(proxy: Proxy, seen: Seen) -> web.StreamResponse:
-    """No checksum at all, but words in its place."""
+    """Respond with words instead of a checksum."""
     status, _, content = await proxy.ask(seen)
     return web.Response(status=status, headers={"x-amz-crc32": "none"}, body=content)
 
 
 async def cut_body(proxy: Proxy, seen: Seen) -> web.StreamResponse:
-    """The connection is lost in the middle of the body."""
+    """Lose the connection in the middle of the body."""
     _, headers, content = await proxy.ask(seen)
     response = web.StreamResponse(headers={**headers, "content-length": str(len(content))})
     await response.prepare(seen.request)
@@ -222,13 +224,13 @@ async def cut_body(proxy: Proxy, seen: Seen) -> web.StreamResponse:
 
 
 async def cut_json(proxy: Proxy, seen: Seen) -> web.StreamResponse:
-    """Half the JSON in a complete answer without a checksum."""
+    """Respond with half of the JSON, completely and without a checksum."""
     _, _, content = await proxy.ask(seen)
     return web.Response(body=content[: len(content) // 2])
 
 
 def slow(seconds: float) -> Fault:
-    """Answers rightly, later."""
+    """Forward the request after a delay."""
 
     async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
         await asyncio.sleep(seconds)
@@ -238,7 +240,7 @@ def slow(seconds: float) -> Fault:
 
 
 async def leave_half(proxy: Proxy, seen: Seen) -> web.StreamResponse:
-    """Of a batch, do the first half of each table's (at least one of all), and leave the rest unprocessed."""
+    """Forward the first half of each table's part of a batch (at least one), and report the rest as unprocessed."""
     done, rest = _halves(seen.body["RequestItems"])
     if not rest:
         return await forward(proxy, seen)
@@ -261,7 +263,7 @@ def _halves(tables: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 async def repeat_records(proxy: Proxy, seen: Seen) -> web.StreamResponse:
-    """The records of a stream twice: each at once again, and all of them behind the last."""
+    """Repeat the records of a stream: each at once, and all of them again at the end."""
     status, _, content = await proxy.ask(seen)
     answer = orjson.loads(content)
     records = answer.get("Records", [])

@@ -1,4 +1,4 @@
-"""A decoder process that goes wrong in the way that the picture says: `python -m tests.support.faulty_decoder`."""
+"""A decoder process that fails as the picture's first word says: `python -m tests.support.faulty_decoder`."""
 
 import ctypes
 import os
@@ -13,7 +13,7 @@ from datastore.photos.decoder_process import _decode, serve
 Answer = tuple[dict[str, Any], list[bytes]]
 
 
-def answer(request: dict[str, Any], content: bytes) -> Answer:
+def decode_or_fail(request: dict[str, Any], content: bytes) -> Answer:
     fault, _, rest = content.partition(b" ")
     if fault == b"spin":
         while True:
@@ -45,4 +45,4 @@ if __name__ == "__main__":
         sys.exit(7)
     if sys.argv[-2] == "sleep":
         time.sleep(600)
-    serve(answer)
+    serve(decode_or_fail)

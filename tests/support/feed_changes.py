@@ -1,4 +1,4 @@
-"""The stream of the table `feed` as a test reads it: every change there is, decoded as the pipeline gets it."""
+"""The stream of the table `feed`, read completely and decoded as the pipeline does it."""
 
 import uuid
 from collections.abc import Mapping
@@ -15,27 +15,27 @@ from datastore.session.store import Store
 
 
 def store_of(database: Database, client: Client | None = None) -> Store:
-    """A store on the test's tables, over another client if one is given: of a proxy that misbehaves."""
+    """Return a store on the test's tables, with another client if one is given."""
     return Store(
         client or database.client, prefix=database.prefix, deadline=Deadline(50), token=lambda: uuid.uuid4().hex
     )
 
 
-async def put(database: Database, *items: Mapping[str, Any]) -> None:
+async def put_feed_records(database: Database, *items: Mapping[str, Any]) -> None:
     """Put items into `feed` one after another, each a record in the stream."""
     for item in items:
         await database.client.call("PutItem", {"TableName": _name(database), "Item": encode_item(item)})
 
 
-async def remove(database: Database, *items: Mapping[str, Any]) -> None:
-    """Delete items by hand."""
+async def delete_feed_records(database: Database, *items: Mapping[str, Any]) -> None:
+    """Delete items of `feed` one after another."""
     for item in items:
         key = encode_item({"PK": item["PK"], "SK": item["SK"]})
         await database.client.call("DeleteItem", {"TableName": _name(database), "Key": key})
 
 
 async def items_of(database: Database, table: Table) -> list[Item]:
-    """Every item of a table as it is."""
+    """Return every item of a table."""
     found: list[Item] = []
     request: dict[str, Any] = {"TableName": database.prefix + table.name, "ConsistentRead": True}
     while True:
@@ -47,7 +47,7 @@ async def items_of(database: Database, table: Table) -> list[Item]:
 
 
 async def feed_changes(database: Database, since: int = 0) -> list[Change]:
-    """The changes of `feed` from its beginning on, in the order of each shard, without the first `since` of them."""
+    """Return the changes of `feed` from its beginning, in the order of each shard, without the first `since`."""
     stream = await _stream(database)
     described = await _call(database, "DescribeStream", StreamArn=stream)
     changes: list[Change] = []
@@ -57,7 +57,7 @@ async def feed_changes(database: Database, since: int = 0) -> list[Change]:
 
 
 async def _changes(database: Database, stream: str, shard_id: str) -> list[Change]:
-    """What a shard holds now: an open shard has always a next iterator, so an empty answer is the end."""
+    """Return the records of a shard. An open shard always has a next iterator, so that an empty page is the end."""
     begin = await _call(
         database, "GetShardIterator", StreamArn=stream, ShardId=shard_id, ShardIteratorType="TRIM_HORIZON"
     )

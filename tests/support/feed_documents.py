@@ -1,4 +1,4 @@
-"""The items of the table `feed` exactly as its document lists them, which another program writes with boto3."""
+"""The items of the table `feed` as its document lists them, written by another program with boto3."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -9,7 +9,8 @@ from datastore.dynamodb.codec import encode_item
 from datastore.keyspace.feeds.table import FEED
 from pipelines.feeds.handlers import feed_handlers
 from tests.support.feed_changes import feed_changes, store_of
-from tests.support.served import NOON, Answer, Served
+from tests.support.moments import whole_seconds
+from tests.support.served import NOON, Served
 
 
 class Pipeline:
@@ -33,52 +34,43 @@ class Pipeline:
                 await handler.handle(changes)
 
 
-def good(answer: Answer) -> Any:
-    assert answer.errors is None, answer.errors
-    return answer.data
+def user_document(id: str) -> dict[str, Any]:
+    return {"PK": f"USER#{id}", "SK": "META", "name": id.title(), "created_at": whole_seconds(NOON)}
 
 
-def seconds(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
-
-
-def user(id: str) -> dict[str, Any]:
-    return {"PK": f"USER#{id}", "SK": "META", "name": id.title(), "created_at": seconds(NOON)}
-
-
-def post(id: str, author: str = "u001", at: datetime = NOON, visibility: str = "public") -> dict[str, Any]:
+def post_document(id: str, author: str = "u001", at: datetime = NOON, visibility: str = "public") -> dict[str, Any]:
     return {
         "PK": f"POST#{id}",
         "SK": "META",
         "GSI1PK": f"USER#{author}",
-        "GSI1SK": f"{seconds(at)}#POST#{id}",
+        "GSI1SK": f"{whole_seconds(at)}#POST#{id}",
         "author_id": author,
-        "created_at": seconds(at),
+        "created_at": whole_seconds(at),
         "visibility": visibility,
         "media_ref": f"s3://media/{id}.jpg",
     }
 
 
-def tag(post_id: str, name: str = "dynamodb", at: datetime = NOON) -> dict[str, Any]:
+def tag_document(post_id: str, name: str = "dynamodb", at: datetime = NOON) -> dict[str, Any]:
     return {
         "PK": f"POST#{post_id}",
         "SK": f"TAG#{name}",
         "GSI2PK": f"TAG#{name}",
-        "GSI2SK": f"{seconds(at)}#POST#{post_id}",
+        "GSI2SK": f"{whole_seconds(at)}#POST#{post_id}",
     }
 
 
-def comment(post_id: str, id: str, user_id: str = "u002", at: datetime = NOON) -> dict[str, Any]:
+def comment_document(post_id: str, id: str, user_id: str = "u002", at: datetime = NOON) -> dict[str, Any]:
     keys = {"PK": f"POST#{post_id}", "SK": f"COMMENT#{id}"}
-    return keys | {"user_id": user_id, "created_at": seconds(at), "text_len": 42}
+    return keys | {"user_id": user_id, "created_at": whole_seconds(at), "text_len": 42}
 
 
-def like(post_id: str, user_id: str = "u002", at: datetime = NOON) -> dict[str, Any]:
-    return {"PK": f"POST#{post_id}", "SK": f"LIKE#{user_id}", "created_at": seconds(at)}
+def like_document(post_id: str, user_id: str = "u002", at: datetime = NOON) -> dict[str, Any]:
+    return {"PK": f"POST#{post_id}", "SK": f"LIKE#{user_id}", "created_at": whole_seconds(at)}
 
 
-def edge(follower: str, followee: str, at: datetime = NOON - timedelta(hours=1)) -> dict[str, Any]:
-    partition, moment = f"FOLLOWEE#{followee}", seconds(at)
+def edge_document(follower: str, followee: str, at: datetime = NOON - timedelta(hours=1)) -> dict[str, Any]:
+    partition, moment = f"FOLLOWEE#{followee}", whole_seconds(at)
     return {
         "PK": partition,
         "SK": f"FOLLOWER#{follower}#{moment}",
@@ -94,24 +86,24 @@ def bare_user(id: str) -> dict[str, Any]:
 
 def notification(user_id: str, name: str, at: datetime = NOON) -> dict[str, Any]:
     """A notification as the document has it: all key."""
-    partition, sort = f"USER#{user_id}#UNREAD", f"{seconds(at)}#{name}"
+    partition, sort = f"USER#{user_id}#UNREAD", f"{whole_seconds(at)}#{name}"
     return {"PK": partition, "SK": sort, "GSI_NOTIFPK": partition, "GSI_NOTIFSK": sort}
 
 
-def entry(user_id: str, post_id: str, at: datetime = NOON, shard: int = 3) -> dict[str, Any]:
+def entry_document(user_id: str, post_id: str, at: datetime = NOON, shard: int = 3) -> dict[str, Any]:
     """A feed entry as the document has it: all key."""
-    partition, sort = f"FEED#{user_id}", f"{seconds(at)}#{shard}#POST#{post_id}"
+    partition, sort = f"FEED#{user_id}", f"{whole_seconds(at)}#{shard}#POST#{post_id}"
     return {"PK": partition, "SK": sort, "GSI3PK": partition, "GSI3SK": sort}
 
 
-def write(served: Served, *items: dict[str, Any]) -> None:
+def write_feed_items(served: Served, *items: dict[str, Any]) -> None:
     """Put items into `feed` with boto3, as another program does."""
     client, name = _client(served)
     for item in items:
         client.put_item(TableName=name, Item=encode_item(item))
 
 
-def delete(served: Served, *items: dict[str, Any]) -> None:
+def delete_feed_items(served: Served, *items: dict[str, Any]) -> None:
     """Delete items of `feed` with boto3, as another program does."""
     client, name = _client(served)
     for item in items:

@@ -1,4 +1,4 @@
-"""Items of the feed as its tables keep them, and changes of them made by hand."""
+"""Items of the feed as stored, and changes of them."""
 
 import itertools
 from datetime import datetime
@@ -20,7 +20,7 @@ def user_item(user_id: str) -> Item:
 
 
 def post_item(post_id: str, author: str = "ada", at: datetime = NOON, visibility: str = "public", **more: Any) -> Item:
-    """`more` are tags and mentions, lists."""
+    """Return a post. `more` can be the lists `tags` and `mentions`."""
     return _keyed(
         posts.post(post_id),
         GSI1PK=posts.by_author(author),
@@ -36,7 +36,7 @@ def post_item(post_id: str, author: str = "ada", at: datetime = NOON, visibility
 
 
 def tombstone(post: Item) -> Item:
-    """What is left of a post that was deleted."""
+    """Return the tombstone of a deleted post."""
     kept = {name: post[name] for name in ("PK", "SK", "author_id", "created_at")}
     return {**kept, "deleted_at": iso(NOON), "expiresAt": 1}
 
@@ -46,7 +46,7 @@ def like_item(post: Item, user: str = "bob", at: datetime = NOON) -> Item:
 
 
 def comment_item(post: Item, comment_id: str, user: str = "bob", at: datetime = NOON, **more: Any) -> Item:
-    """`more` is mentions, a list."""
+    """Return a comment. `more` can be the list `mentions`."""
     key = comments.comment(_id(post), comment_id)
     return _keyed(key, user_id=user, created_at=iso(at), text="Hi", text_len=2, **_of_post(post), **more)
 

@@ -1,4 +1,4 @@
-"""Steps and data of the tests of feed lambda."""
+"""The feed's stream handler for Lambda, and its events."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from datastore.keyspace.feeds.table import FEED
 
 
 async def records_of(database: Database) -> list[dict[str, Any]]:
-    """The stream's records, as an event source mapping delivers them."""
+    """Return the stream's records as an event source mapping delivers them."""
     stream = await stream_of(database.client, FEED.name, database.prefix)
     (shard,) = await shards_of(database.client, stream)
     page = await ShardCursor(database.client, stream, shard.id, None).read()

@@ -1,4 +1,4 @@
-"""What the feed must come to, computed from the operations and their answers alone: no key, no counter, no stream."""
+"""A model of the feed, computed from the operations and their responses alone: no keys, counters or streams."""
 
 import random
 from collections import Counter, defaultdict
@@ -13,8 +13,8 @@ Told = tuple[str, str, str | None, str | None, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
-    """What a user asks for. A user's operations come one after another, those of different users at the same time."""
+class UserOperation:
+    """An operation of a user. Those of one user run one after another, those of different users concurrently."""
 
     kind: str
     user: str
@@ -39,8 +39,8 @@ class ModelPost:
 
 
 @dataclass(slots=True)
-class Model:
-    """The state that the answered operations lead to."""
+class FeedModel:
+    """The state that results from the completed operations."""
 
     posts: dict[str, ModelPost] = field(default_factory=dict)
     likes: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -48,11 +48,11 @@ class Model:
     follows: dict[tuple[str, str], str] = field(default_factory=dict)
     told: dict[Told, set[str]] = field(default_factory=lambda: defaultdict(set))
 
-    def answered(self, operation: Operation, answer: Any) -> None:
-        """An operation was done; `answer` is what its field said."""
+    def answered(self, operation: UserOperation, answer: Any) -> None:
+        """Apply a completed operation; `answer` is the value of its field."""
         getattr(self, f"_{operation.kind}")(operation, answer)
 
-    def _create_post(self, operation: Operation, answer: Any) -> None:
+    def _create_post(self, operation: UserOperation, answer: Any) -> None:
         if operation.post in self.posts:
             return
         self.posts[operation.post] = ModelPost(
@@ -62,10 +62,10 @@ class Model:
             for mentioned in set(answer["mentions"]) - {operation.user}:
                 self.told["MENTION", mentioned, operation.post, None, ""].add(operation.user)
 
-    def _delete_post(self, operation: Operation, _answer: Any) -> None:
+    def _delete_post(self, operation: UserOperation, _answer: Any) -> None:
         self.posts[operation.post].deleted = True
 
-    def _like(self, operation: Operation, answer: Any) -> None:
+    def _like(self, operation: UserOperation, answer: Any) -> None:
         key = operation.post, operation.user
         if key in self.likes:
             return
@@ -74,10 +74,10 @@ class Model:
         if author != operation.user:
             self.told["LIKE", author, operation.post, None, window(answer["createdAt"])].add(operation.user)
 
-    def _unlike(self, operation: Operation, _answer: Any) -> None:
+    def _unlike(self, operation: UserOperation, _answer: Any) -> None:
         self.likes.pop((operation.post, operation.user), None)
 
-    def _comment(self, operation: Operation, answer: Any) -> None:
+    def _comment(self, operation: UserOperation, answer: Any) -> None:
         key = operation.post, operation.comment
         if key in self.comments:
             return
@@ -89,38 +89,38 @@ class Model:
             for mentioned in set(answer["mentions"]) - {operation.user, author}:
                 self.told["MENTION", mentioned, operation.post, operation.comment, ""].add(operation.user)
 
-    def _delete_comment(self, operation: Operation, _answer: Any) -> None:
+    def _delete_comment(self, operation: UserOperation, _answer: Any) -> None:
         self.comments.pop((operation.post, operation.comment), None)
 
-    def _follow(self, operation: Operation, answer: Any) -> None:
+    def _follow(self, operation: UserOperation, answer: Any) -> None:
         key = operation.user, operation.other
         if key not in self.follows:
             self.follows[key] = answer["followedAt"]
             self.told["FOLLOW", operation.other, None, None, answer["followedAt"][:10]].add(operation.user)
 
-    def _unfollow(self, operation: Operation, _answer: Any) -> None:
+    def _unfollow(self, operation: UserOperation, _answer: Any) -> None:
         self.follows.pop((operation.user, operation.other), None)
 
-    # What the state comes to.
+    # The resulting state.
 
     def live(self, post_id: str) -> bool:
         return post_id in self.posts and not self.posts[post_id].deleted
 
     def post_counts(self) -> dict[str, tuple[int, int]]:
-        """Likes and comments of each post that is there."""
+        """Return the likes and comments of each existing post."""
         likes = Counter(post for post, _ in self.likes)
         comments = Counter(post for post, _ in self.comments)
         return {post: (likes[post], comments[post]) for post in self.posts if self.live(post)}
 
     def user_counts(self, users: list[str]) -> dict[str, tuple[int, int, int]]:
-        """Posts, followers and following of each user."""
+        """Return the posts, followers and followed users of each user."""
         posts = Counter(p.author for p in self.posts.values() if not p.deleted and p.visibility != "PRIVATE")
         followers = Counter(followee for _, followee in self.follows)
         following = Counter(follower for follower, _ in self.follows)
         return {user: (posts[user], followers[user], following[user]) for user in users}
 
     def feeds(self, users: list[str]) -> dict[str, set[str]]:
-        """The posts in each home feed."""
+        """Return the posts in each home feed."""
         by_author = defaultdict(list)
         for post_id, post in self.posts.items():
             if not post.deleted and post.visibility != "PRIVATE":
@@ -131,7 +131,9 @@ class Model:
         return feeds
 
     def notifications(self, users: list[str]) -> dict[str, Counter[tuple[str, str | None, str | None, int, str]]]:
-        """Of each user: kind, post, comment and number of actors, and the actor where it is one."""
+        """Return the notifications of each user: kind, post, comment, number of actors, and the actor if there is only
+        one.
+        """
         found: dict[str, Counter[tuple[str, str | None, str | None, int, str]]] = {user: Counter() for user in users}
         for (kind, recipient, post, comment, _), actors in self.told.items():
             if post is not None and not self.live(post):
@@ -144,7 +146,7 @@ class Model:
         return found
 
     def top_authors(self, month: str) -> list[tuple[str, int, int, int]]:
-        """Author, posts, likes and comments, most first: the top hundred."""
+        """Return the top hundred authors of a month: author, posts, likes and comments."""
         scores: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
         for post in self.posts.values():
             if not post.deleted and post.is_public and post.created_at.startswith(month):
@@ -162,7 +164,7 @@ class Model:
             scores[post.author][column] += 1
 
     def trending(self, window: str) -> list[tuple[str, int]]:
-        """Tags of an hour (2026-06-25T14) or a day (2026-06-25) with their posts, most first: the top hundred."""
+        """Return the top hundred tags of an hour (2026-06-25T14) or a day (2026-06-25) with their posts."""
         counts = Counter(
             tag
             for post in self.posts.values()
@@ -173,7 +175,7 @@ class Model:
 
 
 def window(moment: str) -> str:
-    """The window of five minutes that a moment lies in."""
+    """Return the start of the window of five minutes that contains a moment."""
     seconds = datetime.fromisoformat(moment).timestamp()
     start = seconds - seconds % WINDOW.total_seconds()
     return datetime.fromtimestamp(start, UTC).isoformat()
@@ -194,74 +196,74 @@ TAGS = [f"tag{number}" for number in range(30)]
 
 
 class Chooser:
-    """Chooses the next operation of a user, at random, from what it knows was done."""
+    """Chooses the next operation of a user at random, from the operations that are known to be done."""
 
     def __init__(self, users: list[str], chance: random.Random, new_comment_id: Any) -> None:
         self._users = users
         self._chance = chance
         self._new_comment_id = new_comment_id
-        self._done: dict[str, list[Operation]] = defaultdict(list)
-        self._posts: list[Operation] = []
+        self._done: dict[str, list[UserOperation]] = defaultdict(list)
+        self._posts: list[UserOperation] = []
         self._count = 0
 
-    def next(self, user: str) -> Operation:
+    def next(self, user: str) -> UserOperation:
         kind = self._chance.choices([*KINDS], [*KINDS.values()])[0]
         operation = getattr(self, f"_{kind}")(user) or self._create_post(user)
         self._done[user].append(operation)
         return operation
 
-    def created(self, operation: Operation) -> None:
-        """From now on others may meet the post."""
+    def created(self, operation: UserOperation) -> None:
+        """Make the post available to other users."""
         self._posts.append(operation)
 
-    def _create_post(self, user: str) -> Operation:
+    def _create_post(self, user: str) -> UserOperation:
         self._count += 1
         visibility = self._chance.choices(["PUBLIC", "FOLLOWERS", "PRIVATE"], [7, 2, 1])[0]
         words = [f"post {self._count}", *(f"#{tag}" for tag in self._chance.sample(TAGS, self._chance.randint(0, 3)))]
         if visibility == "PUBLIC" and self._chance.random() < 0.3:
             words.append(f"@{self._chance.choice(self._users)}")
-        return Operation("create_post", user, post=f"p{self._count}", text=" ".join(words), visibility=visibility)
+        return UserOperation("create_post", user, post=f"p{self._count}", text=" ".join(words), visibility=visibility)
 
-    def _like(self, user: str) -> Operation | None:
+    def _like(self, user: str) -> UserOperation | None:
         post = self._any_post()
-        return post and Operation("like", user, post=post.post)
+        return post and UserOperation("like", user, post=post.post)
 
-    def _unlike(self, user: str) -> Operation | None:
+    def _unlike(self, user: str) -> UserOperation | None:
         return self._about_own(user, "like", "unlike")
 
-    def _comment(self, user: str) -> Operation | None:
+    def _comment(self, user: str) -> UserOperation | None:
         if (post := self._any_post()) is None:
             return None
-        # Who follows at the moment when the pipeline looks is not for a model to know: only public posts mention.
+        # Who follows when the pipeline reads is unknown to a model: therefore only public posts mention users.
         mentions = post.visibility == "PUBLIC" and self._chance.random() < 0.2
         text = f"indeed @{self._chance.choice(self._users)}" if mentions else "indeed"
-        return Operation("comment", user, post=post.post, comment=self._new_comment_id(), text=text)
+        return UserOperation("comment", user, post=post.post, comment=self._new_comment_id(), text=text)
 
-    def _delete_comment(self, user: str) -> Operation | None:
+    def _delete_comment(self, user: str) -> UserOperation | None:
         return self._about_own(user, "comment", "delete_comment")
 
-    def _follow(self, user: str) -> Operation | None:
+    def _follow(self, user: str) -> UserOperation | None:
         others = [other for other in self._users if other != user]
-        return Operation("follow", user, other=self._chance.choice(others)) if others else None
+        return UserOperation("follow", user, other=self._chance.choice(others)) if others else None
 
-    def _unfollow(self, user: str) -> Operation | None:
+    def _unfollow(self, user: str) -> UserOperation | None:
         return self._about_own(user, "follow", "unfollow")
 
-    def _delete_post(self, user: str) -> Operation | None:
+    def _delete_post(self, user: str) -> UserOperation | None:
         return self._about_own(user, "create_post", "delete_post")
 
-    def _repeat(self, user: str) -> Operation | None:
+    def _repeat(self, user: str) -> UserOperation | None:
         return self._chance.choice(self._done[user]) if self._done[user] else None
 
-    def _any_post(self) -> Operation | None:
-        """One of the last, mostly: that is what people see."""
+    def _any_post(self) -> UserOperation | None:
+        """Return a post, mostly one of the newest."""
         if not self._posts:
             return None
         return self._chance.choice(self._posts[-50:] if self._chance.random() < 0.7 else self._posts)
 
-    def _about_own(self, user: str, kind: str, then: str) -> Operation | None:
+    def _about_own(self, user: str, kind: str, then: str) -> UserOperation | None:
         own = [operation for operation in self._done[user][-60:] if operation.kind == kind]
         if not own:
             return None
         one = self._chance.choice(own)
-        return Operation(then, user, post=one.post, other=one.other, comment=one.comment)
+        return UserOperation(then, user, post=one.post, other=one.other, comment=one.comment)

@@ -1,4 +1,4 @@
-"""One instance of the feed's pipeline in a process of its own, for tests that kill it."""
+"""An instance of the feed's pipeline in a process of its own. Tests kill it."""
 
 import asyncio
 import os
@@ -6,29 +6,26 @@ import sys
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from datastore.database import StoreOptions, open_database
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from pipelines.consumer.shard_worker import ConsumerIntervals
 from pipelines.feeds.pipeline import FeedPipeline
+from tests.support.moments import utc_now
 from tests.support.process_clock import process_clock
 
 QUICK = ConsumerIntervals(poll_seconds=0.02, lease_seconds=0.6, renew_seconds=0.2, discover_seconds=0.2, batch=100)
 
 
-def utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 def instance_of(process_id: int | None) -> str:
-    """What the instance in a process is called, also in the leases it holds."""
+    """Return the name of the instance in a process, which also owns its leases."""
     return f"process-{process_id}"
 
 
-def run(engine: str, prefix: str, pace: ConsumerIntervals = QUICK) -> None:
-    """Until killed."""
+def run_feed_pipeline(engine: str, prefix: str, pace: ConsumerIntervals = QUICK) -> None:
+    """Run the pipeline until the process is killed."""
     asyncio.run(_run(engine, prefix, pace))
 
 
@@ -44,7 +41,7 @@ async def _run(engine: str, prefix: str, pace: ConsumerIntervals, now: Callable[
 
 
 def main(engine: str, prefix: str, lease_seconds: str, *clock: str) -> None:
-    """Until killed, with leases that live so long; the three numbers are those of its clock."""
+    """Run the pipeline until the process is killed. `clock` holds the three numbers of its clock."""
     lease = float(lease_seconds)
     pace = replace(QUICK, lease_seconds=lease, renew_seconds=lease / 3)
     asyncio.run(_run(engine, prefix, pace, process_clock(*clock)))

@@ -1,4 +1,4 @@
-"""Steps that tests of the feed begin with, through the API, and whole lists, walked page by page."""
+"""Steps for the tests of the feed, through the API, and lists walked page by page."""
 
 import asyncio
 from datetime import datetime
@@ -9,7 +9,7 @@ import pytest
 from datastore.model.identity import Role
 from tests.support.served import Clock, Served
 
-# Who looks, beside an anonymous caller: `fan` follows `ada`, who writes.
+# The callers that look, besides an anonymous one: `fan` follows `ada`, the author.
 VIEWERS: dict[str, tuple[str | None, Role]] = {
     "anonymous": (None, Role.USER),
     "stranger": ("eve", Role.USER),
@@ -25,7 +25,7 @@ SEEN_BY = {
 
 
 def let_time_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on it is a millisecond later whenever anybody looks at the clock."""
+    """Advance the clock by a millisecond at each look."""
 
     def look(clock: Clock) -> datetime:
         clock.forward(milliseconds=1)
@@ -34,48 +34,48 @@ def let_time_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Clock, "__call__", look)
 
 
-async def done(served: Served, mutation: str, user: str, **variables: Any) -> Any:
-    """What the one field of a mutation answers; it must succeed."""
+async def mutate(served: Served, mutation: str, user: str, **variables: Any) -> Any:
+    """Return the value of the only field of a mutation, which must succeed."""
     answer = await served.ask(mutation, variables, user=user)
     assert answer.errors is None, answer.errors
     (value,) = answer.data.values()
     return value
 
 
-async def enter(served: Served, *users: str) -> None:
-    """Each user gets a profile."""
+async def create_profiles(served: Served, *users: str) -> None:
+    """Create a profile for each user."""
     enter = "mutation ($name: String!) { createUser(input: {name: $name}) { userId } }"
-    await asyncio.gather(*[done(served, enter, user, name=user.title()) for user in users])
+    await asyncio.gather(*[mutate(served, enter, user, name=user.title()) for user in users])
 
 
-async def write(served: Served, post_id: str, user: str = "ada", visibility: str = "PUBLIC") -> None:
-    """A post of a user who has a profile."""
+async def write_post(served: Served, post_id: str, user: str = "ada", visibility: str = "PUBLIC") -> None:
+    """Create a post of a user who has a profile."""
     create = """mutation ($id: ID!, $visibility: Visibility!) {
       createPost(input: {postId: $id, text: "Hello", visibility: $visibility}) { postId } }"""
-    await done(served, create, user, id=post_id, visibility=visibility)
+    await mutate(served, create, user, id=post_id, visibility=visibility)
 
 
-async def follow(served: Served, follower: str, followee: str) -> Any:
-    return await done(
+async def follow_user(served: Served, follower: str, followee: str) -> Any:
+    return await mutate(
         served, "mutation ($id: ID!) { follow(userId: $id) { userId followedAt } }", follower, id=followee
     )
 
 
 async def unfollow(served: Served, follower: str, followee: str) -> Any:
-    return await done(
+    return await mutate(
         served, "mutation ($id: ID!) { unfollow(userId: $id) { userId followedAt } }", follower, id=followee
     )
 
 
 async def cast(served: Served, visibility: str) -> None:
-    """The post `p` of `ada`, whom `fan` follows; all viewers have profiles."""
-    await enter(served, "ada", "fan", "eve", "root")
-    await follow(served, "fan", "ada")
-    await write(served, "p", visibility=visibility)
+    """Create the post `p` of `ada`, whom `fan` follows, and profiles of all viewers."""
+    await create_profiles(served, "ada", "fan", "eve", "root")
+    await follow_user(served, "fan", "ada")
+    await write_post(served, "p", visibility=visibility)
 
 
-async def walk(served: Served, field: str, node: str, size: int, *, backward: bool = False) -> list[list[Any]]:
-    """All pages of a list, from its start or from its end: `field` takes its paging arguments at %s."""
+async def walk_list(served: Served, field: str, node: str, size: int, *, backward: bool = False) -> list[list[Any]]:
+    """Return all pages of a list, from its start or its end. `field` has %s in the place of the paging arguments."""
     pages: list[list[Any]] = []
     at = ""
     while True:
@@ -93,10 +93,10 @@ async def walk(served: Served, field: str, node: str, size: int, *, backward: bo
 
 
 async def assert_paged(served: Served, field: str, node: str, expected: list[Any]) -> None:
-    """Pages of any size, from both ends, make the list, and each is full but the last."""
+    """Check that pages of any size, from both ends, make the list, and that each is full except the last."""
     for size in (1, 3, 7, len(expected), 100):
-        forward = await walk(served, field, node, size)
-        backward = await walk(served, field, node, size, backward=True)
+        forward = await walk_list(served, field, node, size)
+        backward = await walk_list(served, field, node, size, backward=True)
         assert [item for page in forward for item in page] == expected
         assert [item for page in reversed(backward) for item in page] == expected
         assert {len(page) for pages in (forward, backward) for page in pages[:-1]} <= {size}

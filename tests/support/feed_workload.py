@@ -1,4 +1,4 @@
-"""A random workload on the feed, through GraphQL over HTTP, and the comparison of what it left with the model."""
+"""A random workload on the feed through GraphQL over HTTP, and the comparison of its result with the model."""
 
 import asyncio
 import random
@@ -15,10 +15,10 @@ from datastore.model.identity import Role
 from datastore.model.ids import uuid7
 from datastore.session.store import Store
 from tests.support.feed_model import Chooser as OperationChooser
-from tests.support.feed_model import Model
+from tests.support.feed_model import FeedModel
 from tests.support.served import Clock, Served
 
-# What may be refused, because others act at the same time: a post that was deleted, or may not be seen.
+# Refusals due to concurrent operations: a post that was deleted or may not be seen.
 REFUSALS = {"NOT_FOUND", "CONFLICT", "FORBIDDEN"}
 STEP = timedelta(seconds=41)
 
@@ -37,15 +37,15 @@ MUTATIONS = {
 }
 
 
-class Workload:
-    """Users who each do one thing after another, all at the same time."""
+class FeedWorkload:
+    """Users with one operation at a time each, all concurrently."""
 
     def __init__(self, served: Served, clock: Clock, *, users: int, seed: int) -> None:
         self.served = served
         self.clock = clock
         self.users = [f"user{number:03d}" for number in range(users)]
         self.chance = random.Random(seed)
-        self.model = Model()
+        self.model = FeedModel()
         self._chooser = OperationChooser(self.users, self.chance, self._comment_id)
         self.done: Counter[str] = Counter()
 
@@ -53,7 +53,7 @@ class Workload:
         return uuid7(self.clock(), str(UUID(int=self.chance.getrandbits(128))))
 
     async def enter(self) -> None:
-        """Each user gets a profile."""
+        """Create a profile for each user."""
         for user in self.users:
             answer = await self.served.ask(
                 f'mutation {{ createUser(input: {{name: "{user}"}}) {{ userId }} }}', user=user
@@ -61,7 +61,9 @@ class Workload:
             assert answer.errors is None, answer.errors
 
     async def run(self, operations: int, at_once: int = 16) -> None:
-        """That many operations by users taken at random, so many at a time if there are as many."""
+        """Execute this number of operations by random users, `at_once` of them
+        concurrently if there are enough users.
+        """
         free = set(self.users)
         at_once = min(at_once, len(free))
 
@@ -94,8 +96,10 @@ class Workload:
             self._chooser.created(operation)
 
 
-async def settled(client: Client, store: Callable[[], Store], prefix: str, seconds: float = 120) -> None:
-    """Wait until the pipeline has handled every record of the feed's stream, also those that handling makes."""
+async def pipeline_settled(client: Client, store: Callable[[], Store], prefix: str, seconds: float = 120) -> None:
+    """Wait until the pipeline has handled every record of the feed's stream,
+    including those that the handlers write.
+    """
     stream = (await client.call("DescribeTable", {"TableName": prefix + FEED.name}))["Table"]["LatestStreamArn"]
     async with asyncio.timeout(seconds):
         while not await _is_at_end(client, store, stream):  # noqa: ASYNC110 - it is over the wire
@@ -103,7 +107,7 @@ async def settled(client: Client, store: Callable[[], Store], prefix: str, secon
 
 
 async def _is_at_end(client: Client, store: Callable[[], Store], stream: str) -> bool:
-    """Whether nothing comes behind the checkpoint of the engine's one shard."""
+    """Return whether the checkpoint of the engine's only shard is at its end."""
     leases = [item async for item in store().query_all(keys.LEASES, {"partition": keys.leases(stream)})]
     if not leases or not leases[0].get("checkpoint"):
         return False
@@ -113,7 +117,7 @@ async def _is_at_end(client: Client, store: Callable[[], Store], stream: str) ->
 
 
 class Found:
-    """What the API says the workload left, asked as an operator."""
+    """The result of the workload, read through the API as an operator."""
 
     def __init__(self, served: Served, users: list[str]) -> None:
         self._served = served
@@ -154,7 +158,7 @@ class Found:
         return await self._each(counts)
 
     async def feeds(self) -> dict[str, list[str]]:
-        """The posts of each home feed in its order."""
+        """Return the posts of each home feed in its order."""
         feeds = await self._each(lambda user: self._pages("homeFeed", "postId post { postId }", user))
         assert all(entry["post"] for feed in feeds.values() for entry in feed)
         return {user: [entry["postId"] for entry in feed] for user, feed in feeds.items()}
@@ -189,8 +193,8 @@ class Found:
         return [(one["tag"], one["posts"]) for one in found["trendingTags"]]
 
 
-async def compare(workload: Workload) -> None:
-    """Every counter, feed, notification list and board equals the model's."""
+async def compare_with_feed_model(workload: FeedWorkload) -> None:
+    """Check that every counter, feed, notification list and board equals the model's."""
     model, found = workload.model, Found(workload.served, workload.users)
     assert await found.post_counts() == model.post_counts()
     assert await found.user_counts() == model.user_counts(workload.users)
@@ -205,7 +209,7 @@ async def compare(workload: Workload) -> None:
     for month in months:
         assert await found.top_authors(month) == model.top_authors(month)
     days = sorted({post.created_at[:10] for post in model.posts.values()})
-    # Hours are kept for three days.
+    # Counts by hour are kept for three days.
     kept = before(timedelta(days=2)).isoformat()[:13]
     hours = sorted({hour for post in model.posts.values() if (hour := post.created_at[:13]) > kept})
     for window in (*days[-3:], *hours[-5:]):
@@ -213,5 +217,5 @@ async def compare(workload: Workload) -> None:
 
 
 def before(time: timedelta) -> datetime:
-    """So long ago."""
+    """Return the moment this long ago."""
     return datetime.now(UTC) - time

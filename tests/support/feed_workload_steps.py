@@ -1,4 +1,4 @@
-"""Steps and data of the tests of feed workload steps."""
+"""Pipelines and consumers for the tests of the feed's workload."""
 
 import asyncio
 import os
@@ -15,6 +15,7 @@ from pipelines.consumer.handlers import Handler
 from pipelines.feeds.fan_out import MAX_FOLLOWERS
 from pipelines.feeds.handlers import feed_handlers
 from tests.support import feed_process
+from tests.support.moments import utc_now
 from tests.support.served import Served
 
 OPERATIONS = int(os.environ.get("FEED_OPERATIONS", "320"))
@@ -22,19 +23,19 @@ PATIENCE = 60 + OPERATIONS / 20
 
 
 def handlers_of(served: Served, fan_out_bound: int = MAX_FOLLOWERS) -> list[Handler]:
-    return feed_handlers(served.store, feed_process.utc_now, fan_out_bound=fan_out_bound)
+    return feed_handlers(served.store, utc_now, fan_out_bound=fan_out_bound)
 
 
 @asynccontextmanager
 async def pipeline(served: Served, handlers: Sequence[Handler] | None = None) -> AsyncIterator[None]:
-    """An instance in this process.
+    """Run an instance in this process.
 
     Its leases last as long as in production. With shorter ones, a short stall of the machine makes the instance lose
     its lease in each batch and make no progress. The instance releases its leases at the end.
     """
     instance = served.gateway.background.feed_pipeline(
         handlers=handlers or handlers_of(served),
-        now=feed_process.utc_now,
+        now=utc_now,
         pace=replace(feed_process.QUICK, lease_seconds=LIFETIME_SECONDS),
         retries=Backoff(initial=0.001, maximum=0.01, attempts=6),
     )
@@ -47,4 +48,4 @@ async def pipeline(served: Served, handlers: Sequence[Handler] | None = None) ->
 
 
 async def buried(served: Served) -> list[DeadLetter]:
-    return [letter async for letter in every_letter(served.store, CONSUMER_TABLE, FEED.name, feed_process.utc_now())]
+    return [letter async for letter in every_letter(served.store, CONSUMER_TABLE, FEED.name, utc_now())]

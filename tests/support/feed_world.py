@@ -1,4 +1,4 @@
-"""A small feed for tests of what the stream's handlers do: its writes, its home feeds, and interruptions on the way."""
+"""A small feed for tests of the stream's handlers: its writes, its home feeds, and interruptions."""
 
 import asyncio
 import uuid
@@ -37,13 +37,14 @@ Happening = Callable[[], Awaitable[object]]
 
 
 class Killed(Exception):
-    """The process is no more."""
+    """The process was killed."""
 
 
-class Wire(Client):
-    """The client of one process. It dies after its `last` call, whose answer it never sees; `before` hears of each.
+class ProcessWire(Client):
+    """The client of one process. The process dies after its `last` call without receiving the response; `before` is
+    called before each call.
 
-    It does what the policy of its `role` in AWS allows; with None, whatever it likes.
+    With a `role`, it may do what the role's policy in AWS allows; with None, everything.
     """
 
     def __init__(
@@ -86,13 +87,13 @@ class Wire(Client):
         return answer
 
     async def quiet(self) -> None:
-        """Until nothing is under way."""
+        """Wait until no call is in flight."""
         while self._under_way:  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0.001)
 
 
-class World:
-    """A feed in tables of its own. Each write is one moment later than the one before."""
+class FeedWorld:
+    """A feed in its own tables. Each write is a second later than the one before."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -111,7 +112,7 @@ class World:
         await asyncio.gather(*[Users(self.store(), self.clock()).create(name, name=name) for name in names])
 
     async def counted(self, author: str, followers: int) -> None:
-        """What the counters say of an author."""
+        """Set the number of followers in an author's counters."""
         await self.store().update(UPDATE_USER, user(author), update="SET followers = :followers", followers=followers)
 
     async def author(self, author: str) -> Item:
@@ -120,7 +121,7 @@ class World:
         return item
 
     async def forget_progress(self) -> None:
-        """As it expires after some days."""
+        """Delete the progress items, as their TTL does after some days."""
         progress = [item for item in await items_of(self.database, FEED_PIPELINE) if item["SK"] == "PROGRESS"]
         await self.store().write_all(FEED_PIPELINE, deletes=[key_of(FEED_PIPELINE, item) for item in progress])
 
@@ -131,7 +132,7 @@ class World:
         await Follows(self.store(), self._tick()).unfollow(follower, author)
 
     async def followed_by(self, author: str, followers: Sequence[str]) -> None:
-        """The author's side of many follows."""
+        """Store the author's side of many follows."""
         since = self._tick()
         await self.store().write_all(FEED, puts=[edge_item(Follow(one, author, since)) for one in followers])
 
@@ -147,7 +148,7 @@ class World:
         return self.clock()
 
     async def changes(self) -> list[Change]:
-        """What the stream has brought since the last time."""
+        """Return the new changes of the stream since the last call."""
         table = await self._call("DescribeTable", TableName=self.database.prefix + FEED.name)
         stream = {"StreamArn": table["Table"]["LatestStreamArn"]}
         changes: list[Change] = []
@@ -156,7 +157,10 @@ class World:
         return changes
 
     async def _changes(self, shard: Mapping[str, str]) -> list[Change]:
-        """Goes on where it stopped: an open shard has always a next iterator, so an empty answer is the end."""
+        """Return the new changes of a shard.
+
+        An open shard always has a next iterator, so that an empty page is the end.
+        """
         iterator = self._iterators.get(shard["ShardId"])
         if iterator is None:
             begin = await self._call("GetShardIterator", **shard, ShardIteratorType="TRIM_HORIZON")
@@ -174,22 +178,24 @@ class World:
         return await self.database.client.call(operation, payload)
 
     async def home(self, user_id: str) -> list[str]:
-        """The posts in a user's feed, newest first."""
+        """Return the posts in a user's feed, newest first."""
         page = await HomeFeeds(self.store()).of_user(user_id, Span(100))
         return [entry_parts(item["GSI3SK"])[1] for item in page.items]
 
     async def entries(self) -> set[tuple[str, str]]:
-        """User and post of all entries there are."""
+        """Return the user and post of every entry."""
         items = [item for item in await items_of(self.database, FEED) if is_entry(item)]
         return {(entry.user_id, entry.post_id) for entry in map(entry_from, items)}
 
     async def sources(self) -> set[tuple[str, str, str]]:
-        """User, author and moment of all sources there are."""
+        """Return the user, author and time of every source."""
         items = [item for item in await items_of(self.database, FEED) if is_source(item)]
         return {(item["PK"].removeprefix("FEED#"), source_from(item).author_id, item["since"]) for item in items}
 
     async def assert_right(self, merged: Sequence[str] = ()) -> None:
-        """Each home feed is what follows and posts make it; no entry is left over; sources are those of `merged`."""
+        """Check that each home feed follows from follows and posts, that no entry is left over, and the sources of
+        `merged`.
+        """
         items = await items_of(self.database, FEED)
         follows = [following_from(item) for item in items if is_following(item)]
         posts = [post_from(item) for item in items if is_post(item) and is_live(item)]
@@ -210,7 +216,7 @@ class World:
 
 
 def once(happens: Happening, when: Callable[[str, Mapping[str, Any]], bool]) -> Callable[..., Awaitable[None]]:
-    """Before the first call that is like that, something happens."""
+    """Run `happens` before the first call that satisfies `when`."""
     waiting = [happens]
 
     async def before(operation: str, payload: Mapping[str, Any]) -> None:
@@ -220,6 +226,6 @@ def once(happens: Happening, when: Callable[[str, Mapping[str, Any]], bool]) -> 
     return before
 
 
-def made(calls: Sequence[Call]) -> dict[str, int]:
-    """How often each operation was called."""
+def operation_counts(calls: Sequence[Call]) -> dict[str, int]:
+    """Return the number of calls of each operation."""
     return {name: sum(call.operation == name for call in calls) for name in sorted({call.operation for call in calls})}

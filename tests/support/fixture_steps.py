@@ -52,7 +52,7 @@ CARD = Scorecard(
 )
 
 
-def one(match_id: str = "m1", start: datetime = NOON, **more: Any) -> Match:
+def planned_match(match_id: str = "m1", start: datetime = NOON, **more: Any) -> Match:
     facts = {"league_id": "L", "league_code": "IPL", "home_team_id": "10", "away_team_id": "20"}
     return Match(match_id, start_time=start, **(facts | more))
 
@@ -70,13 +70,13 @@ def given(match_id: str = "m1", **more: Any) -> dict[str, Any]:
     return facts | more
 
 
-async def put(served: Served, *matches: Match) -> None:
+async def put_fixtures(served: Served, *matches: Match) -> None:
     await Fixtures(served.store(), NOON).sync(matches)
 
 
-async def play(served: Served, match: Match, **more: Any) -> Match:
+async def store_played_match(served: Served, match: Match, **more: Any) -> Match:
     """Store a match and write its live state, as its poller does."""
-    await put(served, match)
+    await put_fixtures(served, match)
     played = {
         "status": "1st Innings",
         "phase": MatchPhase.LIVE,
@@ -90,23 +90,23 @@ async def play(served: Served, match: Match, **more: Any) -> Match:
     return live
 
 
-async def system(served: Served, query: str, variables: dict[str, Any] | None = None) -> Answer:
+async def ask_system(served: Served, query: str, variables: dict[str, Any] | None = None) -> Answer:
     return await served.ask(query, variables, user="job", role=Role.SYSTEM)
 
 
-async def sync(served: Served, *fixtures: dict[str, Any]) -> Answer:
-    return await system(served, SYNC, {"fixtures": list(fixtures)})
+async def sync_fixtures(served: Served, *fixtures: dict[str, Any]) -> Answer:
+    return await ask_system(served, SYNC, {"fixtures": list(fixtures)})
 
 
-async def update(served: Served, match_id: str = "m1", **changes: Any) -> Answer:
-    return await system(served, UPDATE, {"id": match_id, "input": changes})
+async def update_fixture(served: Served, match_id: str = "m1", **changes: Any) -> Answer:
+    return await ask_system(served, UPDATE, {"id": match_id, "input": changes})
 
 
-async def stored(served: Served, match_id: str = "m1") -> dict[str, Any] | None:
+async def stored_fixture(served: Served, match_id: str = "m1") -> dict[str, Any] | None:
     return await served.store().get(keys.SYNC_FIXTURES, fixture(match_id))
 
 
-def refusal(answer: Answer) -> tuple[str, str]:
+def code_and_field(answer: Answer) -> tuple[str, str]:
     """Return the code and the field of the only error."""
     assert answer.errors is not None
     (error,) = answer.errors
@@ -125,7 +125,9 @@ def asked_for(answer: Answer, table: str) -> list[str]:
     )
 
 
-async def pages(served: Served, size: int, arguments: dict[str, Any], *, backward: bool = False) -> list[list[str]]:
+async def league_pages(
+    served: Served, size: int, arguments: dict[str, Any], *, backward: bool = False
+) -> list[list[str]]:
     """Return all pages of a league's list in the order in which they were read, and check the cursors of each."""
     count, place, more = ("last", "before", "hasPreviousPage") if backward else ("first", "after", "hasNextPage")
     found: list[list[str]] = []

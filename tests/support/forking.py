@@ -1,4 +1,4 @@
-"""Scripts in processes of their own, forked from one that has imported what they need: to import it takes a second."""
+"""Scripts in processes forked from one that has imported their modules: importing them takes a second."""
 
 import multiprocessing
 import os
@@ -17,7 +17,7 @@ CONTEXT.set_forkserver_preload(
 
 
 class Forked:
-    """A script with these arguments and nothing but this environment, in a process with the ways of a `Popen`."""
+    """A process that runs a script with these arguments and exactly this environment, with the methods of `Popen`."""
 
     def __init__(
         self,

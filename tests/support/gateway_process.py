@@ -1,8 +1,8 @@
-"""`gateway.py` with a clock of its own (see `process_clock`): the clock's three numbers, then its own arguments.
+"""`gateway.py` with its own clock (see `process_clock`): the clock's three numbers, then its arguments.
 
-At SIGUSR2 it writes how many blocks of memory Python has given out, garbage not counted, to the file that `BLOCKS_FILE`
-names. With `KEEPS_LITTLE` what it keeps has small bounds, which are reached soon; `BUS_LEASE_SECONDS` is how long its
-leases of the bus live; with `SHORT_UPLOADS` uploads expire, and are tidied away, soon.
+On SIGUSR2 it writes the number of allocated blocks of memory, without garbage, to the file `BLOCKS_FILE`. With
+`KEEPS_LITTLE` its caches have small bounds, which are reached soon. `BUS_LEASE_SECONDS` is the lifetime of its leases
+of the bus. With `SHORT_UPLOADS` reservations of photos last two minutes, and the janitor runs three times a second.
 """
 
 import gc

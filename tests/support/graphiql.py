@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support.command_line import Process, serving
+from tests.support.command_line import GatewayProcess, serve_process
 
 try:
     from playwright.sync_api import BrowserContext, ConsoleMessage, Page, sync_playwright
@@ -28,20 +28,20 @@ FLAGS = [
     "--disable-sync",
 ]
 
-# What the page's policy forbids is an error in the browser's console too, but of this the words are ours.
+# The browser logs violations of the page's policy in words of its own; this logs them in ours.
 TELL_OF_VIOLATIONS = """addEventListener("securitypolicyviolation", (event) =>
   console.error(`${event.effectiveDirective} forbids ${event.blockedURI}`))"""
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    with serving(tmp_path_factory.mktemp("graphiql") / "data", "--memory") as gateway:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    with serve_process(tmp_path_factory.mktemp("graphiql") / "data", "--memory") as gateway:
         yield gateway
 
 
 @pytest.fixture(scope="module")
 def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator["BrowserContext"]:
-    """A browser with a profile on disk: its pages load the editors, compiled, from its cache."""
+    """Open a browser with a profile on disk, whose pages load the compiled editors from its cache."""
     missing = "playwright cannot be imported" if sync_playwright is None else "no chromium is on PATH"
     if sync_playwright is None or CHROMIUM is None:
         message = f"GraphiQL is not tested in a browser: {missing}."
@@ -61,8 +61,8 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator["BrowserContex
 
 
 @pytest.fixture
-def page_that_errs(context: "BrowserContext", gateway: Process) -> Iterator["Page"]:
-    """GraphiQL as it opens at a first visit. What the browser logs as errors is the test's to judge."""
+def page_that_errs(context: "BrowserContext", gateway: GatewayProcess) -> Iterator["Page"]:
+    """Open GraphiQL as at a first visit. The test judges the errors that the browser logs."""
     with closing(context.new_page()) as page:
         page.set_default_timeout(15_000)
         forgotten = {"origin": gateway.url, "storageTypes": "local_storage"}
@@ -71,8 +71,8 @@ def page_that_errs(context: "BrowserContext", gateway: Process) -> Iterator["Pag
 
 
 @pytest.fixture
-def page(page_that_errs: "Page", gateway: Process) -> Iterator["Page"]:
-    """GraphiQL as it opens at a first visit. What goes wrong in the page fails the test, and so does a call abroad."""
+def page(page_that_errs: "Page", gateway: GatewayProcess) -> Iterator["Page"]:
+    """Open GraphiQL as at a first visit. Errors in the page and requests to other hosts fail the test."""
     wrong: list[str] = []
     page = page_that_errs
 
@@ -88,25 +88,25 @@ def page(page_that_errs: "Page", gateway: Process) -> Iterator["Page"]:
     page.on("request", look)
     page.on("console", listen)
     page.on("pageerror", lambda error: wrong.append(str(error)))
-    enter(page, gateway)
+    open_page(page, gateway)
     yield page
     assert wrong == []
 
 
-def enter(page: "Page", gateway: Process) -> None:
+def open_page(page: "Page", gateway: GatewayProcess) -> None:
     page.goto(f"{gateway.url}/graphql")
     page.wait_for_selector(".graphiql-query-editor .view-lines")
 
 
-def text(page: "Page", file: str) -> str:
-    """What an editor holds."""
+def editor_text(page: "Page", file: str) -> str:
+    """Return the content of an editor."""
     value: str = page.evaluate(
         "file => globalThis.__MONACO.editor.getModels().find(m => m.uri.path.endsWith(file))?.getValue() ?? ''", file
     )
     return value
 
 
-def write(page: "Page", query: str) -> None:
+def set_query(page: "Page", query: str) -> None:
     page.evaluate(
         "query => globalThis.__MONACO.editor.getModels()"
         ".find(m => m.uri.path.endsWith('operation.graphql')).setValue(query)",
@@ -116,15 +116,15 @@ def write(page: "Page", query: str) -> None:
 
 
 def execute(page: "Page", until: str) -> str:
-    """Run what is in the editor; the result once it has these words."""
+    """Run the operation in the editor. Return the result when it contains these words."""
     page.click("button.graphiql-execute-button")
-    return shown(page, until)
+    return wait_for_response(page, until)
 
 
-def shown(page: "Page", words: str) -> str:
+def wait_for_response(page: "Page", words: str) -> str:
     page.wait_for_function(
         "words => globalThis.__MONACO.editor.getModels()"
         ".find(m => m.uri.path.endsWith('response.json'))?.getValue().includes(words)",
         arg=words,
     )
-    return text(page, "response.json")
+    return editor_text(page, "response.json")

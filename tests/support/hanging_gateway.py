@@ -1,6 +1,6 @@
-"""`gateway.py` with two addresses more, `/spin` and `/backtrack`, that never return to the event loop.
+"""`gateway.py` with two additional paths, `/spin` and `/backtrack`, that never return to the event loop.
 
-`SILENT_SECONDS` is how long a supervisor waits for a worker's heartbeat. With `PIPELINE_SPINS` pipelines hang, too.
+`SILENT_SECONDS` is how long a supervisor waits for a worker's heartbeat. With `PIPELINE_SPINS` the pipelines hang, too.
 """
 
 import os
@@ -16,15 +16,11 @@ import runtime.supervisor.heartbeats
 import server.uvicorn
 from gateway import cli
 from server.app import GatewayProcess, application
-
-
-def spin() -> None:
-    while True:
-        pass
+from tests.support.spinning import spin
 
 
 def backtrack() -> None:
-    """Keep the lock of the interpreter: no other thread of the process runs."""
+    """Hold the interpreter lock, so that no other thread of the process runs."""
     re.match(r"(a+)+$", "a" * 64 + "b")
 
 
@@ -32,7 +28,7 @@ HANGING = {"/spin": spin, "/backtrack": backtrack}
 
 
 class Hanging:
-    """An application that is hung by whoever asks for one of the addresses."""
+    """An application that hangs on a request for one of the paths."""
 
     def __init__(self, gateway: GatewayProcess) -> None:
         self._application = application(gateway)
@@ -44,7 +40,7 @@ class Hanging:
 
 
 class Spinning:
-    """A pipeline that never returns to the event loop. It has no consumer that another one could follow."""
+    """A pipeline that never returns to the event loop. It has no consumer that another process could replace."""
 
     consumer = None
 

@@ -1,4 +1,4 @@
-"""A process that is to end, and whose event loop would not."""
+"""A process that is told to end while its event loop hangs."""
 
 import threading
 

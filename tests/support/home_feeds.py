@@ -1,4 +1,4 @@
-"""Steps and data of the tests of home feeds."""
+"""Home feeds with their items."""
 
 from datastore.dynamodb.codec import Item
 from datastore.feeds.home_feeds import entry_item
@@ -6,12 +6,12 @@ from datastore.keyspace.feeds.table import FEED
 from tests.support.served import Served
 
 
-def entry(post: Item, user: str = "ada") -> Item:
-    """The entry of a post in a user's feed."""
+def feed_entry(post: Item, user: str = "ada") -> Item:
+    """Return the entry of a post in a user's feed."""
     followers_only = post["visibility"] == "followers"
     post_id = post["PK"].removeprefix("POST#")
     return entry_item(user, post["author_id"], post["created_at"], post_id, followers_only=followers_only)
 
 
-async def put(served: Served, *items: Item) -> None:
+async def put_feed_items(served: Served, *items: Item) -> None:
     await served.store().write_all(FEED, puts=items)

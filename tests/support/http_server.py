@@ -1,4 +1,4 @@
-"""An ASGI application of a test's own behind a real server."""
+"""An ASGI application behind a real server."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -12,9 +12,9 @@ from tests.support.until import until
 
 @asynccontextmanager
 async def served(app: Any, state: Mapping[str, Any] | None = None, **how: Any) -> AsyncIterator[str]:
-    """Serve on a free port, and hold that neither a connection nor a task is left afterwards. The URL is GraphQL's.
+    """Serve on a free port. Yield the URL of GraphQL. Check that no connection and no task is left at the end.
 
-    `state` is what the application would tell when it starts.
+    `state` is the lifespan state that the application would set.
     """
     before: set[asyncio.Task[Any] | None] = {*asyncio.all_tasks()}
     config = uvicorn.Config(app, **{"port": 0, "log_config": None, "lifespan": "off", **how})

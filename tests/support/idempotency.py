@@ -27,7 +27,7 @@ from tests.support.served import Clock
 LEASE = timedelta(seconds=60)
 
 
-def request(key: str = "k", text: str = "mutation { a }", user: str = "ada", **variables: Any) -> Request:
+def keyed_request(key: str = "k", text: str = "mutation { a }", user: str = "ada", **variables: Any) -> Request:
     operation = SimpleNamespace(document=SimpleNamespace(hash=text), name=None)
     caller = Caller(Identity(user, Role.USER))
     asked = GraphQLParams(text, variables, idempotency_key=key)
@@ -35,14 +35,14 @@ def request(key: str = "k", text: str = "mutation { a }", user: str = "ada", **v
 
 
 def failed(error: Exception, *, path: list[str | int] | None = None, wrote: bool = False) -> Outcome:
-    """A field that failed, or with an empty path the operation."""
+    """Return the outcome of a failed field, or with an empty path of a failed operation."""
     where = ["a"] if path is None else path or None
     return Outcome(None, [GraphQLError(str(error), path=where, original_error=error)], wrote=wrote)
 
 
 @dataclass
-class Work:
-    """A mutation: it counts how often it is executed, and answers what the test says."""
+class CountedMutation:
+    """A mutation that counts its executions and returns the outcome that the test chose."""
 
     outcome: Callable[[int], Outcome] = lambda number: Outcome({"a": number}, wrote=True)
     times: int = 0
@@ -59,7 +59,7 @@ class Work:
 
 
 @dataclass
-class Process:
+class IdempotentProcess:
     """One of several processes on the same table."""
 
     once: Idempotency
@@ -74,7 +74,9 @@ class Process:
 
 
 @pytest.fixture
-async def processes(database: Database, proxy: Proxy, clock: Clock) -> AsyncIterator[tuple[Process, Process]]:
+async def processes(
+    database: Database, proxy: Proxy, clock: Clock
+) -> AsyncIterator[tuple[IdempotentProcess, IdempotentProcess]]:
     ids = iter(range(10**6))
     async with client_of(proxy) as client:
 
@@ -82,8 +84,8 @@ async def processes(database: Database, proxy: Proxy, clock: Clock) -> AsyncIter
             deadline = Deadline(seconds)
             return Store(client, prefix=database.prefix, deadline=deadline, token=lambda: "", meter=meter)
 
-        def process() -> Process:
+        def process() -> IdempotentProcess:
             once = Idempotency(store, deadline=2, now=clock, new_id=lambda: f"id{next(ids)}")
-            return Process(once, store, clock)
+            return IdempotentProcess(once, store, clock)
 
         yield process(), process()

@@ -1,4 +1,4 @@
-"""Who issues tokens: with a secret, with keys published at a URL, and as a forger would."""
+"""Issuers of tokens: with a secret, with keys published at a URL, and as a forger."""
 
 import asyncio
 import base64
@@ -21,7 +21,7 @@ RSA_TWO = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 EC_ONE = ec.generate_private_key(ec.SECP256R1())
 
 
-class Clock:
+class IssuerClock:
     def __init__(self) -> None:
         self.now = NOW
 
@@ -34,13 +34,13 @@ def signed(secret: str = SECRET, **claims: Any) -> str:
     return jwt.encode({name: value for name, value in given.items() if value is not None}, secret, algorithm="HS256")
 
 
-def raw(header: Any, payload: Any, signature: bytes = b"") -> str:
+def raw_token(header: Any, payload: Any, signature: bytes = b"") -> str:
     parts = [json.dumps(header).encode(), payload if isinstance(payload, bytes) else json.dumps(payload).encode()]
     return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in (*parts, signature))
 
 
 class Publisher:
-    """A JWKS URL whose keys and moods the tests change. `answers`, when set, is what it answers instead of its keys."""
+    """A JWKS URL whose keys and behaviour tests change. `answers`, if set, replaces its keys."""
 
     url = ""
 
@@ -69,7 +69,7 @@ class Publisher:
 
 @asynccontextmanager
 async def publishing() -> AsyncIterator[Publisher]:
-    """Keys at a URL, for as long as this is open."""
+    """Publish keys at a URL while the context is open."""
     publisher = Publisher()
     app = web.Application()
     app.router.add_get("/{path}", publisher.answer)
@@ -93,14 +93,14 @@ def with_key(key: Any, kid: str | None, algorithm: str = "RS256", sub: str = "an
 
 
 def hashed(header: Any, claims: Any, secret: bytes) -> str:
-    """A token with HS256's signature, whatever its header says, and whatever the secret is."""
-    unsigned = raw(header, claims).rstrip(".")
+    """Return a token with a signature of HS256, whatever its header says."""
+    unsigned = raw_token(header, claims).rstrip(".")
     digest = hmac.new(secret, unsigned.encode(), "sha256").digest()
     return f"{unsigned}.{base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}"
 
 
 def public_spellings(key: rsa.RSAPrivateKey) -> list[bytes]:
-    """What a forger may take a public key's bytes for."""
+    """Return the encodings of a public key that a forger may use as a secret."""
     public = key.public_key()
     spellings = [
         public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo),

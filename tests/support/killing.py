@@ -1,4 +1,4 @@
-"""Kills processes of a deployment at random moments, starts them again, and times how long it takes to recover."""
+"""Kills processes of a deployment at random moments, restarts them, and measures the time of recovery."""
 
 import asyncio
 import os
@@ -19,16 +19,16 @@ from datastore.errors import DomainError
 from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.keyspace.feeds.table import FEED
 from datastore.matches.active_matches import ActiveMatches
-from tests.support.deployment import CRICKETS, FEEDS, GATEWAYS, MATCH, Deployment, until
+from tests.support.deployment import CRICKETS, FEEDS, GATEWAYS, MATCH, Deployment, wait_for
 from tests.support.remote import Remote
 
-# As a service manager does.
+# A service manager restarts this fast.
 RESTART_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
 class Outage:
-    """From the kill until what was killed did its work again, by the monotonic clock."""
+    """The time from a kill to the recovery, by the monotonic clock."""
 
     began: float
     ended: float
@@ -42,7 +42,7 @@ class Outage:
 
 
 class Killer:
-    """Kills each kind `kills` times, as often as `pause` says in seconds, all kinds at the same time."""
+    """Kills each kind of process `kills` times, with pauses of `pause` seconds, all kinds concurrently."""
 
     def __init__(self, deployment: Deployment, served: Remote, http: aiohttp.ClientSession, seed: int) -> None:
         self.deployment = deployment
@@ -69,11 +69,11 @@ class Killer:
         for _ in range(kills):
             await asyncio.sleep(chance.uniform(0, 2 * pause))
             began = time.monotonic()
-            await until(await self._kinds[kind](chance), 120)
+            await wait_for(await self._kinds[kind](chance), 120)
             self.outages[kind].append(Outage(began, time.monotonic()))
 
     def alone(self, kind: str) -> Iterator[Outage]:
-        """Those during which nothing of another kind was down."""
+        """Yield the outages during which no other kind was down."""
         others = [outage for other, outages in self.outages.items() if other != kind for outage in outages]
         return (outage for outage in self.outages[kind] if not any(map(outage.overlaps, others)))
 
@@ -86,10 +86,10 @@ class Killer:
                 lines.append(f"{kind:<18} {len(times):>5} {median(times):>9.2f} {p90:>7.2f} {times[-1]:>10.2f}")
         return "\n".join(lines)
 
-    # Each kind is killed, and begun again. What is returned tells whether it does its work as before.
+    # Each method kills a process of its kind and restarts it. It returns the check of its recovery.
 
     async def _engine(self, chance: random.Random) -> Callable[[], Awaitable[bool]]:
-        """Its own process: its service starts it again."""
+        """Kill the engine's own process; its service restarts it."""
 
         async def is_killed() -> bool:
             process = self.deployment.engine_child()
@@ -97,11 +97,11 @@ class Killer:
                 return False
             try:
                 os.kill(process, signal.SIGKILL)
-            except ProcessLookupError:  # its service has been killed at this moment
+            except ProcessLookupError:  # its service was killed at this moment
                 return False
             return True
 
-        await until(is_killed, 120)
+        await wait_for(is_killed, 120)
         return self._answered
 
     async def _service(self, chance: random.Random) -> Callable[[], Awaitable[bool]]:
@@ -118,7 +118,7 @@ class Killer:
         return self._answered
 
     async def _feed(self, chance: random.Random) -> Callable[[], Awaitable[bool]]:
-        """The one that reads the stream, or the one that stands by."""
+        """Kill the instance that reads the stream or the one on standby."""
         await self._again(chance.choice(FEEDS))
         return self._feed_is_read
 
@@ -132,10 +132,12 @@ class Killer:
         await asyncio.sleep(RESTART_SECONDS)
         part.begin_unheard()
 
-    # What recovered means
+    # The checks of recovery
 
     async def _answered(self) -> bool:
-        """A query is, through whichever gateway is first: one that has just begun may keep it for seconds."""
+        """Return whether the fastest gateway answers a query: one that has just
+        started may hold a query for seconds.
+        """
         asked = [asyncio.create_task(self._answers(self.deployment.ports[name])) for name in GATEWAYS]
         try:
             for first in asyncio.as_completed(asked):
@@ -158,7 +160,7 @@ class Killer:
         return "errors" not in answer
 
     async def _feed_is_read(self) -> bool:
-        """An instance that lives holds the lease."""
+        """Return whether a running instance owns the lease."""
         assert self.served.database is not None
         try:
             stream = await stream_of(self.served.database.client, FEED.name, self.served.database.prefix)
@@ -169,7 +171,7 @@ class Killer:
         return bool(owners) and owners <= self.deployment.instances_of_feed()
 
     async def _match_is_polled(self) -> bool:
-        """By an instance that lives."""
+        """Return whether a running instance polls the match."""
         try:
             active = await ActiveMatches(self.served.store(), datetime.now(UTC)).latest(MATCH)
         except DomainError:

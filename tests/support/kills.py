@@ -1,4 +1,4 @@
-"""Steps and data of the tests of kills."""
+"""A deployment under load whose processes are killed, and the comparison of the result with the responses."""
 
 import asyncio
 import os
@@ -25,28 +25,28 @@ from pipelines.matches.providers.playback import Timeline
 from tests.support.cricket_process import recording
 from tests.support.deployment import MATCH, Deployment
 from tests.support.earthquake_samples import quake, store
-from tests.support.feed_workload import Workload, compare, settled
-from tests.support.load_facts import everything
+from tests.support.feed_workload import FeedWorkload, compare_with_feed_model, pipeline_settled
+from tests.support.load_facts import stored_facts
 from tests.support.load_operations import QUAKES, READS, WRITES, read_team, read_teams
 from tests.support.match_takeover import events_of_a_whole_run
-from tests.support.mixed_load import Load
-from tests.support.photo_items import photo, put, user
+from tests.support.mixed_load import MixedLoad
+from tests.support.photo_items import photo, photo_user, put_library_items
 from tests.support.remote import PASSING, Passing, Remote
-from tests.support.resuming_clients import CutOff, OverSocket, Said
+from tests.support.resuming_clients import CutOff, Said, SocketClient
 from tests.support.served import NOON
 from tests.support.upload_load import UploadLoad
 
 KILLS = int(os.environ.get("KILLS", "2"))
 LEASE_SECONDS = float(os.environ.get("KILLS_LEASE", "1.0"))
-# Keys of mutations that were cut off are claimed for a minute: by clocks that run faster, for less.
+# Claims of interrupted mutations last a minute; by faster clocks they last less.
 CLOCK_TIMES = float(os.environ.get("KILLS_CLOCK", "20"))
 SEED = int(os.environ.get("KILLS_SEED", "8"))
 USERS = 16
 PATIENCE_SECONDS = 10.0
-# Between batches of operations: at full length the feed's pipeline, which is killed too, is to keep up.
+# The pause between batches of operations: at full length the feed's pipeline, which is killed too, has to keep up.
 REST_SECONDS = float(os.environ.get("KILLS_REST", "0"))
 SETTLING_SECONDS = 60 + KILLS * 6
-# The feed has a workload of its own.
+# The feed has its own workload.
 FEED_WRITES = ("create_post", "like", "comment", "follow")
 FEED_READS = ("read_post", "read_comments")
 SYNC = "mutation ($teams: [TeamInput!]!) { syncTeams(teams: $teams) { teamId } }"
@@ -55,8 +55,8 @@ UPDATES = f'subscription {{ matchUpdates(matchId: "{MATCH}") {{ {FOLLOWED} }} }}
 
 
 @dataclass(frozen=True)
-class Size:
-    """How many there are; `feed` tells whether actors of the mixed load use the feed too."""
+class LoadSize:
+    """The size of the load; `feed` tells whether actors of the mixed load use the feed, too."""
 
     actors: int = 8
     viewers: int = 3
@@ -64,22 +64,22 @@ class Size:
     uploaders: int = 0
 
 
-STANDARD = Size()
+STANDARD = LoadSize()
 
 
-class World:
-    """A deployment with those who load it: writers and readers of all systems, and followers of a match."""
+class LoadedDeployment:
+    """A deployment with its load: writers and readers of all systems, and subscribers of a match."""
 
-    def __init__(self, deployment: Deployment, served: Remote, http: aiohttp.ClientSession, size: Size) -> None:
+    def __init__(self, deployment: Deployment, served: Remote, http: aiohttp.ClientSession, size: LoadSize) -> None:
         self.deployment = deployment
         self.served = served
-        self.workload = Workload(served, Passing(deployment.clock), users=USERS, seed=SEED)
-        self.load = Load(
+        self.workload = FeedWorkload(served, Passing(deployment.clock), users=USERS, seed=SEED)
+        self.load = MixedLoad(
             served,
             actors=size.actors,
             seed=SEED,
             writes=[write for write in WRITES if size.feed or write.__name__ not in FEED_WRITES],
-            # Each gateway keeps teams for a moment, whatever others write.
+            # Each gateway caches teams for a moment, so that reads of them may be stale.
             reads=[
                 read
                 for read in READS
@@ -91,7 +91,7 @@ class World:
         self.expected: set[str] = set()
 
     async def prepare(self, database: Database) -> None:
-        """What the load needs to be there, written past the gateways."""
+        """Write the items that the load needs, past the gateways."""
         self.served.database = database
         served, now = self.served, self.served.clock()
         self.expected = await events_of_a_whole_run(served, MATCH)
@@ -101,7 +101,7 @@ class World:
         ages = [timedelta(minutes=number + 1) + (NOON - now) for number in range(QUAKES)]
         await store(served, *[quake(f"us{number}", age) for number, age in enumerate(ages)])
         for actor in self.load.actors:
-            await put(served, user(actor.email), photo(actor.photo, actor.email))
+            await put_library_items(served, photo_user(actor.email), photo(actor.photo, actor.email))
         await self.uploads.prepare()
 
     async def enter(self) -> None:
@@ -118,7 +118,7 @@ class World:
         await self.deployment.begin_match()
 
     async def work_until(self, over: asyncio.Event) -> int:
-        """How many operations were done."""
+        """Execute operations until `over` is set. Return their number."""
         uploading, done = asyncio.create_task(self.uploads.work_until(over)), 0
         while not over.is_set():
             await asyncio.gather(self.workload.run(64), self.load.run(64))
@@ -128,11 +128,13 @@ class World:
         return done
 
     async def check(self, database: Database) -> None:
-        """Everything is as the answers say, each counter counts what is there, and every follower has seen all."""
+        """Check that the stored items agree with the responses, that counters are exact, and that each viewer received
+        all events.
+        """
         async with asyncio.timeout(SETTLING_SECONDS):
             await asyncio.gather(*[viewer.has_seen_all() for viewer in self.viewers])
-        await settled(database.client, self.served.store, database.prefix, SETTLING_SECONDS)
-        await compare(self.workload)
+        await pipeline_settled(database.client, self.served.store, database.prefix, SETTLING_SECONDS)
+        await compare_with_feed_model(self.workload)
         await self.check_facts(database)
         await self.uploads.check(database, self.deployment.objects, SETTLING_SECONDS)
         assert [
@@ -148,10 +150,10 @@ class World:
             ]
 
     async def check_facts(self, database: Database) -> None:
-        """What was acknowledged is there, and nothing else; and all answers were right."""
+        """Check that every acknowledged write is stored, and nothing else, and that all responses were right."""
         assert self.load.told.undeclared == []
         assert self.load.told.wrong == []
-        stored = await everything(database)
+        stored = await stored_facts(database)
         for kind in {fact[0] for fact in self.load.truth.may_be}:
             assert self.load.truth.wrong(kind, stored) == []
 
@@ -160,7 +162,7 @@ class Viewer:
     """Follows the match over one connection after another, through any gateway, until its result."""
 
     def __init__(self, http: aiohttp.ClientSession, urls: list[str], number: int) -> None:
-        self._client = OverSocket(http, UPDATES, {})
+        self._client = SocketClient(http, UPDATES, {})
         self._urls = urls
         self._chance = random.Random(number)
         self._began = asyncio.Event()
@@ -170,7 +172,7 @@ class Viewer:
         self.score: list[Any] = []
         self.connections = 0
         self.resyncs = 0
-        # What it was told beside events: codes of errors, and with which codes the server ended connections.
+        # Codes of errors, and the close codes with which the server ended connections.
         self.told: Counter[str | int] = Counter()
         self.is_over = False
 
@@ -187,7 +189,7 @@ class Viewer:
             self._watching.cancel()
 
     def check(self) -> None:
-        """Each version came once, in its order, and so did each event; and no error but what passes."""
+        """Check that each version and each event came once, in order, without errors besides temporary ones."""
         assert self.told.keys() <= PASSING, self.told
         assert self.resyncs == 0
         assert self.versions == [*range(self.versions[0], self.versions[0] + len(self.versions))]
@@ -201,7 +203,7 @@ class Viewer:
                 if cut.code is not None:
                     self.told[cut.code] += 1
             except (aiohttp.ClientConnectionError, TimeoutError, OSError):
-                pass  # It is lost: the next one goes on where this was.
+                pass  # The connection is lost: the next one resumes.
             await asyncio.sleep(self._chance.uniform(0.02, 0.2))
 
     async def _follow(self, url: str) -> None:
@@ -213,7 +215,7 @@ class Viewer:
                     return
 
     def _hear(self, payload: Said) -> None:
-        """An event, the news that it has begun, or a message that ends it."""
+        """Handle an event, the first payload, or a message that ends the subscription."""
         errors = payload["payload"] if payload.get("type") == "error" else payload.get("errors", ())
         self.told.update(error["extensions"]["code"] for error in errors)
         if payload.get("data") is not None:
@@ -234,14 +236,16 @@ class Viewer:
 
 @asynccontextmanager
 async def deployed(
-    folder: Path, seconds: float, size: Size = STANDARD, **options: Any
-) -> AsyncIterator[tuple[World, Database]]:
-    """A deployment whose match lasts so long, all of it at work."""
+    folder: Path, seconds: float, size: LoadSize = STANDARD, **options: Any
+) -> AsyncIterator[tuple[LoadedDeployment, Database]]:
+    """Run a deployment with a match of this length, with all processes at work."""
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
         speed = Timeline(recording(MATCH)).moments[-1] / seconds
         options = {"lease_seconds": LEASE_SECONDS, "clock_times": CLOCK_TIMES} | options
         deployment = Deployment(folder, http, match_speed=speed, **options)
-        world = World(deployment, Remote(http, deployment.urls, deployment.clock, PATIENCE_SECONDS), http, size)
+        world = LoadedDeployment(
+            deployment, Remote(http, deployment.urls, deployment.clock, PATIENCE_SECONDS), http, size
+        )
         async with deployment.running(world.prepare) as database:
             try:
                 await world.enter()

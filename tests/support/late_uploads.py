@@ -13,15 +13,15 @@ from datastore.photos.photos import photo_with_id
 from datastore.session.store import Store
 from tests.support.pictures import jpeg
 from tests.support.served import NOON, Served
-from tests.support.upload_forms import complete, count, create
-from tests.support.upload_steps import items, uploaded
+from tests.support.upload_forms import complete_photo, create_photo, upload_count
+from tests.support.upload_steps import items, upload_original
 
 OWN_ID = uuid7(NOON, "a client's own")
 
 
 @pytest.fixture
 async def other_pictures() -> AsyncIterator[DecoderPool]:
-    """The decoders of another gateway."""
+    """Yield the decoder pool of another gateway."""
     other = DecoderPool()
     yield other
     await other.aclose()
@@ -29,10 +29,10 @@ async def other_pictures() -> AsyncIterator[DecoderPool]:
 
 @pytest.fixture
 async def late(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A photo whose id is reserved a second time: the repeat looks for a photo before the first upload is confirmed,
-    and takes its place after.
+    """Reserve the id of a photo twice: the repeat looks for a photo before the first upload is confirmed, and takes a
+    place after it.
     """
-    await uploaded(served, jpeg(), imageId=OWN_ID)
+    await upload_original(served, jpeg(), imageId=OWN_ID)
     looked, confirmed = asyncio.Event(), asyncio.Event()
     look = photo_with_id
 
@@ -44,9 +44,9 @@ async def late(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
         return found
 
     monkeypatch.setattr(upload_reservations, "photo_with_id", slow)
-    late = asyncio.create_task(create(served, imageId=OWN_ID))
+    late = asyncio.create_task(create_photo(served, imageId=OWN_ID))
     await looked.wait()
-    assert (await complete(served, OWN_ID)).errors is None
+    assert (await complete_photo(served, OWN_ID)).errors is None
     confirmed.set()
     assert (await late).errors is None
-    assert (await count(served), len(await items(served, "UPLOAD"))) == (2, 1)
+    assert (await upload_count(served), len(await items(served, "UPLOAD"))) == (2, 1)

@@ -1,6 +1,6 @@
-"""Steps and data of the tests of layers."""
+"""The import rules of the packages."""
 
-# Each layer imports only itself and what stands to its right.
+# Each layer imports only itself and these layers.
 MAY_IMPORT = {
     "gateway": {"runtime", "server", "schema", "pipelines", "datastore"},
     "runtime": {"server", "schema", "resolvers", "pipelines", "datastore"},

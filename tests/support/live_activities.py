@@ -27,7 +27,7 @@ END = f"""mutation ($match: ID!, $device: ID!, $of: ID, $reason: String) {{
 HERE = {"match": "m1", "device": "phone"}
 
 
-async def register(served: Served, user: str = "ada", token: str = TOKEN, **where: str) -> Answer:
+async def register_session(served: Served, user: str = "ada", token: str = TOKEN, **where: str) -> Answer:
     return await served.ask(REGISTER, {**HERE, **where, "token": token}, user=user)
 
 

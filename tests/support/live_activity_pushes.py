@@ -15,10 +15,10 @@ from datastore.model.timestamps import iso
 from datastore.session.store import Store
 from pipelines.matches.push.push_queue import MatchChange
 from tests.support.apns_server import ApnsServer
-from tests.support.display_states import NAMES, first, fixture, in_chase, second
+from tests.support.display_states import NAMES, first, fixture_in_chase, in_chase, second
 from tests.support.served import NOON
 
-MATCH = fixture(version=7)
+MATCH = fixture_in_chase(version=7)
 FINISHED = replace(
     MATCH, version=9, phase=MatchPhase.FINISHED, result=Result(ResultKind.WIN, "Mumbai won"), innings=(first(),)
 )

@@ -12,8 +12,8 @@ UPDATE = "mutation ($input: UpdateLivestreamInput!) { updateLivestream(input: $i
 END = "mutation ($id: ID!) { endLivestream(livestreamId: $id) { ...All } }" + ALL
 
 
-def at(**later: float) -> str:
-    """As the API writes it: so much after noon."""
+def iso_after_noon(**later: float) -> str:
+    """Return the time this long after noon as the API writes it."""
     return (NOON + timedelta(**later)).isoformat()
 
 
@@ -22,13 +22,13 @@ async def admin(served: Served, query: str, **variables: Any) -> Answer:
 
 
 async def announce(served: Served, **more: Any) -> Any:
-    """A livestream from one to two o'clock, unless something else is said."""
-    given = {"title": "Opening", "streamUrl": "https://example.com/live", "startTime": at(hours=1)} | more
-    given = {"endTime": at(hours=2)} | given
+    """Announce a livestream, by default from one to two o'clock."""
+    given = {"title": "Opening", "streamUrl": "https://example.com/live", "startTime": iso_after_noon(hours=1)} | more
+    given = {"endTime": iso_after_noon(hours=2)} | given
     answer = await admin(served, CREATE, input=given)
     assert answer.errors is None, answer.errors
     return answer.data["createLivestream"]
 
 
-async def change(served: Served, id: str, **changes: Any) -> Answer:
+async def change_livestream(served: Served, id: str, **changes: Any) -> Answer:
     return await admin(served, UPDATE, input={"livestreamId": id, **changes})

@@ -1,4 +1,4 @@
-"""What the tables hold after a mixed load, read past the gateway: the facts, and whether what is counted agrees."""
+"""The facts in the tables after a mixed load, read past the gateway, with a check of the counters."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,8 +17,8 @@ from tests.support.feed_changes import items_of
 from tests.support.mixed_load import Fact
 
 
-async def everything(database: Database) -> dict[Fact, Any]:
-    """The value of each fact that is stored. Counters and both sides of what is kept twice must agree."""
+async def stored_facts(database: Database) -> dict[Fact, Any]:
+    """Return the value of each stored fact. Counters and duplicated items must agree."""
     blip, sparks = await items_of(database, BLIP), await items_of(database, SPARKS)
     facts = [
         *_of_feed(await items_of(database, FEED)),
@@ -39,9 +39,9 @@ def _of_feed(items: Sequence[Item]) -> Iterator[tuple[Fact, Any]]:
         whose = split(item["PK"])[1]
         if is_like(item):
             yield ("like", whose, rest[0]), True
-        elif kind == "COMMENT" and "text" in item:  # else it was deleted
+        elif kind == "COMMENT" and "text" in item:  # a tombstone otherwise
             yield ("comment", whose, rest[0]), item["text"]
-        elif kind == "META" and item["PK"].startswith("POST#") and "text" in item:  # else it was deleted
+        elif kind == "META" and item["PK"].startswith("POST#") and "text" in item:  # a tombstone otherwise
             yield ("post", whose), item["text"]
         elif kind == "FOLLOWING":
             sides[kind].add((whose, rest[0]))

@@ -1,4 +1,4 @@
-"""What actors of the mixed load do: each write with the fact it settles, each read with what is right to answer."""
+"""The operations of the mixed load: each write with the fact that it sets, each read with the check of its response."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ LATEST = 40
 
 @dataclass(frozen=True)
 class Write:
-    """A mutation that makes `value` of a fact, and of `more`. Once it is acknowledged, `acknowledged` gets its data."""
+    """A mutation that sets a fact to `value`, and the facts in `more`. `acknowledged` is called with its data."""
 
     name: str
     query: str
@@ -37,7 +37,7 @@ class Write:
 
 @dataclass(frozen=True)
 class Sighted:
-    """A sighting that is acknowledged. `began`: when it was first reported; `reported_at` is what the answer says."""
+    """An acknowledged sighting. `began`: when it was first sent; `reported_at`: the time in the response."""
 
     reporter: str
     id: str
@@ -47,7 +47,7 @@ class Sighted:
 
 @dataclass(frozen=True)
 class Read:
-    """A query, and whether its data may be."""
+    """A query and the check of its data."""
 
     name: str
     query: str
@@ -113,7 +113,7 @@ def read_post(actor: "Actor") -> Read | None:
 
 
 def read_comments(actor: "Actor") -> Read | None:
-    """Those of a post: each once, as it was written, and none is missing that was there before."""
+    """Read the comments of a post. Each must appear once as it was written; those that existed before must be there."""
     if not actor.load.posts:
         return None
     _, post = actor.chance.choice(actor.load.posts)
@@ -158,7 +158,7 @@ def confirm(actor: "Actor") -> Write | None:
 
 
 def _still_there(actor: "Actor") -> list["Sighted"]:
-    """The last ones, without those that may be over while a request is sent again and again."""
+    """Return the latest sightings, without those that may expire during retries."""
     began = actor.load.served.clock() - LIFETIME / 3
     return [one for one in actor.load.sightings[-LATEST:] if one.began > began]
 
@@ -191,7 +191,7 @@ def create_person(actor: "Actor") -> Write:
 
 
 def tag(actor: "Actor") -> Write | None:
-    """Somebody on the actor's own photo. One who may not be there is nobody to tag."""
+    """Tag a person on the actor's own photo, if the person certainly exists."""
     person, number = actor.chance.choice([*actor.faces])
     if None in actor.load.truth.may_be["person", person]:
         return None
@@ -242,7 +242,7 @@ def rename_team(actor: "Actor") -> Write:
 
 
 def sync_teams(actor: "Actor") -> Write:
-    """In one batch."""
+    """Write three teams in one batch."""
     name, teams = f"Squad {actor.done}", [f"s{number}-{actor.name}" for number in range(3)]
     query = "mutation ($teams: [TeamInput!]!) { done: syncTeams(teams: $teams) { teamId } }"
     given = [{"teamId": team, "name": name, "code": "S"} for team in teams]
@@ -259,7 +259,7 @@ def read_match_follow(actor: "Actor") -> Read:
 
 
 def read_teams(actor: "Actor") -> Read:
-    """The actor's own, and one that others look at."""
+    """Read the actor's own team and one of another actor."""
     other = actor.chance.choice(actor.load.actors)
 
     def right(data: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Pictures of every kind that hold a marker wherever metadata can be."""
+"""Pictures of all types with a marker in each place of metadata."""
 
 import struct
 import zlib
@@ -18,13 +18,13 @@ SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
 
 
 def noise(mode: str = "RGB", seed: int = 0, size: tuple[int, int] = SIZE) -> Image.Image:
-    """A picture of which no two pixels are the same for a reason."""
+    """Return a picture of random pixels."""
     depth = len(Image.new(mode, (1, 1)).tobytes())
     return Image.frombytes(mode, size, Random(seed).randbytes(size[0] * size[1] * depth))
 
 
 def exif_block(orientation: int | None = 6, **more: str) -> Image.Exif:
-    """What a telephone writes: where, when, with what, by whom, and a note of its maker's."""
+    """Return EXIF as a phone writes it: place, time, device, author, and a note of the manufacturer."""
     exif = Image.Exif()
     if orientation is not None:
         exif[0x0112] = orientation
@@ -40,7 +40,7 @@ def xmp_block(orientation: int | None = None) -> bytes:
     return f'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:Description{stated} by="{TEXT}"/></x:xmpmeta>'.encode()
 
 
-def encoded(image: Image.Image, kind: str, **options: Any) -> bytes:
+def encode_image(image: Image.Image, kind: str, **options: Any) -> bytes:
     file = BytesIO()
     image.save(file, kind, **options)
     return file.getvalue()
@@ -51,7 +51,7 @@ def segment(marker: int, data: bytes) -> bytes:
 
 
 def in_jpeg(content: bytes) -> bytes:
-    """With IPTC, a comment, thumbnails and what else makers add, before and after the scans, and trailing bytes."""
+    """Add IPTC, a comment, thumbnails and other segments before and after the scans, and trailing bytes."""
     jfxx = b"JFXX\0\x10" + MARKER
     iptc = b"Photoshop 3.0\x008BIM\x04\x04\0\0\0\x10" + MARKER
     added = [(0xE0, jfxx), (0xE2, b"FPXR\0" + MARKER), (0xE3, MARKER), (0xED, iptc)]
@@ -65,12 +65,12 @@ def in_jpeg(content: bytes) -> bytes:
     return bytes(jfif) + between + content[20:-2] + late + content[-2:] + MARKER
 
 
-def chunk(kind: bytes, data: bytes) -> bytes:
+def chunk(kind: bytes, data: bytes = b"") -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
 def in_png(content: bytes) -> bytes:
-    """With a time, unknown chunks, a palette that is suggested, and what stands behind the end."""
+    """Add a time, unknown chunks, a suggested palette, and trailing bytes."""
     kinds = (b"tIME", b"prVW", b"caBX", b"dSIG", b"sPLT", b"tEXt")
     added = b"".join(chunk(kind, MARKER + b"\0" + MARKER) for kind in kinds)
     return content[:33] + added + content[33:-12] + added + content[-12:] + MARKER
@@ -81,7 +81,7 @@ def riff(kind: bytes, data: bytes) -> bytes:
 
 
 def in_webp(content: bytes) -> bytes:
-    """With unknown chunks, inside frames too, and what stands behind the end."""
+    """Add unknown chunks, also inside frames, and trailing bytes."""
     body, at = b"", 12
     while at < len(content):
         kind, length = struct.unpack_from("<4sI", content, at)
@@ -95,7 +95,7 @@ def whole_webp(body: bytes) -> bytes:
     return b"RIFF" + struct.pack("<I", len(body) + 4) + b"WEBP" + body
 
 
-def texts() -> PngInfo:
+def png_texts() -> PngInfo:
     info = PngInfo()
     info.add_text("Author", TEXT)
     info.add_text("Comment", TEXT, zip=True)
@@ -119,24 +119,24 @@ def _jpeg(image: Image.Image, orientation: int | None, **options: Any) -> bytes:
         "icc_profile": SRGB,
         "dpi": (72, 72),
     }
-    return in_jpeg(encoded(image, "JPEG", **given, **options))
+    return in_jpeg(encode_image(image, "JPEG", **given, **options))
 
 
 def _png(image: Image.Image, orientation: int | None, **options: Any) -> bytes:
-    given = {"exif": exif_block(orientation), "pnginfo": texts(), "icc_profile": SRGB, "dpi": (300, 300)}
-    return in_png(encoded(image, "PNG", **given, **options))
+    given = {"exif": exif_block(orientation), "pnginfo": png_texts(), "icc_profile": SRGB, "dpi": (300, 300)}
+    return in_png(encode_image(image, "PNG", **given, **options))
 
 
 def _webp(image: Image.Image, orientation: int | None, **options: Any) -> bytes:
     given = {"exif": exif_block(orientation), "xmp": xmp_block(), "icc_profile": SRGB}
-    return in_webp(encoded(image, "WEBP", **given, **options))
+    return in_webp(encode_image(image, "WEBP", **given, **options))
 
 
 def _mpo(orientation: int | None) -> bytes:
     second = noise(seed=1)
     second.info["comment"] = MARKER
     given = {"exif": exif_block(orientation), "xmp": xmp_block(), "icc_profile": SRGB}
-    return encoded(noise(), "MPO", save_all=True, append_images=[second], **given) + MARKER
+    return encode_image(noise(), "MPO", save_all=True, append_images=[second], **given) + MARKER
 
 
 def _frames() -> dict[str, Any]:
@@ -163,7 +163,7 @@ KINDS: dict[str, Callable[[int | None], bytes]] = {
 }
 
 
-# How large and in which colours a picture is, and how an animation goes on.
+# The size and colours of a picture, and the timing of an animation.
 SHAPE = {
     "JPEG": ("jfif_density", "jfif_unit", "adobe", "adobe_transform"),
     "PNG": ("dpi", "loop", "duration", "default_image"),
@@ -171,8 +171,8 @@ SHAPE = {
 }
 
 
-def shown(content: bytes) -> Iterator[tuple[Any, ...]]:
-    """What a decoder makes of each frame, and how it is told to show it. Of a JPEG the first picture alone."""
+def decoded_frames(content: bytes) -> Iterator[tuple[Any, ...]]:
+    """Yield the pixels of each frame and how to show them. Of a JPEG only the first picture counts."""
     with Image.open(BytesIO(content)) as image:
         kind = "JPEG" if image.format == "MPO" else str(image.format)
         for number in range(1 if kind == "JPEG" else getattr(image, "n_frames", 1)):

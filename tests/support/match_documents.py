@@ -1,10 +1,10 @@
 """The eleven tables of matches as their document lists them, written by another program.
 
-The document names keys, index keys and some attributes of each table; no item here has another. What is stored of a
-score is in an unknown format.
+The document names keys, index keys and some attributes of each table; the items here have no others. The format of
+stored scores is unknown.
 """
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from datastore.dynamodb.codec import encode_item
@@ -24,23 +24,20 @@ from datastore.matches.fixtures import Fixtures
 from datastore.model.access_patterns import Table
 from datastore.model.identity import Role
 from tests.support.active_matches import replay
-from tests.support.cricket_pipeline import Instance
-from tests.support.fixture_steps import one
-from tests.support.served import NOON, Answer, Served
-
-
-def seconds(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
-
+from tests.support.answers import data_of
+from tests.support.cricket_pipeline import PipelineInstance
+from tests.support.fixture_steps import planned_match
+from tests.support.moments import whole_seconds
+from tests.support.served import NOON, Served
 
 TOKEN = "d1" * 32
 NOW, LATER = int(NOON.timestamp()), int((NOON + timedelta(hours=12)).timestamp())
-FIXTURE = {"matchId": "m1", "leagueCode": "IPL", "startTime": seconds(NOON)}
+FIXTURE = {"matchId": "m1", "leagueCode": "IPL", "startTime": whole_seconds(NOON)}
 ACTIVE = {
     "matchId": "m1",
     "status": "active",
     "instanceId": "i-0abc",
-    "lastTickAt": seconds(NOON),
+    "lastTickAt": whole_seconds(NOON),
     "matchPhase": "INNINGS_1",
     "previousBallId": "0",
     "previousScore": {"runs": 12, "wickets": 0, "overs": "2.0"},
@@ -57,11 +54,11 @@ SESSION = {
     "userId": "ada",
     "updateToken": "aa11",
     "status": "active",
-    "sessionStartedAt": seconds(NOON),
+    "sessionStartedAt": whole_seconds(NOON),
     "ttl": LATER,
 }
 DEVICE = {"userId": "ada", "deviceToken": TOKEN, "platform": "iOS", "apnsToken": "ap1", "ttl": LATER}
-FOLLOW = {"matchId": "m1", "userId": "ada", "teamId": "10", "createdAt": seconds(NOON), "expiresAt": LATER}
+FOLLOW = {"matchId": "m1", "userId": "ada", "teamId": "10", "createdAt": whole_seconds(NOON), "expiresAt": LATER}
 DOCUMENT: list[tuple[Table, dict[str, Any]]] = [
     (FIXTURES, FIXTURE),
     (LIVE_ACTIVITIES, SESSION),
@@ -74,11 +71,11 @@ DOCUMENT: list[tuple[Table, dict[str, Any]]] = [
     (MATCH_FOLLOWS, FOLLOW),
     (LOCKS, {"lockKey": "match:m9", "owner": "i-0abc", "expiresAt": LATER}),
     (DISPLAY_STATES, {"cacheKey": "DISPLAY#m1#10", "ttl": LATER}),
-    (FIXTURE_CACHE, {"matchId": "m1", "leagueId": "L", "startingAt": seconds(NOON), "ttl": LATER}),
+    (FIXTURE_CACHE, {"matchId": "m1", "leagueId": "L", "startingAt": whole_seconds(NOON), "ttl": LATER}),
 ]
 
 
-def write(served: Served, *items: tuple[Table, dict[str, Any]]) -> None:
+def write_match_items(served: Served, *items: tuple[Table, dict[str, Any]]) -> None:
     """Put items with boto3, as another program does."""
     assert served.gateway.database is not None
     client, prefix = served.gateway.database.admin(), served.gateway.database.prefix
@@ -86,32 +83,32 @@ def write(served: Served, *items: tuple[Table, dict[str, Any]]) -> None:
         client.put_item(TableName=prefix + table.name, Item=encode_item(item))
 
 
-def good(answer: Answer) -> Any:
-    assert answer.errors is None, answer.errors
-    return answer.data
+async def data_as_system(served: Served, query: str) -> Any:
+    return data_of(await served.ask(query, user="ops", role=Role.SYSTEM))
 
 
-async def system(served: Served, query: str) -> Any:
-    return good(await served.ask(query, user="ops", role=Role.SYSTEM))
-
-
-async def prepared(served: Served, how: str) -> list[str]:
+async def prepare_documents(served: Served, how: str) -> list[str]:
     """Store the document's items, alone or mixed with a match of this gateway, whose id is returned."""
-    write(served, *DOCUMENT)
+    write_match_items(served, *DOCUMENT)
     if how == "alone":
         return []
     fixtures = Fixtures(served.store(), served.clock())
-    (match,) = await fixtures.sync([one("mine", start=NOON + timedelta(hours=1))])
+    (match,) = await fixtures.sync([planned_match("mine", start=NOON + timedelta(hours=1))])
     await ActiveMatches(served.store(), served.clock()).register(match)
     return ["mine"]
 
 
-async def listed(served: Served) -> None:
+async def read_match_list(served: Served) -> None:
     """Let a pipeline read the list of matches once, as it does every five seconds."""
-    instance = Instance(served, replay(served))
+    instance = PipelineInstance(served, replay(served))
     await instance.orchestrator.reconcile()
     await instance.orchestrator.aclose()
 
 
-def ids(nodes: Any) -> list[str]:
+def match_ids(nodes: Any) -> list[str]:
     return [node["matchId"] for node in nodes]
+
+
+async def data_as(served: Served, query: str, user: str = "ada", role: Role = Role.USER) -> Any:
+    """Return the data of a user's query, which must succeed."""
+    return data_of(await served.ask(query, user=user, role=role))

@@ -30,12 +30,12 @@ async def schedule(served: Served, start: datetime) -> Match:
     return match
 
 
-async def stored(store: Store, match_id: str = "m1") -> list[dict[str, Any]]:
+async def stored_follows(store: Store, match_id: str = "m1") -> list[dict[str, Any]]:
     return [item async for item in store.query_all(ALL, {"partition": match_id})]
 
 
-async def fill(store: Store, numbers: range, match_id: str = "m1", **more: Any) -> None:
-    """Followers that are put there as they are."""
+async def put_follows(store: Store, numbers: range, match_id: str = "m1", **more: Any) -> None:
+    """Store followers as they are."""
     items = [
         {
             "matchId": match_id,

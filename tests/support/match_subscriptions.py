@@ -1,4 +1,4 @@
-"""Subscriptions to matches: their updates, and the checks of a sequence of updates."""
+"""Subscriptions to matches, and checks of their sequences of updates."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def is_over(update: Any) -> bool:
 
 
 def check_sequence(updates: list[Any]) -> None:
-    """A snapshot, then every version once."""
+    """Check for a snapshot followed by every version once."""
     assert updates[0]["isSnapshot"]
     assert updates[0]["events"] == []
     assert [update["isSnapshot"] for update in updates[1:]] == [False] * (len(updates) - 1)
@@ -25,7 +25,7 @@ def check_sequence(updates: list[Any]) -> None:
 
 
 async def live_score(served: Served, match_id: str = "m1") -> Any:
-    """What the table has."""
+    """Return the stored live score."""
     answer = await served.ask(f'{{ match(id: "{match_id}") {{ {LIVE_SCORE} }} }}')
     assert answer.errors is None
     return answer.data["match"]["liveScore"]

@@ -4,7 +4,7 @@ from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.fixtures import Fixtures
 from pipelines.matches.live.poller import Tick
 from pipelines.matches.providers.replay import ReplayProvider
-from tests.support.cricket_pipeline import Instance
+from tests.support.cricket_pipeline import PipelineInstance
 from tests.support.cricket_process import recording
 from tests.support.served import Served
 
@@ -12,7 +12,7 @@ from tests.support.served import Served
 async def events_of_a_whole_run(served: Served, match_id: str = "m1") -> set[str]:
     """Return the ids of all events of the match, from an instance that is not killed."""
     provider = ReplayProvider([recording("whole")], now=served.clock, balls_per_tick=6)
-    instance = Instance(served, provider)
+    instance = PipelineInstance(served, provider)
     snapshot = await provider.match("whole")
     assert snapshot is not None
     await Fixtures(served.store(), served.clock()).sync([snapshot.match])

@@ -1,4 +1,4 @@
-"""Steps and data of the tests of match updates."""
+"""Subscribers of matches, and writes of match states."""
 
 import asyncio
 from typing import Any
@@ -10,8 +10,8 @@ from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.matches.cricket import CricketEvent
 from datastore.matches.live_state import ActiveMatch, active_match_item
 from pipelines.matches.live.poller import Tick
-from tests.support.active_matches import matches, state
-from tests.support.fixture_steps import one, put, system
+from tests.support.active_matches import active_match_state, matches
+from tests.support.fixture_steps import ask_system, planned_match, put_fixtures
 from tests.support.served import NOON, Listener, Served
 
 FIELDS = """
@@ -25,13 +25,13 @@ FIELDS = """
 UPDATES = f'subscription {{ matchUpdates(matchId: "m1") {{ {FIELDS} }} }}'
 
 
-async def follow(served: Served, query: str = UPDATES) -> Listener:
-    """A subscriber that is attached before this returns: its snapshot is taken, or on its way."""
+async def follow_updates(served: Served, query: str = UPDATES) -> Listener:
+    """Return an attached subscriber: its snapshot is read or being read."""
     return await served.listen(query)
 
 
 async def play_out(instance: Any, *ids: str) -> None:
-    """Tick matches side by side until each is over."""
+    """Tick matches concurrently until each is over."""
 
     async def ticks(match_id: str) -> None:
         while not instance.poller._provider.is_over(match_id):
@@ -41,8 +41,8 @@ async def play_out(instance: Any, *ids: str) -> None:
 
 
 async def advance(served: Served, match_id: str = "m1", *events: CricketEvent, by: int = 1) -> ActiveMatch:
-    """Write the next version as a poller would, or one that is further on, as nobody should."""
-    before = await state(served, match_id)
+    """Write the next version as a poller does, or with `by` a later one, as no poller does."""
+    before = await active_match_state(served, match_id)
     runs = before.version + by
     note = f"version {runs}"
     after = replace(before, version=before.version + by, live=replace(before.live, note=note), events=events)
@@ -53,11 +53,11 @@ async def advance(served: Served, match_id: str = "m1", *events: CricketEvent, b
     return after
 
 
-async def begun(served: Served, *ids: str, **facts: Any) -> None:
-    """Matches that are on the list at version 1, and polled by nobody."""
+async def register_at_version_1(served: Served, *ids: str, **facts: Any) -> None:
+    """Register matches at version 1 that no instance polls."""
     for match_id in ids:
-        await put(served, one(match_id, **{"version": 1, **facts}))
-        await system(served, f'mutation {{ registerActiveMatch(id: "{match_id}") {{ fence }} }}')
+        await put_fixtures(served, planned_match(match_id, **{"version": 1, **facts}))
+        await ask_system(served, f'mutation {{ registerActiveMatch(id: "{match_id}") {{ fence }} }}')
 
 
 async def nobody_follows(served: Served) -> None:
@@ -68,7 +68,7 @@ async def nobody_follows(served: Served) -> None:
 
 
 def publish(served: Served, active: ActiveMatch) -> None:
-    """Hand a change to the subscribers that the table's stream does not have."""
+    """Pass a change to the subscribers that is not in the table's stream."""
     assert served.gateway.services is not None
     table, item = ACTIVE_MATCHES.name, active_match_item(active)
     change = Change(table, "MODIFY", {"matchId": active.match_id}, {"version": 0}, item, "0", NOON, False)

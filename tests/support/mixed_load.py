@@ -26,10 +26,10 @@ PERSONS = 10
 
 @dataclass
 class Truth:
-    """What may be stored for each fact: one value once it was acknowledged. What was never written is None."""
+    """The possible values of each fact: one after an acknowledged write. A fact that was never written is None."""
 
     may_be: dict[Fact, set[Any]] = field(default_factory=lambda: defaultdict(lambda: {None}))
-    # All values that were ever to be written.
+    # All values that were sent.
     tried: dict[Fact, set[Any]] = field(default_factory=lambda: defaultdict(set))
 
     def acknowledged(self, fact: Fact, value: Any) -> None:
@@ -42,22 +42,22 @@ class Truth:
         return value in self.may_be[fact]
 
     def certain(self, kind: str) -> set[Fact]:
-        """Facts of a kind that are there, whatever became of what is under way."""
+        """Return the facts of a kind that certainly exist, whatever happens to writes in flight."""
         return {fact for fact, values in self.may_be.items() if fact[0] == kind and None not in values}
 
     def wrong(self, kind: str, stored: dict[Fact, Any]) -> list[Any]:
-        """Facts of a kind that are not as they may be; `stored` are those that are there."""
+        """Return the facts of a kind whose stored value is not a possible one."""
         facts = {fact for fact in (*self.may_be, *stored) if fact[0] == kind}
         return [(fact, stored.get(fact), self.may_be[fact]) for fact in facts if not self.holds(fact, stored.get(fact))]
 
 
 @dataclass
-class Told:
-    """What clients were told: `codes` of errors by operation, and answers that were wrong."""
+class ClientReport:
+    """The responses of the clients: `codes` of errors by operation, and wrong responses."""
 
     operations: Counter[str] = field(default_factory=Counter)
     codes: Counter[tuple[str, str]] = field(default_factory=Counter)
-    # Writes that may have been applied, and reads of which that was said.
+    # Writes that may have been applied, and reads with that error.
     unsure: int = 0
     reads_unsure: int = 0
     asked_again: int = 0
@@ -69,10 +69,10 @@ class Told:
         return sum(self.codes.values())
 
 
-class Load:
-    """So many actors at a time, each with its own chance, so that what one does has no say in what others do.
+class MixedLoad:
+    """Concurrent actors with a random generator each, so that no actor changes the choices of another.
 
-    `keyed` is the share of writes that go under a key.
+    `keyed` is the share of writes with an idempotency key.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Load:
         self.reads = reads
         self.keyed = 0.5
         self.truth = Truth()
-        self.told = Told()
+        self.told = ClientReport()
         self.done = 0
         self.actors = [Actor(self, f"user{number:02}", random.Random(f"{seed} {number}")) for number in range(actors)]
         self.posts: list[tuple[str, str]] = []
@@ -97,7 +97,7 @@ class Load:
         self.photos = [actor.photo for actor in self.actors]
 
     async def run(self, operations: int) -> None:
-        """That many operations in all, each actor as many as it gets done."""
+        """Execute this number of operations, divided among the actors by their speed."""
         left = iter(range(operations))
 
         async def work(actor: "Actor") -> None:
@@ -113,7 +113,7 @@ class Load:
 class Actor:
     """A user of all systems."""
 
-    def __init__(self, load: Load, name: str, chance: random.Random) -> None:
+    def __init__(self, load: MixedLoad, name: str, chance: random.Random) -> None:
         self.load = load
         self.name = name
         self.chance = chance
@@ -124,11 +124,11 @@ class Actor:
         self.faces = {(person, number): self.new_id() for person in self.persons for number in range(2)}
 
     def new_id(self) -> str:
-        """Of the form that clients' ids have."""
+        """Return an id in the form of clients' ids."""
         return uuid7(self.load.served.clock(), str(UUID(int=self.chance.getrandbits(128))))
 
     async def act(self) -> None:
-        """Write, or read what is written."""
+        """Write, or read a written fact."""
         self.done += 1
         if self.chance.random() < 0.55:
             await self.write(self._choice(self.load.writes)(self))
@@ -139,7 +139,7 @@ class Actor:
         return self.chance.choice(kinds)
 
     async def write(self, write: Write | None) -> None:
-        """Under a key, and again until they are acknowledged: those are done once, whatever happens."""
+        """Send a write with an idempotency key, and repeat it until it is acknowledged: it is applied once."""
         if write is None:
             return
         keyed = self.chance.random() < self.load.keyed
@@ -168,7 +168,7 @@ class Actor:
             return
         answer = await self._ask(read.name, read.query, read.variables, read.role)
         unsure = [error for error in answer.get("errors") or () if error["extensions"].get("mayHaveBeenApplied")]
-        # Of a lost answer the client itself says so (`remote`).
+        # `remote` itself reports lost responses as unsure.
         self.load.told.reads_unsure += unsure != []
         if answer.get("errors") is None and not read.right(answer["data"]):
             self.load.told.wrong.append((read.name, read.variables, answer["data"]))

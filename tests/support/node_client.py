@@ -1,8 +1,7 @@
-"""Runs the node scripts of tests/clients: the public npm clients, spoken to in lines of JSON.
+"""Runs the node scripts of tests/clients, which use the public npm clients and communicate in lines of JSON.
 
-A script imports the clients by their names, reads what it is given from `process.argv[2]`, and says with
-`console.log(JSON.stringify(...))` what came of it: one value on each line. It may read lines of JSON from its standard
-input, for what a test tells it while it runs.
+A script imports the clients by name, reads its input from `process.argv[2]`, and writes its results with
+`console.log(JSON.stringify(...))`, one value on each line. It may read lines of JSON from its standard input.
 """
 
 import asyncio
@@ -21,13 +20,13 @@ NODE = shutil.which("node")
 
 
 class NodeScript:
-    """A script that runs."""
+    """A running script."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
     async def said(self, seconds: float = 20) -> Any:
-        """The next thing that it says; a script that fails instead fails the test, with its trace."""
+        """Return the next value that the script writes. If the script fails, the test fails with its trace."""
         assert self._process.stdout is not None
         async with asyncio.timeout(seconds):
             line = await self._process.stdout.readline()
@@ -36,7 +35,7 @@ class NodeScript:
         return json.loads(line)
 
     async def everything(self, seconds: float = 30) -> list[Any]:
-        """What it says from here to its end, which has to be a good one."""
+        """Return the remaining values. The script must succeed."""
         async with asyncio.timeout(seconds):
             out, complaint = await self._process.communicate()
         assert self._process.returncode == 0, complaint.decode()
@@ -53,8 +52,8 @@ class NodeScript:
 
 
 @asynccontextmanager
-async def running(script: str, **given: Any) -> AsyncIterator[NodeScript]:
-    """`tests/clients/<script>`, killed in the end if it has not ended by itself. What it says is at most 16 MB."""
+async def running_script(script: str, **given: Any) -> AsyncIterator[NodeScript]:
+    """Run `tests/clients/<script>`, and kill it at the end if it still runs. Its output is at most 16 MB."""
     if NODE is None or not (CLIENTS / "node_modules" / "graphql-ws").is_dir():
         pytest.fail("The npm clients are missing: npm ci --prefix tests/clients")
     process = await asyncio.create_subprocess_exec(
@@ -76,7 +75,7 @@ async def running(script: str, **given: Any) -> AsyncIterator[NodeScript]:
         await process.wait()
 
 
-async def run(script: str, **given: Any) -> list[Any]:
-    """All that a script says, from its beginning to its end."""
-    async with running(script, **given) as client:
+async def run_node_script(script: str, **given: Any) -> list[Any]:
+    """Return all values that a script writes."""
+    async with running_script(script, **given) as client:
         return await client.everything()

@@ -1,4 +1,4 @@
-"""Steps and data of the tests of notifications."""
+"""Stored notifications."""
 
 from datetime import datetime
 from typing import Any
@@ -11,7 +11,7 @@ from tests.support.served import NOON
 
 
 def notification_item(name: str, user: str = "ada", at: datetime = NOON, **more: Any) -> Item:
-    """A like of `bob`'s where nothing else is said; `more` may be about a post and a comment."""
+    """Return a notification, by default a like of `bob`; `more` may name a post and a comment."""
     key = keys.notification(user, at, name)
     told = {"kind": "like", "actor_id": "bob", "actor_count": 1, "expiresAt": to_seconds(at + LIFETIME)}
     there = {"PK": key.partition, "SK": key.sort, "GSI_NOTIFPK": key.partition, "GSI_NOTIFSK": key.sort}

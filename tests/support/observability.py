@@ -1,4 +1,4 @@
-"""Operations and log lines for the tests of logs, metrics and spans."""
+"""Operations and metrics for the tests of logs, metrics and spans."""
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -7,8 +7,8 @@ from tests.support.served import Served
 QUAKES = "query Newest { earthquakes(first: 2) { nodes { place } } }"
 
 
-async def figures(served: Served, **headers: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """Every sample that the gateway tells, by name and labels."""
+async def metric_samples(served: Served, **headers: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """Return every sample of /metrics by name and labels."""
     async with served.http.get(f"{served.url}/metrics", headers=headers) as response:
         assert response.status == 200
         assert response.headers["content-type"].startswith("text/plain; version=")

@@ -1,4 +1,4 @@
-"""Steps and data of the tests of operations."""
+"""The metrics in the dashboard and the alerts, and those of a gateway."""
 
 import json
 import re
@@ -24,13 +24,13 @@ def expressions() -> Iterator[str]:
     yield from (target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"])
 
 
-def named() -> set[str]:
-    """The figures in the dashboard and in alerts."""
+def named_metrics() -> set[str]:
+    """Return the metrics in the dashboard and in alerts."""
     return {name for expression in expressions() for name in _NAMED.findall(_STRINGS.sub("", expression))}
 
 
-def told(page: str) -> set[str]:
-    """The figures that Prometheus's text has."""
+def metric_names(page: str) -> set[str]:
+    """Return the names of the metrics in Prometheus's text format."""
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", page, re.M))
     endings = {"histogram": ("_bucket", "_sum", "_count")}
     return {name + ending for name, kind in kinds.items() for ending in endings.get(kind, ("",))}

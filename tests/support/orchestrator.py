@@ -4,15 +4,15 @@ import random
 from datetime import date
 from typing import Any
 
-from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import Match, MatchSnapshot
 from datastore.matches.fixtures import Fixtures
-from datastore.matches.live_state import ActiveMatch, ActiveStatus
+from datastore.matches.live_state import ActiveStatus
 from pipelines.demo.match import demo_match
 from pipelines.matches.providers.cricsheet.reader import read
 from pipelines.matches.providers.provider import ProviderUnavailable
 from pipelines.matches.providers.replay import ReplayProvider
-from tests.support.cricket_pipeline import Instance
+from tests.support.active_matches import active_match_state
+from tests.support.cricket_pipeline import PipelineInstance
 from tests.support.served import Served
 
 
@@ -41,25 +41,15 @@ class ScriptedReplay(ReplayProvider):
 FAST_INTERVALS: dict[str, Any] = {"tick_seconds": 0.0, "reconcile_seconds": 0.02}
 
 
-def matches(served: Served) -> ActiveMatches:
-    return ActiveMatches(served.store(), served.clock())
-
-
-async def state(served: Served, match_id: str) -> ActiveMatch:
-    active = await matches(served).latest(match_id)
-    assert active is not None
-    return active
-
-
 async def fixture(served: Served, match_id: str) -> Match:
     match = await Fixtures(served.store(), served.clock()).latest(match_id)
     assert match is not None
     return match
 
 
-async def has_changes(instance: Instance, *match_ids: str) -> bool:
+async def has_changes(instance: PipelineInstance, *match_ids: str) -> bool:
     return {change.match.match_id for change in instance.changes} >= set(match_ids)
 
 
 async def has_status(served: Served, status: ActiveStatus) -> bool:
-    return (await state(served, "m1")).status is status
+    return (await active_match_state(served, "m1")).status is status

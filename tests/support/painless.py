@@ -41,7 +41,7 @@ OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def run(source: str, ctx: dict[str, Any], params: dict[str, Any]) -> None:
+def run_painless(source: str, ctx: dict[str, Any], params: dict[str, Any]) -> None:
     """Run a script, which may change `ctx`. Raises `ScriptError`."""
     _Script(_tokens(source), {"ctx": ctx, "params": params}).run()
 

@@ -7,7 +7,7 @@ from PIL import Image
 from datastore.model.access_patterns import Operation, Who
 from datastore.model.identity import Role
 from datastore.model.ids import uuid7
-from tests.support.photo_items import ADA, face, livestream, person, photo, put, tagged, user
+from tests.support.photo_items import ADA, face, livestream, person, photo, photo_user, put_library_items, tagged
 from tests.support.served import NOON, Served
 
 P1, P2 = person("p1", "Grace", faceCount=1), person("p2", "Alan")
@@ -31,16 +31,16 @@ CONTRACT: list[tuple[str, str, set[Operation], Who]] = [
     ("SPARKS-N3", "livestream", {"Query"}, Who.ANY),
     ("SPARKS-W1", "createPhotoUser", {"PutItem"}, Who.USER),
     ("SPARKS-W1", "updatePhotoUser", {"UpdateItem"}, Who.USER),
-    # At the limit, reservations that have expired are found and released.
+    # At the limit, expired reservations are found and released.
     (
         "SPARKS-W1",
         "createPhoto",
         {"GetItem", "BatchGetItem", "Query", "UpdateItem", "TransactWriteItems", "DeleteItem"},
         Who.USER,
     ),
-    # The reservation is read before, and knows where the files will be before they are written.
+    # The reservation is read first. It names the files before they are written.
     ("SPARKS-W1", "completePhoto", {"GetItem", "BatchGetItem", "Query", "UpdateItem", "TransactWriteItems"}, Who.USER),
-    # The reservation and a photo that came of it are read before; the note of its files is deleted with them.
+    # The reservation and its photo are read first; the note of its files is deleted with them.
     (
         "SPARKS-W1",
         "cancelUpload",
@@ -48,17 +48,17 @@ CONTRACT: list[tuple[str, str, set[Operation], Who]] = [
         Who.USER,
     ),
     ("SPARKS-W1", "updatePhoto", {"Query", "UpdateItem"}, Who.USER),
-    # The photo and those on it are read before; the note of its files is deleted with them.
+    # The photo and its faces are read first; the note of its files is deleted with them.
     (
         "SPARKS-W1",
         "deletePhoto",
         {"GetItem", "BatchGetItem", "Query", "TransactWriteItems", "DeleteItem"},
         Who.USER,
     ),
-    # The photo and the person are read before.
+    # The photo and the person are read first.
     ("SPARKS-W1", "tagFace", {"GetItem", "BatchGetItem", "Query", "TransactWriteItems"}, Who.USER),
     ("SPARKS-W1", "untagFace", {"GetItem", "BatchGetItem", "Query", "TransactWriteItems"}, Who.USER),
-    # With an id of one's own: whether there is one under another name.
+    # With a given id: the query looks for one under another name.
     ("SPARKS-W1", "createPerson", {"Query", "PutItem", "TransactWriteItems"}, Who.ADMIN),
     # A new name is a new key: the item moves.
     ("SPARKS-W1", "updatePerson", {"Query", "UpdateItem", "TransactWriteItems"}, Who.ADMIN),
@@ -67,7 +67,7 @@ CONTRACT: list[tuple[str, str, set[Operation], Who]] = [
     ("SPARKS-W1", "updateLivestream", {"Query", "UpdateItem"}, Who.ADMIN),
     ("SPARKS-W1", "endLivestream", {"Query", "UpdateItem"}, Who.ADMIN),
     ("SPARKS-W1", "logEvent", {"BatchWriteItem"}, Who.USER),
-    # What may begin or end while nobody writes it.
+    # Livestreams begin and end without a write.
     ("SPARKS-S1", "livestreamChanged", {"Query"}, Who.ANY),
 ]
 BY_TYPE = "Query sparks.entityType-PK-index"
@@ -180,9 +180,9 @@ ASK: dict[str, tuple[str, Role, list[str]]] = {
 }
 
 
-async def put_in_place(served: Served) -> None:
-    """What the operations need: a photo with a face, a photo whose file waits to be confirmed, a livestream."""
-    await put(served, user(uploadCount=1), I1, F1, P1, P2, livestream("l1"))
+async def prepare_photo_operations(served: Served) -> None:
+    """Create what the operations need: a photo with a face, a photo whose file waits for confirmation, a livestream."""
+    await put_library_items(served, photo_user(uploadCount=1), I1, F1, P1, P2, livestream("l1"))
     reserve = f'mutation {{ createPhoto(input: {{contentType: JPEG, imageId: "{WAITING}"}}) {{ imageId }} }}'
     assert (await served.ask(reserve, user="ada", email=ADA)).errors is None
     file = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Pictures for tests of uploads, and an upload as a program makes it that has no browser."""
+"""Pictures for tests of uploads, and an upload without a browser."""
 
 import io
 import json
@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from PIL import Image
 
-from tests.support.command_line import Process
+from tests.support.command_line import GatewayProcess
 
 RESERVE = """mutation { createPhoto(input: { contentType: JPEG, description: "Gone soon" }) {
   imageId original { url fields { name value } fileField contentType }
@@ -24,16 +24,16 @@ def picture(kind: str = "JPEG", colour: str = "teal") -> bytes:
     return file.getvalue()
 
 
-def uploaded(gateway: Process, token: str) -> dict[str, Any]:
-    """A photo of the token's bearer, who is in the library."""
+def upload_photo(gateway: GatewayProcess, token: str) -> dict[str, Any]:
+    """Upload a photo of the token's user, who has a profile in the library."""
     reserved = gateway.data(RESERVE, token)["createPhoto"]
-    assert send(reserved["original"]) < 300
+    assert upload_blocking(reserved["original"]) < 300
     answer: dict[str, Any] = gateway.data(COMPLETE % json.dumps(reserved["imageId"]), token)["completePhoto"]
     return answer
 
 
-def send(target: dict[str, Any], content: bytes | None = None) -> int:
-    """The status of an upload of a picture, or of this content, to where a reservation says."""
+def upload_blocking(target: dict[str, Any], content: bytes | None = None) -> int:
+    """Upload a picture, or this content, to the target of a reservation. Return the status."""
     boundary = uuid4().hex
     parts = [
         f'--{boundary}\r\nContent-Disposition: form-data; name="{field["name"]}"\r\n\r\n{field["value"]}\r\n'

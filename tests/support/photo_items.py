@@ -1,4 +1,4 @@
-"""Items of the photo library as others write them (the document's own form), and as this gateway does."""
+"""Items of the photo library in the form of its document, and in the form of this gateway."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -12,22 +12,22 @@ from tests.support.served import NOON, Served
 ADA, EVE = "ada@example.com", "eve@example.com"
 BOX = {"left": 0.1, "top": 0.1, "width": 0.2, "height": 0.2}
 WRITTEN = "2023-01-01T00:00:00Z"
-# The same moment in a form in which neither the document nor this gateway writes it.
+# The same moment in a third format.
 OTHERWISE = "2023-01-01T00:00:00.000Z"
 
 
-async def put(served: Served, *items: Mapping[str, Any]) -> None:
+async def put_library_items(served: Served, *items: Mapping[str, Any]) -> None:
     await served.store().write_all(SPARKS, puts=items)
 
 
-def user(email: str = ADA, **more: Any) -> dict[str, Any]:
+def photo_user(email: str = ADA, **more: Any) -> dict[str, Any]:
     key = f"USER#{email}"
     item = {"PK": key, "SK": key, "entityType": "USER", "email": email, "displayName": email.partition("@")[0]}
     return item | {"uploadLimit": 100, "createdAt": WRITTEN} | more
 
 
 def photo(image_id: str, email: str = ADA, at: str = WRITTEN, **more: Any) -> dict[str, Any]:
-    """As the document has it: it knows who is on it (`persons`), and not their keys."""
+    """Return a photo in the form of the document: with the persons, without their keys."""
     return {
         "PK": f"IMAGE#{image_id}",
         "SK": f"IMAGE#{at}",
@@ -58,7 +58,7 @@ def person(person_id: str, name: str | None = None, **more: Any) -> dict[str, An
 
 
 def face(face_id: str, image_id: str, person_id: str, at: str | None = WRITTEN, **more: Any) -> dict[str, Any]:
-    """`at` is when its photo was taken; with None an old one, which does not say."""
+    """Return a face. `at` is the time of its photo; None is an old face without it."""
     item = {
         "PK": f"FACE#{face_id}",
         "SK": f"IMAGE#{image_id}",
@@ -73,7 +73,7 @@ def face(face_id: str, image_id: str, person_id: str, at: str | None = WRITTEN, 
 
 
 def tagged(item: Mapping[str, Any], faces: Sequence[Mapping[str, Any]], *persons: Mapping[str, Any]) -> dict[str, Any]:
-    """A photo that knows its faces and the keys of the persons on it, as this gateway writes it."""
+    """Return a photo with its faces and the keys of its persons, as this gateway writes it."""
     return {
         **item,
         "persons": [person["personId"] for person in persons],
@@ -97,14 +97,14 @@ def livestream(livestream_id: str, start: datetime = NOON, end: datetime | None 
 
 
 async def ask_as(served: Served, query: str, email: str | None = ADA, role: Role = Role.USER, **variables: Any) -> Any:
-    """An operation of a caller whose token has a verified email."""
+    """Execute an operation of a caller whose token has a verified email."""
     return await served.ask(
         query, variables or None, user=(email or "nobody").partition("@")[0], role=role, email=email
     )
 
 
 def user_id(served: Served, email: str) -> str:
-    """The id that stands for an email."""
+    """Return the encrypted id of an email."""
     services = served.gateway.services
     assert services is not None
     return services.user_ids.encrypt(email)

@@ -1,5 +1,4 @@
-"""What the test of privacy asks and searches: every field of the library with all that can be selected, and answers
-with everything in them decoded that may be encoded."""
+"""The queries of the test of privacy, with every field of the library, and the search in decoded answers."""
 
 import re
 from base64 import urlsafe_b64decode
@@ -33,19 +32,19 @@ ENCODED = re.compile(r"[A-Za-z0-9+/_-]{8,}")
 PLAIN = {"Int": 1, "Float": 0.5, "Boolean": False, "DateTime": "2026-06-25T12:00:00Z", "JSON": {"a": 1}}
 HEX = re.compile(r"(?:[0-9a-fA-F]{2}){4,}")
 
-# What arguments and fields of inputs are given, by their names, or `field.name` where that says too little.
+# The values of arguments and input fields by name, or by `field.name` where the name is ambiguous.
 Values = Mapping[str, Sequence[Any]]
 
 
-def root(kind: str) -> GraphQLObjectType:
+def root_type(kind: str) -> GraphQLObjectType:
     found = SCHEMA.type_map[ROOTS[kind]]
     assert isinstance(found, GraphQLObjectType)
     return found
 
 
 def library_fields(kind: str) -> list[str]:
-    """The fields of Query, Mutation or Subscription that are answered from the table of the library."""
-    return [name for name, field in root(kind).fields.items() if _reads_library(field)]
+    """Return the fields of Query, Mutation or Subscription that read the library's table."""
+    return [name for name, field in root_type(kind).fields.items() if _reads_library(field)]
 
 
 def _reads_library(field: GraphQLField) -> bool:
@@ -54,14 +53,16 @@ def _reads_library(field: GraphQLField) -> bool:
     return any(pattern.table is SPARKS for pattern in patterns)
 
 
-def operations(kind: str, name: str, values: Values, types: Sequence[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Documents and variables that ask a field in every way: with what must be given, with each other argument that
-    has values, with all.
+def operation_variants(
+    kind: str, name: str, values: Values, types: Sequence[str] = ()
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield documents and variables for a field: with the required arguments, with each optional argument that has
+    values, with all.
 
-    `types` are those that a field may return which returns an interface: each has a document of its own, as fields of
-    the same name may be of different types.
+    `types` are the possible types of a field that returns an interface. Each has its own document, as fields of the
+    same name may have different types.
     """
-    field = root(kind).fields[name]
+    field = root_type(kind).fields[name]
     declared = ", ".join(f"${argument}: {_declared(slot)}" for argument, slot in field.args.items())
     given = ", ".join(f"{argument}: ${argument}" for argument in field.args)
     returned = get_named_type(field.type)
@@ -74,12 +75,12 @@ def operations(kind: str, name: str, values: Values, types: Sequence[str] = ()) 
 
 
 def _declared(slot: GraphQLArgument) -> str:
-    """What has a default need not be given."""
+    """Return the declared type: an argument with a default is nullable."""
     return str(slot.type) if is_required_argument(slot) else str(slot.type).removesuffix("!")
 
 
 def _selection(of: Any, path: tuple[str, ...] = ()) -> str:
-    """All fields of a type, and all of theirs, without going round in circles more than once."""
+    """Select all fields of a type and of their types, with each cycle at most once."""
     parts = ["__typename"]
     for name, field in of.fields.items():
         returned = get_named_type(field.type)
@@ -101,7 +102,7 @@ def _ways(field: str, arguments: Mapping[str, GraphQLArgument], values: Values) 
 
 
 def _turns(choices: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
-    """Every value at least once: as many as the longest choice has."""
+    """Yield combinations that use every value at least once: as many as the longest choice has values."""
     for turn in range(max([1, *map(len, choices.values())])):
         yield {name: found[turn % len(found)] for name, found in choices.items()}
 
@@ -123,11 +124,11 @@ def _values_of(field: str, name: str, of: Any, values: Values) -> Sequence[Any]:
     return given or [PLAIN.get(of.name, "words")]
 
 
-# Searching.
+# Search
 
 
 def reveals(text: str, *needles: str) -> bool:
-    """Whether one of these lies somewhere in the text: as it is, in URLs, or inside what is base64 or hex, twice."""
+    """Return whether the text contains one of these: as it is, in URLs, or in base64 or hex, twice nested."""
     return any(needle in layer.lower() for layer in _layers(text, 2) for needle in needles)
 
 
@@ -139,7 +140,7 @@ def _layers(text: str, deep: int) -> Iterator[str]:
     for run in set(HEX.findall(text)):
         yield bytes.fromhex(run).decode("latin-1")
     for run in set(ENCODED.findall(text)):
-        # Where it begins is not known: behind a prefix, perhaps.
+        # The start of the encoding is unknown: there may be a prefix.
         for cut in range(4):
             encoded = run[cut:].replace("+", "-").replace("/", "_")
             encoded = encoded[: len(encoded) - (len(encoded) % 4 == 1)]

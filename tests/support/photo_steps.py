@@ -1,4 +1,4 @@
-"""Steps of tests that write persons, faces and photos, and what the table must come to."""
+"""Steps that write persons, faces and photos, and the check of the table."""
 
 from collections import Counter
 from typing import Any
@@ -27,21 +27,23 @@ UPDATE = """mutation ($input: UpdatePhotoInput!, $at: DateTime) {
 DELETE = "mutation ($id: ID!, $at: DateTime) { deletePhoto(imageId: $id, takenAt: $at) { imageId description } }"
 
 
-async def done(served: Served, query: str, email: str | None = ADA, role: Role = Role.USER, **variables: Any) -> Any:
-    """What the one field of an operation answers, which fails not."""
+async def ask_library(
+    served: Served, query: str, email: str | None = ADA, role: Role = Role.USER, **variables: Any
+) -> Any:
+    """Return the value of the only field of an operation, which must succeed."""
     answer = await ask_as(served, query, email, role, **variables)
     assert answer.errors is None, answer.errors
     (told,) = answer.data.values()
     return told
 
 
-async def tag(served: Served, image: str, person: str, email: str = ADA, **more: Any) -> Any:
+async def tag_person(served: Served, image: str, person: str, email: str = ADA, **more: Any) -> Any:
     given = {"imageId": image, "personId": person, "boundingBox": BOX} | more
-    return await done(served, TAG, email, input=given)
+    return await ask_library(served, TAG, email, input=given)
 
 
-async def stored(served: Served, kind: str = "") -> list[dict[str, Any]]:
-    """All items of the library, or those of one kind, by their keys."""
+async def library_items(served: Served, kind: str = "") -> list[dict[str, Any]]:
+    """Return all items of the library, or those of one kind, ordered by key."""
     store = served.store()
     answer = await store._call(SPARKS, "Scan", {"TableName": store._prefix + SPARKS.name, "ConsistentRead": True})
     assert "LastEvaluatedKey" not in answer
@@ -51,19 +53,19 @@ async def stored(served: Served, kind: str = "") -> list[dict[str, Any]]:
     )
 
 
-async def one(served: Served, key: str) -> dict[str, Any] | None:
-    """The item of a partition, which has one at most."""
-    found = [item for item in await stored(served) if item["PK"] == key]
+async def library_item(served: Served, key: str) -> dict[str, Any] | None:
+    """Return the only item of a partition, or None."""
+    found = [item for item in await library_items(served) if item["PK"] == key]
     assert len(found) <= 1
     return found[0] if found else None
 
 
 async def assert_consistent(served: Served) -> None:
-    """Counts are those of the items they count, and each photo knows its faces and no others.
+    """Check that counts match the counted items, and that each photo lists exactly its faces.
 
-    Persons and photos as others wrote them may not be counted, and not know their faces.
+    Persons and photos of other programs may have no counts and list no faces.
     """
-    items = await stored(served)
+    items = await library_items(served)
     kinds: dict[str, list[dict[str, Any]]] = {}
     for item in items:
         kinds.setdefault(item["entityType"], []).append(item)

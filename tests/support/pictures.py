@@ -1,4 +1,4 @@
-"""Small pictures, made in code."""
+"""Small generated pictures."""
 
 import struct
 import zlib
@@ -9,29 +9,29 @@ from typing import Any
 from PIL import Image
 
 
-def encoded(kind: str, width: int, height: int, color: str = "red", **more: Any) -> bytes:
+def plain_picture(kind: str, width: int, height: int, color: str = "red", **more: Any) -> bytes:
     file = BytesIO()
     Image.new("RGB", (width, height), color).save(file, kind, **more)
     return file.getvalue()
 
 
 def jpeg(width: int = 60, height: int = 40, color: str = "red", **more: Any) -> bytes:
-    return encoded("JPEG", width, height, color, **more)
+    return plain_picture("JPEG", width, height, color, **more)
 
 
 def unique_jpeg(seed: str) -> bytes:
-    """A picture of 8 by 8 pixels that differs from those of other seeds, also without its metadata."""
+    """Return a picture of 8 by 8 pixels that differs from those of other seeds, also without its metadata."""
     file = BytesIO()
     Image.frombytes("L", (8, 8), sha512(seed.encode()).digest()).save(file, "JPEG", quality=100, comment=seed.encode())
     return file.getvalue()
 
 
 def png(width: int = 60, height: int = 40, color: str = "red", **more: Any) -> bytes:
-    return encoded("PNG", width, height, color, **more)
+    return plain_picture("PNG", width, height, color, **more)
 
 
 def claimed_png(width: int, height: int) -> bytes:
-    """A PNG whose header says so, and that has next to nothing behind it."""
+    """Return a PNG whose header claims this size, with almost no data."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

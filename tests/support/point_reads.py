@@ -21,27 +21,27 @@ def blip(number: int) -> Key:
     return Key(f"P#{number % 7}", f"S#{number}")
 
 
-def item(number: int, table: Table = BLIP) -> dict[str, Any]:
+def numbered_item(number: int, table: Table = BLIP) -> dict[str, Any]:
     key = blip(number)
     return {table.partition: key.partition, str(table.sort): key.sort, "number": number}
 
 
-async def fill(database: Database, numbers: Sequence[int], table: Table = BLIP) -> None:
+async def put_numbers(database: Database, numbers: Sequence[int], table: Table = BLIP) -> None:
     store = Store(database.client, prefix=database.prefix, deadline=Deadline(20), token=lambda: "")
     pattern = AccessPattern("T-4", "", table, ("PutItem",), Who.ANY)
-    await asyncio.gather(*[store.put(pattern, item(number, table)) for number in numbers])
+    await asyncio.gather(*[store.put(pattern, numbered_item(number, table)) for number in numbers])
 
 
-async def read(store: Store, numbers: Sequence[int], *, consistent: bool = False) -> list[Any]:
-    """The items, or the exceptions in their place."""
+async def read_many(store: Store, numbers: Sequence[int], *, consistent: bool = False) -> list[Any]:
+    """Return the items, or the exceptions in their places."""
     reads = [store.get(replace(BLIPS, consistent=consistent), blip(number)) for number in numbers]
     return await asyncio.gather(*reads, return_exceptions=True)
 
 
 def keys_asked(seen: Seen, database: Database, table: Table = BLIP) -> list[str]:
-    """The sort keys of a BatchGetItem."""
+    """Return the sort keys of a BatchGetItem."""
     return [key[table.sort]["S"] for key in seen.body["RequestItems"][database.prefix + table.name]["Keys"]]
 
 
-def told(answer: Any) -> Any:
+def code_or_item(answer: Any) -> Any:
     return answer.code if isinstance(answer, DomainError) else answer

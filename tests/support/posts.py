@@ -19,13 +19,13 @@ SHOWN = "postId authorId createdAt visibility text mediaRef tags"
 BY_AUTHOR = f'{{ postsByAuthor(authorId: "ada") {{ nodes {{ {SHOWN} }} }} }}'
 
 
-async def enter(served: Served, *users: str) -> None:
+async def create_users(served: Served, *users: str) -> None:
     for user in users:
         answer = await served.ask('mutation { createUser(input: {name: "X"}) { name } }', user=user)
         assert answer.errors is None
 
 
-async def follow(served: Served, follower: str, *followees: str) -> None:
+async def put_follow_items(served: Served, follower: str, *followees: str) -> None:
     items = []
     for followee in followees:
         key = follow_keys.following(follower, followee)
@@ -33,12 +33,12 @@ async def follow(served: Served, follower: str, *followees: str) -> None:
     await served.store().write_all(FEED, puts=items)
 
 
-async def write(served: Served, user: str = "ada", **given: Any) -> dict[str, Any]:
+async def create_feed_post(served: Served, user: str = "ada", **given: Any) -> dict[str, Any]:
     answer = await served.ask(CREATE, {"input": {"text": "Hello #cats", **given}}, user=user)
     assert answer.errors is None, answer.errors
     created: dict[str, Any] = answer.data["createPost"]
     return created
 
 
-async def stored(served: Served, post_id: str, *sorts: str) -> list[Item | None]:
+async def stored_post_items(served: Served, post_id: str, *sorts: str) -> list[Item | None]:
     return [await served.store().get(keys.POST, Key(f"POST#{post_id}", sort)) for sort in sorts]

@@ -1,4 +1,4 @@
-"""The time as a process of a test sees it: its clock is off by some seconds, or runs faster than others do."""
+"""The clock of a process under test: off by some seconds, or faster than the others."""
 
 import time
 from collections.abc import Callable

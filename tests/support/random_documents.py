@@ -1,4 +1,4 @@
-"""Documents by chance, over a small schema that is full of traps for the merging of fields."""
+"""Random documents over a small schema that is difficult for the merging of fields."""
 
 from random import Random
 
@@ -18,7 +18,7 @@ union Pet = Cat | Dog
 union Thing = Box | Cat
 type Query { being: Being cat(id: ID): Cat dog: Dog pet: Pet things: [Thing] box: Box }
 """
-# Each type: its leaves, and its fields with the type beneath. What is not there is asked for too.
+# Each type with its leaves and its fields with their types. Unknown fields are selected too.
 LEAVES = {
     "Query": ["__typename"],
     "Being": ["id", "name", "__typename"],
@@ -52,7 +52,7 @@ ALIASES = ["", "", "", "x: ", "y: ", "name: ", "friend: "]
 
 
 def document(chance: Random) -> str:
-    """One operation with fragments, each spread somewhere, and none in itself. Its fields may be in conflict."""
+    """Return an operation with fragments, each spread at least once and without cycles. Its fields may conflict."""
     maker = _Maker(chance)
     parts = [maker.selection_set("Query", 4)]
     for place, (name, kind) in enumerate(FRAGMENTS):
@@ -63,7 +63,7 @@ def document(chance: Random) -> str:
 
 
 class _Maker:
-    """`after` is the place of the first fragment that may be spread: later ones cannot lead back."""
+    """`after` is the position of the first fragment that may be spread: later ones cannot form a cycle."""
 
     def __init__(self, chance: Random) -> None:
         self._chance = chance

@@ -1,4 +1,6 @@
-"""Operations by chance over a schema of `random_schemas`: every way to select, to leave out, to merge and to vary."""
+"""Random operations over a schema of `random_schemas`, with all forms of
+selections, directives, merges and variables.
+"""
 
 import json
 import re
@@ -21,7 +23,7 @@ from graphql import (
     parse,
 )
 
-from tests.support.executor_runs import Operation
+from tests.support.executor_runs import ExecutedOperation
 
 DEPTH = 4
 USED = re.compile(r"\$(\w+)")
@@ -35,7 +37,7 @@ LITERALS: dict[str, list[str]] = {
     "Odd": ["1", "3", "5"],
     "Color": ["RED", "GREEN", "BLUE"],
 }
-# What a client may send for a variable; some of it is refused.
+# Values that a client may send for a variable; some are refused.
 SENT: dict[str, list[Any]] = {
     "Int": [0, 5, 2.0],
     "Float": [1, 0.5],
@@ -54,7 +56,7 @@ INTROSPECTION = [
 ]
 
 
-def operation(schema: GraphQLSchema, seed: int) -> Operation:
+def random_operation(schema: GraphQLSchema, seed: int) -> ExecutedOperation:
     chance = Random(seed)
     maker = _Maker(chance, schema)
     kind = chance.choice(KINDS)
@@ -62,11 +64,11 @@ def operation(schema: GraphQLSchema, seed: int) -> Operation:
     variables = maker.sent()
     name = chance.choice([None, "Named"]) if chance.random() < 0.98 else "Nobody"
     options = {"hooks": chance.random() < 0.2, "hide_suggestions": chance.random() < 0.2}
-    return Operation(text, parse(text), variables, name, kind, options)
+    return ExecutedOperation(text, parse(text), variables, name, kind, options)
 
 
 class _Maker:
-    """A response name stands for one field with one set of arguments, so that no two selections are in conflict."""
+    """A response name stands for one field with one set of arguments, so that selections never conflict."""
 
     def __init__(self, chance: Random, schema: GraphQLSchema) -> None:
         self._chance = chance
@@ -102,11 +104,11 @@ class _Maker:
         return "\n".join(parts)
 
     def _forget(self, used: set[str]) -> None:
-        """Arguments are made before it is known whether they are used; a variable that is not may not be declared."""
+        """Forget variables that are not used: arguments are made before their use is known."""
         self._variables = {name: made for name, made in self._variables.items() if name in used}
 
     def sent(self) -> dict[str, Any]:
-        """Values for the variables: left out and null where they may be, and seldom something that is refused."""
+        """Return values for the variables: omitted or null where allowed, and rarely one that is refused."""
         values: dict[str, Any] = {}
         for name, (_, kind, default) in self._variables.items():
             needed = isinstance(kind, GraphQLNonNull)
@@ -124,7 +126,7 @@ class _Maker:
         count = count or chance.choice((1, 2, 2, 3, 4))
         parts = [self._selection(kind, depth) for _ in range(count)]
         if chance.random() < 0.15:
-            parts.append(chance.choice(parts))  # the same again: it merges with itself
+            parts.append(chance.choice(parts))  # a repeated selection merges with itself
         return "{ " + " ".join(parts) + " }"
 
     def _selection(self, kind: Any, depth: int) -> str:
@@ -147,7 +149,7 @@ class _Maker:
         return self._field(name, field, depth)
 
     def _overlapping(self, kind: Any) -> list[Any]:
-        """The types that a fragment within one may be on."""
+        """Return the types on which a fragment may be inside this type."""
         schema = self._schema
         possible = set(schema.get_possible_types(kind)) if is_abstract_type(kind) else {kind}
         found: list[Any] = []
@@ -185,7 +187,7 @@ class _Maker:
         return text if is_leaf_type(kind) else f"{text} {self._set(kind, depth - 1)}"
 
     def _arguments(self, name: str, field: GraphQLField) -> str:
-        """One of two ways to call the field."""
+        """Return one of at most two argument lists of the field."""
         if not field.args:
             return ""
         made = self._calls.setdefault(name, [])
@@ -240,7 +242,7 @@ class _Maker:
         return self._constant(getattr(kind, "of_type", kind) if is_non_null_type(kind) else kind, 1, False)
 
     def _variable(self, kind: Any, default: bool) -> str:
-        """A variable for a place of the type; one without non-null may stand where the place has a default."""
+        """Return a variable for the type. A nullable variable is allowed where the place has a default."""
         chance = self._chance
         made = [name for name, (_, type_, _) in self._variables.items() if str(type_) == str(kind)]
         if made and chance.random() < 0.6:
@@ -255,14 +257,14 @@ class _Maker:
             of_type = kind
             if chance.random() < 0.2:
                 declared = GraphQLNonNull(kind)
-        # A nullable variable at a non-null place needs a default, there or here.
+        # A nullable variable in a non-null place needs a default of its own or of the place.
         needs = isinstance(kind, GraphQLNonNull) and declared is not kind and not default
         with_default = needs or chance.random() < 0.3
         self._variables[name] = (str(declared), declared, self._constant(of_type, 1, False) if with_default else None)
         return f"${name}"
 
     def _value(self, kind: Any) -> Any:
-        """What JSON can say of a type."""
+        """Return a JSON value for the type."""
         chance = self._chance
         if isinstance(kind, GraphQLNonNull):
             return self._value(kind.of_type)
@@ -282,5 +284,5 @@ class _Maker:
         }
 
 
-def shown(made: Operation) -> str:
+def operation_text(made: ExecutedOperation) -> str:
     return f"{made.text}\n{json.dumps(made.variables)} {made.name} {made.options}"

@@ -1,7 +1,7 @@
-"""Schemas by chance: every kind of type, wrapped in lists and non-null in every way, with arguments of every kind.
+"""Random schemas: every kind of type, wrapped in lists and non-null in every way, with arguments of every kind.
 
-A field of one name has the same type and the same arguments wherever it stands, so that selections merge freely.
-What the resolvers answer is chance too, and `random_values` tells it.
+Fields of the same name have the same type and arguments everywhere, so that selections always merge. The resolvers'
+values are random, too (`random_values`).
 """
 
 from collections.abc import Callable
@@ -48,21 +48,21 @@ ARGUMENTS = [
 OBJECTS = ["A", "B", "C", "D"]
 COMPOSITES = [*OBJECTS, *OBJECTS, "Named", "Aged", "Named", "AorB", "Any"]
 POOL = 18
-# How a field gets its value; None is the default resolver, on what the parent's resolver made.
+# How a field gets its value. "default" uses the default resolver on the parent's value.
 FORMS = ["default", "default", "sync", "sync", "partial", "callable", "async", "async"]
 
 
 @dataclass
-class World:
-    """A schema with resolvers. They find in `info.context` whom to ask for their answer, and tell it of the call."""
+class RandomSchema:
+    """A schema with resolvers, which get their values from `info.context` and report their calls to it."""
 
     schema: GraphQLSchema
     text: str
     awaits: bool
 
 
-def world(seed: int) -> World:
-    """A third of the worlds has nothing to await: there all that happens happens in one order."""
+def random_schema(seed: int) -> RandomSchema:
+    """Return a random schema. A third of the schemas awaits nothing: there, everything happens in one order."""
     chance = Random(seed)
     awaits = chance.random() < 0.67
     text = _text(chance)
@@ -80,7 +80,7 @@ def world(seed: int) -> World:
     assert isinstance(odd, GraphQLScalarType)
     odd.coerce_output_value, odd.coerce_input_value = odd_out, odd_in
     _rename_arguments(schema, chance)
-    return World(schema, text, awaits)
+    return RandomSchema(schema, text, awaits)
 
 
 def _text(chance: Random) -> str:
@@ -126,14 +126,14 @@ def _give_type_resolver(kind: GraphQLAbstractType, chance: Random) -> None:
 
 
 def _give_values(kind: GraphQLEnumType, chance: Random) -> None:
-    """Values of its own in half of the schemas: graphql-core takes the names otherwise."""
+    """Give the enum internal values in half of the schemas; otherwise graphql-core uses the names."""
     if chance.random() < 0.5:
         for number, value in enumerate(kind.values.values()):
             value.value = number + 10
 
 
 def _rename_arguments(schema: GraphQLSchema, chance: Random) -> None:
-    """Some arguments reach the resolver by another name."""
+    """Pass some arguments to the resolver by another name."""
     for kind in schema.type_map.values():
         if isinstance(kind, GraphQLObjectType) and not kind.name.startswith("__"):
             for field in kind.fields.values():
@@ -143,7 +143,7 @@ def _rename_arguments(schema: GraphQLSchema, chance: Random) -> None:
 
 
 def odd_out(value: Any) -> Any:
-    """A scalar of our own that takes odd numbers, and fails in its own way for each of the others."""
+    """Serialize the custom scalar Odd, which accepts odd numbers and fails in a different way for each other value."""
     if not isinstance(value, int):
         raise TypeError(f"Odd is no {type(value).__name__}")
     if value % 2:

@@ -1,4 +1,4 @@
-"""Fields that are resolved once for several places, by chance: who is asked for, how long it takes, and what fails."""
+"""Random schemas whose fields share one resolution: keys, delays and failures."""
 
 import asyncio
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from graphql import ExecutionResult, GraphQLSchema, OperationDefinitionNode, exe
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 
 from jit import operation_of
-from jit.strawberry_fields import StrawberryExecutor
 from tests.support.executor_differences import nulled
+from tests.support.executors import CompilingStrawberryExecutor
 
 
 @dataclass(frozen=True)
-class World:
-    """What resolvers find: the same for all who ask alike, and however often."""
+class SharedWorld:
+    """The data of the resolvers: the same for each reader with the same key, however often."""
 
     seed: int
 
@@ -28,72 +28,72 @@ class World:
         for _ in range(self.chance("turns", *about).choice((0, 0, 1, 2, 3, 6))):
             await asyncio.sleep(0)
 
-    async def person(self, person_id: str) -> "Person | None":
+    async def person(self, person_id: str) -> "SharedPerson | None":
         await self.wait("person", person_id)
         kind = self.chance("person", person_id).random()
         if kind < 0.15:
             raise ValueError(f"no {person_id}")
         if kind < 0.25:
             return None
-        return Person(person_id, None if kind < 0.35 else person_id.upper())
+        return SharedPerson(person_id, None if kind < 0.35 else person_id.upper())
 
-    def things(self, of: str) -> list["Thing"]:
+    def things(self, of: str) -> list["SharedThing"]:
         chance = self.chance("things", of)
         return [
-            Thing(f"{of}{number}", chance.choice("abc"), chance.choice("abc"))
+            SharedThing(f"{of}{number}", chance.choice("abc"), chance.choice("abc"))
             for number in range(chance.choice((0, 1, 2, 3, 4)))
         ]
 
 
 @dataclass(frozen=True)
-class Person:
+class SharedPerson:
     id: str
     name: str | None
 
 
 @dataclass(frozen=True)
-class Thing:
+class SharedThing:
     id: str
     who: str
     other: str
 
 
-Info = strawberry.Info[World, None]
+Info = strawberry.Info[SharedWorld, None]
 
 
-async def who_of(parent: strawberry.Parent[Thing], info: Info) -> Person | None:
+async def who_of(parent: strawberry.Parent[SharedThing], info: Info) -> SharedPerson | None:
     return await info.context.person(parent.who)
 
 
-async def other_of(parent: strawberry.Parent[Thing], info: Info) -> Person | None:
+async def other_of(parent: strawberry.Parent[SharedThing], info: Info) -> SharedPerson | None:
     return await info.context.person(parent.other)
 
 
-def at_once_of(parent: strawberry.Parent[Thing], info: Info) -> str:
+def at_once_of(parent: strawberry.Parent[SharedThing], info: Info) -> str:
     if info.context.chance("at once", parent.id).random() < 0.3:
         raise ValueError(f"at once {parent.id}")
     return "at once"
 
 
-async def later_of(parent: strawberry.Parent[Thing], info: Info) -> str:
+async def later_of(parent: strawberry.Parent[SharedThing], info: Info) -> str:
     await info.context.wait("later", parent.id)
     if info.context.chance("later", parent.id).random() < 0.3:
         raise ValueError(f"later {parent.id}")
     return "later"
 
 
-async def things_of(parent: strawberry.Parent[Any], info: Info) -> list[Thing]:
+async def things_of(parent: strawberry.Parent[Any], info: Info) -> list[SharedThing]:
     of = "root" if parent is None else f"{type(parent).__name__} {parent.id}"
     await info.context.wait("things", of)
     return info.context.things(of)
 
 
-def shared(resolver: Any, kind: Any, attribute: str) -> Any:
+def shared_field(resolver: Any, kind: Any, attribute: str) -> Any:
     return strawberry.field(resolver=resolver, graphql_type=kind, metadata={"shared_by": ("people", attribute)})
 
 
-@strawberry.type
-class User:
+@strawberry.type(name="User")
+class SharingUser:
     id: str
     name: str
     things = strawberry.field(resolver=things_of, graphql_type=list["Item | None"])
@@ -102,22 +102,22 @@ class User:
 @strawberry.type
 class Item:
     id: str
-    who = shared(who_of, User | None, "who")
-    other = shared(other_of, User | None, "other")
-    must = shared(who_of, User, "who")
+    who = shared_field(who_of, SharingUser | None, "who")
+    other = shared_field(other_of, SharingUser | None, "other")
+    must = shared_field(who_of, SharingUser, "who")
     at_once = strawberry.field(resolver=at_once_of, graphql_type=str)
     later = strawberry.field(resolver=later_of, graphql_type=str)
     things = strawberry.field(resolver=things_of, graphql_type=list["Item | None"])
     strict = strawberry.field(resolver=things_of, graphql_type=list["Item"] | None)
 
 
-@strawberry.type
-class Query:
+@strawberry.type(name="Query")
+class SharingQuery:
     things = strawberry.field(resolver=things_of, graphql_type=list[Item | None])
     strict = strawberry.field(resolver=things_of, graphql_type=list[Item] | None)
 
 
-SCHEMA: GraphQLSchema = strawberry.Schema(Query)._schema
+SCHEMA: GraphQLSchema = strawberry.Schema(SharingQuery)._schema
 SELECTIONS = [
     "id",
     "who { name }",
@@ -132,8 +132,8 @@ SELECTIONS = [
 ]
 
 
-def text(seed: int) -> str:
-    """An operation, which may be one that is not valid."""
+def random_text(seed: int) -> str:
+    """Return a random operation, which may be invalid."""
     chance = Random(seed)
     first, second = [chance.choice(["things", "strict"]) for _ in range(2)]
     return f"{{ {first} {{ {_selection(chance, 2)} }} x: {second} {{ {_selection(chance, 1)} }} }}"
@@ -148,22 +148,20 @@ def _selection(chance: Random, depth: int) -> str:
     return " ".join(chance.sample(some, chance.randint(2, 7)))
 
 
-class Compiling(StrawberryExecutor):
-    compile_after = 1
-    types_by_class = True
+async def difference_of(seed: int) -> str | None:
+    """Return how the answers differ from graphql-core's, or None.
 
-
-async def told_apart(seed: int) -> str | None:
-    """What is answered otherwise than by graphql-core, in words; twice, for the second knows the classes of values."""
-    written = text(seed)
+    Each runs twice: the second run knows the classes of values.
+    """
+    written = random_text(seed)
     document = parse(written)
     if validate(SCHEMA, document):
         return None
-    world = World(seed)
+    world = SharedWorld(seed)
     expected = await _seen(execute(SCHEMA, document, None, world, executor_class=StrawberryGraphQLCoreExecutionContext))
     (operation,) = document.definitions
     assert isinstance(operation, OperationDefinitionNode)
-    compiled = operation_of(Compiling, SCHEMA, document, operation)
+    compiled = operation_of(CompilingStrawberryExecutor, SCHEMA, document, operation)
     for _ in range(2):
         found = await _seen(compiled.execute(world))
         if found != expected:
@@ -177,7 +175,7 @@ async def _seen(result: Any) -> tuple[str, set[tuple[Any, ...]]]:
     except (TimeoutError, asyncio.CancelledError) as error:
         return type(error).__name__, set()
     errors = [tuple(error.path or ()) for error in answer.errors or ()]
-    # Which of several errors made a null around them, and so whether others were told of, is chance.
+    # Which of several errors made a null around them is chance, and so is whether the others are reported.
     places = [(nulled(answer.data, path), path) for path in errors]
     told = [
         (place,) if place != path else (path, error.message)

@@ -1,4 +1,4 @@
-"""What resolvers answer, by chance: values of the right type in many guises, nulls, failures and wrong types."""
+"""Random values of resolvers: of the right type in many forms, nulls, failures and wrong types."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from graphql import (
     is_leaf_type,
 )
 
-from tests.support.random_schemas import POOL, Info, World
+from tests.support.random_schemas import POOL, Info, RandomSchema
 from tests.support.random_waiting import Waiting
 
 
 @dataclass(frozen=True)
 class Temper:
-    """How often a field is null, fails, answers with an exception, or with something of another type."""
+    """The frequency of nulls, failures, exceptions as values, and values of a wrong type."""
 
     null: float = 0
     failure: float = 0
     returned: float = 0
     wrong: float = 0
-    odd: float = 0  # a leaf in another guise, or a type that is not told rightly
+    odd: float = 0  # a leaf in another form, or a wrong type name
 
 
 CALM = Temper()
@@ -60,11 +60,11 @@ EXACT: dict[str, list[Any]] = {
 
 
 class Whole(int):
-    """An integer of a type of its own."""
+    """A subclass of int."""
 
 
 class Text(str):
-    """A text of a type of its own."""
+    """A subclass of str."""
 
     __slots__ = ()
 
@@ -82,7 +82,7 @@ WRONG: list[Any] = ["a text", 12, {"no": "source"}, True, [], [[]], b"", 2.5, ob
 
 
 class Failure(Exception):
-    """A failure with extensions, as our own domain has them."""
+    """A failure with extensions, as `DomainError` has them."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -90,15 +90,15 @@ class Failure(Exception):
 
 
 class Located(GraphQLError):
-    """An error that brings its own path; `position` is where it was raised."""
+    """An error with its own path; `position` is where it was raised."""
 
     position: list[str | int]
 
 
 class Values(Waiting):
-    """Answers that depend on the seed and on the place alone, whoever asks and in whatever order."""
+    """Values that depend on the seed and the position only, whichever executor asks and in whatever order."""
 
-    def __init__(self, world: World, seed: int, temper: Temper) -> None:
+    def __init__(self, world: RandomSchema, seed: int, temper: Temper) -> None:
         super().__init__()
         self.world = world
         self.seed = seed
@@ -109,7 +109,7 @@ class Values(Waiting):
         return Random(crc32(key.encode()) ^ self.seed * 0x9E3779B1)
 
     def outcome(self, chance: Random, kind: GraphQLOutputType, key: str, *, lasting: bool = False) -> Any:
-        """What the resolver of a field of the type answers, or raises. What is `lasting` can be used repeatedly."""
+        """Return the value of a field's resolver, or raise. A `lasting` value can be used repeatedly."""
         temper, fate = self.temper, chance.random()
         if (fate := fate - temper.null) < 0:
             return None if chance.random() < 0.8 else Undefined
@@ -148,7 +148,7 @@ class Values(Waiting):
         if kind == 5:
             located = Located(told, path=["elsewhere", 3], extensions={"own": True})
             parts = key.partition(".")[0].split("/")[1:]
-            if parts == ["root"]:  # of no field: what the whole operation begins with
+            if parts == ["root"]:  # the root value belongs to no field
                 parts = []
             located.position = [int(part) if part.isdigit() else part for part in parts]
             return located
@@ -160,7 +160,7 @@ class Values(Waiting):
 
     def _list(self, chance: Random, kind: GraphQLOutputType, key: str, lasting: bool) -> Any:
         items = range(chance.choice((0, 1, 2, 2, 3)))
-        inner = key.rpartition("/")[2].isdigit()  # whoever gives up the outer list never looks into it
+        inner = key.rpartition("/")[2].isdigit()  # an executor that abandons the outer list never reads the inner one
 
         def item(index: int) -> Any:
             place = f"{key}/{index}"
@@ -194,7 +194,7 @@ class Values(Waiting):
         return iter(made)
 
     def _item(self, chance: Random, kind: GraphQLOutputType, key: str) -> Any:
-        """Items do not raise where the list is made: they are exceptions, then."""
+        """Return the item or its exception: items do not raise while the list is built."""
         try:
             return self.outcome(chance, kind, key)
         except Exception as error:
@@ -221,7 +221,7 @@ class Values(Waiting):
             self.open.discard(place)
 
     def plain(self, key: str, kind: GraphQLObjectType, name: str, *, lasting: bool) -> Any:
-        """What the default resolver finds in a source: a value, an awaitable, or something to call."""
+        """Return what the default resolver finds in a source: a value, an awaitable or a callable."""
         field = kind.fields[name]
         place = f"{key}.{name}"
         chance = self.chance(place)
@@ -247,7 +247,7 @@ class Values(Waiting):
         raise NotImplementedError
 
     def type_of(self, value: Any, kind: Any) -> Any:
-        """What the resolver of an abstract type says."""
+        """Return the result of the type resolver of an abstract type."""
         key, name = key_of(value), kind_of(value)
         chance = self.chance(f"type {kind} {key}")
         if chance.random() < self.temper.odd / 2:
@@ -282,7 +282,7 @@ class Values(Waiting):
 
 
 class _Counted:
-    """An asynchronous iterable that is no generator, and cannot be closed."""
+    """An asynchronous iterable that is not a generator and cannot be closed."""
 
     def __init__(self, count: int, item: Callable[[int], Any]) -> None:
         self._count = count
@@ -300,24 +300,24 @@ class _Counted:
         return self._item(self._next - 1)
 
 
-class Thing:
-    """A source with attributes, which tells the names of its type only to who asks for `kind`."""
+class ThingSource:
+    """A source with attributes. The names of its type are in `kind` only."""
 
     def __init__(self, key: str, kind: str) -> None:
         self.key = key
         self.kind = kind
 
 
-class Typed(Thing):
-    """A source that tells its type as graphql-core's own resolver of types asks for it."""
+class Typed(ThingSource):
+    """A source with the type name in the form that graphql-core's default type resolver reads."""
 
     def __init__(self, key: str, kind: str) -> None:
         super().__init__(key, kind)
         self.__typename = kind
 
 
-class Lazy(Thing):
-    """A source that makes its attributes when it is asked for them."""
+class Lazy(ThingSource):
+    """A source that creates its attributes when they are read."""
 
     def __init__(self, key: str, kind: str, plain: Callable[[str], Any]) -> None:
         super().__init__(key, kind)
@@ -329,7 +329,7 @@ class Lazy(Thing):
         return self._plain(name)
 
 
-class Properties(Thing):
+class Properties(ThingSource):
     """A source with properties, some of which may fail."""
 
     def __init__(self, key: str, kind: str, plain: Callable[[str], Any]) -> None:
@@ -346,11 +346,11 @@ for _number in range(POOL):
 
 
 class LazyMapping(UserDict[str, Any]):
-    """A mapping that is no dict."""
+    """A mapping that is not a dict."""
 
 
 def source_of(values: Values, chance: Random, kind: GraphQLObjectType, key: str) -> Any:
-    """An object of the type, in one of the guises that the default resolver knows."""
+    """Return an object of the type in one of the forms that the default resolver knows."""
     names = [name for name, field in kind.fields.items() if field.resolve is None]
     guise = chance.randrange(7)
     if guise < 2:
@@ -369,7 +369,7 @@ def source_of(values: Values, chance: Random, kind: GraphQLObjectType, key: str)
         if chance.random() < 0.5:
             attributes["__typename"] = kind.name
         return attributes if guise < 4 else LazyMapping(attributes)
-    thing = (Typed if guise == 5 else Thing)(key, kind.name)
+    thing = (Typed if guise == 5 else ThingSource)(key, kind.name)
     vars(thing).update(attributes)
     return thing
 

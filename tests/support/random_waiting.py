@@ -1,4 +1,4 @@
-"""Awaitables by chance: everything a resolver may answer with that has to be waited for."""
+"""Random awaitables: everything awaitable that a resolver may return."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
@@ -12,7 +12,7 @@ Finish = Callable[[], Any]
 
 
 class Waiting:
-    """Makes awaitables that end in what `finish` answers or raises. `open` holds who began and has not ended."""
+    """Creates awaitables that end with the result of `finish`. `open` holds the keys that began and have not ended."""
 
     def __init__(self) -> None:
         self.open: set[str] = set()
@@ -22,7 +22,7 @@ class Waiting:
         self._loaded: dict[str, asyncio.Future[Any]] = {}
 
     def later(self, chance: Random, key: str, finish: Finish) -> Awaitable[Any]:
-        """An awaitable that may be a coroutine, so it has to be awaited."""
+        """Return an awaitable that must be awaited, as it may be a coroutine."""
         kind = chance.random()
         if kind < 0.65:
             return self.coroutine(chance, key, finish)
@@ -31,7 +31,7 @@ class Waiting:
         return self.unhurried(chance, key, finish)
 
     def unhurried(self, chance: Random, key: str, finish: Finish) -> Awaitable[Any]:
-        """An awaitable that nobody needs to await."""
+        """Return an awaitable that need not be awaited."""
         kind = chance.random()
         if kind < 0.3:
             return _Lazy(lambda: self.coroutine(chance, key, finish))
@@ -97,7 +97,7 @@ class Waiting:
         return future
 
     def load(self, key: str, finish: Finish) -> asyncio.Future[Any]:
-        """One future for all who ask for the key; those of one turn are settled together, as a loader does."""
+        """Return one future for all readers of the key. Those of one turn are settled together, as by a dataloader."""
         future = self._loaded.get(key)
         if future is None:
             loop = asyncio.get_running_loop()
@@ -120,16 +120,16 @@ def _settle(future: asyncio.Future[Any], finish: Finish) -> None:
         return
     try:
         future.set_result(finish())
-    except StopIteration as error:  # no future takes it
+    except StopIteration as error:  # a future cannot hold it
         future.set_exception(RuntimeError(str(error)))
     except Exception as error:
         future.set_exception(error)
     if not future.cancelled():
-        future.exception()  # whether somebody looks at it is not for the loop to tell
+        future.exception()  # mark it as retrieved, so that the loop does not report it
 
 
 class _Lazy:
-    """An awaitable that is no coroutine, and begins only when it is awaited."""
+    """An awaitable that is not a coroutine and begins only when it is awaited."""
 
     def __init__(self, begin: Callable[[], Awaitable[Any]]) -> None:
         self._begin = begin
@@ -139,7 +139,7 @@ class _Lazy:
 
 
 class _Bare:
-    """An awaitable of its own making: it gives the loop some turns, without any future."""
+    """A custom awaitable that yields to the loop for some turns, without a future."""
 
     def __init__(self, turns: int, finish: Finish) -> None:
         self._turns = turns
@@ -150,5 +150,5 @@ class _Bare:
             yield
         try:
             return self._finish()
-        except StopIteration as error:  # no generator may raise it
+        except StopIteration as error:  # a generator cannot raise it
             raise RuntimeError(str(error)) from error

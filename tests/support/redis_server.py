@@ -1,4 +1,4 @@
-"""A Redis of a test's own, which can be stopped, paused, and begun again with nothing in it."""
+"""A Redis server of its own, which can be stopped, paused, and started again empty."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from tests.support.store_engines import free_port
 
 
 class RedisServer:
-    """It keeps nothing on disk: what was in it is gone with its process."""
+    """A Redis server without persistence: its data ends with its process."""
 
     def __init__(self) -> None:
         binary = shutil.which("redis-server")
@@ -54,12 +54,12 @@ class RedisServer:
         self._process.send_signal(signal.SIGCONT)
 
     def copy(self) -> dict[Any, tuple[int, bytes]]:
-        """All that is in it now, as a replica may have it that lags behind later."""
+        """Return the current data, as a replica has it that lags behind later."""
         with Redis.from_url(self.url) as raw:
             return {key: (max(1, raw.pttl(key)), raw.dump(key)) for key in raw.scan_iter()}
 
     def go_back(self, copy: dict[Any, tuple[int, bytes]]) -> None:
-        """Have nothing but what was in the copy."""
+        """Replace all data by the copy."""
         with Redis.from_url(self.url) as raw, raw.pipeline(transaction=True) as swap:
             swap.flushall()
             for key, (milliseconds, value) in copy.items():

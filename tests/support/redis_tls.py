@@ -1,4 +1,4 @@
-"""Steps and data of the tests of redis tls."""
+"""Certificates and settings for Redis over TLS."""
 
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -11,8 +11,8 @@ from cryptography.x509.oid import NameOID
 Key = ec.EllipticCurvePrivateKey
 
 
-def certificate(name: str, key: Key, issuer: str, by: Key) -> bytes:
-    """Of an authority, when it has signed itself; else of a server at 127.0.0.1."""
+def signed_certificate(name: str, key: Key, issuer: str, by: Key) -> bytes:
+    """Return a certificate of an authority if it is signed by itself, else of a server at 127.0.0.1."""
     made = (
         x509.CertificateBuilder()
         .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))

@@ -1,4 +1,4 @@
-"""Steps and data of the tests of refused signatures."""
+"""Responses of AWS to requests whose signature or clock is wrong."""
 
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -14,14 +14,14 @@ def signed_at(seen: Seen) -> datetime:
     return datetime.strptime(seen.request.headers["x-amz-date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
 
 
-def at(
+def clock_off_by(
     offset: timedelta,
     code: str = "InvalidSignatureException",
     *,
     date: str | None = None,
     then: Fault = forward,
 ) -> Fault:
-    """AWS at another time than this machine's: it takes what is signed within five minutes of it."""
+    """Behave as AWS at another time: requests signed within five minutes of it are accepted."""
 
     async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
         now = datetime.now(UTC) + offset

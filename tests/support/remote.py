@@ -1,4 +1,4 @@
-"""A sane client of several gateways: what is lost on the way is sent again, to another one, under the same key."""
+"""A client of several gateways that repeats lost requests at another gateway with the same idempotency key."""
 
 import asyncio
 import json
@@ -24,13 +24,13 @@ LOST = {"message": "lost", "extensions": {"code": "UNAVAILABLE", "mayHaveBeenApp
 HEADERS_LAST_SECONDS = 40 * 3600.0
 
 
-class Broken(Exception):
-    """An answer that no gateway may give."""
+class BrokenAnswer(Exception):
+    """A response that no gateway may send."""
 
 
 @dataclass
 class Received:
-    """As much of a response as the load looks at."""
+    """The part of a response that the load reads."""
 
     body: dict[str, Any]
 
@@ -39,9 +39,9 @@ class Received:
 
 
 class Spread:
-    """Posts to the gateways in turn; a connection that is lost is an answer of its own.
+    """Posts to the gateways in turn. A lost connection counts as a response.
 
-    Whatever else is no answer of GraphQL raises `Broken`.
+    Anything else that is not a GraphQL response raises `BrokenAnswer`.
     """
 
     def __init__(self, http: aiohttp.ClientSession, urls: list[str], seconds: float) -> None:
@@ -59,7 +59,7 @@ class Spread:
         self.asked += 1
         try:
             async with self._http.post(f"{url}/graphql", json=json, headers=headers, timeout=self._timeout) as response:
-                body = answered(response.status, await response.read())
+                body = decode_answer(response.status, await response.read())
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError):
             self.lost += 1
             await asyncio.sleep(0.02)
@@ -67,20 +67,22 @@ class Spread:
         yield Received(body)
 
 
-def answered(status: int, content: bytes) -> dict[str, Any]:
-    """What GraphQL answers: with 200, or with another status and errors that pass alone."""
+def decode_answer(status: int, content: bytes) -> dict[str, Any]:
+    """Return the decoded body of a GraphQL response: with status 200, or with
+    another status and temporary errors only.
+    """
     try:
         body: dict[str, Any] = json.loads(content)
         codes = {error["extensions"]["code"] for error in body.get("errors", ())}
     except (ValueError, LookupError, TypeError, AttributeError):
-        raise Broken(status, content[:500]) from None
+        raise BrokenAnswer(status, content[:500]) from None
     if not ("data" in body or codes) or (status != 200 and not (codes and codes <= PASSING)):
-        raise Broken(status, body)
+        raise BrokenAnswer(status, body)
     return body
 
 
 class Remote(Served):
-    """Gateways that run elsewhere, as `Served` is one that runs here. `store` is on their tables."""
+    """Gateways in other processes with the interface of `Served`. `store` uses their tables."""
 
     def __init__(self, http: aiohttp.ClientSession, urls: list[str], clock: ProcessClock, patience: float) -> None:
         self.url = ""
@@ -109,7 +111,7 @@ class Remote(Served):
         role: Role = Role.USER,
         email: str | None = None,
     ) -> Answer:
-        """Mutations under a key, and again until they are answered for good."""
+        """Send an operation, mutations with an idempotency key, and repeat it until the response is final."""
         headers = self.headers(user, role, email)
         if query.startswith("mutation"):
             headers["Idempotency-Key"] = str(uuid.UUID(int=self.chance.getrandbits(128)))
@@ -124,7 +126,7 @@ class Remote(Served):
 
 
 class Passing(Clock):
-    """A clock that goes by itself, for a workload that would move it."""
+    """A clock that runs by itself, for a workload that would set it."""
 
     def __init__(self, clock: ProcessClock) -> None:
         self._clock = clock
@@ -135,4 +137,4 @@ class Passing(Clock):
 
     @now.setter
     def now(self, _: Any) -> None:
-        """Time passes whatever is done."""
+        """Ignore the time that the workload sets."""

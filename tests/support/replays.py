@@ -13,14 +13,14 @@ from tests.support.cricket_samples import (
     ball,
     blues,
     innings,
-    match,
+    match_json,
     over,
 )
 from tests.support.served import Clock
 
 DOTS = [ball()] * 6
 BLUE_DOTS = [blues()] * 6
-SHORT = match(
+SHORT = match_json(
     innings(REDS, over(0, *DOTS), over(1, *DOTS[:3])),
     innings(BLUES, over(0, *BLUE_DOTS[:4]), target={"runs": 1, "overs": 20}),
 )
@@ -30,7 +30,7 @@ def recorded(document: Json, match_id: str = "m") -> Recording:
     return read(document, match_id=match_id)
 
 
-def replay(*recordings: Recording, **options: Any) -> ReplayProvider:
+def replay_recordings(*recordings: Recording, **options: Any) -> ReplayProvider:
     return ReplayProvider(recordings, **{"now": Clock()} | options)
 
 
@@ -46,7 +46,7 @@ async def to_the_end(provider: ReplayProvider, match_id: str = "m") -> list[Matc
     raise AssertionError("The match does not end.")
 
 
-def statuses(snapshots: list[MatchSnapshot]) -> list[str]:
+def distinct_statuses(snapshots: list[MatchSnapshot]) -> list[str]:
     """Return the statuses in order, without repetitions."""
     result: list[str] = []
     for snapshot in snapshots:

@@ -25,7 +25,7 @@ CHECKED = ITEM_OPERATIONS | STREAM_OPERATIONS | {"CreateTable"}
 MOST_PROJECTED, MOST_PROJECTED_IN_ALL = 20, 100
 MOST_INDEXES = 20
 MOST = {"TransactWriteItems": 100, "TransactGetItems": 100, "BatchGetItem": 100, "BatchWriteItem": 25}
-MODELLED = 3  # parts of a request that are held against botocore's model
+MODELLED = 3  # parts of a request that are checked by botocore's model
 MOST_EXPRESSION_BYTES = 4096
 MOST_OPERATORS = 300
 MOST_OPERANDS = 100  # of IN
@@ -36,7 +36,7 @@ EXPRESSIONS = (
 )
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ReservedWords.html
 RESERVED = frozenset(Path(__file__).with_name("reserved_words.txt").read_text().split())
-# The words of expressions that name no attribute, as they are written where they do.
+# The words of expressions that are not names of attributes.
 OPERATORS = frozenset({"AND", "OR", "NOT", "BETWEEN", "IN", "SET", "REMOVE", "ADD", "DELETE"})
 FUNCTIONS = frozenset({"size", "contains"})
 _TOKEN = re.compile(r"[#:]?[A-Za-z_]\w*")
@@ -49,7 +49,9 @@ Request = Mapping[str, Any]
 
 
 def violations(operation: str, request: Request) -> list[str]:
-    """The rules that a request breaks, in words; none for a request that AWS takes as far as it can be told here."""
+    """Return the rules that a request breaks. AWS accepts a request without
+    violations, as far as they are known here.
+    """
     return [f"{operation}: {problem}" for problem in _problems(operation, request)]
 
 
@@ -86,7 +88,7 @@ def _model(service: str) -> Any:
 
 
 @cache
-def shape(operation: str) -> Any:
+def operation_shape(operation: str) -> Any:
     """Return the parameters of an operation."""
     service = "dynamodbstreams" if operation in STREAM_OPERATIONS else "dynamodb"
     return _model(service).operation_model(operation).input_shape
@@ -94,7 +96,7 @@ def shape(operation: str) -> Any:
 
 def _against_the_model(operation: str, request: Request) -> Iterator[str]:
     try:
-        report = ParamValidator().validate(_sample(request), shape(operation))
+        report = ParamValidator().validate(_sample(request), operation_shape(operation))
     except RecursionError:
         yield "values that are nested too deep"
     else:
@@ -110,12 +112,12 @@ def _of_a_position(request: Request) -> Iterator[str]:
         yield f"{sequence!r} is no sequence number"
 
 
-# The engines' are shorter than AWS's: 28 characters of a shard's id, 21 of a sequence number.
+# The engines' values are shorter than AWS's: 28 characters of a shard's id, 21 of a sequence number.
 LENGTHENED = {"ShardId": 28, "ExclusiveStartShardId": 28, "SequenceNumber": 21, "StreamArn": 37}
 
 
 def _sample(request: Request) -> Request:
-    """The request with `MODELLED` parts of each longer list of parts: they are alike, and the check is slow."""
+    """Return the request with `MODELLED` parts of each longer list: the parts are alike, and the check is slow."""
     if not request.keys().isdisjoint(LENGTHENED):
         texts = {name: request.get(name) for name in LENGTHENED}
         request = {**request} | {
@@ -151,7 +153,7 @@ def _too_many_projected(request: Request) -> Iterator[str]:
 
 
 def _parts(operation: str, request: Request) -> Iterator[tuple[str, Table, Request]]:
-    """The requests for single items or pages in a request: what each does, its table, and what it says."""
+    """Yield the single requests within a batch or transaction: their kind, their table and their parameters."""
     if operation.startswith("Transact"):
         for action in request["TransactItems"]:
             for kind, part in action.items():
@@ -171,7 +173,7 @@ def _parts(operation: str, request: Request) -> Iterator[tuple[str, Table, Reque
 
 @cache
 def _table(name: str) -> Table:
-    """The declared table behind a full name; an undeclared one has no key that is known."""
+    """Return the declared table of a full name. An undeclared table has no known key."""
     declared = {table.name: table for table in TABLES}
     return declared.get(name.rpartition("__")[2]) or Table(name, "")
 
@@ -282,7 +284,7 @@ class RequestWatch:
         self.seen = 0
 
     def start(self) -> None:
-        """Look at every call from now on."""
+        """Check every call from now on."""
         call: Callable[..., Any] = Client.call
 
         async def watched(client: Client, operation: str, request: Request | PreparedRequest, /, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Steps and data of the tests of resume."""
+"""A second gateway, clients that are cut off, and waiting for deliveries."""
 
 import asyncio
 import os
@@ -16,19 +16,19 @@ from datastore.change_streams.shards.shard_reader import ShardCursor, shards_of,
 from datastore.database import StoreOptions
 from datastore.keyspace.matches.fixtures import FIXTURES
 from server.settings import Settings
-from tests.support.resuming_clients import Client, OverEvents, OverSocket
+from tests.support.resuming_clients import EventStreamClient, ResumingClient, SocketClient
 from tests.support.served import Clock, Served, Tidied, listening
 from tests.support.store_engines import free_port
 
 CUTS = int(os.environ.get("RESUME_CUTS", "20"))
 MATCH = 'subscription { matchUpdates(matchId: "m1") { version isSnapshot } }'
 QUAKES = "subscription { earthquakeDetected { eventId } }"
-TRANSPORTS = pytest.mark.parametrize("transport", [OverSocket, OverEvents])
+TRANSPORTS = pytest.mark.parametrize("transport", [SocketClient, EventStreamClient])
 
 
 @pytest.fixture
 async def other(served: Served, settings: Settings, store_options: StoreOptions, clock: Clock) -> AsyncIterator[Served]:
-    """A second gateway on the same store."""
+    """Run a second gateway on the same store."""
     async with AsyncExitStack() as stack:
         settings = replace(settings, port=free_port())
         gateway = Tidied(settings, store_options, now=clock)
@@ -38,11 +38,12 @@ async def other(served: Served, settings: Settings, store_options: StoreOptions,
 
 
 async def cut_at_random(
-    client: Client, urls: list[str], has_all: Callable[[], bool], take: Callable[[Any], None], cuts: int = CUTS
+    client: ResumingClient, urls: list[str], has_all: Callable[[], bool], take: Callable[[Any], None], cuts: int = CUTS
 ) -> None:
-    """Read on one connection after another, and on the last until it has all.
+    """Read over one connection after another, and over the last until everything has arrived.
 
-    Every other is cut at a random moment, the rest after some payloads, so that a slow machine has those too.
+    Half of the connections are cut at a random moment, the others after some payloads, so that a slow machine gets
+    payloads, too.
     """
     chance = random.Random(7)
 
@@ -62,7 +63,7 @@ async def cut_at_random(
 
 
 async def write_until(over: asyncio.Event, write: Callable[[int], Awaitable[Any]]) -> int:
-    """How many were written."""
+    """Write until `over` is set. Return the number of writes."""
     number = 0
     while not over.is_set():
         await write(number)
@@ -77,7 +78,7 @@ def read_up_to(log: ReplayLog) -> int:
 
 
 async def told_all(served: Served) -> None:
-    """Returns when the process has been told all that was written until now, of each table that it reads."""
+    """Wait until the process has delivered all changes so far of each table that it reads."""
     services, database = served.gateway.services, served.gateway.database
     assert services is not None
     assert database is not None

@@ -1,4 +1,4 @@
-"""Steps and data of the tests of resume splits."""
+"""Clients that resume at several processes while shards split."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -8,7 +8,7 @@ from datastore.change_streams.change_feed import ChangeFeed
 from datastore.change_streams.replay.resume_token import ResumeToken, decode
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.model.access_patterns import Table
-from tests.support.bus_hosts import number_of
+from tests.support.changes import number_of
 from tests.support.scripted_stream import Script, Shard
 
 TABLE = Table("t", "pk", None)
@@ -16,7 +16,7 @@ KEYS = 6
 
 
 class Splitting(Script):
-    """A model of a stream. Each key belongs to one of the open shards, each of which may be split."""
+    """A model of a stream. Each key belongs to an open shard, and shards can be split."""
 
     width = 21
 
@@ -41,7 +41,7 @@ class Splitting(Script):
         return sorted(set(self.of.values()))
 
 
-class Feeds:
+class SplitFeeds:
     """The feeds of several processes on one stream, and the changes that one client received."""
 
     def __init__(self, script: Script, stack: AsyncExitStack) -> None:

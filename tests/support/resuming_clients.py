@@ -1,4 +1,4 @@
-"""Clients that are cut off, and go on after the last event they had, over both transports."""
+"""Clients that reconnect and resume after their last event, over WebSockets and server-sent events."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ ENDED = {aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSING, aiohttp.WSMsgType.C
 
 
 class CutOff(ConnectionError):
-    """The connection is over: `code` is the server's, or None if it was lost without a word."""
+    """The connection ended: `code` is the server's close code, or None if the connection was lost."""
 
     def __init__(self, received: aiohttp.WSMessage) -> None:
         said = received.type is aiohttp.WSMsgType.CLOSE
@@ -21,8 +21,8 @@ class CutOff(ConnectionError):
         super().__init__(f"{received.type.name} {received.data} {received.extra}")
 
 
-class Client:
-    """Follows one subscription, on one connection after another. `last` is the id of the last event it had."""
+class ResumingClient:
+    """Follows one subscription over several connections. `last` is the id of its last event."""
 
     def __init__(self, http: aiohttp.ClientSession, query: str, headers: Mapping[str, str]) -> None:
         self.http = http
@@ -32,18 +32,18 @@ class Client:
 
     @asynccontextmanager
     async def connected(self, url: str) -> AsyncIterator[AsyncIterator[Said]]:
-        """The payloads of its events, on a connection of their own that is cut when this is left."""
+        """Yield the payloads of a new connection, which is closed at the end of the context."""
         raise NotImplementedError
         yield
 
     def had(self, payload: Said) -> Said:
-        """What has come: from now on it goes on after that."""
+        """Record a payload: the client resumes after its event."""
         if "eventId" in payload.get("extensions", {}):
             self.last = payload["extensions"]["eventId"]
         return payload
 
 
-class OverSocket(Client):
+class SocketClient(ResumingClient):
     @asynccontextmanager
     async def connected(self, url: str) -> AsyncIterator[AsyncIterator[Said]]:
         socket = await self.http.ws_connect(
@@ -86,7 +86,7 @@ async def _heard(socket: aiohttp.ClientWebSocketResponse, seconds: float) -> Sai
     return message
 
 
-class OverEvents(Client):
+class EventStreamClient(ResumingClient):
     @asynccontextmanager
     async def connected(self, url: str) -> AsyncIterator[AsyncIterator[Said]]:
         headers = {**self.headers, "accept": "text/event-stream"}

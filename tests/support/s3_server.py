@@ -1,4 +1,4 @@
-"""A small S3: real HTTP, path-style addresses, and signatures that are checked as AWS checks them.
+"""A small S3 over HTTP with path-style addresses, which checks signatures as AWS does.
 
 https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-authenticating-requests.html
 """
@@ -22,13 +22,13 @@ ALGORITHM = "AWS4-HMAC-SHA256"
 MOST_SKEW = timedelta(minutes=15)
 # A presigned URL is not valid before its date, which is in whole seconds.
 ROUNDING = timedelta(seconds=1)
-# What a form may hold without its policy saying so.
+# Fields that a form may have without a condition in its policy.
 FREE_FIELDS = {"policy", "x-amz-signature", "file"}
 STATUSES = {"NoSuchKey": 404, "NoSuchBucket": 404, "EntityTooLarge": 400, "EntityTooSmall": 400, "SlowDown": 503}
 
 
-class Refused(Exception):
-    """`code` is S3's own."""
+class S3Refusal(Exception):
+    """An error; `code` is S3's code."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -36,8 +36,9 @@ class Refused(Exception):
 
 
 class S3Server:
-    """`objects` holds content and type by key. `later` is how far its clock is ahead, `fault` what it answers instead,
-    and `stuck` that it does not answer at all.
+    """A bucket: `objects` holds content and type by key.
+
+    `later` is how far its clock is ahead. `fault` replaces the response, and with `stuck` there is no response.
     """
 
     def __init__(self) -> None:
@@ -73,11 +74,11 @@ class S3Server:
             await asyncio.sleep(60)
         try:
             if self.fault:
-                raise Refused(self.fault)
+                raise S3Refusal(self.fault)
             if bucket != BUCKET:
-                raise Refused("NoSuchBucket")
+                raise S3Refusal("NoSuchBucket")
             return await (self._take_form(request) if request.method == "POST" else self._serve(request, key))
-        except Refused as refusal:
+        except S3Refusal as refusal:
             body = f"<?xml version='1.0'?><Error><Code>{refusal.code}</Code><Message>inside</Message></Error>"
             return web.Response(status=STATUSES.get(refusal.code, 403), text=body, content_type="application/xml")
 
@@ -91,7 +92,7 @@ class S3Server:
             self.objects.pop(key, None)
             return web.Response(status=204)
         if key not in self.objects:
-            raise Refused("NoSuchKey")
+            raise S3Refusal("NoSuchKey")
         content, content_type = self.objects[key]
         return web.Response(body=content, content_type=content_type)
 
@@ -106,12 +107,12 @@ class S3Server:
         else:
             header = request.headers.get("Authorization", "")
             if not header.startswith(ALGORITHM):
-                raise Refused("AccessDenied")
+                raise S3Refusal("AccessDenied")
             given = dict(re.findall(r"(\w+)=([^, ]+)", header)) | {"Date": request.headers["X-Amz-Date"]}
             self._check_age(given["Date"], MOST_SKEW, MOST_SKEW, "RequestTimeTooSkewed")
             payload = request.headers["X-Amz-Content-SHA256"]
             if payload not in ("UNSIGNED-PAYLOAD", hashlib.sha256(body).hexdigest()):
-                raise Refused("XAmzContentSHA256Mismatch")
+                raise S3Refusal("XAmzContentSHA256Mismatch")
         canonical = _canonical(request, given["SignedHeaders"], payload)
         scope = given["Credential"].partition("/")[2]
         text = "\n".join([ALGORITHM, given["Date"], scope, hashlib.sha256(canonical.encode()).hexdigest()])
@@ -120,7 +121,7 @@ class S3Server:
     def _check_age(self, date: str, early: timedelta, late: timedelta, code: str) -> None:
         age = self._now() - _moment(date)
         if not -early <= age <= late:
-            raise Refused(code)
+            raise S3Refusal(code)
 
     async def _take_form(self, request: web.Request) -> web.Response:
         fields: dict[str, str] = {}
@@ -128,10 +129,10 @@ class S3Server:
         async for part in await request.multipart():
             if part.name == "file":  # type: ignore[union-attr]
                 content = await part.read()  # type: ignore[union-attr]
-                break  # what comes after the file does not count
+                break  # fields after the file are ignored
             fields[str(part.name).lower()] = await part.text()  # type: ignore[union-attr]
         if not fields.get("policy"):
-            raise Refused("AccessDenied")
+            raise S3Refusal("AccessDenied")
         _check(fields["x-amz-signature"], fields["x-amz-credential"], fields["x-amz-date"], fields["policy"])
         self._check_policy(json.loads(base64.b64decode(fields["policy"])), fields, len(content))
         self.objects[fields["key"]] = (content, fields.get("content-type", "binary/octet-stream"))
@@ -139,19 +140,19 @@ class S3Server:
 
     def _check_policy(self, policy: Mapping[str, Any], fields: Mapping[str, str], length: int) -> None:
         if self._now() >= datetime.fromisoformat(policy["expiration"]):
-            raise Refused("AccessDenied")
+            raise S3Refusal("AccessDenied")
         self._check_age(fields["x-amz-date"], ROUNDING, timedelta.max, "AccessDenied")
         told = set()
         for condition in policy["conditions"]:
             if isinstance(condition, list) and condition[0] == "content-length-range":
                 if length < condition[1]:
-                    raise Refused("EntityTooSmall")
+                    raise S3Refusal("EntityTooSmall")
                 if length > condition[2]:
-                    raise Refused("EntityTooLarge")
+                    raise S3Refusal("EntityTooLarge")
                 continue
             told.add(_hold(condition, {"bucket": BUCKET, **fields}))
         if not fields.keys() - FREE_FIELDS <= told:
-            raise Refused("AccessDenied")
+            raise S3Refusal("AccessDenied")
 
 
 def _moment(date: str) -> datetime:
@@ -159,7 +160,7 @@ def _moment(date: str) -> datetime:
 
 
 def _hold(condition: Any, fields: Mapping[str, str]) -> str:
-    """The field that a condition is about. Raises `Refused` when it does not hold."""
+    """Return the field of a condition. Raises `S3Refusal` if the condition does not hold."""
     if isinstance(condition, dict):
         ((name, wanted),) = condition.items()
         matches = "eq"
@@ -167,7 +168,7 @@ def _hold(condition: Any, fields: Mapping[str, str]) -> str:
         matches, name, wanted = condition[0], condition[1].removeprefix("$"), condition[2]
     value = fields.get(name.lower(), "")
     if not (value == wanted if matches == "eq" else value.startswith(wanted)):
-        raise Refused("AccessDenied")
+        raise S3Refusal("AccessDenied")
     return str(name).lower()
 
 
@@ -178,7 +179,7 @@ def _canonical(request: web.Request, signed: str, payload: str) -> str:
         if name != "X-Amz-Signature"
     )
     if "host" not in signed.split(";"):
-        raise Refused("AccessDenied")
+        raise S3Refusal("AccessDenied")
     return "\n".join(
         [
             request.method,
@@ -195,10 +196,10 @@ def _canonical(request: web.Request, signed: str, payload: str) -> str:
 def _check(signature: str, credential: str, date: str, text: str) -> None:
     access_key, day, region, service, end = credential.split("/")
     if (access_key, region, service, end) != (ACCESS_KEY, REGION, "s3", "aws4_request"):
-        raise Refused("InvalidAccessKeyId")
+        raise S3Refusal("InvalidAccessKeyId")
     key = f"AWS4{SECRET_KEY}".encode()
     for part in (day, region, service, end):
         key = hmac.digest(key, part.encode(), "sha256")
     right = hmac.digest(key, text.encode(), "sha256").hex()
     if day != date[:8] or not hmac.compare_digest(signature, right):
-        raise Refused("SignatureDoesNotMatch")
+        raise S3Refusal("SignatureDoesNotMatch")

@@ -17,15 +17,15 @@ from datastore.matches.cricket import (
 from datastore.matches.live_state import ActiveMatch
 from pipelines.matches.live.poller import Tick
 from pipelines.matches.scoring.scorebook import InningsBook
-from tests.support.cricket_pipeline import Instance
-from tests.support.cricket_play import state
+from tests.support.cricket_pipeline import PipelineInstance
+from tests.support.cricket_play import current_state
 from tests.support.served import NOON, Served
 
 FIXTURE = Match("m", "cup", "CUP", "reds", "blues", NOON, "NS", MatchPhase.UPCOMING, scheduled_overs=20)
 SIDES = {1: "reds", 2: "blues"}
 
 
-def ball(position: int, runs: int = 0, *, innings: int = 1, batter: str = "R1", **more: Any) -> Ball:
+def ball_at(position: int, runs: int = 0, *, innings: int = 1, batter: str = "R1", **more: Any) -> Ball:
     """Return the ball at a position of its innings, from 1. The ids leave room for inserted balls."""
     over, number = divmod(position - 1, 6)
     return Ball(
@@ -44,7 +44,7 @@ def ball(position: int, runs: int = 0, *, innings: int = 1, batter: str = "R1", 
 
 
 def out(position: int, player: str = "R1", kind: str = "bowled", fielders: tuple[str, ...] = (), **more: Any) -> Ball:
-    return ball(
+    return ball_at(
         position, **{"batter": player, "wickets": (Wicket(player, player, kind, fielders, kind != "run out"),)} | more
     )
 
@@ -92,7 +92,7 @@ class PolledMatch:
     def __init__(self, served: Served) -> None:
         self._served = served
         self._provider = ScriptedProvider()
-        self.instance = Instance(served, self._provider)  # type: ignore[arg-type]
+        self.instance = PipelineInstance(served, self._provider)  # type: ignore[arg-type]
         self.ids: list[str] = []
         self.version = 0
 
@@ -118,14 +118,14 @@ class PolledMatch:
         return [event.kind for event in await self.tick(snapshot)]
 
     async def state(self) -> ActiveMatch:
-        return await state(self._served, "m")
+        return await current_state(self._served, "m")
 
     def restart(self) -> None:
         """Drop the poller's memory of the match, as a crash does."""
         self.instance.poller.forget("m")
 
 
-OVER = (ball(1), ball(2, 4), ball(3), out(4), ball(5, 6, batter="R3"), ball(6, 1, batter="R3"))
+OVER = (ball_at(1), ball_at(2, 4), ball_at(3), out(4), ball_at(5, 6, batter="R3"), ball_at(6, 1, batter="R3"))
 
 
 def amended(number: int, new: Ball) -> tuple[Ball, ...]:

@@ -4,7 +4,7 @@ from datastore.matches.cricket import BatterStatus, InningsScore, MatchSnapshot,
 from tests.support.cricket_count import Json
 
 
-def counted(snapshot: MatchSnapshot, names: dict[str, str]) -> list[Json]:
+def counts_of_snapshot(snapshot: MatchSnapshot, names: dict[str, str]) -> list[Json]:
     """Return a match in the form of `cricket_count`."""
     match = snapshot.match
     assert match.scorecards is not None

@@ -14,7 +14,7 @@ class Shard:
     records: list[dict[str, Any]] = field(default_factory=list)
     closed: bool = False
     trimmed: int = 0
-    empty: int = 0  # so many answers with nothing come before each record
+    empty: int = 0  # the number of empty pages before each record
 
 
 class Script:

@@ -1,4 +1,4 @@
-"""Steps and data of the tests of search."""
+"""Posts and their search through the API."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ CREATE = "mutation ($input: CreatePostInput!) { createPost(input: $input) { post
 JOIN = "mutation ($name: String!) { createUser(input: {name: $name}) { userId } }"
 
 
-async def sync(served: Served) -> None:
+async def sync_index(served: Served) -> None:
     """Apply all changes to the index, including those applied before."""
     assert served.gateway.database is not None
     await served.gateway.background.search_sync().handle(await feed_changes(served.gateway.database))
@@ -32,19 +32,21 @@ async def join(served: Served, **names: str) -> None:
         served.clock.forward(seconds=1)
 
 
-async def write(served: Served, post_id: str, text: str, user: str = "ada", visibility: str = "PUBLIC") -> None:
+async def write_searched_post(
+    served: Served, post_id: str, text: str, user: str = "ada", visibility: str = "PUBLIC"
+) -> None:
     served.clock.forward(seconds=1)
     given = {"postId": post_id, "text": text, "visibility": visibility}
     assert (await served.ask(CREATE, {"input": given}, user=user)).errors is None
 
 
-async def find(served: Served, query: str, user: str | None = None, **given: Any) -> list[str]:
+async def find_posts(served: Served, query: str, user: str | None = None, **given: Any) -> list[str]:
     """Return the ids of the posts on one page."""
     role = given.pop("role", Role.USER)
     answer = await served.ask(IDS, {"query": query, **given}, user=user, role=role)
     assert answer.errors is None
-    return ids(answer)
+    return found_post_ids(answer)
 
 
-def ids(answer: Answer) -> list[str]:
+def found_post_ids(answer: Answer) -> list[str]:
     return [node["postId"] for node in answer.data["searchPosts"]["nodes"]]

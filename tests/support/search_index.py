@@ -1,4 +1,4 @@
-"""Steps and data of the tests of search index."""
+"""Entries of a search index."""
 
 from datetime import timedelta
 
@@ -10,7 +10,7 @@ from datastore.search.queries import query_of
 from tests.support.served import NOON
 
 
-def post(id: str, text: str, at: int = 0, *, version: int = 1, **more: object) -> SearchEntry:
+def search_entry(id: str, text: str, at: int = 0, *, version: int = 1, **more: object) -> SearchEntry:
     """Return the entry of a post that was written at this number of seconds after noon."""
     item = {"text": text, "created_at": iso(NOON + timedelta(seconds=at)), "author_id": "ada", "visibility": "public"}
     return post_entry(id, version_of(str(version)), item | more)
@@ -20,12 +20,12 @@ def gone(id: str, version: int) -> SearchEntry:
     return post_entry(id, version_of(str(version)), None)
 
 
-async def put(index: SearchIndex, *entries: SearchEntry) -> None:
+async def put_entries(index: SearchIndex, *entries: SearchEntry) -> None:
     await index.write(Kind.POSTS, entries)
-    await seen(index)
+    await refresh(index)
 
 
-async def seen(index: SearchIndex) -> None:
+async def refresh(index: SearchIndex) -> None:
     if isinstance(index, OpenSearchIndex):
         await index.refresh()
 
@@ -36,5 +36,5 @@ async def hits(
     return await index.search(Kind.POSTS, query_of(text, tags=True), limit, after, audience)
 
 
-async def find(index: SearchIndex, text: str, audience: Audience | None = None) -> list[str]:
+async def find_ids(index: SearchIndex, text: str, audience: Audience | None = None) -> list[str]:
     return [hit.id for hit in await hits(index, text, audience=audience)]

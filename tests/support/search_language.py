@@ -27,47 +27,47 @@ BOUNDS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-class Refused(Exception):
+class SearchRefusal(Exception):
     """A request that OpenSearch answers with the status 400."""
 
 
-def only(given: Mapping[str, Any], allowed: set[str], what: str) -> None:
-    """Raise `Refused` for a key that is not allowed."""
+def allow_only(given: Mapping[str, Any], allowed: set[str], what: str) -> None:
+    """Raise `SearchRefusal` for a key that is not allowed."""
     if unknown := sorted(given.keys() - allowed):
-        raise Refused(f"{what} has unknown keys: {', '.join(unknown)}")
+        raise SearchRefusal(f"{what} has unknown keys: {', '.join(unknown)}")
 
 
 class Fields:
-    """The fields of a mapping. Raises `Refused` for a mapping that is none."""
+    """The fields of a mapping. Raises `SearchRefusal` for an invalid mapping."""
 
     def __init__(self, mapping: Mapping[str, Any]) -> None:
-        only(mapping, {"dynamic", "properties", "_meta"}, "the mapping")
+        allow_only(mapping, {"dynamic", "properties", "_meta"}, "the mapping")
         if mapping.get("dynamic") not in (True, False, "strict"):
-            raise Refused("`dynamic` must be true, false or strict")
+            raise SearchRefusal("`dynamic` must be true, false or strict")
         self._strict = mapping["dynamic"] == "strict"
         self._fields: Mapping[str, Mapping[str, Any]] = mapping["properties"]
         for name, field in self._fields.items():
             if field.get("type") not in PARAMETERS:
-                raise Refused(f"the field {name} has no type that is known here")
-            only(field, PARAMETERS[field["type"]], f"the field {name}")
+                raise SearchRefusal(f"the field {name} has no type that is known here")
+            allow_only(field, PARAMETERS[field["type"]], f"the field {name}")
             if field.get("analyzer", "whitespace") != "whitespace":
-                raise Refused("only the analyzer `whitespace` is known here")
+                raise SearchRefusal("only the analyzer `whitespace` is known here")
 
     def check(self, document: Document) -> None:
-        """Raise `Refused` for a document that cannot be stored."""
+        """Raise `SearchRefusal` for a document that cannot be stored."""
         if self._strict:
-            only(document, set(self._fields), "the document")
+            allow_only(document, set(self._fields), "the document")
         for name, value in document.items():
             if not _fits(self._fields[name]["type"], value):
-                raise Refused(f"the field {name} cannot be {value!r}")
+                raise SearchRefusal(f"the field {name} cannot be {value!r}")
 
     def terms(self, name: str, document: Document) -> list[Any]:
-        """Return what a field of a document is indexed as, nothing for a field that is not mapped."""
+        """Return the terms under which a field is indexed; none for a field that is not mapped."""
         field = self._fields.get(name)
         if field is None or document.get(name) is None:
             return []
         if field.get("index", True) is False:
-            raise Refused(f"the field {name} is not indexed")
+            raise SearchRefusal(f"the field {name} is not indexed")
         value = document[name]
         return value.split() if field["type"] == "text" else [value]
 
@@ -76,32 +76,32 @@ class Fields:
         return field is not None and field["type"] == "text"
 
     def sort_value(self, name: str, document: Document) -> Any:
-        """Return what documents are sorted by: text order of strings is that of their bytes."""
+        """Return the sort value of a field. Strings sort by their bytes."""
         field = self._fields.get(name)
         if field is None or field["type"] == "text" or field.get("doc_values", True) is False:
-            raise Refused(f"nothing can be sorted by the field {name}")
+            raise SearchRefusal(f"nothing can be sorted by the field {name}")
         return document[name]
 
     def score(self, query: Mapping[str, Any], document: Document) -> float | None:
-        """Return the score of a document, None where the query does not match it."""
+        """Return the score of a document, or None if the query does not match it."""
         if not isinstance(query, dict) or len(query) != 1:
-            raise Refused(f"a query has one kind: {query!r}")
+            raise SearchRefusal(f"a query has one kind: {query!r}")
         ((kind, given),) = query.items()
         if kind == "match_all":
             return 1.0
         if kind == "bool":
             return self._bool(given, document)
         if kind == "constant_score":
-            only(given, {"filter", "boost"}, kind)
+            allow_only(given, {"filter", "boost"}, kind)
             return None if self.score(given["filter"], document) is None else float(given.get("boost", 1.0))
         if kind not in ("term", "terms", "prefix", "match_phrase", "range", "exists"):
-            raise Refused(f"the query {kind} is not known here")
+            raise SearchRefusal(f"the query {kind} is not known here")
         count = getattr(self, f"_{kind}")(given, document)
-        # Relevance of words depends on all documents: no whole number, and more where there are more of them.
+        # The relevance of words depends on all documents: a fraction that grows with the number of matches.
         return 0.2876 * count if count else None
 
     def _bool(self, given: Mapping[str, Any], document: Document) -> float | None:
-        only(given, CLAUSES, "bool")
+        allow_only(given, CLAUSES, "bool")
         clauses = {name: _listed(given.get(name, [])) for name in ("must", "filter", "should", "must_not")}
         scores = {name: [self.score(one, document) for one in of] for name, of in clauses.items()}
         least = given.get(
@@ -122,7 +122,7 @@ class Fields:
     def _terms(self, given: Mapping[str, Any], document: Document) -> int:
         ((name, values),) = given.items()
         if not isinstance(values, list) or len(values) > MOST_TERMS:
-            raise Refused(f"`terms` takes a list of up to {MOST_TERMS} values")
+            raise SearchRefusal(f"`terms` takes a list of up to {MOST_TERMS} values")
         return int(any(one in set(values) for one in self.terms(name, document)))
 
     def _prefix(self, given: Mapping[str, Any], document: Document) -> int:
@@ -137,25 +137,25 @@ class Fields:
 
     def _range(self, given: Mapping[str, Any], document: Document) -> int:
         ((name, bounds),) = given.items()
-        only(bounds, set(BOUNDS), "range")
+        allow_only(bounds, set(BOUNDS), "range")
         held = [_ordered(one) for one in self.terms(name, document)]
         return sum(all(BOUNDS[kind](one, _ordered(bound)) for kind, bound in bounds.items()) for one in held)
 
     def _exists(self, given: Mapping[str, Any], document: Document) -> int:
-        only(given, {"field"}, "exists")
+        allow_only(given, {"field"}, "exists")
         return int(bool(self.terms(given["field"], document)))
 
 
 def search(fields: Fields, documents: Sequence[Document], body: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the hits of a search, as OpenSearch lists them."""
-    only(body, BODY, "the search")
+    allow_only(body, BODY, "the search")
     size = body.get("size", 10)
     if body.get("from", 0) + size > MOST_HITS:
-        raise Refused(f"at most {MOST_HITS} hits can be asked for")
+        raise SearchRefusal(f"at most {MOST_HITS} hits can be asked for")
     order = [_sorting(one) for one in body.get("sort", ["_score"])]
     after = body.get("search_after")
     if after is not None and len(after) != len(order):
-        raise Refused("`search_after` must have a value for each of `sort`")
+        raise SearchRefusal("`search_after` must have a value for each of `sort`")
     found: list[tuple[list[Any], Document]] = []
     for document in documents:
         score = fields.score(body.get("query", {"match_all": {}}), document)
@@ -183,11 +183,11 @@ def _listed(clauses: Any) -> list[Mapping[str, Any]]:
 
 def _of_one_field(given: Mapping[str, Any], key: str, more: set[str]) -> tuple[str, Any]:
     if len(given) != 1:
-        raise Refused("a query of a field names one field")
+        raise SearchRefusal("a query of a field names one field")
     ((name, said),) = given.items()
     if not isinstance(said, dict):
         return name, said
-    only(said, {key, *more}, f"the query of {name}")
+    allow_only(said, {key, *more}, f"the query of {name}")
     return name, said[key]
 
 
@@ -197,7 +197,7 @@ def _sorting(said: Any) -> tuple[str, bool]:
     ((name, order),) = said.items()
     order = order["order"] if isinstance(order, dict) else order
     if order not in ("asc", "desc"):
-        raise Refused("the order is asc or desc")
+        raise SearchRefusal("the order is asc or desc")
     return name, order == "desc"
 
 

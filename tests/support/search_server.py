@@ -18,8 +18,8 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.support.painless import ScriptError, run
-from tests.support.search_language import Fields, Refused, only, search
+from tests.support.painless import ScriptError, run_painless
+from tests.support.search_language import Fields, SearchRefusal, allow_only, search
 
 Document = dict[str, Any]
 
@@ -29,7 +29,7 @@ SETTINGS = {"number_of_shards", "number_of_replicas"}
 
 @dataclass
 class Index:
-    """An index by its name: documents by id, and the names of its aliases."""
+    """An index with its documents by id and the names of its aliases."""
 
     mappings: dict[str, Any]
     aliases: set[str] = field(default_factory=set)
@@ -37,9 +37,10 @@ class Index:
 
 
 class SearchServer:
-    """The stand-in, at `url`. `failing` is the status of all answers, and `held` delays all answers until it is set.
+    """The stand-in, at `url`. `failing` is the status of all responses, and `held` delays all responses until it is
+    set.
 
-    `auth` is the user and the password that requests must bear; with `tls` it speaks TLS alone. `requests` notes the
+    Requests must bear the user and password in `auth`. With `tls` the server accepts TLS only. `requests` records the
     method and the path of each.
     """
 
@@ -104,7 +105,7 @@ class SearchServer:
                 await self.held.wait()
             response: web.StreamResponse = await handler(request)
             return response
-        except Refused as refused:
+        except SearchRefusal as refused:
             return _error(400, str(refused))
         finally:
             self._at_once -= 1
@@ -131,8 +132,8 @@ class SearchServer:
         index, body = request.match_info["index"], await request.json()
         if index in self.indices:
             return _error(400, "resource_already_exists_exception")
-        only(body, {"settings", "mappings", "aliases"}, "the index")
-        only(body["settings"]["index"], SETTINGS, "the settings")
+        allow_only(body, {"settings", "mappings", "aliases"}, "the index")
+        allow_only(body["settings"]["index"], SETTINGS, "the settings")
         Fields(body["mappings"])
         if index != index.lower() or index.startswith(("-", "_", "+")):
             return _error(400, "invalid_index_name_exception")
@@ -174,9 +175,9 @@ class SearchServer:
         return web.json_response({"errors": any("error" in item for item in items), "items": _updates(items)})
 
     def _update(self, target: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
-        only(target, {"_index", "_id", "retry_on_conflict"}, "the action")
-        only(body, {"scripted_upsert", "upsert", "script"}, "the update")
-        only(body["script"], {"lang", "source", "params"}, "the script")
+        allow_only(target, {"_index", "_id", "retry_on_conflict"}, "the action")
+        allow_only(body, {"scripted_upsert", "upsert", "script"}, "the update")
+        allow_only(body["script"], {"lang", "source", "params"}, "the script")
         if len(target["_id"].encode()) > MOST_ID_BYTES or body["script"]["lang"] != "painless":
             return _refused_item(400, "illegal_argument_exception")
         found = list(self._aliased(target["_index"]).values())
@@ -188,12 +189,12 @@ class SearchServer:
             return _refused_item(refusal, "refused")
         try:
             _run_update(found[0], target["_id"], body)
-        except (ScriptError, Refused) as problem:
+        except (ScriptError, SearchRefusal) as problem:
             return _refused_item(400, str(problem))
         return {"status": 200}
 
     async def _search(self, request: web.Request) -> web.Response:
-        only(request.query, {"allow_partial_search_results"}, "the request")
+        allow_only(request.query, {"allow_partial_search_results"}, "the request")
         found, body = self._named(request.match_info["index"]), await request.json()
         if not found:
             return _error(404, "index_not_found_exception")
@@ -240,7 +241,7 @@ def _refused_item(status: int, kind: str) -> dict[str, Any]:
 
 
 def _run_update(index: Index, id: str, body: Mapping[str, Any]) -> None:
-    """Run the script of an update on a document, or on `upsert` where there is none.
+    """Run the script of an update on a document, or on `upsert` if there is none.
 
     https://docs.opensearch.org/latest/api-reference/document-apis/update-document/
     """
@@ -252,7 +253,7 @@ def _run_update(index: Index, id: str, body: Mapping[str, Any]) -> None:
         "op": "create" if known is None else "index",
         "_source": json.loads(json.dumps(body["upsert"] if known is None else known)),
     }
-    run(body["script"]["source"], ctx, body["script"]["params"])
+    run_painless(body["script"]["source"], ctx, body["script"]["params"])
     if ctx["op"] in ("create", "index"):
         Fields(index.mappings).check(ctx["_source"])
         index.documents[id] = ctx["_source"]

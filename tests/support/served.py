@@ -1,4 +1,4 @@
-"""A gateway under test, a client of it, and what it answers."""
+"""A gateway under test with a client, and the responses with their DynamoDB calls."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
@@ -26,13 +26,13 @@ from tests.support.store_engines import ROOT
 
 REAL_DATA = ROOT.parent / "shared" / "data"
 SECRET = "a secret for tests, long enough to sign with"
-# Tests spend what they like, and a busy machine is no reason to refuse them.
+# Tests have no budget, and a busy machine does not refuse their operations.
 UNBOUGHT = Capacity(budget_units=0, anonymous_budget_units=0, lag_seconds=0, concurrent_per_caller=0)
 NOON = datetime(2026, 6, 25, 12, 0, tzinfo=UTC)
 
 
 class Clock:
-    """The time as the gateway sees it: it stands still until a test moves it."""
+    """The gateway's clock, which stands still until a test moves it."""
 
     def __init__(self) -> None:
         self.now = NOON
@@ -46,7 +46,7 @@ class Clock:
 
 @dataclass
 class Answer:
-    """What a client got, and the DynamoDB calls that were made for it."""
+    """A response with the DynamoDB calls that were made for it."""
 
     data: Any
     errors: list[dict[str, Any]] | None
@@ -65,7 +65,7 @@ class Answer:
 
 
 def call_name(call: Call) -> str:
-    """`Operation table.index`, the table as it is declared."""
+    """Return `Operation table.index` with the table's declared name."""
     table = "+".join(sorted(name.split("__", 1)[1] for name in call.tables))
     return f"{call.operation} {table}" + (f".{call.index}" if call.index else "")
 
@@ -95,7 +95,7 @@ class Served:
         role: Role = Role.USER,
         email: str | None = None,
     ) -> Answer:
-        """POST an operation, signed in as `user` (with a verified email) or not at all."""
+        """POST an operation, signed in as `user` (with a verified email) or anonymously."""
         self.reports.clear()
         body = {"query": query, "variables": variables}
         headers = self.headers(user, role, email)
@@ -105,23 +105,23 @@ class Served:
         return Answer(answer.get("data"), answer.get("errors"), response.status, calls, response.headers)
 
     def store(self) -> Store:
-        """A store of the test's own, to put things in place."""
+        """Return a store for the test's own reads and writes."""
         return self.gateway.open_store()
 
     @property
     def pictures(self) -> DecoderPool:
-        """The gateway's decoders."""
+        """Return the gateway's decoders."""
         assert self.gateway.services is not None
         return self.gateway.services.decoder_pool
 
     async def listen(self, query: str, *, user: str | None = None, role: Role = Role.USER) -> "Listener":
-        """Start a subscription; it is attached when this returns only as far as the protocol tells (see `settle`)."""
+        """Start a subscription. The protocol does not tell when it is attached: see `settle`."""
         listener = Listener(self, query, self.headers(user, role))
         await listener.start()
         return listener
 
     async def settle(self, table: Table, followers: int = 1) -> None:
-        """Wait until that many subscribers follow the table and its stream is read."""
+        """Wait until the table has this number of subscribers and its stream is read."""
         services = self.gateway.services
         assert services is not None
         async with asyncio.timeout(50):
@@ -130,7 +130,7 @@ class Served:
 
 
 def queries_at_once(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many Queries were under way as each one began."""
+    """Record, for each Query, the number of Queries in flight when it began."""
     assert served.gateway.database is not None
     client, under_way, seen = served.gateway.database.client, 0, []
     call = client.call
@@ -149,7 +149,7 @@ def queries_at_once(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[int
 
 
 class Listener:
-    """One subscription over a WebSocket of its own."""
+    """A subscription over its own WebSocket."""
 
     def __init__(self, served: Served, query: str, payload: dict[str, str]) -> None:
         self._served = served
@@ -165,7 +165,7 @@ class Listener:
         await self.socket.send_json({"id": "1", "type": "subscribe", "payload": {"query": self._query}})
 
     async def message(self, timeout: float = 10) -> Any:  # noqa: ASYNC109
-        """The next message that is not a ping; pings are answered."""
+        """Return the next message that is not a ping. Answer pings."""
         while True:
             message = await self.socket.receive_json(timeout=timeout)
             if message["type"] != "ping":
@@ -173,7 +173,7 @@ class Listener:
             await self.socket.send_json({"type": "pong"})
 
     async def event(self, timeout: float = 10) -> Any:  # noqa: ASYNC109
-        """The data of the next event."""
+        """Return the data of the next event."""
         message = await self.message(timeout)
         assert message["type"] == "next", message
         assert "errors" not in message["payload"], message
@@ -181,8 +181,10 @@ class Listener:
 
 
 class Tidied(Gateway):
-    """One whose photos a test tidies itself (`upload_steps.janitor`): a janitor beside it may take a note of files,
-    late in its first round, before the test has written them.
+    """A gateway without a janitor.
+
+    The test runs it (`upload_steps.janitor`): one in the background could take a note of files late in its first round,
+    before the test has written them.
     """
 
     def _jobs(self) -> Iterator[Callable[[], Coroutine[Any, Any, None]]]:
@@ -191,7 +193,7 @@ class Tidied(Gateway):
 
 @asynccontextmanager
 async def listening(gateway: Gateway) -> AsyncIterator[None]:
-    """uvicorn in front of the gateway, without its main loop, which takes a while to notice that it shall stop."""
+    """Run uvicorn in front of the gateway, without uvicorn's main loop, which notices a stop only after a while."""
     config = uvicorn.Config(
         application(gateway),
         host=gateway.settings.host,
@@ -211,7 +213,7 @@ async def listening(gateway: Gateway) -> AsyncIterator[None]:
         yield
     finally:
         await asyncio.gather(gateway.edge.socket.close(), gateway.edge.http.streams.close())
-        # The clients have gone. uvicorn would look for that only ten times a second, and waits once in any case.
+        # The clients have gone. uvicorn would notice that only at its next check, ten times a second.
         for listener in server.servers:
             listener.close()
         with suppress(TimeoutError):

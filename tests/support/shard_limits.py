@@ -13,13 +13,13 @@ from tests.support.fault_proxy import Fault, Proxy, Seen, refuse
 READS_PER_SECOND = 5
 BYTES_PER_SECOND = 2_000_000
 READERS = 2
-# Readers count as simultaneous when they read within one such slot.
+# Readers count as simultaneous when they read within the same slot.
 SLOT_SECONDS = 1 / READS_PER_SECOND
 THROTTLED = refuse(400, "LimitExceededException")
 
 
 @dataclass
-class Read:
+class AnsweredRead:
     """An answered read and its size in bytes."""
 
     moment: float
@@ -28,19 +28,20 @@ class Read:
 
 
 class ShardLimits:
-    """Five reads and 2 MB a second of each shard, by at most two readers at a time. Further reads are throttled.
+    """Limits of each shard: five reads and 2 MB a second, by at most two readers at a time. Further reads are
+    throttled.
 
-    `read` counts the answered reads of each reader, `throttled` the refused ones.
+    `read` counts the successful reads of each reader, `throttled` the refused ones.
     """
 
     def __init__(self) -> None:
         self.read: Counter[str] = Counter()
         self.throttled: Counter[str] = Counter()
-        self._shards: dict[str, str] = {}  # of each iterator that was given out
-        self._reads: dict[str, deque[Read]] = {}
+        self._shards: dict[str, str] = {}  # by iterator
+        self._reads: dict[str, deque[AnsweredRead]] = {}
 
     def of(self, reader: str) -> Fault:
-        """Return the limits for one reader, for the argument `always` of its proxy."""
+        """Return the fault that applies the limits to one reader, for `Proxy.always`."""
 
         async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
             if seen.operation != "GetRecords":
@@ -50,13 +51,15 @@ class ShardLimits:
                 self.throttled[reader] += 1
                 return await THROTTLED(proxy, seen)
             self.read[reader] += 1
-            read = Read(asyncio.get_running_loop().time(), reader)
+            read = AnsweredRead(asyncio.get_running_loop().time(), reader)
             self._reads[shard].append(read)
             return await self._pass(proxy, seen, shard, read)
 
         return answer
 
-    async def _pass(self, proxy: Proxy, seen: Seen, shard: str | None, read: Read | None = None) -> web.StreamResponse:
+    async def _pass(
+        self, proxy: Proxy, seen: Seen, shard: str | None, read: AnsweredRead | None = None
+    ) -> web.StreamResponse:
         status, headers, content = await proxy.ask(seen)
         answer_body = json.loads(content)
         following = answer_body.get("ShardIterator") or answer_body.get("NextShardIterator")

@@ -40,7 +40,7 @@ def key(number: int = 1) -> Key:
     return Key("P", f"S#{number}")
 
 
-def item(value: int, number: int = 1) -> dict[str, Any]:
+def valued_item(value: int, number: int = 1) -> dict[str, Any]:
     return {"PK": "P", "SK": f"S#{number}", "value": value, "more": "x"}
 
 
@@ -52,7 +52,7 @@ async def client(proxy: Proxy, clock: Clock) -> AsyncIterator[Client]:
 
 @pytest.fixture
 def open_store(client: Client, database: Database) -> Open:
-    """Stores of requests of one process, which goes through the proxy."""
+    """Return a function that opens stores of requests of one process, which uses the proxy."""
 
     def store(sharing: ReadFreshness = ReadFreshness.CACHED, seconds: float = 10) -> Store:
         opened = Store(client, prefix=database.prefix, deadline=Deadline(seconds), token=lambda: "token")
@@ -64,7 +64,7 @@ def open_store(client: Client, database: Database) -> Open:
 
 @pytest.fixture
 def elsewhere(database: Database) -> Store:
-    """Another process, which writes past this one."""
+    """Return a store of another process, which does not use the proxy."""
     return Store(database.client, prefix=database.prefix, deadline=Deadline(60), token=lambda: "token")
 
 
@@ -73,8 +73,8 @@ async def value(store: Store, pattern: AccessPattern = READ, number: int = 1) ->
     return None if found is None else int(found["value"])
 
 
-class Gate:
-    """Holds so many requests, each with what the engine answered when it came, until it is opened."""
+class RequestGate:
+    """Holds `held` requests, with the engine's responses at their arrival, until it is opened."""
 
     def __init__(self, proxy: Proxy, held: int = 1) -> None:
         self._open = asyncio.Event()

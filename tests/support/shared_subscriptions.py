@@ -1,4 +1,4 @@
-"""Steps and data of the tests of shared subscriptions."""
+"""Subscriptions of broadcast groups, with listeners that record."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Hashable
@@ -22,10 +22,10 @@ FOLLOWED = 'subscription { matchUpdates(matchId: "m1") { version match { isFollo
 REPORTED = "subscription { sightingReported { sightingId } }"
 
 
-class Heard:
-    """A listener that keeps all that it is told."""
+class RecordingListener:
+    """A listener that records its outcomes."""
 
-    def __init__(self, on_event: Callable[["Heard"], None] = lambda _: None) -> None:
+    def __init__(self, on_event: Callable[["RecordingListener"], None] = lambda _: None) -> None:
         self.outcomes: list[Outcome] = []
         self.keys: list[Hashable] = []
         self.last: list[Outcome | None] = []
@@ -52,7 +52,7 @@ class Heard:
         pass
 
     async def next(self) -> Any:
-        """The data of the next event."""
+        """Return the data of the next event."""
         async with asyncio.timeout(50):
             while len(self.outcomes) <= self._taken:
                 assert not self.last, self.last
@@ -62,7 +62,7 @@ class Heard:
         return orjson.loads(self.outcomes[self._taken - 1].body)["data"]
 
     async def end(self) -> str | None:
-        """The code it ended with, None if it ended by itself."""
+        """Wait for the end. Return its error code, or None if the subscription completed."""
         async with asyncio.timeout(50):
             while not self.last:
                 self._wake.clear()
@@ -83,21 +83,23 @@ def subscriptions(served: Served) -> SubscriptionManager:
     return served.gateway.edge.subscriptions
 
 
-async def prepared(served: Served, query: str, by: Caller) -> Request:
+async def prepare_subscription(served: Served, query: str, by: Caller) -> Request:
     request = await runner(served).prepare(GraphQLParams(query), by, Transport.WEBSOCKET)
     assert isinstance(request, Request)
     return request
 
 
-async def follow(
-    served: Served, query: str, user: str | None = None, role: Role = Role.USER, heard: Heard | None = None
-) -> Heard:
-    heard = heard or Heard()
-    heard.following = await subscriptions(served).follow(await prepared(served, query, caller(user, role)), heard)
+async def follow_subscription(
+    served: Served, query: str, user: str | None = None, role: Role = Role.USER, heard: RecordingListener | None = None
+) -> RecordingListener:
+    heard = heard or RecordingListener()
+    heard.following = await subscriptions(served).follow(
+        await prepare_subscription(served, query, caller(user, role)), heard
+    )
     return heard
 
 
-def leave(*listeners: Heard) -> None:
+def stop_following(*listeners: RecordingListener) -> None:
     for heard in listeners:
         assert heard.following is not None
         heard.following.stop()
@@ -110,7 +112,7 @@ def groups(served: Served) -> int:
 
 @pytest.fixture(autouse=True)
 async def all_end(served: Served) -> AsyncIterator[None]:
-    """What is left by all leaves nothing behind."""
+    """Check at the end that no group, queue or quota is left."""
     yield
     await subscriptions(served).aclose()
     assert groups(served) == 0

@@ -1,4 +1,4 @@
-"""Steps and data of the tests of sighting subscriptions."""
+"""Sightings that other programs write, and subscriptions to them."""
 
 from typing import Any
 
@@ -8,14 +8,14 @@ from tests.support.served import Served
 
 
 def raw_put(served: Served, item: dict[str, Any]) -> None:
-    """A write by somebody else: not through our gateway, nor our client."""
+    """Write an item as another program does: without the gateway and its client."""
     assert served.gateway.database is not None
     client = served.gateway.database.admin()
     client.put_item(TableName=served.gateway.database.prefix + BLIP.name, Item=encode_item(item))
 
 
 def foreign_sighting(id: str, **changes: Any) -> dict[str, Any]:
-    """As another program would write it by the document: seconds without fractions, no tier, no count."""
+    """Return a sighting in the form of the document: whole seconds, no tier, no count."""
     return {
         "PK": "AREA#Harbor",
         "SK": f"SIGHTING#2026-06-25T12:00:00Z#{id}",

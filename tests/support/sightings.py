@@ -1,7 +1,9 @@
-"""Steps and data of the tests of sightings."""
+"""Sightings, reported and confirmed through the API."""
 
+from collections.abc import Sequence
 from typing import Any
 
+from datastore.keyspace.sightings import BLIP
 from tests.support.served import Answer, Served
 
 REPORT = """
@@ -19,12 +21,19 @@ mutation ($area: String!, $id: ID!) {
 """
 
 
-async def report(served: Served, area: str = "Downtown", category: str = "Cats", user: str = "ada") -> dict[str, Any]:
+async def report_sighting(
+    served: Served, area: str = "Downtown", category: str = "Cats", user: str = "ada"
+) -> dict[str, Any]:
     answer = await served.ask(REPORT, {"area": area, "category": category}, user=user)
     assert answer.errors is None, answer.errors
     sighting: dict[str, Any] = answer.data["reportSighting"]
     return sighting
 
 
-async def confirm(served: Served, sighting: dict[str, Any], user: str) -> Answer:
+async def confirm_sighting(served: Served, sighting: dict[str, Any], user: str) -> Answer:
     return await served.ask(CONFIRM, {"area": sighting["area"], "id": sighting["sightingId"]}, user=user)
+
+
+async def put_sightings(served: Served, items: Sequence[dict[str, Any]]) -> None:
+    """Store items of `blip` as they are."""
+    await served.store().write_all(BLIP, puts=items)

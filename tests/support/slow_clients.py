@@ -1,4 +1,4 @@
-"""Steps and data of the tests of slow clients."""
+"""Slow clients of a small application behind the HTTP server."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from server.http.protocol import UVICORN_OPTIONS
 from tests.support.until import until
 
 PATIENT = HttpConnectionLimits(head_seconds=30, silent_seconds=30, linger_seconds=0.15)
-# Where a test makes the time pass.
+# For tests that advance the time.
 TIMED = HttpConnectionLimits(
     head_bytes=2000,
     head_lines=20,
@@ -29,8 +29,8 @@ TIMED = HttpConnectionLimits(
 GET = b"GET /%s HTTP/1.1\r\nHost: here\r\n\r\n"
 
 
-class Time:
-    """The loop of connections whose time passes only when a test says so."""
+class LoopTime:
+    """A loop for connections whose time advances only when the test says so."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -57,8 +57,8 @@ class Time:
                 act()
 
 
-class Toy:
-    """Answers with what it was asked; the path tells how."""
+class EchoApplication:
+    """An application that echoes requests; the path chooses the response."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -107,9 +107,11 @@ async def respond(send: Send, body: bytes) -> None:
 
 
 class Running:
-    """The toy, served."""
+    """The running server of `EchoApplication`."""
 
-    def __init__(self, app: Toy, server: uvicorn.Server, connections: Connections, time: Time | None) -> None:
+    def __init__(
+        self, app: EchoApplication, server: uvicorn.Server, connections: Connections, time: LoopTime | None
+    ) -> None:
         self.app = app
         self.time = time
         self.server = server
@@ -128,12 +130,12 @@ class Running:
                 await writer.wait_closed()
 
     async def exchange(self, *sent: bytes) -> "Answers":
-        """All that is answered, until the server closes the connection."""
+        """Send bytes. Return all responses until the server closes the connection."""
         async with self.client(*sent) as (reader, _), asyncio.timeout(50):
             return Answers(await reader.read())
 
     async def heard(self, least: int) -> Any:
-        """The protocol of the only connection, once it has read so much of a head."""
+        """Return the protocol of the only connection once it has read this many bytes of a head."""
         open: set[Any] = self.server.server_state.connections
         await until(lambda: any(one._head_bytes >= least for one in open))
         (protocol,) = open
@@ -149,7 +151,7 @@ class Running:
 
 
 class Answers:
-    """Answers as they came over the wire."""
+    """Responses as bytes from the wire."""
 
     def __init__(self, raw: bytes) -> None:
         self.raw = raw
@@ -167,7 +169,9 @@ class Answers:
 
     @property
     def error(self) -> tuple[int, str, str]:
-        """Status, code and message of the only answer, which must be GraphQL JSON, and the last on its connection."""
+        """Return the status, code and message of the only response, which must be GraphQL JSON and close the
+        connection.
+        """
         assert len(self.statuses) == 1
         assert "content-type: application/json; charset=utf-8" in self.heads[0]
         assert "connection: close" in self.heads[0]
@@ -176,10 +180,10 @@ class Answers:
 
 
 @asynccontextmanager
-async def serving(
-    patience: HttpConnectionLimits = PATIENT, time: Time | None = None, **capacity: int
+async def serve_echo(
+    patience: HttpConnectionLimits = PATIENT, time: LoopTime | None = None, **capacity: int
 ) -> AsyncIterator[Running]:
-    app = Toy()
+    app = EchoApplication()
     connections = Connections(Capacity(**capacity), patience)  # type: ignore[arg-type]
     config = uvicorn.Config(app, port=0, log_config=None, lifespan="off", access_log=False, **UVICORN_OPTIONS)
     config.load()

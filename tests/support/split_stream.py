@@ -1,4 +1,4 @@
-"""Tables' streams as of several shards, which the embedded engine never has: its own records, split by their keys."""
+"""Streams with several shards, which the embedded engine never has: its records are split by their keys."""
 
 import random
 import zlib
@@ -16,12 +16,12 @@ from tests.support.fault_proxy import Proxy, Seen
 
 SLOTS = 8
 MOST_OPEN = 4
-PAGE = 2  # shards are listed by so many, so that listings have several pages
+PAGE = 2  # shards per page of a listing, so that listings have several pages
 
 
 @dataclass
-class Part:
-    """A shard: the records of keys in its slots behind one sequence, and up to another once it has ended."""
+class ShardPart:
+    """A shard: the records of its slots after a sequence number, and up to another once it has ended."""
 
     id: str
     parent: str | None
@@ -44,34 +44,34 @@ class Parts:
 
     arn: str
     real: str
-    all: list[Part]
+    all: list[ShardPart]
     given: str = ""
 
-    def named(self, id: str) -> Part:
+    def named(self, id: str) -> ShardPart:
         return next(part for part in self.all if part.id == id)
 
-    def open(self) -> list[Part]:
+    def open(self) -> list[ShardPart]:
         return [part for part in self.all if part.until is None]
 
-    def end(self, part: Part, at: int, chance: random.Random) -> None:
-        """Its slots go to two others, or where it has one, or there are many, to one."""
+    def end(self, part: ShardPart, at: int, chance: random.Random) -> None:
+        """End a shard. Its slots go to two children, or to one if it has one slot or too many shards are open."""
         slots = sorted(part.slots)
         chance.shuffle(slots)
         middle = len(slots) // 2 if len(self.open()) < MOST_OPEN else 0
         part.until = at
         for some in filter(None, (slots[:middle], slots[middle:])):
-            self.all.append(Part(f"{self.real}-{len(self.all)}", part.id, frozenset(some), at))
+            self.all.append(ShardPart(f"{self.real}-{len(self.all)}", part.id, frozenset(some), at))
 
 
 class SplitStream:
-    """A `Wire` over another one: each stream begins with one shard, and has more after `split`."""
+    """A `Wire` over another one. Each stream begins with one shard and has more after `split`."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
         self._parts: dict[str, Parts] = {}
 
     async def answer(self, proxy: Proxy, seen: Seen) -> web.StreamResponse:
-        """The same for a proxy, `always`."""
+        """Answer a request of a proxy: for `Proxy.always`."""
         if seen.operation in ("DescribeStream", "GetShardIterator", "GetRecords"):
             try:
                 return web.Response(body=orjson.dumps(await self.call(seen.operation, seen.body, timeout=10)))
@@ -82,15 +82,15 @@ class SplitStream:
         return web.Response(status=status, headers=headers, body=content)
 
     async def split(self, table: str, chance: random.Random) -> None:
-        """End one of the open shards of the stream, of a table by its full name, behind what is in it."""
+        """End an open shard of the stream of a table, given by its full name, after its current records."""
         arn = (await self._wire.call("DescribeTable", {"TableName": table}, timeout=10))["Table"]["LatestStreamArn"]
         parts = await self._of(arn)
         last = await self._last(parts)
-        # Between that answer and now more may have been given as the shard's.
+        # Since that response a reader may have received more records of the shard.
         parts.end(chance.choice(parts.open()), max(_number(last), _number(parts.given)), chance)
 
     def shards(self, table: str) -> list[str]:
-        """The ids of all that the table's stream has had."""
+        """Return the ids of all shards of the table's stream so far."""
         (parts,) = [parts for arn, parts in self._parts.items() if f"table/{table}/" in arn]
         return [part.id for part in parts.all]
 
@@ -111,7 +111,7 @@ class SplitStream:
         if arn not in self._parts:
             told = await self._wire.call("DescribeStream", {"StreamArn": arn}, timeout=10)
             (shard,) = told["StreamDescription"]["Shards"]
-            whole = Part(f"{shard['ShardId']}-0", None, frozenset(range(SLOTS)), 0)
+            whole = ShardPart(f"{shard['ShardId']}-0", None, frozenset(range(SLOTS)), 0)
             self._parts.setdefault(arn, Parts(arn, shard["ShardId"], [whole]))
         return self._parts[arn]
 
@@ -141,7 +141,7 @@ class SplitStream:
         return {"Records": given, "NextShardIterator": _joined(parts, id, told["NextShardIterator"])}
 
     async def _last(self, parts: Parts) -> str:
-        """The sequence of the engine's last record; empty before there is one."""
+        """Return the sequence number of the engine's last record, empty if there is none."""
         last, start = parts.given, {"ShardIteratorType": "TRIM_HORIZON"}
         if last:
             start = {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": last}

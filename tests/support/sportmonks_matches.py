@@ -9,7 +9,7 @@ from pipelines.matches.providers.sportmonks.fixtures import snapshot_of
 from tests.support.sportmonks_samples import (
     SCORES,
     Json,
-    fixture,
+    fixture_row,
     lineup,
 )
 
@@ -17,7 +17,7 @@ TABLE = scores_by_id(SCORES)
 
 
 def snapshot(**changes: Json) -> MatchSnapshot:
-    return snapshot_of(fixture(lineup=lineup(), **changes), {}, TABLE)
+    return snapshot_of(fixture_row(lineup=lineup(), **changes), {}, TABLE)
 
 
 def match(**changes: Json) -> Match:

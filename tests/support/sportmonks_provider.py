@@ -12,14 +12,14 @@ from tests.support.sportmonks_samples import (
     PATIENCE,
     START,
     TOKEN,
+    ProviderTime,
     Service,
-    Time,
 )
 
 QUICK = Backoff(initial=0.5, maximum=2.0, attempts=3)
 
 
-def provider_of(service: Service, session: aiohttp.ClientSession, time: Time, **options: Any) -> SportMonks:
+def provider_of(service: Service, session: aiohttp.ClientSession, time: ProviderTime, **options: Any) -> SportMonks:
     limits = aiohttp.ClientTimeout(total=PATIENCE)
     defaults: dict[str, Any] = {"now": time, "sleep": time.sleep, "retry": QUICK, "limits": limits}
     return SportMonks(session, TOKEN, base_url=service.url, **(defaults | options))

@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from tests.support.served import REAL_DATA
-from tests.support.time_ahead import jump
+from tests.support.time_jumps import jump
 
 Json = Any
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -101,7 +101,7 @@ def lineup() -> Json:
     return [player(team, number) for team in (KITES, OWLS) for number in range(1, 12)]
 
 
-def fixture(number: Json = 501, **changes: Json) -> Json:
+def fixture_row(number: Json = 501, **changes: Json) -> Json:
     """Return a fixture that has not begun, of league 7 and season 70."""
     return {
         "resource": "fixtures",
@@ -137,7 +137,7 @@ def fixture(number: Json = 501, **changes: Json) -> Json:
     } | changes
 
 
-def ball(number: int, place: Json, name: str = "No Run", **changes: Json) -> Json:
+def ball_row(number: int, place: Json, name: str = "No Run", **changes: Json) -> Json:
     """Return a ball of the Kites' innings: Kit Adams faces Olly Kelly, and Kit Baker is at the other end."""
     return {
         "resource": "balls",
@@ -159,7 +159,7 @@ def ball(number: int, place: Json, name: str = "No Run", **changes: Json) -> Jso
     } | changes
 
 
-def batter(number: int, **changes: Json) -> Json:
+def batting_row(number: int, **changes: Json) -> Json:
     """Return a batting row of the Kites' first innings."""
     return {
         "resource": "battings",
@@ -185,7 +185,7 @@ def batter(number: int, **changes: Json) -> Json:
     } | changes
 
 
-def bowler(number: int, **changes: Json) -> Json:
+def bowling_row(number: int, **changes: Json) -> Json:
     return {
         "resource": "bowlings",
         "id": 8000 + number,
@@ -205,7 +205,7 @@ def bowler(number: int, **changes: Json) -> Json:
     } | changes
 
 
-def run(inning: Json, team: int, score: Json, wickets: Json, overs: Json) -> Json:
+def runs_row(inning: Json, team: int, score: Json, wickets: Json, overs: Json) -> Json:
     return {"resource": "runs", "inning": inning, "team_id": team, "score": score, "wickets": wickets, "overs": overs}
 
 
@@ -220,7 +220,7 @@ def extra(scoreboard: str, team: int, **parts: int) -> Json:
     return {"resource": "scoreboards", **row, **kinds, **parts, "total": 0, "overs": 0, "wickets": 0}
 
 
-def page(data: list[Json], number: int = 1, last: int = 1) -> Json:
+def page_body(data: list[Json], number: int = 1, last: int = 1) -> Json:
     """Return a page as the service sends it. The URLs of its links contain no token."""
     address = "https://cricket.sportmonks.com/api/v2.0/fixtures?page="
     return {
@@ -270,7 +270,7 @@ class Service:
 
 
 @asynccontextmanager
-async def serving(service: Service | None = None) -> AsyncIterator[Service]:
+async def serve_sportmonks(service: Service | None = None) -> AsyncIterator[Service]:
     service = service or Service()
     app = web.Application()
     app.router.add_get("/{path:.*}", service.answer)
@@ -304,21 +304,21 @@ def echoing(status: int) -> Handler:
     return handler
 
 
-async def cut(request: web.Request) -> web.StreamResponse:
+async def cut_connection(request: web.Request) -> web.StreamResponse:
     """Close the connection before a response."""
     assert request.transport is not None
     request.transport.abort()
     return web.Response()
 
 
-async def cut_body(request: web.Request) -> web.StreamResponse:
+async def cut_body_short(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Length": "1000"})
     await response.prepare(request)
     await response.write(b'{"data": [')
-    return await cut(request)
+    return await cut_connection(request)
 
 
-async def hang(_request: web.Request) -> web.StreamResponse:
+async def hang_provider(_request: web.Request) -> web.StreamResponse:
     """Send no response. The clock advances beyond the provider's time limit (`PATIENCE`) at once."""
     jump(2 * PATIENCE)
     await asyncio.sleep(60 * PATIENCE)
@@ -341,7 +341,7 @@ async def endless(request: web.Request) -> web.StreamResponse:
     return response
 
 
-class Time:
+class ProviderTime:
     """The clock of a provider, which sleeping advances."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Steps and data of the tests of sse."""
+"""Server-sent events of a small schema, and a client."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from server.http.sse import EventStreams, StreamLimits
 from server.operations.report import Report
 from server.operations.runner import Runner
 from tests.support.http_server import served as serving
-from tests.support.toy_sockets import SCHEMA, Toy, identify, world
+from tests.support.toy_sockets import SCHEMA, SocketContext, identify_socket_user, world
 from tests.support.until import until
 
 EVENTS = "text/event-stream"
@@ -24,7 +24,7 @@ QUICK = StreamLimits(heartbeat=30, send_timeout=0.2)
 
 @dataclass
 class Edge:
-    """The edge on a free port, and a client of it."""
+    """The server on a free port, and a client."""
 
     url: str
     streams: EventStreams
@@ -36,14 +36,14 @@ class Edge:
         return self.http.post(self.url, json={"query": query}, headers=headers)
 
     async def whole(self, query: str, **how: Any) -> list[Any]:
-        """All blocks of a stream that ends by itself."""
+        """Return all blocks of a stream that ends by itself."""
         async with self.ask(query, **how) as response:
             assert (response.status, response.headers["content-type"]) == (200, f"{EVENTS}; charset=utf-8")
             return [block async for block in blocks(response)]
 
 
 async def blocks(response: aiohttp.ClientResponse) -> AsyncIterator[Any]:
-    """What is parted by empty lines: its fields, with data decoded, or the text of a comment."""
+    """Yield the blocks between empty lines: the fields with decoded data, or the text of a comment."""
     async with asyncio.timeout(50):
         while text := (await response.content.readuntil(b"\n\n") if not response.content.at_eof() else b"").decode():
             if text.startswith(":"):
@@ -63,13 +63,13 @@ def next_of(number: int, body: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def edge(limits: StreamLimits = QUICK, **how: Any) -> AsyncIterator[Edge]:
-    """Hold that no stream, task, connection or event source is left."""
+async def serve_event_streams(limits: StreamLimits = QUICK, **how: Any) -> AsyncIterator[Edge]:
+    """Serve event streams. Check at the end that no stream, task, connection or event source is left."""
     world.begin()
     reports: list[Report] = []
     streams = EventStreams(limits, world.clock)
-    runner = Runner(Documents(SCHEMA), Toy, deadline=0.3, observers=[reports.append])
-    app = GraphQLHTTP(runner, identify, streams=streams)
+    runner = Runner(Documents(SCHEMA), SocketContext, deadline=0.3, observers=[reports.append])
+    app = GraphQLHTTP(runner, identify_socket_user, streams=streams)
     async with serving(app, **how) as url, aiohttp.ClientSession() as session:
         yield Edge(url, streams, session, reports)
         await session.close()

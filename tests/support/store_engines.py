@@ -66,7 +66,7 @@ def _ministack(port: int, _: Path) -> list[str | Path]:
 
 
 def _default() -> str:
-    """dynoxide, or MiniStack where dynoxide is not installed, as the gateway chooses."""
+    """Return dynoxide, or MiniStack where dynoxide is not installed, as the gateway chooses."""
     try:
         return "dynoxide" if isinstance(find_program(ROOT), Dynoxide) else "ministack"
     except EngineMissing:
@@ -85,9 +85,9 @@ ENGINE = ENGINES[os.environ.get("ENGINE") or _default()]
 
 
 class Engines:
-    """Engines one after another, each for some tests: to make a table takes the longer the more tables there are.
+    """Starts engines one after another, each for some tests: creating a table takes longer the more tables there are.
 
-    With a template each begins as a copy of that file, and `prefix` names tables in it that no other test has had.
+    With a template each engine begins as a copy of that file, and `prefix` names tables in it that no other test used.
     """
 
     def __init__(self, template: Path | None = None) -> None:
@@ -98,20 +98,20 @@ class Engines:
         self._running = ExitStack()
 
     def next(self) -> str:
-        """The URL of an engine for one test more."""
+        """Return the URL of an engine for the next test."""
         if self._tests % ENGINE.tests == 0:
             self.close()
             path = Path(self._running.enter_context(in_memory())) / "engine.sqlite"
             if self._template:
                 shutil.copyfile(self._template, path)
-            self._url = self._running.enter_context(running(path))
+            self._url = self._running.enter_context(running_engine(path))
         self._prefix = READY[self._tests % TESTS_PER_ENGINE] if self._template else new_prefix()
         self._tests += 1
         return self._url
 
     @property
     def prefix(self) -> str:
-        """That of the tables for the test the engine was last given to."""
+        """The prefix of the tables for the current test."""
         return self._prefix
 
     def close(self) -> None:
@@ -120,7 +120,7 @@ class Engines:
 
 @contextmanager
 def engines_for_tests() -> Iterator[Engines]:
-    """Engines that have the tables for each test ready, where copying their file is quicker than making them."""
+    """Yield engines with prepared tables where copying their file is faster than creating them."""
     with in_memory() as folder:
         engines = Engines(_with_tables(Path(folder)) if ENGINE.has_file else None)
         try:
@@ -130,13 +130,13 @@ def engines_for_tests() -> Iterator[Engines]:
 
 
 def in_memory() -> TemporaryDirectory[str]:
-    """A folder in memory, where the system has a place for that: an engine waits for a slow disk with each table."""
+    """Return a folder in memory if the system has one: an engine waits for a slow disk with each table."""
     shared = Path("/dev/shm")
     return TemporaryDirectory(dir=shared if shared.is_dir() else None)
 
 
 def _with_tables(folder: Path) -> Path:
-    """An engine's file with tables for as many tests as share an engine: to copy it is quicker than to make them."""
+    """Create an engine's file with the tables for all tests of an engine: copying it is faster than creating them."""
 
     async def make(url: str) -> None:
         for prefix in READY:
@@ -144,7 +144,7 @@ def _with_tables(folder: Path) -> Path:
                 await create_tables(database)
 
     made, template = folder / "made.sqlite", folder / "template.sqlite"
-    with running(made) as url:
+    with running_engine(made) as url:
         asyncio.run(make(url))
     with closing(sqlite3.connect(made)) as connection:
         connection.execute("VACUUM INTO ?", [str(template)])
@@ -152,8 +152,8 @@ def _with_tables(folder: Path) -> Path:
 
 
 @contextmanager
-def running(database: Path) -> Iterator[str]:
-    """The URL of an engine of the chosen kind, which runs as long as the context lasts."""
+def running_engine(database: Path) -> Iterator[str]:
+    """Run an engine of the chosen kind. Yield its URL."""
     port = free_port()
     try:
         command = ENGINE.command(port, database)
@@ -161,7 +161,7 @@ def running(database: Path) -> Iterator[str]:
         pytest.fail(str(missing))
     process = subprocess.Popen(
         command,
-        cwd=database.parent,  # where DynamoDB Local leaves a file
+        cwd=database.parent,  # DynamoDB Local leaves a file there
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -182,7 +182,7 @@ def _wait_for(process: subprocess.Popen[bytes], url: str) -> None:
             with urlopen(url, timeout=30):
                 return
         except HTTPError:
-            return  # it answers, and refuses
+            return  # it responds, with an error
         except OSError:
             if process.poll() is not None:
                 break
@@ -197,18 +197,18 @@ def free_port() -> int:
 
 
 def new_prefix() -> str:
-    """For tables that are not made yet."""
+    """Return a prefix for tables that do not exist."""
     return f"t{uuid.uuid4().hex[:12]}__"
 
 
 async def make_tables(database: Database) -> None:
-    """The declared tables that are missing."""
+    """Create the declared tables that are missing."""
     if database.prefix not in READY:
         await create_tables(database)
 
 
 async def create_tables(database: Database) -> None:
-    """With our own client: boto3 would take ten times as long, each time."""
+    """Create the tables with our own client: boto3 takes ten times as long."""
 
     async def make(table: Table) -> None:
         name = database.prefix + table.name

@@ -1,6 +1,6 @@
-"""A supervisor without a store, whose workers are `standing_in.py`: a folder, how many, the port, a terminal to have.
+"""A supervisor without a store, with workers of `worker_stand_in.py`.
 
-With `nohup` as a fifth argument it is to outlive the terminal.
+Arguments: a folder, the count, the port, a terminal. With `nohup` as a fifth argument it outlives the terminal.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ import runtime.supervisor.slot
 import runtime.supervisor.worker
 from runtime.supervisor.supervisor import Supervisor
 
-STAND_IN = Path(__file__).with_name("standing_in.py")
-# Who hangs is killed after so long.
+STAND_IN = Path(__file__).with_name("worker_stand_in.py")
+# A hanging worker is killed after these seconds.
 START_SECONDS = 5.0
 LEAVE = {"LEAVE_SECONDS": 0.3, "ALL_SECONDS": 0.6}
 
 
 class NoStore:
-    """What of a gateway a supervisor uses. It opens once the folder has no file of the name `opening`."""
+    """The part of a gateway that a supervisor uses. It opens once the folder has no file `opening`."""
 
     def __init__(self, folder: Path) -> None:
         self._opening = folder / "opening"
@@ -37,9 +37,9 @@ class NoStore:
         yield
 
 
-def take(terminal: str) -> None:
+def take_terminal(terminal: str) -> None:
     os.setsid()
-    os.close(os.open(terminal, os.O_RDWR))  # that of the session from now on
+    os.close(os.open(terminal, os.O_RDWR))  # makes it the session's terminal
 
 
 def main(folder: str, count: str, port: str, terminal: str = "", *rest: str) -> None:
@@ -52,7 +52,7 @@ def main(folder: str, count: str, port: str, terminal: str = "", *rest: str) -> 
     for module in (runtime.supervisor.slot, runtime.supervisor.supervisor):
         vars(module).update(leave)
     if terminal:
-        take(terminal)
+        take_terminal(terminal)
     if "nohup" in rest:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 

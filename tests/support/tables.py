@@ -1,4 +1,4 @@
-"""Steps and data of the tests of tables."""
+"""Descriptions of tables."""
 
 import asyncio
 from typing import Any
@@ -22,8 +22,8 @@ RICH = Table(
 ALL = (*TABLES, PLAIN, RICH)
 
 
-def shape(described: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """What a description says of the declaration: no times, sizes and ids."""
+def described_shape(described: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """Return the declared part of a description: without times, sizes and ids."""
     kept = ("AttributeDefinitions", "KeySchema", "StreamSpecification")
     return {
         "TableName": described["TableName"].removeprefix(prefix),

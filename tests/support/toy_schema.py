@@ -14,8 +14,8 @@ from datastore.session.metering import Meter
 from datastore.session.request_reads import ReadFreshness
 
 
-class Toy:
-    """What the resolvers below saw."""
+class ToyContext:
+    """A context that records what the resolvers saw."""
 
     used_identity = True
     progress: SubscriptionProgress | None = None
@@ -43,7 +43,7 @@ class Toy:
         raise AssertionError("nothing is renewed over HTTP")
 
 
-Info = strawberry.Info[Toy, None]
+Info = strawberry.Info[ToyContext, None]
 seen: dict[str, int] = {}
 
 
@@ -57,8 +57,8 @@ async def endure(name: str) -> str:
     return name
 
 
-@strawberry.type
-class Query:
+@strawberry.type(name="Query")
+class ToyQuery:
     @strawberry.field
     def hello(self, name: str = "world") -> str:
         return f"hello {name}"
@@ -109,24 +109,24 @@ class Query:
         return await endure(name)
 
 
-@strawberry.type
-class Mutation:
+@strawberry.type(name="Mutation")
+class ToyMutation:
     @strawberry.mutation
     def change(self) -> str:
         return "changed"
 
 
-@strawberry.type
-class Subscription:
+@strawberry.type(name="Subscription")
+class ToySubscription:
     @strawberry.subscription
     async def ticks(self) -> AsyncIterator[int]:
         yield 1
 
 
-SCHEMA = strawberry.Schema(Query, Mutation, Subscription)
+SCHEMA = strawberry.Schema(ToyQuery, ToyMutation, ToySubscription)
 
 
-async def identify(token: str | None) -> Identity | None:
+async def identify_toy_user(token: str | None) -> Identity | None:
     if token == "wrong":
         raise Unauthenticated("The token's signature is wrong.")
     if token == "unlucky":

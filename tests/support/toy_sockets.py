@@ -3,12 +3,10 @@
 import asyncio
 import base64
 import json
-import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-import pytest
 import strawberry
 import uvicorn
 from websockets.asyncio.client import ClientConnection, connect
@@ -32,14 +30,14 @@ from server.websocket.transport import SocketLimits
 from tests.support.until import until
 
 NOW = 1_800_000_000.0
-# Whoever keeps to them does so also where the machine stalls for some tenths of a second.
+# Limits that well-behaved clients keep although the machine stalls for some tenths of a second.
 QUICK = SocketLimits(init_timeout=1.5, ping_every=0.1, unanswered_pings=1000, send_timeout=1.0, max_operations=3)
-# What is to come in any case has come by then, however slow the machine is.
+# Time enough for anything that must happen, however slow the machine is.
 AT_LAST = 30.0
 
 
-class World:
-    """What the resolvers do and the tests look at; a new one for each server."""
+class ToyWorld:
+    """The state of the resolvers for one server, which tests read and set."""
 
     def __init__(self) -> None:
         self.begin()
@@ -50,7 +48,7 @@ class World:
         self.closed = 0
         self.contexts = 0
         self.go = asyncio.Event()
-        self.numbers: asyncio.Queue[int] = asyncio.Queue()  # what `numbers` tells
+        self.numbers: asyncio.Queue[int] = asyncio.Queue()  # the values of `numbers`
         self.told = 0
 
     def clock(self) -> float:
@@ -61,8 +59,8 @@ class World:
         return self.opened - self.closed
 
 
-class Toy:
-    """A context whose loader remembers, as a real one does."""
+class SocketContext:
+    """A context with a dataloader that remembers, as real ones do."""
 
     used_identity = True
     progress: SubscriptionProgress | None = None
@@ -96,8 +94,8 @@ class Toy:
         return self.loaded.setdefault(key, world.now)
 
 
-Info = strawberry.Info[Toy, None]
-world = World()
+Info = strawberry.Info[SocketContext, None]
+world = ToyWorld()
 
 
 @strawberry.type
@@ -117,8 +115,8 @@ class Event:
         raise NotFound("Not here.")
 
 
-@strawberry.type
-class Query:
+@strawberry.type(name="Query")
+class SocketQuery:
     @strawberry.field
     def hello(self) -> str:
         return "world"
@@ -147,15 +145,15 @@ class Query:
         return info.context.load("x")
 
 
-@strawberry.type
-class Mutation:
+@strawberry.type(name="Mutation")
+class SocketMutation:
     @strawberry.mutation
     def change(self) -> str:
         return "changed"
 
 
 async def numbers(info: Info, when_slow: str, size: int, buffer: int = 100) -> UnsharedSource[str]:
-    """Texts of so many characters that begin with a number: a newer one replaces one that is equal modulo 3."""
+    """Yield texts of this size that begin with a number. A newer one replaces one that is equal modulo 3."""
     progress = info.context.progress
     assert progress is not None
     progress.here()
@@ -177,8 +175,8 @@ async def numbers(info: Info, when_slow: str, size: int, buffer: int = 100) -> U
     )
 
 
-@strawberry.type
-class Subscription:
+@strawberry.type(name="Subscription")
+class SocketSubscription:
     @strawberry.subscription
     async def count(self, to: int = 3) -> AsyncIterator[int]:
         for number in range(to):
@@ -234,11 +232,11 @@ class Subscription:
             world.closed += 1
 
 
-SCHEMA = strawberry.Schema(Query, Mutation, Subscription)
+SCHEMA = strawberry.Schema(SocketQuery, SocketMutation, SocketSubscription)
 
 
-async def identify(token: str | None) -> Identity | None:
-    """A token reads `user`, or `user/role/seconds of life/mailbox`."""
+async def identify_socket_user(token: str | None) -> Identity | None:
+    """Parse a token: `user`, or `user/role/seconds of life/mailbox`."""
     if token is None:
         return None
     if token == "wrong":
@@ -254,8 +252,8 @@ async def identify(token: str | None) -> Identity | None:
     return Identity(user, Role(role or "user"), email, expires_at=NOW + float(seconds or 60))
 
 
-class Served:
-    """The edge on a free port."""
+class ServedSockets:
+    """The WebSocket server on a free port."""
 
     def __init__(self, edge: GraphQLWebSocket, server: uvicorn.Server) -> None:
         self.edge = edge
@@ -268,15 +266,15 @@ class Served:
         return connect(self.url, **how)
 
     @asynccontextmanager
-    async def ready(self, payload: Any = None, **how: Any) -> AsyncIterator["Peer"]:
+    async def ready(self, payload: Any = None, **how: Any) -> AsyncIterator["SocketPeer"]:
         async with self.peer(**how) as connection:
-            peer = Peer(connection)
+            peer = SocketPeer(connection)
             await peer.send(type="connection_init", payload=payload)
             assert await peer.receive() == {"type": "connection_ack"}
             yield peer
 
 
-class Peer:
+class SocketPeer:
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
 
@@ -287,7 +285,7 @@ class Peer:
         await self.send(type="subscribe", id=id, payload={"query": query, **rest})
 
     async def receive(self) -> Any:
-        """The next message; pings, which may come at any time, are passed over."""
+        """Return the next message. Skip pings, which may arrive at any time."""
         async with asyncio.timeout(AT_LAST):
             while (message := json.loads(await self.connection.recv())) == {"type": "ping"}:
                 pass
@@ -308,37 +306,30 @@ class Peer:
 
 
 @asynccontextmanager
-async def serving(
+async def serve_websockets(
     registry: DocumentRegistry | None = None,
     connections: Connections | None = None,
     server_options: Mapping[str, Any] = UVICORN_OPTIONS,
     deadline: float = 2.0,
     **how: Any,
-) -> AsyncIterator[Served]:
-    """Hold that neither a connection, nor a task, nor an event source is left afterwards."""
+) -> AsyncIterator[ServedSockets]:
+    """Serve WebSockets. Check at the end that no connection, task or event source is left."""
     world.begin()
     before: set[asyncio.Task[Any] | None] = {*asyncio.all_tasks()}
-    runner = Runner(Documents(SCHEMA), Toy, deadline=deadline, registry=registry)
-    edge = GraphQLWebSocket(runner, identify, **{"limits": QUICK, "clock": world.clock, **how})
+    runner = Runner(Documents(SCHEMA), SocketContext, deadline=deadline, registry=registry)
+    edge = GraphQLWebSocket(runner, identify_socket_user, **{"limits": QUICK, "clock": world.clock, **how})
     config = uvicorn.Config(edge, port=0, log_config=None, lifespan="off", **server_options)
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
     server.lifespan.state.update(connections.lifespan_state() if connections else {})
     await server.startup()
-    yield Served(edge, server)
+    yield ServedSockets(edge, server)
     server.servers[0].close()
     before.add(asyncio.current_task())
     await until(lambda: not server.server_state.connections and asyncio.all_tasks() <= before)
     assert world.held == 0
     assert not edge._sockets
-
-
-def unexpected(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What was logged as an error, but for the errors that the edge masks."""
-    records = caplog.get_records("setup") + caplog.get_records("call")
-    errors = [record for record in records if record.levelno >= logging.ERROR]
-    return [record.getMessage() for record in errors if record.name != "server.operations.outcome"]
 
 
 def upgrade(host: str, more: str = "") -> bytes:

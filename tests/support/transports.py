@@ -1,4 +1,4 @@
-"""One operation over any of the transports, sent as a client sends it: by its own fields, whatever they are."""
+"""An operation over any transport, sent with exactly the given fields."""
 
 import json
 from typing import Any, Literal
@@ -14,14 +14,14 @@ TRANSPORTS: tuple[Transport, ...] = ("POST", "GET", "WebSocket", "events")
 
 
 def persisted(document_hash: str) -> dict[str, Any]:
-    """Apollo's extension that names a document by its hash."""
+    """Return Apollo's extension that names a document by its hash."""
     return {"extensions": {"persistedQuery": {"version": 1, "sha256Hash": document_hash}}}
 
 
-async def over(
+async def ask_over(
     served: Served, transport: Transport, user: str | None = None, role: Role = Role.USER, **fields: Any
 ) -> dict[str, Any]:
-    """The answer to the operation with these fields (`query`, `documentId`, `extensions`, …)."""
+    """Return the response to the operation with these fields (`query`, `documentId`, `extensions`, …)."""
     headers = served.headers(user, role)
     if transport == "WebSocket":
         return await _over_socket(served, headers, fields)
@@ -38,7 +38,7 @@ async def over(
 
 
 def get(served: Served, headers: dict[str, str], **fields: Any) -> Any:
-    """The response to a GET, as a context."""
+    """Return the response to a GET, as a context manager."""
     parameters = {name: text if isinstance(text, str) else json.dumps(text) for name, text in fields.items()}
     return served.http.get(URL(f"{served.url}/graphql").with_query(parameters), headers=headers)
 
@@ -55,5 +55,5 @@ async def _over_socket(served: Served, headers: dict[str, str], fields: dict[str
     return {"errors": answer["payload"]} if answer["type"] == "error" else dict(answer["payload"])
 
 
-def codes(answer: dict[str, Any]) -> list[str]:
+def codes_of_answer(answer: dict[str, Any]) -> list[str]:
     return [error["extensions"]["code"] for error in answer.get("errors", [])]

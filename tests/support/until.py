@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-# Far above the time that any condition takes, also on a busy machine.
+# Far more than any condition takes, also on a busy machine.
 SECONDS = 40.0
 INTERVAL_SECONDS = 0.005
 

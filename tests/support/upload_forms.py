@@ -1,4 +1,4 @@
-"""Uploading as a client does it: a photo is created, its form is sent where the answer says, and it is completed."""
+"""Uploads as a client makes them: create a photo, post its form to the returned address, complete it."""
 
 from collections.abc import Mapping
 from io import BytesIO
@@ -22,12 +22,12 @@ CANCEL = "mutation($id: ID!) { cancelUpload(imageId: $id) }"
 COLORS = {"red": (255, 0, 0), "blue": (0, 0, 255)}
 
 
-async def create(served: Served, email: str | None = ADA, **given: Any) -> Answer:
+async def create_photo(served: Served, email: str | None = ADA, **given: Any) -> Answer:
     answer: Answer = await ask_as(served, CREATE, email, input={"contentType": "JPEG"} | given)
     return answer
 
 
-async def complete(served: Served, image_id: str, email: str | None = ADA) -> Answer:
+async def complete_photo(served: Served, image_id: str, email: str | None = ADA) -> Answer:
     answer: Answer = await ask_as(served, COMPLETE, email, id=image_id)
     return answer
 
@@ -37,7 +37,7 @@ async def cancel(served: Served, image_id: str, email: str | None = ADA) -> Answ
     return answer
 
 
-async def count(served: Served, email: str = ADA) -> Any:
+async def upload_count(served: Served, email: str = ADA) -> Any:
     item = await served.store().get(user_keys.PHOTO_USER_CONSISTENT, user_keys.user(email))
     return item and item.get("uploadCount")
 
@@ -50,21 +50,21 @@ def form_of(fields: Mapping[str, str], content: bytes, content_type: str) -> aio
     return form
 
 
-async def send(http: aiohttp.ClientSession, target: Mapping[str, Any], content: bytes) -> int:
-    """The status that an upload to the API's target is answered with."""
+async def post_form(http: aiohttp.ClientSession, target: Mapping[str, Any], content: bytes) -> int:
+    """Upload to a target of the API. Return the status."""
     fields = {field["name"]: field["value"] for field in target["fields"]}
     async with http.post(target["url"], data=form_of(fields, content, target["contentType"])) as response:
         return response.status
 
 
 async def send_to(http: aiohttp.ClientSession, target: UploadTarget, content: bytes) -> int:
-    """The same with the target of an object store."""
+    """Upload to a target of an object store. Return the status."""
     async with http.post(target.url, data=form_of(target.fields, content, target.content_type)) as response:
         return response.status
 
 
-def sent(content: bytes) -> tuple[tuple[int, int], str]:
-    """How large a picture is, and which of `COLORS` it is about."""
+def size_and_color(content: bytes) -> tuple[tuple[int, int], str]:
+    """Return the size of a picture and the most similar of `COLORS`."""
     image = Image.open(BytesIO(content))
     pixel = image.convert("RGB").getpixel((0, 0))
     assert isinstance(pixel, tuple)

@@ -24,27 +24,27 @@ from datastore.model.ids import uuid7
 from datastore.model.timestamps import from_iso
 from datastore.objects import INCOMING
 from datastore.photos.metadata import strip
-from tests.support.deployment import until
+from tests.support.deployment import wait_for
 from tests.support.feed_changes import items_of
 from tests.support.mixed_load import Fact, Truth
-from tests.support.photo_items import ask_as, put, user
+from tests.support.photo_items import ask_as, photo_user, put_library_items
 from tests.support.photo_steps import DELETE
 from tests.support.pictures import unique_jpeg
 from tests.support.remote import Remote
-from tests.support.upload_forms import cancel, complete, create, send
+from tests.support.upload_forms import cancel, complete_photo, create_photo, post_form
 
 LIMIT = 4
 URLS = "query ($id: ID!) { photo(id: $id) { originalUrl thumbnailUrl } }"
 SENT, BUSY = 204, 409
-# The token has expired, or the reservation has.
+# The token or the reservation has expired.
 OVER = (403, 404)
-# What of an upload that has ended in another way there is no more: its reservation, or what was sent.
+# Codes for an upload that ended in another way: the reservation or the file does not exist.
 GONE = {"NOT_FOUND", "NOT_UPLOADED"}
 
 
 @dataclass(frozen=True)
 class Upload:
-    """A reservation as its uploader knows it, and the picture that is to come of it."""
+    """A reservation as its uploader knows it, with its picture."""
 
     image_id: str
     expires_at: datetime
@@ -57,16 +57,16 @@ class Upload:
 
     @property
     def digest(self) -> str:
-        """That of the original, which is stored without metadata."""
+        """The digest of the original, which is stored without metadata."""
         return sha256(strip(self.picture)).hexdigest()
 
 
-# A reservation that is over holds its place until the janitor comes, and whoever runs it may have been killed.
+# An expired reservation holds its place until the janitor runs, in a process that may have been killed.
 UNSWEPT = timedelta(minutes=5)
 
 
 class UploadLoad:
-    """So many uploaders, each with its own chance. `told` counts what came of their uploads."""
+    """Concurrent uploaders with a random generator each. `told` counts the outcomes of their uploads."""
 
     def __init__(self, served: Remote, http: aiohttp.ClientSession, urls: list[str], *, uploaders: int, seed: int):
         self.served = served
@@ -75,7 +75,7 @@ class UploadLoad:
         self.truth = Truth()
         self.told: Counter[str] = Counter()
         self.wrong: list[Any] = []
-        # Ids of what was confirmed while it was cancelled, or its time was over.
+        # Ids that were confirmed while they were cancelled or expired.
         self.ended_meanwhile: set[str] = set()
         self.uploaders = [
             Uploader(self, f"uploader{number:02}@example.com", random.Random(f"{seed} upload {number}"))
@@ -83,7 +83,9 @@ class UploadLoad:
         ]
 
     async def prepare(self) -> None:
-        await put(self.served, *[user(one.email, uploadCount=0, uploadLimit=LIMIT) for one in self.uploaders])
+        await put_library_items(
+            self.served, *[photo_user(one.email, uploadCount=0, uploadLimit=LIMIT) for one in self.uploaders]
+        )
 
     async def work_until(self, over: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -91,8 +93,10 @@ class UploadLoad:
                 tasks.create_task(uploader.work_until(over))
 
     async def check(self, database: Database, folder: Path, seconds: float) -> None:
-        """Once the janitor has nothing left to do, which takes it so long at the most: each photo is there as the
-        answers say, with its files and no others, and the places of each uploader are counted.
+        """Wait at most `seconds` for the janitor to finish.
+
+        Check that each photo exists as the responses say, with exactly its files, and that the places of each uploader
+        are counted.
         """
 
         async def is_tidy() -> bool:
@@ -100,7 +104,7 @@ class UploadLoad:
             return not kinds & {"UPLOAD", "REMOVAL"}
 
         assert not self.wrong, self.wrong
-        await until(is_tidy, seconds)
+        await wait_for(is_tidy, seconds)
         emails = {one.email for one in self.uploaders}
         items = [item for item in await items_of(database, SPARKS) if item.get("email") in emails]
         photos = [item for item in items if item["entityType"] == "IMAGE"]
@@ -118,14 +122,14 @@ class UploadLoad:
         assert not left, left
 
     def _may_be_left(self, key: str) -> bool:
-        """What a gateway that was killed was writing goes when it is swept; of who confirmed too late, what was written
-        already may stay.
+        """Return whether a file may be left: a partial file of a killed gateway is swept later, and a late confirmation
+        may leave the files that it had written.
         """
         is_swept = key.startswith(INCOMING) and key.endswith(".part")
         return is_swept or (not key.startswith(INCOMING) and any(one in key for one in self.ended_meanwhile))
 
     async def _digest(self, photo: Item) -> str:
-        """That of the original, as its owner gets it."""
+        """Return the digest of the original that its owner downloads."""
         answer = await ask_as(self.served, URLS, photo["email"], id=photo["imageId"])
         assert answer.errors is None
         contents = []
@@ -138,7 +142,7 @@ class UploadLoad:
 
 
 class Uploader:
-    """A user of the library. `_open` are reservations that were left, by when they are over."""
+    """A user of the library. `_open` holds the expiry times of abandoned reservations."""
 
     def __init__(self, load: UploadLoad, email: str, chance: random.Random) -> None:
         self.email = email
@@ -159,13 +163,13 @@ class Uploader:
             if len(self._photos) == LIMIT or (self._photos and self._chance.random() < 0.3):
                 await self._delete(self._photos.pop(self._chance.randrange(len(self._photos))))
 
-    # What is done with a place
+    # The endings of an upload
 
     async def _reserve(self) -> Upload | None:
         self._number += 1
         began = self._load.served.clock()
         own = {"imageId": uuid7(began, f"{self.email} {self._number}")} if self._chance.random() < 0.5 else {}
-        answer = await create(self._load.served, self.email, **own)
+        answer = await create_photo(self._load.served, self.email, **own)
         if answer.errors is not None:
             held = len(self._photos) + sum(expires_at + UNSWEPT > began for expires_at in self._open)
             if answer.codes != ["CONFLICT"] or held < LIMIT:
@@ -178,11 +182,11 @@ class Uploader:
         return Upload(reserved["imageId"], from_iso(reserved["expiresAt"]), reserved["original"], picture)
 
     async def _send(self, upload: Upload, content: bytes | None = None) -> None:
-        """To any gateway, and again until it is there, or its time is over."""
+        """Send the file to any gateway, and repeat until it is stored or the reservation has expired."""
         while True:
             target = upload.target | {"url": f"{self._chance.choice(self._load.urls)}/media"}
             try:
-                status = await send(self._load.http, target, content or upload.picture)
+                status = await post_form(self._load.http, target, content or upload.picture)
             except (aiohttp.ClientError, TimeoutError, OSError):
                 status = None
             if status == SENT or (status in OVER and self._is_over(upload)):
@@ -198,13 +202,13 @@ class Uploader:
         self._settle(upload, await self._is_confirmed(upload))
 
     async def _confirm_twice(self, upload: Upload) -> None:
-        """At the same time: both are answered the photo."""
+        """Confirm twice concurrently: both responses have the photo."""
         await self._send(upload)
         confirmed = await asyncio.gather(*[self._is_confirmed(upload) for _ in range(2)])
         self._settle(upload, any(confirmed))
 
     async def _confirm_and_cancel(self, upload: Upload) -> None:
-        """At the same time: it is one or the other."""
+        """Confirm and cancel concurrently: one of them succeeds."""
         await self._send(upload)
         self._load.ended_meanwhile.add(upload.image_id)
         confirmed, cancelled = await asyncio.gather(self._is_confirmed(upload, ends=True), self._is_cancelled(upload))
@@ -219,15 +223,17 @@ class Uploader:
         self._load.told["cancelled"] += 1
 
     async def _confirm_what_is_no_picture(self, upload: Upload) -> None:
-        """It is refused, and its place is kept; some send a picture after it."""
+        """Confirm a file that is not a picture: it is refused, and the place is
+        kept. Some upload a picture afterwards.
+        """
         await self._send(upload, b"no picture")
-        answer = await complete(self._load.served, upload.image_id, self.email)
+        answer = await complete_photo(self._load.served, upload.image_id, self.email)
         if _reasons(answer) != {"NOT_A_PICTURE"} and not self._is_gone(upload, answer):
             self._load.wrong.append(("no picture", upload.image_id, answer.errors))
         await (self._confirm if self._chance.random() < 0.5 else self._leave)(upload)
 
     async def _leave(self, upload: Upload) -> None:
-        """To the janitor."""
+        """Abandon the reservation to the janitor."""
         if self._chance.random() < 0.5:
             await self._send(upload)
         self._open.append(upload.expires_at)
@@ -240,11 +246,11 @@ class Uploader:
         self._load.truth.acknowledged(("upload", image_id), None)
         self._load.told["deleted"] += 1
 
-    # What is answered
+    # The responses
 
     async def _is_confirmed(self, upload: Upload, *, ends: bool = False) -> bool:
-        """`ends`: whether it may end in another way meanwhile."""
-        answer = await complete(self._load.served, upload.image_id, self.email)
+        """`ends`: whether the upload may end in another way at the same time."""
+        answer = await complete_photo(self._load.served, upload.image_id, self.email)
         if answer.errors is not None and not self._is_gone(upload, answer, ends=ends):
             self._load.wrong.append(("completePhoto", upload.image_id, answer.errors))
         return answer.errors is None
@@ -267,7 +273,7 @@ class Uploader:
         if confirmed:
             self._load.truth.acknowledged(upload.fact, upload.digest)
         elif self._is_over(upload):
-            # A request that was lost may have come in time, and have been done after the one that was answered.
+            # A lost request may have arrived in time and been executed after the answered one.
             self._load.truth.unsure(upload.fact, upload.digest)
             self._load.ended_meanwhile.add(upload.image_id)
         if confirmed or self._is_over(upload):
@@ -276,10 +282,10 @@ class Uploader:
 
 
 def files_in(folder: Path) -> set[str]:
-    """Their keys."""
+    """Return the keys of the files in a folder."""
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
 def _reasons(answer: Any) -> set[str]:
-    """What errors say is wrong with the file, else their codes."""
+    """Return the reasons in the errors, else their codes."""
     return {error["extensions"].get("reason", error["extensions"]["code"]) for error in answer.errors or ()}

@@ -32,7 +32,7 @@ def feature(**changes: Json) -> Json:
     return {"properties": kept, "geometry": geometry} | outside
 
 
-def feed(*features: Json, **members: Json) -> bytes:
+def feed_bytes(*features: Json, **members: Json) -> bytes:
     return json.dumps(
         {"type": "FeatureCollection", "metadata": {"status": 200}, "features": features} | members
     ).encode()
@@ -43,7 +43,7 @@ async def in_chunks(body: bytes, size: int) -> AsyncIterator[bytes]:
         yield body[start : start + size]
 
 
-async def read(body: bytes, size: int = 1 << 16) -> list[Earthquake | Rejection]:
+async def read_body(body: bytes, size: int = 1 << 16) -> list[Earthquake | Rejection]:
     return [item async for item in read_events(in_chunks(body, size), ingested_at_ms=5)]
 
 
@@ -63,8 +63,8 @@ async def fault_of(body: bytes, size: int = 1 << 16) -> tuple[int, FeedCode | No
     return count, error.code if error else None
 
 
-async def quake(**changes: Json) -> Earthquake:
-    (item,) = await read(feed(feature(**changes)))
+async def decoded_quake(**changes: Json) -> Earthquake:
+    (item,) = await read_body(feed_bytes(feature(**changes)))
     assert isinstance(item, Earthquake)
     return item
 
@@ -106,8 +106,8 @@ def answering(status: int = 200, body: bytes = b"", **headers: str) -> Handler:
 async def cut_after_50_bytes(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Length": "5000"})
     await response.prepare(request)
-    await response.write(feed(feature())[:50])
-    await asyncio.sleep(0.05)  # so that the client has these bytes before the end
+    await response.write(feed_bytes(feature())[:50])
+    await asyncio.sleep(0.05)  # so that the client receives these bytes before the end
     assert request.transport is not None
     request.transport.abort()
     return response
@@ -119,6 +119,6 @@ async def cut_before_the_body(request: web.Request) -> web.StreamResponse:
     return web.Response()
 
 
-async def hang(request: web.Request) -> web.StreamResponse:
+async def hang_response(request: web.Request) -> web.StreamResponse:
     await asyncio.sleep(30)
     return web.Response()

@@ -14,7 +14,7 @@ from datastore.matches.cricket import InningsScore, Match, Result, ResultKind, T
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.leagues import League, Leagues
 from datastore.model.identity import Role
-from tests.support.photo_items import ADA, livestream, person, photo, put, user
+from tests.support.photo_items import ADA, livestream, person, photo, photo_user, put_library_items
 from tests.support.served import NOON, Answer, Served
 
 PHONE = "a1" * 32
@@ -22,9 +22,10 @@ PHONE = "a1" * 32
 
 @dataclass(frozen=True)
 class Kind:
-    """An entity with a version: `read` and `write` alias it `it`, its version `version` and what is changed `value`.
+    """An entity with a version. `read` and `write` alias the entity `it`, its version `version` and the changed field
+    `value`.
 
-    `put` replaces the whole of it, as syncs do. `values` are some that `value` may have.
+    `put` replaces the whole entity, as syncs do. `values` are possible values.
     """
 
     name: str
@@ -49,7 +50,7 @@ class Kind:
 
 
 def by_input(field: str, of: str, value: str, more: str = "", kind: str = "String!") -> str:
-    """A mutation whose input has the expected version."""
+    """Return a mutation whose input has the expected version."""
     return f"""mutation ($value: {kind}, $expected: Int) {{
       it: {field}({of} input: {{{more} {value}: $value, expectedVersion: $expected}}) {{ value: {value} version }}
     }}"""
@@ -139,7 +140,7 @@ BY_NAME = {kind.name: kind for kind in KINDS}
 
 @pytest.fixture
 async def world(served: Served) -> Served:
-    """One of each kind, some as others write them: without a version."""
+    """Store one item of each kind, some in the form of other programs: without a version."""
     fixtures = Fixtures(served.store(), NOON)
     whole: dict[str, Any] = {
         "venue": Venue("Lord's"),
@@ -151,7 +152,7 @@ async def world(served: Served) -> Served:
     }
     far = Match("far", "L", "IPL", "10", "20", NOON + timedelta(days=30), round="zero", **whole)
     await fixtures.sync([Match("m", "L", "IPL", "10", "20", NOON), far])
-    await put(served, user(), photo("i"), person("p"), livestream("l"))
+    await put_library_items(served, photo_user(), photo("i"), person("p"), livestream("l"))
     await served.store().write_all(TEAMS, puts=[{"teamId": "1", "name": "zero", "code": "A"}])
     await Leagues(served.store(), NOON).put(League("1", "zero", "A", season_id="2026"))
     await put_anew(served)
@@ -159,7 +160,7 @@ async def world(served: Served) -> Served:
 
 
 async def put_anew(served: Served) -> None:
-    """What users make, or make again."""
+    """Create the items that users create, or create them again."""
     made = await served.ask(
         f"""mutation {{
           createUser(input: {{name: "zero"}}) {{ version }}
@@ -176,7 +177,7 @@ async def put_anew(served: Served) -> None:
 
 
 async def interleave(kind: Kind, served: Served, seed: int) -> None:
-    """Updates at a version, updates at any and puts, as they come: the item is what a model of it is."""
+    """Execute random updates with a version, updates without one, and puts: the item equals a model of it."""
     chance = random.Random(seed)
     value, version = await kind.now(served)
     seen = [version]
@@ -203,7 +204,7 @@ async def interleave(kind: Kind, served: Served, seed: int) -> None:
 
 
 async def race(kind: Kind, served: Served) -> None:
-    """Of three updates at one version, with a put among them where there is one, one is done at most, and told so."""
+    """Execute three concurrent updates of one version, with a put if there is one: at most one succeeds and says so."""
     value, version = await kind.now(served)
     others = [other for other in kind.values if other != value][:3] * (3 if len(kind.values) == 2 else 1)
     puts = [kind.ask(served, kind.put, value="put")] if kind.put else []

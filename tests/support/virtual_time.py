@@ -1,4 +1,4 @@
-"""A loop whose time jumps to the next thing to happen: waiting costs nothing, and what waits for nothing is found."""
+"""A loop whose time jumps to the next timer: waiting costs no time, and a deadlock raises `Stuck`."""
 
 import asyncio
 import selectors
@@ -9,13 +9,13 @@ T = TypeVar("T")
 
 
 class Stuck(Exception):
-    """Somebody waits, and nothing will ever happen."""
+    """A task waits, and no timer is left that could wake it."""
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Work takes no time, however many turns it needs, so the times of two ways to do the same can be compared.
+    """A loop in which work takes no time, so that the durations of two implementations can be compared.
 
-    `complaints` is what the loop would have logged, such as an exception that nobody looked at.
+    `complaints` holds what the loop would have logged, such as an exception that was never retrieved.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class _Jumping(selectors.SelectSelector):
 
 
 def in_virtual_time(work: Callable[[], Coroutine[Any, Any, T]]) -> tuple[T, list[str]]:
-    """What the work answers, and what the loop complained of. Raises `Stuck`. Tasks left behind are cancelled."""
+    """Run `work`. Return its result and the loop's complaints. Cancels remaining tasks. Raises `Stuck`."""
     loop = VirtualLoop()
     try:
         try:

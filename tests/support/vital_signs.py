@@ -1,4 +1,4 @@
-"""What the processes of a deployment take, looked at again and again: memory, descriptors, threads, tasks."""
+"""Samples the resources of a deployment's processes: memory, descriptors, threads, tasks."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from statistics import linear_regression, median
 
 import aiohttp
 
-from tests.support.deployment import GATEWAYS, Deployment, Process
+from tests.support.deployment import GATEWAYS, Deployment, ProcessHandle
 
 MB = 2**20
 MEMORY = re.compile(rb"used_memory:(\d+)")
@@ -19,9 +19,9 @@ MEMORY = re.compile(rb"used_memory:(\d+)")
 
 @dataclass(frozen=True)
 class Trend:
-    """A figure of a process: the median of the first fifth of the samples, of the last, and what it grows by a minute.
+    """A figure of a process: the medians of the first and the last fifth of the samples, and its growth per minute.
 
-    `least` and `most` are of all samples. What is told begins after the first tenth: caches fill first.
+    `least` and `most` are those of all samples. The trend begins after the first tenth, because caches fill first.
     """
 
     first: float
@@ -32,7 +32,7 @@ class Trend:
 
 
 class VitalSigns:
-    """Samples by name of process and figure, each with its second."""
+    """Samples by process and figure, each with its second."""
 
     def __init__(self, deployment: Deployment, http: aiohttp.ClientSession) -> None:
         self._deployment = deployment
@@ -41,7 +41,7 @@ class VitalSigns:
         self.samples: dict[tuple[str, str], list[tuple[float, float]]] = {}
 
     async def watch(self, every: float) -> None:
-        """Until cancelled."""
+        """Take samples until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(every)
@@ -61,7 +61,7 @@ class VitalSigns:
         for name in GATEWAYS:
             self._note(name, "tasks", await self._deployment.figure(self._http, name, "gateway_tasks"))
 
-    def _of_process(self, name: str, process: Process) -> None:
+    def _of_process(self, name: str, process: ProcessHandle) -> None:
         links = []
         for descriptor in Path(f"/proc/{process.pid}/fd").iterdir():
             with contextlib.suppress(FileNotFoundError):

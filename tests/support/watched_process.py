@@ -1,6 +1,6 @@
-"""A process with a watchdog: how many seconds its event loop may stand still, and the name of a function.
+"""A process with a watchdog. Arguments: how many seconds its event loop may stand still, and the name of a function.
 
-It writes a line at each tenth of these seconds. Once it has read a line, its loop calls the function.
+It writes a line every tenth of that time. When it has read a line, its loop calls the function.
 """
 
 import asyncio
@@ -10,11 +10,7 @@ import time
 
 from server.observability.liveness import watch_loop
 from server.uvicorn import end_process_in
-
-
-def spin() -> None:
-    while True:
-        pass
+from tests.support.spinning import spin
 
 
 def block() -> None:
@@ -23,7 +19,7 @@ def block() -> None:
 
 
 def take_long() -> None:
-    """As work does that is not the loop's: it ends."""
+    """Block the loop for less than the limit."""
     time.sleep(0.5)
 
 
@@ -39,13 +35,15 @@ async def main(seconds: float, act: str) -> None:
     tick()
     await asked.wait()
     loop.remove_reader(sys.stdin)
-    globals()[act]()
+    ACTS[act]()
 
 
 def leave_late() -> None:
     end_process_in(0.1)
     threading.Event().wait()
 
+
+ACTS = {"spin": spin, "block": block, "take_long": take_long, "leave_late": leave_late}
 
 if __name__ == "__main__":
     asyncio.run(main(float(sys.argv[1]), sys.argv[2]))

@@ -1,4 +1,4 @@
-"""Steps and data of the tests of websocket."""
+"""Clients of WebSockets."""
 
 import asyncio
 import json
@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tests.support.toy_sockets import Served, upgrade
+from tests.support.toy_sockets import ServedSockets, upgrade
 
 
 def masked_frame(text: str) -> bytes:
@@ -17,8 +17,8 @@ def masked_frame(text: str) -> bytes:
 
 
 @asynccontextmanager
-async def deaf(edge: Served, query: str) -> AsyncIterator[Callable[[Any], Awaitable[None]]]:
-    """A peer that subscribes, and from then on never reads a byte."""
+async def deaf_subscriber(edge: ServedSockets, query: str) -> AsyncIterator[Callable[[Any], Awaitable[None]]]:
+    """Subscribe and then never read a byte."""
     with socket.socket() as peer:
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         peer.setblocking(False)
@@ -26,7 +26,7 @@ async def deaf(edge: Served, query: str) -> AsyncIterator[Callable[[Any], Awaita
         await loop.sock_connect(peer, ("127.0.0.1", edge.port))
 
         async def send(message: Any) -> None:
-            """A frame as it is, or the value in one; b"" for the end."""
+            """Send a frame as it is, or a value in a frame; b"" closes the sending side."""
             if message == b"":
                 peer.shutdown(socket.SHUT_WR)
                 return

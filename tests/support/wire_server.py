@@ -1,4 +1,4 @@
-"""A server that is told what to do with each connection, byte by byte, for tests of the wire client."""
+"""A scripted server for tests of the HTTP client, which sends given bytes on each connection."""
 
 import asyncio
 import datetime
@@ -24,7 +24,7 @@ LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
 def on_both_loops(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Run a test on asyncio's own loop and on the one that the gateway is served on."""
+    """Run a test on asyncio's loop and on the loop on which the gateway is served."""
 
     def run(loop: str, **arguments: Any) -> None:
         with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
@@ -43,8 +43,8 @@ async def _bounded(work: Awaitable[None]) -> None:
         await work
 
 
-class Talk:
-    """One connection at the server's end."""
+class ServerTalk:
+    """One connection on the server's side."""
 
     def __init__(self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.number = number
@@ -52,7 +52,7 @@ class Talk:
         self.writer = writer
 
     async def asked(self) -> Any:
-        """The payload of the next request; raises `IncompleteReadError` when the client has closed."""
+        """Return the payload of the next request. Raises `IncompleteReadError` if the client has closed."""
         head = await self.reader.readuntil(b"\r\n\r\n")
         lines = head.decode().split("\r\n")
         assert lines[0] == "POST / HTTP/1.1"
@@ -66,17 +66,17 @@ class Talk:
             await asyncio.sleep(pause)
 
     def reset(self) -> None:
-        """Close without a goodbye."""
+        """Close with a reset."""
         sock = self.writer.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.writer.transport.abort()
 
 
-Script = Callable[[Talk], Awaitable[None]]
+Script = Callable[[ServerTalk], Awaitable[None]]
 
 
 class Server:
-    """`connections` counts those that were ever made, `open` those that are, `most` how many there were at once."""
+    """`connections` counts all connections, `open` the current ones, `most` the most at once."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
@@ -91,14 +91,16 @@ class Server:
         self.most = max(self.most, self.open)
         try:
             with suppress(asyncio.IncompleteReadError, ConnectionError):
-                await self._script(Talk(self.connections - 1, reader, writer))
+                await self._script(ServerTalk(self.connections - 1, reader, writer))
         finally:
             self.open -= 1
             writer.close()
 
 
 @asynccontextmanager
-async def serving(script: Script, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> AsyncIterator[Server]:
+async def serve_script(
+    script: Script, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+) -> AsyncIterator[Server]:
     """A server whose connections follow the script. They are closed when it ends."""
     server = Server(script)
     talks: set[asyncio.Task[None]] = set()
@@ -120,14 +122,14 @@ async def serving(script: Script, tls: ssl.SSLContext | None = None, host: str =
         await asyncio.gather(*talks, return_exceptions=True)
 
 
-def answer(payload: Any, *headers: str, status: str = "200 OK", version: str = "1.1") -> bytes:
+def whole_answer(payload: Any, *headers: str, status: str = "200 OK", version: str = "1.1") -> bytes:
     """A whole answer, its length told."""
     content = orjson.dumps(payload)
     lines = [f"HTTP/{version} {status}", f"Content-Length: {len(content)}", *headers]
     return "\r\n".join([*lines, "\r\n"]).encode() + content
 
 
-def chunked(payload: Any, size: int) -> bytes:
+def chunked_answer(payload: Any, size: int) -> bytes:
     content = orjson.dumps(payload)
     chunks = [content[start : start + size] for start in range(0, len(content), size)]
     body = b"".join(b"%x;odd=yes\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks)
@@ -135,13 +137,13 @@ def chunked(payload: Any, size: int) -> bytes:
     return head + body + b"0\r\nx-amz-crc32: 1\r\n\r\n"
 
 
-async def echo(talk: Talk) -> None:
+async def echo(talk: ServerTalk) -> None:
     """Answer every request with what it asked."""
     while True:
-        await talk.say(answer(await talk.asked()))
+        await talk.say(whole_answer(await talk.asked()))
 
 
-def certificate(folder: Path, name: str) -> tuple[Path, ssl.SSLContext]:
+def self_signed_certificate(folder: Path, name: str) -> tuple[Path, ssl.SSLContext]:
     """A certificate that signs itself, for one name: its file, and how a server uses it."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])

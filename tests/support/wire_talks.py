@@ -14,7 +14,7 @@ from datastore.dynamodb.http1.connection import HttpConnection
 from datastore.dynamodb.http1.exchange_types import HttpResponse
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.dynamodb.sigv4 import CredentialSource
-from tests.support.wire_server import Script, Server, Talk, answer, serving
+from tests.support.wire_server import Script, Server, ServerTalk, serve_script, whole_answer
 
 ONCE = Backoff(attempts=1)
 QUICK = Backoff(initial=0.001, maximum=0.004, attempts=4)
@@ -37,7 +37,7 @@ async def talking(
     backoff: Backoff = QUICK,
     limits: HttpLimits = PATIENT,
 ) -> AsyncIterator[tuple[Client, Server]]:
-    async with serving(script) as server, client_at(server.url, backoff=backoff, limits=limits) as client:
+    async with serve_script(script) as server, client_at(server.url, backoff=backoff, limits=limits) as client:
         yield client, server
 
 
@@ -54,18 +54,18 @@ class Opened(HttpConnection):
         return super().send(head, body, deadline)
 
 
-def opened(monkeypatch: pytest.MonkeyPatch) -> type[Opened]:
+def count_connections(monkeypatch: pytest.MonkeyPatch) -> type[Opened]:
     """Have them counted from now on."""
     counted = type("Counted", (Opened,), {"there": set(), "most": 0})
     monkeypatch.setattr("datastore.dynamodb.http1.pool.HttpConnection", counted)
     return counted
 
 
-async def ask(client: Client, number: int = 0, operation: str = "GetItem", **options: Any) -> Any:
+async def call_numbered(client: Client, number: int = 0, operation: str = "GetItem", **options: Any) -> Any:
     return (await client.call(operation, {"TableName": "t", "number": number}, **options))["number"]
 
 
-async def one_answer(talk: Talk) -> None:
+async def one_answer(talk: ServerTalk) -> None:
     """The next request is read, and its connection closed instead of an answer."""
-    await talk.say(answer(await talk.asked()))
+    await talk.say(whole_answer(await talk.asked()))
     await talk.asked()

@@ -2,22 +2,22 @@
 
 from pathlib import Path
 
-from tests.support.command_line import Process
+from tests.support.command_line import GatewayProcess
 
 # What they do in the background is tested elsewhere.
 QUIET = ("--no-demo", "--matches", "none", "--no-feed-pipeline")
 
 
-def children(gateway: Process) -> list[int]:
+def child_processes(gateway: GatewayProcess) -> list[int]:
     """All processes that it has started, the engine among them."""
     pid = gateway.process.pid
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def workers(gateway: Process, part: str = "serving") -> set[int]:
+def workers(gateway: GatewayProcess, part: str = "serving") -> set[int]:
     """Those whose environment says so: in a process that has just begun there is nothing to read yet."""
     found = set()
-    for child in children(gateway):
+    for child in child_processes(gateway):
         try:
             told = Path(f"/proc/{child}/environ").read_bytes()
         except OSError:

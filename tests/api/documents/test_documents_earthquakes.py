@@ -16,12 +16,21 @@ from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.model.identity import Role
 from datastore.model.timestamps import day_bucket, epoch_ms
 from resolvers.shared.node_ids import global_id
-from tests.support.documents_earthquakes import DOCUMENT, INGEST_FIGURES, INGEST_ID, QUERY_ID, TODAY, event, log
-from tests.support.earthquake_counts import counted, counting
+from tests.support.answers import data_of
+from tests.support.documents_earthquakes import (
+    DOCUMENT,
+    INGEST_FIGURES,
+    INGEST_ID,
+    QUERY_ID,
+    TODAY,
+    event_document,
+    log_item,
+)
+from tests.support.earthquake_counts import counting, settled_counts
 from tests.support.earthquake_samples import put_item, quake, scan_all, store
 from tests.support.pattern_coverage import covers
-from tests.support.served import NOON, Answer, Served
-from tests.support.usgs_samples import feature, feed
+from tests.support.served import NOON, Served
+from tests.support.usgs_samples import feature, feed_bytes
 
 FIELDS = """eventId occurredAt magnitude place latitude longitude depthKm source ingestedAt
   type status updatedAt alert tsunami significance url"""
@@ -39,11 +48,6 @@ QUERY_LOGS = """{ requestLogs(type: QUERY) { nodes { requestId route minMagnitud
 THEIRS = ["ci1", "ci2", "ci3", "i" * 64]
 
 
-def good(answer: Answer) -> Any:
-    assert answer.errors is None, answer.errors
-    return answer.data
-
-
 @pytest.fixture(params=["alone", "mixed"])
 async def ours(request: pytest.FixtureRequest, served: Served) -> list[str]:
     """Store the document's items. Return the ids of this gateway's own events if mixed, newest first, else none."""
@@ -56,24 +60,24 @@ async def ours(request: pytest.FixtureRequest, served: Served) -> list[str]:
     return ["us2", "us1"]
 
 
-def ids(connection: Any) -> list[str]:
+def event_ids_of(connection: Any) -> list[str]:
     return [node["eventId"] for node in connection["nodes"]]
 
 
 @covers("QUAKE-2", "QUAKE-3")
 async def test_a_window_lists_them_newest_first_and_page_by_page(served: Served, ours: Sequence[str]) -> None:
-    whole = good(await served.ask(WINDOW))["earthquakes"]
+    whole = data_of(await served.ask(WINDOW))["earthquakes"]
     found, cursor = list[str](), None
     while True:
-        page = good(await served.ask(WINDOW, {"first": 2, "after": cursor}))["earthquakes"]
-        found += ids(page)
+        page = data_of(await served.ask(WINDOW, {"first": 2, "after": cursor}))["earthquakes"]
+        found += event_ids_of(page)
         if not page["pageInfo"]["hasNextPage"]:
             break
         cursor = page["pageInfo"]["endCursor"]
-    strong = good(await served.ask(WINDOW, {"least": 4.5}))["earthquakes"]
+    strong = data_of(await served.ask(WINDOW, {"least": 4.5}))["earthquakes"]
 
-    assert ids(whole) == found == [*ours, *THEIRS]
-    assert ids(strong) == [*ours, "ci1", "ci3"]
+    assert event_ids_of(whole) == found == [*ours, *THEIRS]
+    assert event_ids_of(strong) == [*ours, "ci1", "ci3"]
     unknown = dict.fromkeys(("status", "updatedAt", "alert", "tsunami", "significance", "url"))
     assert whole["nodes"][-3] == unknown | {
         "eventId": "ci2",
@@ -93,7 +97,7 @@ async def test_a_window_lists_them_newest_first_and_page_by_page(served: Served,
 @pytest.mark.parametrize("id", THEIRS)
 async def test_they_are_found_by_id(served: Served, ours: Sequence[str], id: str) -> None:
     node = global_id("Earthquake", id)
-    found = good(await served.ask(ONE, {"id": id, "node": node}))
+    found = data_of(await served.ask(ONE, {"id": id, "node": node}))
 
     assert (found["earthquake"]["eventId"], found["node"]) == (id, {"id": node})
 
@@ -105,7 +109,7 @@ async def test_they_are_known_to_an_ingest(served: Served, ours: Sequence[str], 
     path = tmp_path / "feed.geojson"
     time = epoch_ms(NOON - timedelta(hours=1))
     path.write_bytes(
-        feed(
+        feed_bytes(
             feature(id="ci1", time=time, ids=",ci1,", updated=time + 1, mag=4.6),
             feature(id="us9", time=time, ids=",ci1,us9,", updated=time + 2, mag=4.7),
             feature(id="us8", time=time, ids=",us8,", updated=time + 2, mag=4.8),
@@ -121,8 +125,8 @@ async def test_they_are_known_to_an_ingest(served: Served, ours: Sequence[str], 
 
 @covers("QUAKE-4")
 async def test_the_request_log_of_a_day_is_read(served: Served, ours: Sequence[str]) -> None:
-    ingests = good(await served.ask(LOGS, user="root", role=Role.ADMIN))["requestLogs"]["nodes"]
-    queries = good(await served.ask(QUERY_LOGS, user="root", role=Role.ADMIN))["requestLogs"]["nodes"]
+    ingests = data_of(await served.ask(LOGS, user="root", role=Role.ADMIN))["requestLogs"]["nodes"]
+    queries = data_of(await served.ask(QUERY_LOGS, user="root", role=Role.ADMIN))["requestLogs"]["nodes"]
 
     common = {"requestId": INGEST_ID, "timestamp": "2026-06-25T12:00:00+00:00", "status": 200, "latencyMs": 120}
     assert ingests == [common | {"route": "/ingest/recent"} | INGEST_FIGURES]
@@ -147,9 +151,9 @@ async def test_subscribers_receive_them(served: Served, ours: Sequence[str]) -> 
     events = await served.listen(f"subscription {{ earthquakeDetected {{ {FIELDS} }} }}")
     await served.settle(EARTHQUAKES)
 
-    await put_item(served, event("ci4"))
-    await put_item(served, event("ci1", timedelta(hours=1), mag=4.6))  # a replacement is no new event
-    await put_item(served, log("another", "QUERY", route="/earthquakes"))
+    await put_item(served, event_document("ci4"))
+    await put_item(served, event_document("ci1", timedelta(hours=1), mag=4.6))  # a replacement is no new event
+    await put_item(served, log_item("another", "QUERY", route="/earthquakes"))
     await store(served, quake("us4"))
 
     received = [(await events.event())["earthquakeDetected"] for _ in range(2)]
@@ -161,9 +165,9 @@ async def test_they_are_counted(served: Served, ours: Sequence[str]) -> None:
     """A rebuild counts the stored events, and the consumer those in the stream."""
     async with counting(served) as pipeline:
         await pipeline.check()
-        await put_item(served, event("ci5", timedelta(hours=3), mag=9.5))
-        found = await counted(served)
-    answer = good(await served.ask("{ earthquakeStatistics { count greatestMagnitude isComplete } }"))
+        await put_item(served, event_document("ci5", timedelta(hours=3), mag=9.5))
+        found = await settled_counts(served)
+    answer = data_of(await served.ask("{ earthquakeStatistics { count greatestMagnitude isComplete } }"))
 
     assert {day: sum(count for count, _ in kinds["natural"].values()) for day, kinds in found.items()} == {
         TODAY: 3 + len(ours),
@@ -178,12 +182,12 @@ async def test_they_are_counted(served: Served, ours: Sequence[str]) -> None:
 
 
 @covers("QUAKE-N1", "QUAKE-N2")
-async def test_a_newer_report_of_theirs_is_a_revision(served: Served, ours: Sequence[str]) -> None:
+async def test_a_newer_report_of_a_documented_event_is_a_revision(served: Served, ours: Sequence[str]) -> None:
     """QUAKE-N1, QUAKE-N2: a revision leaves the other program's event unchanged."""
-    before = good(await served.ask(REVISIONS))["earthquake"]
+    before = data_of(await served.ask(REVISIONS))["earthquake"]
     report = quake("ci1", timedelta(hours=1), magnitude=4.9, updated_at_ms=epoch_ms(NOON))
     assert not await Earthquakes(served.store(), served.clock()).insert(report)
-    after = good(await served.ask(REVISIONS))["earthquake"]
+    after = data_of(await served.ask(REVISIONS))["earthquake"]
 
     assert before == {"magnitude": 4.5, "latest": None, "revisions": []}
     assert after == {"magnitude": 4.5, "latest": {"magnitude": 4.9}, "revisions": [{"magnitude": 4.9}]}

@@ -19,14 +19,25 @@ from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.model.identity import Role
 from datastore.model.timestamps import iso
 from pipelines.consumer.redrive import Redrive
+from tests.support.answers import data_of
 from tests.support.command_line import run_here
 from tests.support.consumers import letters_of
 from tests.support.documents_feed import DOCUMENT, SECOND, ours
 from tests.support.feed_changes import feed_changes, store_of
-from tests.support.feed_documents import Pipeline, comment, delete, edge, good, like, post, tag, user, write
-from tests.support.feed_process import utc_now
-from tests.support.feed_steps import done, enter
-from tests.support.feed_steps import write as write_post
+from tests.support.feed_documents import (
+    Pipeline,
+    comment_document,
+    delete_feed_items,
+    edge_document,
+    like_document,
+    post_document,
+    tag_document,
+    user_document,
+    write_feed_items,
+)
+from tests.support.feed_steps import create_profiles, mutate
+from tests.support.feed_steps import write_post as write_post
+from tests.support.moments import utc_now
 from tests.support.pattern_coverage import covers
 from tests.support.served import NOON, Served
 
@@ -46,19 +57,19 @@ TRENDING = '{ trendingTags(window: HOUR, at: "2026-06-25T12:30:00Z") { tag posts
 UNREAD = '{ notifications(userId: "u001") { nodes { kind actorId actorCount postId commentId } } }'
 
 
-async def ids(served: Served, query: str, user: str | None = None, role: Role = Role.USER) -> list[str]:
-    return [node["postId"] for node in good(await served.ask(query, user=user, role=role))["list"]["nodes"]]
+async def listed_post_ids(served: Served, query: str, user: str | None = None, role: Role = Role.USER) -> list[str]:
+    return [node["postId"] for node in data_of(await served.ask(query, user=user, role=role))["list"]["nodes"]]
 
 
 async def rank_of(served: Served, author: str) -> tuple[int, int, int]:
     """Posts, likes and comments of an author on the month's board."""
-    ranks = {rank["authorId"]: rank for rank in good(await served.ask(TOP))["topAuthors"]}
+    ranks = {rank["authorId"]: rank for rank in data_of(await served.ask(TOP))["topAuthors"]}
     return ranks[author]["posts"], ranks[author]["likes"], ranks[author]["comments"]
 
 
 @covers("FEED-001", "FEED-004", "FEED-005", "FEED-006")
 async def test_a_post_is_read_with_its_likes_and_comments(served: Served, ours: Sequence[str]) -> None:
-    found = good(await served.ask(POST))["post"]
+    found = data_of(await served.ask(POST))["post"]
 
     assert found == {
         "postId": "abc123",
@@ -100,11 +111,13 @@ async def test_a_post_is_read_with_its_likes_and_comments(served: Served, ours: 
 
 
 async def test_a_post_without_index_keys_is_read_by_its_id(served: Served) -> None:
-    item = {name: value for name, value in post("bare").items() if not name.startswith("GSI1")}
-    write(served, user("u001"), item, like("bare"))
+    item = {name: value for name, value in post_document("bare").items() if not name.startswith("GSI1")}
+    write_feed_items(served, user_document("u001"), item, like_document("bare"))
     await Pipeline(served).run()
 
-    found = good(await served.ask('{ post(id: "bare") { createdAt likeCount mentions author { postCount } } }'))["post"]
+    found = data_of(await served.ask('{ post(id: "bare") { createdAt likeCount mentions author { postCount } } }'))[
+        "post"
+    ]
 
     assert found == {
         "createdAt": "2026-06-25T12:00:00+00:00",
@@ -127,14 +140,14 @@ async def test_a_post_without_index_keys_is_read_by_its_id(served: Served) -> No
 async def test_lists_show_what_a_viewer_may_see(
     served: Served, ours: Sequence[str], viewer: str | None, role: Role, author: list[str], tag: list[str]
 ) -> None:
-    assert await ids(served, BY_AUTHOR, viewer, role) == author
-    assert await ids(served, BY_TAG, viewer, role) == [*ours, *tag]
+    assert await listed_post_ids(served, BY_AUTHOR, viewer, role) == author
+    assert await listed_post_ids(served, BY_TAG, viewer, role) == [*ours, *tag]
 
 
 async def test_posts_of_bare_tags_are_read_in_one_batch_for_a_page(served: Served, ours: Sequence[str]) -> None:
     answer = await served.ask(BY_TAG, {"first": len(ours) + 2})
-    page = good(answer)["list"]
-    second = good(await served.ask(BY_TAG, {"first": 1, "after": page["pageInfo"]["endCursor"]}))["list"]
+    page = data_of(answer)["list"]
+    second = data_of(await served.ask(BY_TAG, {"first": 1, "after": page["pageInfo"]["endCursor"]}))["list"]
 
     assert page["nodes"][-1] == {
         "postId": "older",
@@ -148,8 +161,8 @@ async def test_posts_of_bare_tags_are_read_in_one_batch_for_a_page(served: Serve
 
 
 async def test_pages_of_our_own_tags_read_no_posts(served: Served) -> None:
-    await enter(served, "ada")
-    await done(served, 'mutation { createPost(input: {text: "#dynamodb"}) { postId } }', "ada")
+    await create_profiles(served, "ada")
+    await mutate(served, 'mutation { createPost(input: {text: "#dynamodb"}) { postId } }', "ada")
 
     assert (await served.ask(BY_TAG)).made == ["Query feed.GSI2"]
 
@@ -159,10 +172,10 @@ async def test_they_are_counted_and_their_author_is_notified(served: Served, our
     pipeline = Pipeline(served)
     await pipeline.run()
 
-    assert good(await served.ask(COUNTS))["post"] == {"likeCount": 3, "commentCount": 1}
+    assert data_of(await served.ask(COUNTS))["post"] == {"likeCount": 3, "commentCount": 1}
     assert await rank_of(served, "u001") == (2, 2, 1)
-    assert good(await served.ask(TRENDING))["trendingTags"] == [{"tag": "dynamodb", "posts": 1 + len(ours)}]
-    unread = good(await served.ask(UNREAD, user="u001"))["notifications"]["nodes"]
+    assert data_of(await served.ask(TRENDING))["trendingTags"] == [{"tag": "dynamodb", "posts": 1 + len(ours)}]
+    unread = data_of(await served.ask(UNREAD, user="u001"))["notifications"]["nodes"]
     assert sorted(unread, key=lambda one: str(one["kind"])) == [
         {"kind": "COMMENT", "actorId": "u002", "actorCount": 1, "postId": "abc123", "commentId": "c001"},
         {"kind": "LIKE", "actorId": "u002", "actorCount": 2, "postId": "abc123", "commentId": None},
@@ -173,26 +186,28 @@ async def test_they_are_counted_and_their_author_is_notified(served: Served, our
 async def test_what_they_counted_is_taken_back(served: Served, ours: Sequence[str]) -> None:
     pipeline = Pipeline(served)
     await pipeline.run()
-    delete(served, like("abc123"), comment("abc123", "c001"), tag("abc123"))
+    delete_feed_items(served, like_document("abc123"), comment_document("abc123", "c001"), tag_document("abc123"))
     await pipeline.run()
-    less = good(await served.ask(COUNTS))["post"], await rank_of(served, "u001")
-    await done(served, 'mutation { deletePost(postId: "abc123") { postId } }', "u001")
+    less = data_of(await served.ask(COUNTS))["post"], await rank_of(served, "u001")
+    await mutate(served, 'mutation { deletePost(postId: "abc123") { postId } }', "u001")
     await pipeline.run()
 
     assert less == ({"likeCount": 2, "commentCount": 0}, (2, 1, 0))
     assert await rank_of(served, "u001") == (1, 0, 0)
-    assert good(await served.ask(UNREAD, user="u001"))["notifications"]["nodes"] == []
-    assert [rank["posts"] for rank in good(await served.ask(TRENDING))["trendingTags"]] == ([len(ours)] if ours else [])
+    assert data_of(await served.ask(UNREAD, user="u001"))["notifications"]["nodes"] == []
+    assert [rank["posts"] for rank in data_of(await served.ask(TRENDING))["trendingTags"]] == (
+        [len(ours)] if ours else []
+    )
 
 
 @covers("FEED-W6")
 async def test_comments_are_deleted_by_their_authors_and_the_posts(served: Served) -> None:
-    write(served, *DOCUMENT, comment("abc123", "c002"))
+    write_feed_items(served, *DOCUMENT, comment_document("abc123", "c002"))
     remove = 'mutation ($id: ID!) { deleteComment(postId: "abc123", commentId: $id) { commentId } }'
 
     foreign = await served.ask(remove, {"id": "c001"}, user="u003")
-    by_author = await done(served, remove, "u002", id="c001")
-    by_posts_author = await done(served, remove, "u001", id="c002")
+    by_author = await mutate(served, remove, "u002", id="c001")
+    by_posts_author = await mutate(served, remove, "u001", id="c002")
 
     assert foreign.codes == ["FORBIDDEN"]
     assert (by_author, by_posts_author) == ({"commentId": "c001"}, {"commentId": "c002"})
@@ -204,14 +219,14 @@ async def test_users_like_and_comment_on_them(served: Served, ours: Sequence[str
     liked = 'mutation { likePost(postId: "abc123") { userId createdAt post { likedByViewer } } }'
     again = {"userId": "u002", "createdAt": "2026-06-25T12:00:00+00:00", "post": {"likedByViewer": True}}
 
-    assert await done(served, add, "u003") == {"text": "Hi"}
-    assert await done(served, liked, "u002") == again
-    assert await done(served, 'mutation { unlikePost(postId: "abc123") { userId } }', "u002") == {"userId": "u002"}
+    assert await mutate(served, add, "u003") == {"text": "Hi"}
+    assert await mutate(served, liked, "u002") == again
+    assert await mutate(served, 'mutation { unlikePost(postId: "abc123") { userId } }', "u002") == {"userId": "u002"}
 
 
 @covers("FEED-P3")
 async def test_dead_letters_of_them_are_replayed(served: Served) -> None:
-    write(served, *DOCUMENT)
+    write_feed_items(served, *DOCUMENT)
     pipeline = Pipeline(served)
     database = pipeline.database
     changes = await feed_changes(database)
@@ -225,15 +240,15 @@ async def test_dead_letters_of_them_are_replayed(served: Served) -> None:
 
     assert left == [None] * (len(changes) * len(pipeline.handlers))
     assert await letters_of(database, NOON) == []
-    assert good(await served.ask(COUNTS))["post"] == {"likeCount": 3, "commentCount": 1}
+    assert data_of(await served.ask(COUNTS))["post"] == {"likeCount": 3, "commentCount": 1}
 
 
 async def test_the_command_replays_them(served: Served, store_options: StoreOptions) -> None:
     """`dlq replay`: a like that failed before its post was stored counts afterwards."""
-    write(served, *map(user, ("u001", "u002")), post("abc123"))
+    write_feed_items(served, *map(user_document, ("u001", "u002")), post_document("abc123"))
     pipeline = Pipeline(served)
     await pipeline.run()
-    write(served, like("abc123"))
+    write_feed_items(served, like_document("abc123"))
     (change,) = (await feed_changes(pipeline.database))[-1:]
     letter = letter_of("feed", "counters", encode_change(change), KeyError("post_author"), 6, utc_now())
     await DeadLetters(store_of(pipeline.database), CONSUMER_TABLE).bury(letter)
@@ -242,16 +257,16 @@ async def test_the_command_replays_them(served: Served, store_options: StoreOpti
     ended = await asyncio.to_thread(run_here, "dlq", "replay", letter.id, *store)
 
     assert (ended.returncode, ended.stdout) == (0, "1 replayed, 0 failed\n")
-    assert good(await served.ask(COUNTS))["post"] == {"likeCount": 1, "commentCount": 0}
+    assert data_of(await served.ask(COUNTS))["post"] == {"likeCount": 1, "commentCount": 0}
 
 
 @covers("FEED-W1")
 async def test_a_post_of_ours_among_them_is_as_it_was(served: Served) -> None:
-    write(served, *DOCUMENT)
-    await enter(served, "ada")
+    write_feed_items(served, *DOCUMENT)
+    await create_profiles(served, "ada")
     await write_post(served, "ours")
 
-    assert await ids(served, '{ list: postsByAuthor(authorId: "ada") { nodes { postId } } }') == ["ours"]
+    assert await listed_post_ids(served, '{ list: postsByAuthor(authorId: "ada") { nodes { postId } } }') == ["ours"]
 
 
 # Follow edges.
@@ -262,13 +277,13 @@ PEOPLE = """{ u001: user(id: "u001") { followerCount followingCount followedByVi
 HOME = '{ homeFeed(userId: "u002") { nodes { postId author { name } post { postId text } } } }'
 FOLLOW = "mutation ($id: ID!) { follow(userId: $id) { userId followedAt } }"
 UNFOLLOW = "mutation ($id: ID!) { unfollow(userId: $id) { userId followedAt } }"
-EDGE = edge("u002", "u001")
+EDGE = edge_document("u002", "u001")
 SINCE = "2026-06-25T11:00:00+00:00"
 
 
 async def people(served: Served) -> tuple[Any, ...]:
     """Followers and following of u001, of u002, and whom u002 follows."""
-    found = good(await served.ask(PEOPLE, user="u002"))
+    found = data_of(await served.ask(PEOPLE, user="u002"))
     counts = [found[id][name] for id in ("u001", "u002") for name in ("followerCount", "followingCount")]
     return (*counts, [node["userId"] for node in found["u002"]["following"]["nodes"]])
 
@@ -281,14 +296,14 @@ async def test_posts_of_a_merged_author_are_listed_once(served: Served, ours: Se
     """The pipeline wrote entries of the posts before the author's posts were merged into feeds."""
     pipeline = Pipeline(served)
     await pipeline.run()
-    write(served, EDGE)
+    write_feed_items(served, EDGE)
     await pipeline.run()
     source = source_item("u002", "u001", iso(NOON - 2 * SECOND + timedelta(milliseconds=500)))
-    write(served, source, post("later", at=NOON + 60 * SECOND))
+    write_feed_items(served, source, post_document("later", at=NOON + 60 * SECOND))
     found: list[str] = []
     after = None
     while True:
-        page = good(await served.ask(PAGES, {"after": after}, user="u002"))["homeFeed"]
+        page = data_of(await served.ask(PAGES, {"after": after}, user="u002"))["homeFeed"]
         found += [node["postId"] for node in page["nodes"]]
         after = page["pageInfo"]["endCursor"]
         if not page["pageInfo"]["hasNextPage"]:
@@ -297,8 +312,8 @@ async def test_posts_of_a_merged_author_are_listed_once(served: Served, ours: Se
     assert found == ["later", "abc123", "older", "fans"]
 
 
-async def followers(served: Served) -> list[tuple[str, str]]:
-    nodes = good(await served.ask(FOLLOWERS))["followers"]["nodes"]
+async def documented_followers(served: Served) -> list[tuple[str, str]]:
+    nodes = data_of(await served.ask(FOLLOWERS))["followers"]["nodes"]
     return [(node["userId"], node["followedAt"]) for node in nodes]
 
 
@@ -306,85 +321,89 @@ async def followers(served: Served) -> list[tuple[str, str]]:
 async def test_an_edge_is_listed_counted_and_fanned_out_to(served: Served, ours: Sequence[str]) -> None:
     pipeline = Pipeline(served)
     await pipeline.run()
-    write(served, EDGE)
+    write_feed_items(served, EDGE)
     await pipeline.run()
-    write(served, post("later", at=NOON + 60 * SECOND), post("hidden", at=NOON + 61 * SECOND, visibility="private"))
+    write_feed_items(
+        served,
+        post_document("later", at=NOON + 60 * SECOND),
+        post_document("hidden", at=NOON + 61 * SECOND, visibility="private"),
+    )
     await pipeline.run()
 
-    assert await followers(served) == [("u002", SINCE)]
+    assert await documented_followers(served) == [("u002", SINCE)]
     assert await people(served) == (1, 0, 0, 1, ["u001"])
-    feed = good(await served.ask(HOME, user="u002"))["homeFeed"]["nodes"]
+    feed = data_of(await served.ask(HOME, user="u002"))["homeFeed"]["nodes"]
     assert [(entry["postId"], entry["post"]["text"]) for entry in feed] == [
         (id, "") for id in ("later", "abc123", "older", "fans")
     ]
-    assert await ids(served, BY_AUTHOR, "u002") == ["later", "abc123", "older", "fans"]
-    assert await ids(served, BY_TAG, "u002") == [*ours, "abc123", "older", "fans"]
+    assert await listed_post_ids(served, BY_AUTHOR, "u002") == ["later", "abc123", "older", "fans"]
+    assert await listed_post_ids(served, BY_TAG, "u002") == [*ours, "abc123", "older", "fans"]
 
 
 @covers("FEED-W4")
 @pytest.mark.parametrize("handled", [True, False])
 async def test_an_edge_is_unfollowed(served: Served, handled: bool) -> None:
-    write(served, *DOCUMENT, EDGE)
+    write_feed_items(served, *DOCUMENT, EDGE)
     pipeline = Pipeline(served)
     if handled:
         await pipeline.run()
 
-    taken_back = await done(served, UNFOLLOW, "u002", id="u001")
-    again = await done(served, UNFOLLOW, "u002", id="u001")
+    taken_back = await mutate(served, UNFOLLOW, "u002", id="u001")
+    again = await mutate(served, UNFOLLOW, "u002", id="u001")
     await pipeline.run()
 
     assert (taken_back, again) == ({"userId": "u001", "followedAt": SINCE}, None)
-    assert await followers(served) == []
+    assert await documented_followers(served) == []
     assert await people(served) == (0, 0, 0, 0, [])
-    assert good(await served.ask(HOME, user="u002"))["homeFeed"]["nodes"] == []
+    assert data_of(await served.ask(HOME, user="u002"))["homeFeed"]["nodes"] == []
 
 
 @pytest.mark.parametrize("handled", [True, False])
 async def test_who_follows_by_an_edge_and_follows_again_is_listed_once(served: Served, handled: bool) -> None:
-    write(served, *DOCUMENT, EDGE)
+    write_feed_items(served, *DOCUMENT, EDGE)
     pipeline = Pipeline(served)
     if handled:
         await pipeline.run()
 
-    followed = await done(served, FOLLOW, "u002", id="u001")
+    followed = await mutate(served, FOLLOW, "u002", id="u001")
     await pipeline.run()
-    listed = await followers(served), await people(served)
-    taken_back = await done(served, UNFOLLOW, "u002", id="u001")
+    listed = await documented_followers(served), await people(served)
+    taken_back = await mutate(served, UNFOLLOW, "u002", id="u001")
     await pipeline.run()
 
     assert followed == taken_back == {"userId": "u001", "followedAt": SINCE}
     assert listed == ([("u002", SINCE)], (1, 0, 0, 1, ["u001"]))
-    assert await followers(served) == []
+    assert await documented_followers(served) == []
     assert await people(served) == (0, 0, 0, 0, [])
 
 
 async def test_a_second_edge_of_a_follow_of_ours_is_deleted_with_it(served: Served) -> None:
-    write(served, *DOCUMENT)
+    write_feed_items(served, *DOCUMENT)
     pipeline = Pipeline(served)
-    await done(served, FOLLOW, "u002", id="u001")
-    write(served, EDGE)
+    await mutate(served, FOLLOW, "u002", id="u001")
+    write_feed_items(served, EDGE)
     await pipeline.run()
     twice = await people(served)
-    await done(served, UNFOLLOW, "u002", id="u001")
+    await mutate(served, UNFOLLOW, "u002", id="u001")
     await pipeline.run()
 
     assert twice == (1, 0, 0, 1, ["u001"])
-    assert await followers(served) == []
+    assert await documented_followers(served) == []
     assert await people(served) == (0, 0, 0, 0, [])
 
 
 @pytest.mark.parametrize("whose", ["ours", "theirs"])
 async def test_an_edge_that_another_program_deletes_is_a_follow_no_more(served: Served, whose: str) -> None:
-    write(served, *DOCUMENT)
+    write_feed_items(served, *DOCUMENT)
     pipeline = Pipeline(served)
     if whose == "ours":
-        await done(served, FOLLOW, "u002", id="u001")
+        await mutate(served, FOLLOW, "u002", id="u001")
     else:
-        write(served, EDGE)
+        write_feed_items(served, EDGE)
     await pipeline.run()
     moment = "2026-06-25T12:00:00.000Z" if whose == "ours" else "2026-06-25T11:00:00Z"
-    delete(served, {"PK": "FOLLOWEE#u001", "SK": f"FOLLOWER#u002#{moment}"})
+    delete_feed_items(served, {"PK": "FOLLOWEE#u001", "SK": f"FOLLOWER#u002#{moment}"})
     await pipeline.run()
 
     assert await people(served) == (0, 0, 0, 0, [])
-    assert await ids(served, BY_AUTHOR, "u002") == ["abc123", "older"]
+    assert await listed_post_ids(served, BY_AUTHOR, "u002") == ["abc123", "older"]

@@ -7,20 +7,20 @@ import pytest
 
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.identity import Role
+from tests.support.answers import data_of
 from tests.support.feed_documents import (
     Pipeline,
     bare_user,
-    comment,
-    edge,
-    entry,
-    good,
-    like,
+    comment_document,
+    edge_document,
+    entry_document,
+    like_document,
     notification,
-    post,
-    user,
-    write,
+    post_document,
+    user_document,
+    write_feed_items,
 )
-from tests.support.feed_steps import done, enter
+from tests.support.feed_steps import create_profiles, mutate
 from tests.support.pattern_coverage import covers
 from tests.support.served import NOON, Served
 
@@ -33,9 +33,9 @@ UNREAD = """{ notifications(userId: "u001") {
 
 
 async def test_a_user_of_keys_alone_goes_by_the_id(served: Served) -> None:
-    write(served, bare_user("u009"))
+    write_feed_items(served, bare_user("u009"))
 
-    found = good(await served.ask(USER))["user"]
+    found = data_of(await served.ask(USER))["user"]
 
     assert {name: value for name, value in found.items() if name != "id"} == {
         "userId": "u009",
@@ -47,18 +47,18 @@ async def test_a_user_of_keys_alone_goes_by_the_id(served: Served) -> None:
         "followingCount": 0,
         "version": 0,
     }
-    assert good(await served.ask(NODE, {"id": found["id"]}))["node"] == {"id": found["id"], "__typename": "User"}
+    assert data_of(await served.ask(NODE, {"id": found["id"]}))["node"] == {"id": found["id"], "__typename": "User"}
 
 
 async def test_a_user_of_keys_alone_posts_follows_and_takes_a_name(served: Served) -> None:
-    write(served, bare_user("u009"), user("u001"))
+    write_feed_items(served, bare_user("u009"), user_document("u001"))
     pipeline = Pipeline(served)
 
-    await done(served, 'mutation { createPost(input: {postId: "p", text: "Hi"}) { postId } }', "u009")
-    await done(served, 'mutation { follow(userId: "u001") { userId } }', "u009")
+    await mutate(served, 'mutation { createPost(input: {postId: "p", text: "Hi"}) { postId } }', "u009")
+    await mutate(served, 'mutation { follow(userId: "u001") { userId } }', "u009")
     await pipeline.run()
-    counted = good(await served.ask(USER))["user"]
-    renamed = await done(served, 'mutation { updateUser(input: {name: "Nine"}) { name createdAt } }', "u009")
+    counted = data_of(await served.ask(USER))["user"]
+    renamed = await mutate(served, 'mutation { updateUser(input: {name: "Nine"}) { name createdAt } }', "u009")
 
     assert (counted["postCount"], counted["followingCount"], counted["name"]) == (1, 1, "u009")
     assert renamed == {"name": "Nine", "createdAt": None}
@@ -67,24 +67,26 @@ async def test_a_user_of_keys_alone_posts_follows_and_takes_a_name(served: Serve
 @covers("FEED-009", "FEED-N4", "FEED-W5")
 @pytest.mark.parametrize("mixed", [False, True])
 async def test_notifications_of_keys_alone_are_listed_and_read(served: Served, mixed: bool) -> None:
-    write(served, user("u001"), notification("u001", "n1"), notification("u001", "n2", NOON - SECOND))
+    write_feed_items(
+        served, user_document("u001"), notification("u001", "n1"), notification("u001", "n2", NOON - SECOND)
+    )
     if mixed:
-        await enter(served, "ada")
-        await done(served, 'mutation { follow(userId: "u001") { userId } }', "ada")
+        await create_profiles(served, "ada")
+        await mutate(served, 'mutation { follow(userId: "u001") { userId } }', "ada")
         await Pipeline(served).run()
     ours = [("FOLLOW", "ada")] if mixed else []
 
-    nodes = good(await served.ask(UNREAD, user="u001"))["notifications"]["nodes"]
+    nodes = data_of(await served.ask(UNREAD, user="u001"))["notifications"]["nodes"]
     theirs = [node for node in nodes if node["kind"] is None]
     first = theirs[0]
-    again = good(await served.ask(NODE, {"id": first["id"]}, user="u001"))["node"]
-    read = await done(
+    again = data_of(await served.ask(NODE, {"id": first["id"]}, user="u001"))["node"]
+    read = await mutate(
         served,
         "mutation ($id: ID!) { markNotificationRead(notificationId: $id) { notificationId kind } }",
         "u001",
         id=first["notificationId"],
     )
-    left = good(await served.ask(UNREAD, user="u001"))["notifications"]["nodes"]
+    left = data_of(await served.ask(UNREAD, user="u001"))["notifications"]["nodes"]
 
     assert [(node["kind"], node["actorId"]) for node in nodes if node["kind"]] == ours
     assert [node["notificationId"] for node in theirs] == ["2026-06-25T12:00:00Z#n1", "2026-06-25T11:59:59Z#n2"]
@@ -105,16 +107,16 @@ async def test_notifications_of_keys_alone_are_listed_and_read(served: Served, m
 
 async def test_entries_of_keys_alone_name_the_authors_of_posts_that_the_reader_may_see(served: Served) -> None:
     posts = [
-        post("seen"),
-        post("fans", at=NOON - SECOND, visibility="followers"),
-        post("secret", at=NOON - 2 * SECOND, visibility="private"),
+        post_document("seen"),
+        post_document("fans", at=NOON - SECOND, visibility="followers"),
+        post_document("secret", at=NOON - 2 * SECOND, visibility="private"),
     ]
     names = enumerate(["seen", "fans", "secret", "gone"])
-    entries = [entry("u002", name, NOON - place * SECOND) for place, name in names]
-    write(served, user("u001"), user("u002"), *posts, *entries)
+    entries = [entry_document("u002", name, NOON - place * SECOND) for place, name in names]
+    write_feed_items(served, user_document("u001"), user_document("u002"), *posts, *entries)
 
     answer = await served.ask(HOME, user="u002")
-    found = good(answer)["homeFeed"]["nodes"]
+    found = data_of(answer)["homeFeed"]["nodes"]
 
     shown = {"authorId": "u001", "author": {"name": "U001"}, "createdAt": "2026-06-25T12:00:00+00:00"}
     assert found[0] == shown | {"postId": "seen", "post": {"postId": "seen", "text": ""}}
@@ -127,11 +129,11 @@ async def test_entries_of_keys_alone_name_the_authors_of_posts_that_the_reader_m
 
 
 async def test_followers_see_the_authors_of_posts_for_followers_in_entries_of_keys_alone(served: Served) -> None:
-    write(served, user("u001"), user("u002"), edge("u002", "u001"))
+    write_feed_items(served, user_document("u001"), user_document("u002"), edge_document("u002", "u001"))
     await Pipeline(served).run()
-    write(served, post("fans", at=NOON, visibility="followers"), entry("u002", "fans"))
+    write_feed_items(served, post_document("fans", at=NOON, visibility="followers"), entry_document("u002", "fans"))
 
-    found = good(await served.ask(HOME, user="u002"))["homeFeed"]["nodes"]
+    found = data_of(await served.ask(HOME, user="u002"))["homeFeed"]["nodes"]
 
     assert [(node["postId"], node["authorId"], node["post"]) for node in found] == [
         ("fans", "u001", {"postId": "fans", "text": ""})
@@ -139,16 +141,16 @@ async def test_followers_see_the_authors_of_posts_for_followers_in_entries_of_ke
 
 
 async def test_entries_of_ours_read_no_posts_for_their_authors(served: Served) -> None:
-    await enter(served, "ada", "u002")
-    await done(served, 'mutation { follow(userId: "ada") { userId } }', "u002")
+    await create_profiles(served, "ada", "u002")
+    await mutate(served, 'mutation { follow(userId: "ada") { userId } }', "u002")
     pipeline = Pipeline(served)
     await pipeline.run()
-    await done(served, 'mutation { createPost(input: {postId: "p", text: "Hi"}) { postId } }', "ada")
+    await mutate(served, 'mutation { createPost(input: {postId: "p", text: "Hi"}) { postId } }', "ada")
     await pipeline.run()
 
     answer = await served.ask('{ homeFeed(userId: "u002") { nodes { postId authorId } } }', user="u002")
 
-    assert good(answer)["homeFeed"]["nodes"] == [{"postId": "p", "authorId": "ada"}]
+    assert data_of(answer)["homeFeed"]["nodes"] == [{"postId": "p", "authorId": "ada"}]
     assert answer.made == ["Query feed.GSI3"]
 
 
@@ -159,17 +161,17 @@ async def arriving(served: Served, query: str, user: str, *items: dict[str, Any]
     """Write items. Return the first event of a subscription after that."""
     listener = await served.listen(query, user=user, role=Role.USER)
     await served.settle(FEED, 1)
-    write(served, *items)
+    write_feed_items(served, *items)
     return await listener.event()
 
 
 @covers("FEED-S1")
 @pytest.mark.parametrize("visibility", ["public", "private"])
 async def test_an_entry_of_keys_alone_arrives(served: Served, visibility: str) -> None:
-    write(served, user("u001"), user("u002"), post("p", visibility=visibility))
+    write_feed_items(served, user_document("u001"), user_document("u002"), post_document("p", visibility=visibility))
     query = 'subscription { homeFeedUpdated(userId: "u002") { postId authorId author { name } post { postId } } }'
 
-    event = await arriving(served, query, "u002", entry("u002", "p"))
+    event = await arriving(served, query, "u002", entry_document("u002", "p"))
 
     seen = {"authorId": "u001", "author": {"name": "U001"}, "post": {"postId": "p"}}
     hidden = {"authorId": None, "author": None, "post": None}
@@ -177,7 +179,7 @@ async def test_an_entry_of_keys_alone_arrives(served: Served, visibility: str) -
 
 
 async def test_a_notification_of_keys_alone_arrives(served: Served) -> None:
-    write(served, user("u001"))
+    write_feed_items(served, user_document("u001"))
     query = 'subscription { notificationReceived(userId: "u001") { notificationId kind actorCount actor { name } } }'
 
     event = await arriving(served, query, "u001", notification("u001", "n1"))
@@ -192,12 +194,12 @@ async def test_a_notification_of_keys_alone_arrives(served: Served) -> None:
 
 @pytest.mark.parametrize("kind", ["like", "comment"])
 async def test_the_counts_of_a_post_arrive(served: Served, kind: str) -> None:
-    write(served, user("u001"), user("u002"), post("p"))
+    write_feed_items(served, user_document("u001"), user_document("u002"), post_document("p"))
     query = 'subscription { postEngagement(postId: "p") { postId likeCount commentCount } }'
     listener = await served.listen(query, user="u001", role=Role.USER)
     await served.settle(FEED, 1)
 
-    write(served, like("p") if kind == "like" else comment("p", "c001"))
+    write_feed_items(served, like_document("p") if kind == "like" else comment_document("p", "c001"))
     await Pipeline(served).run()
     snapshot, event = await listener.event(), await listener.event()
 

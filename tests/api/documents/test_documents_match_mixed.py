@@ -18,9 +18,21 @@ from datastore.model.identity import Role
 from datastore.session.pagination import Span
 from pipelines.matches.live.poller import Tick
 from tests.support.active_matches import replay
-from tests.support.cricket_pipeline import Instance
-from tests.support.fixture_steps import one
-from tests.support.match_documents import ACTIVE, DEVICE, FIXTURE, LATER, NOW, good, ids, prepared, system, write
+from tests.support.answers import data_of
+from tests.support.cricket_pipeline import PipelineInstance
+from tests.support.fixture_steps import planned_match
+from tests.support.match_documents import (
+    ACTIVE,
+    DEVICE,
+    FIXTURE,
+    LATER,
+    NOW,
+    data_as,
+    data_as_system,
+    match_ids,
+    prepare_documents,
+    write_match_items,
+)
 from tests.support.pattern_coverage import covers
 from tests.support.served import NOON, Served
 
@@ -29,27 +41,23 @@ SIDES = {"leagueId": "L", "homeTeamId": "10", "awayTeamId": "20"}
 
 @pytest.fixture(autouse=True)
 async def mixed(served: Served) -> None:
-    await prepared(served, "mixed")
-    write(served, (FIXTURES, FIXTURE | SIDES))
-
-
-async def as_user(served: Served, query: str, user: str) -> Any:
-    return good(await served.ask(query, user=user))
+    await prepare_documents(served, "mixed")
+    write_match_items(served, (FIXTURES, FIXTURE | SIDES))
 
 
 @covers("FOL-3", "FOL-5", "FOL-6")
 async def test_follows_of_both_programs_are_changed_and_removed(served: Served) -> None:
     for match_id in ("m1", "mine"):
-        await as_user(served, f'mutation {{ followMatch(matchId: "{match_id}", teamId: "10") {{ teamId }} }}', "bob")
+        await data_as(served, f'mutation {{ followMatch(matchId: "{match_id}", teamId: "10") {{ teamId }} }}', "bob")
     change = 'mutation { updateMatchFollow(matchId: "m1", teamId: "20") { teamId version } }'
 
-    changed = [(await as_user(served, change, user))["updateMatchFollow"] for user in ("ada", "bob")]
-    removed = await system(served, 'mutation { removeMatchFollows(matchId: "m1") }')
+    changed = [(await data_as(served, change, user))["updateMatchFollow"] for user in ("ada", "bob")]
+    removed = await data_as_system(served, 'mutation { removeMatchFollows(matchId: "m1") }')
 
     assert [follow["teamId"] for follow in changed] == ["20", "20"]
     assert removed == {"removeMatchFollows": 2}
     read = '{ theirs: matchFollow(matchId: "m1") { teamId } ours: matchFollow(matchId: "mine") { teamId } }'
-    assert await as_user(served, read, "bob") == {"theirs": None, "ours": {"teamId": "10"}}
+    assert await data_as(served, read, "bob") == {"theirs": None, "ours": {"teamId": "10"}}
 
 
 @covers("DEV-2")
@@ -59,12 +67,12 @@ async def test_a_registration_replaces_devices_of_both_programs(served: Served) 
       deviceToken: "{}", platform: IOS, osVersion: "26.1", appVersion: "3.0"
     }}) {{ deviceToken }} }}"""
 
-    await as_user(served, register.format(tokens[0]), "ada")
-    write(served, (DEVICES, DEVICE))  # The other program registers its device again.
+    await data_as(served, register.format(tokens[0]), "ada")
+    write_match_items(served, (DEVICES, DEVICE))  # The other program registers its device again.
     served.clock.forward(seconds=1)
     answer = await served.ask(register.format(tokens[1]), user="ada")
 
-    assert good(answer)["registerDevice"] == {"deviceToken": tokens[1]}
+    assert data_of(answer)["registerDevice"] == {"deviceToken": tokens[1]}
     assert answer.made.count("DeleteItem cricket-devices") == 2
     left = await served.store().query(REGISTER_DEVICE, {"partition": "ada"})
     assert [item["deviceToken"] for item in left.items] == [tokens[1]]
@@ -74,14 +82,14 @@ async def test_a_registration_replaces_devices_of_both_programs(served: Served) 
 async def test_sessions_of_both_programs_are_suspended(served: Served) -> None:
     register = f'''mutation {{ registerLiveActivity(matchId: "m1", deviceId: "pad", updateToken: "{"bb" * 32}") {{
       deviceId }} }}'''
-    await as_user(served, register, "ada")
+    await data_as(served, register, "ada")
     suspend = 'mutation {{ suspendLiveActivity(matchId: "m1", userId: "ada", deviceId: "{}") {{ status }} }}'
     read = '{ liveActivities(userId: "ada") { nodes { deviceId status } } }'
 
-    await system(served, suspend.format("phone"))
-    first = await as_user(served, read, "ada")
-    await system(served, suspend.format("pad"))
-    second = await as_user(served, read, "ada")
+    await data_as_system(served, suspend.format("phone"))
+    first = await data_as(served, read, "ada")
+    await data_as_system(served, suspend.format("pad"))
+    second = await data_as(served, read, "ada")
 
     def statuses(answer: Any) -> dict[str, str]:
         return {node["deviceId"]: node["status"] for node in answer["liveActivities"]["nodes"]}
@@ -101,10 +109,10 @@ async def test_reference_data_of_both_programs_is_listed_put_and_deleted(served:
       seasonTeams(seasonId: "s1") { nodes { teamId points team { name } } } }"""
     delete = 'mutation { deleteLeague(id: "L") { leagueId } }'
 
-    await system(served, put)
-    before = good(await served.ask(read))
-    good(await served.ask(delete, user="root", role=Role.ADMIN))
-    after = good(await served.ask(read))
+    await data_as_system(served, put)
+    before = data_of(await served.ask(read))
+    data_of(await served.ask(delete, user="root", role=Role.ADMIN))
+    after = data_of(await served.ask(read))
 
     # Sorted by name: the name of a documented item without one is its id.
     assert before == {
@@ -123,7 +131,7 @@ async def test_reference_data_of_both_programs_is_listed_put_and_deleted(served:
 @covers("FXC-2", "FXC-3", "FXC-6")
 async def test_cached_matches_of_both_programs_are_listed_and_ours_are_read(served: Served) -> None:
     starts = {"early": NOON - timedelta(hours=1), "late": NOON + timedelta(hours=1)}
-    snapshots = [MatchSnapshot(one(id, start=start, league_id="L"), ()) for id, start in starts.items()]
+    snapshots = [MatchSnapshot(planned_match(id, start=start, league_id="L"), ()) for id, start in starts.items()]
     cache = FixtureCache(served.store(), served.clock())
 
     await cache.put_all(snapshots)
@@ -131,7 +139,7 @@ async def test_cached_matches_of_both_programs_are_listed_and_ours_are_read(serv
     page = await cache.of_league("L", Span(10))
     found = await cache.get_many(["early", "m1", "late"])
 
-    assert ids(page.items) == ["early", "m1", "late"]
+    assert match_ids(page.items) == ["early", "m1", "late"]
     assert {match_id: cached.snapshot.match.start_time for match_id, cached in found.items()} == starts
 
 
@@ -144,19 +152,19 @@ async def test_each_owner_extends_its_own_lock_alone(served: Served) -> None:
 
     assert extended == [True, False, False, True]
     until = (NOON + timedelta(seconds=60)).isoformat()
-    assert (await system(served, "{ locks { name owner expiresAt } }"))["locks"] == [
+    assert (await data_as_system(served, "{ locks { name owner expiresAt } }"))["locks"] == [
         {"name": "match:m9", "owner": "i-0abc", "expiresAt": until},
         {"name": "match:mine", "owner": "one", "expiresAt": until},
     ]
 
 
 @covers("AM-5")
-async def test_cooldowns_of_theirs_go_on_after_a_takeover_until_they_have_passed(served: Served) -> None:
-    write(served, (ACTIVE_MATCHES, ACTIVE | {"cooldowns": {"four": NOW, "rain": LATER, "note": "x"}}))
+async def test_cooldowns_of_another_program_continue_after_a_takeover_until_they_end(served: Served) -> None:
+    write_match_items(served, (ACTIVE_MATCHES, ACTIVE | {"cooldowns": {"four": NOW, "rain": LATER, "note": "x"}}))
     provider = replay(served, "m1")
     (match,) = await provider.live()
     await Fixtures(served.store(), served.clock()).sync([replace(match, version=5)])
-    instance = Instance(served, provider)
+    instance = PipelineInstance(served, provider)
     served.clock.forward(minutes=5)
     active = ActiveMatches(served.store(), served.clock())
     seen = await active.latest("m1")

@@ -1,7 +1,6 @@
 """Pipelines and mutations on the eleven tables of matches as their document lists them: alone, and beside our items."""
 
 from collections.abc import AsyncIterable
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -33,7 +32,18 @@ from pipelines.matches.push.push_delivery import Push, PushOutcome, PushSummary,
 from pipelines.matches.push.push_queue import MatchChange
 from pipelines.matches.sync.jobs import FixtureSyncJob, LeagueSyncJob, SyncResult, TeamSyncJob
 from tests.support.active_matches import replay
-from tests.support.match_documents import FIXTURE, LATER, TOKEN, good, ids, prepared, seconds, system, write
+from tests.support.answers import data_of
+from tests.support.match_documents import (
+    FIXTURE,
+    LATER,
+    TOKEN,
+    data_as,
+    data_as_system,
+    match_ids,
+    prepare_documents,
+    write_match_items,
+)
+from tests.support.moments import whole_seconds
 from tests.support.pattern_coverage import covers
 from tests.support.served import NOON, Served
 
@@ -43,24 +53,20 @@ SIDES = {"leagueId": "L", "homeTeamId": "10", "awayTeamId": "20"}
 @pytest.fixture(params=["alone", "mixed"])
 async def ours(request: pytest.FixtureRequest, served: Served) -> list[str]:
     """Store the document's items. Return the ids of this gateway's own match if mixed, else none."""
-    return await prepared(served, request.param)
+    return await prepare_documents(served, request.param)
 
 
-async def stored(served: Served, pattern: AccessPattern, key: Key) -> Item:
+async def stored_item(served: Served, pattern: AccessPattern, key: Key) -> Item:
     found = await served.store().get(pattern, key)
     assert found is not None
     return found
-
-
-async def as_user(served: Served, query: str, user: str = "ada", role: Role = Role.USER) -> Any:
-    return good(await served.ask(query, user=user, role=role))
 
 
 # Mutations
 
 
 @covers("FIX-4")
-async def test_fixtures_are_stored_over_theirs_and_beside_them(served: Served, ours: list[str]) -> None:
+async def test_fixtures_are_stored_over_documented_ones_and_beside_them(served: Served, ours: list[str]) -> None:
     fields = 'leagueId: "L", leagueCode: "IPL", homeTeamId: "10", awayTeamId: "20"'
     sync = f"""mutation {{ syncFixtures(fixtures: [
       {{matchId: "m1", {fields}, startTime: "2026-06-25T12:30:00Z", round: "Final"}}
@@ -68,57 +74,57 @@ async def test_fixtures_are_stored_over_theirs_and_beside_them(served: Served, o
     ]) {{ matchId round version homeTeamId }} }}"""
     window = 'from: "2026-06-25T00:00:00Z", to: "2026-06-30T00:00:00Z"'
 
-    answer = await system(served, sync)
+    answer = await data_as_system(served, sync)
 
     assert answer["syncFixtures"] == [
         {"matchId": "m1", "round": "Final", "version": 0, "homeTeamId": "10"},
         {"matchId": "m5", "round": None, "version": 0, "homeTeamId": "10"},
     ]
-    listed = good(
+    listed = data_of(
         await served.ask(f'{{ matchesByLeague(leagueCode: "IPL", {window}) {{ nodes {{ matchId startTime }} }} }}')
     )["matchesByLeague"]["nodes"]
-    assert ids(listed) == ["m1", *ours, "m5"]
+    assert match_ids(listed) == ["m1", *ours, "m5"]
     assert listed[0]["startTime"] == "2026-06-25T12:30:00+00:00"
 
 
 @covers("TM-3", "TS-2", "LG-4", "LG-6")
-async def test_teams_seasons_and_leagues_are_put_in_place_of_theirs(served: Served, ours: list[str]) -> None:
+async def test_teams_seasons_and_leagues_replace_documented_ones(served: Served, ours: list[str]) -> None:
     team = 'mutation { syncTeams(teams: [{teamId: "10", name: "India", code: "IND"}]) { teamId name } }'
     row = '{teamId: "10", played: 3, points: 4}'
     season = f'mutation {{ syncTeamSeasons(input: {{seasonId: "s1", teams: [{row}]}}) {{ teamId points }} }}'
     league = 'mutation { putLeague(input: {leagueId: "L", name: "League", code: "LG"}) { leagueId code active } }'
 
-    assert (await system(served, team))["syncTeams"] == [{"teamId": "10", "name": "India"}]
-    assert (await system(served, season))["syncTeamSeasons"] == [{"teamId": "10", "points": 4.0}]
-    put = await system(served, league)
+    assert (await data_as_system(served, team))["syncTeams"] == [{"teamId": "10", "name": "India"}]
+    assert (await data_as_system(served, season))["syncTeamSeasons"] == [{"teamId": "10", "points": 4.0}]
+    put = await data_as_system(served, league)
     assert put["putLeague"] == {"leagueId": "L", "code": "LG", "active": True}
     read = (
         '{ team(id: "10") { name } seasonTeams(seasonId: "s1") { nodes { teamId played } } league(id: "L") { name } }'
     )
-    assert good(await served.ask(read)) == {
+    assert data_of(await served.ask(read)) == {
         "team": {"name": "India"},
         "seasonTeams": {"nodes": [{"teamId": "10", "played": 3}]},
         "league": {"name": "League"},
     }
     delete = 'mutation { deleteLeague(id: "L") { leagueId } }'
-    assert (await as_user(served, delete, "root", Role.ADMIN))["deleteLeague"] == {"leagueId": "L"}
-    assert good(await served.ask('{ league(id: "L") { leagueId } }')) == {"league": None}
+    assert (await data_as(served, delete, "root", Role.ADMIN))["deleteLeague"] == {"leagueId": "L"}
+    assert data_of(await served.ask('{ league(id: "L") { leagueId } }')) == {"league": None}
 
 
 @covers("LG-2", "LG-6")
-async def test_a_league_of_theirs_is_listed_and_deleted_as_it_is(served: Served, ours: list[str]) -> None:
-    write(served, (LEAGUES, {"leagueId": "old", "active": False}))
-    listed = good(await served.ask("{ leagues { leagueId active } }"))["leagues"]
+async def test_a_documented_league_is_listed_and_deleted_as_it_is(served: Served, ours: list[str]) -> None:
+    write_match_items(served, (LEAGUES, {"leagueId": "old", "active": False}))
+    listed = data_of(await served.ask("{ leagues { leagueId active } }"))["leagues"]
     delete = 'mutation { deleteLeague(id: "old") { leagueId active } }'
 
-    deleted = await as_user(served, delete, "root", Role.ADMIN)
+    deleted = await data_as(served, delete, "root", Role.ADMIN)
 
     assert listed == [{"leagueId": "L", "active": True}, {"leagueId": "old", "active": False}]
     assert deleted["deleteLeague"] == {"leagueId": "old", "active": False}
 
 
 @covers("DEV-2")
-async def test_a_device_takes_the_place_of_theirs(served: Served, ours: list[str]) -> None:
+async def test_a_device_replaces_a_documented_one(served: Served, ours: list[str]) -> None:
     other = "e2" * 32
     register = f"""mutation {{ registerDevice(input: {{
       deviceToken: "{other}", platform: IOS, osVersion: "26.1", appVersion: "3.0"
@@ -126,23 +132,23 @@ async def test_a_device_takes_the_place_of_theirs(served: Served, ours: list[str
     again = register.replace(other, TOKEN)
     read = '{ device(userId: "ada") { deviceToken osVersion } }'
 
-    assert (await as_user(served, again))["registerDevice"] == {"deviceToken": TOKEN, "platform": "IOS"}
-    assert (await as_user(served, read))["device"] == {"deviceToken": TOKEN, "osVersion": "26.1"}
-    assert (await as_user(served, register))["registerDevice"] == {"deviceToken": other, "platform": "IOS"}
-    assert (await as_user(served, read))["device"] == {"deviceToken": other, "osVersion": "26.1"}
+    assert (await data_as(served, again))["registerDevice"] == {"deviceToken": TOKEN, "platform": "IOS"}
+    assert (await data_as(served, read))["device"] == {"deviceToken": TOKEN, "osVersion": "26.1"}
+    assert (await data_as(served, register))["registerDevice"] == {"deviceToken": other, "platform": "IOS"}
+    assert (await data_as(served, read))["device"] == {"deviceToken": other, "osVersion": "26.1"}
 
 
 @covers("FOL-3")
 async def test_their_match_is_followed_and_their_follow_stays(served: Served, ours: list[str]) -> None:
-    write(served, (FIXTURES, FIXTURE | SIDES))
+    write_match_items(served, (FIXTURES, FIXTURE | SIDES))
     served.clock.forward(minutes=1)
     follow = 'mutation { followMatch(matchId: "m1", teamId: "20") { userId teamId createdAt } }'
 
-    again, other = [(await as_user(served, follow, user))["followMatch"] for user in ("ada", "grace")]
+    again, other = [(await data_as(served, follow, user))["followMatch"] for user in ("ada", "grace")]
 
     assert again == {"userId": "ada", "teamId": "20", "createdAt": "2026-06-25T12:00:00+00:00"}
     assert other == {"userId": "grace", "teamId": "20", "createdAt": "2026-06-25T12:01:00+00:00"}
-    followers = await system(served, '{ match(id: "m1") { followers { nodes { userId } } } }')
+    followers = await data_as_system(served, '{ match(id: "m1") { followers { nodes { userId } } } }')
     assert followers["match"]["followers"]["nodes"] == [{"userId": "ada"}, {"userId": "grace"}]
 
 
@@ -150,19 +156,19 @@ async def test_their_match_is_followed_and_their_follow_stays(served: Served, ou
 async def test_the_side_of_their_follow_is_changed(served: Served, ours: list[str]) -> None:
     change = 'mutation { updateMatchFollow(matchId: "m1", teamId: "20") { userId teamId } }'
 
-    assert (await as_user(served, change))["updateMatchFollow"] == {"userId": "ada", "teamId": "20"}
+    assert (await data_as(served, change))["updateMatchFollow"] == {"userId": "ada", "teamId": "20"}
     assert (await served.ask(change, user="grace")).codes == ["NOT_FOUND"]
 
 
 @covers("FOL-6")
 async def test_their_follows_are_removed(served: Served, ours: list[str]) -> None:
-    bob = {"matchId": "m1", "userId": "bob", "teamId": "10", "createdAt": seconds(NOON), "expiresAt": LATER}
-    write(served, (MATCH_FOLLOWS, bob))
+    bob = {"matchId": "m1", "userId": "bob", "teamId": "10", "createdAt": whole_seconds(NOON), "expiresAt": LATER}
+    write_match_items(served, (MATCH_FOLLOWS, bob))
 
-    removed = await system(served, 'mutation { removeMatchFollows(matchId: "m1") }')
+    removed = await data_as_system(served, 'mutation { removeMatchFollows(matchId: "m1") }')
 
     assert removed == {"removeMatchFollows": 2}
-    assert (await as_user(served, '{ matchFollow(matchId: "m1") { userId } }'))["matchFollow"] is None
+    assert (await data_as(served, '{ matchFollow(matchId: "m1") { userId } }'))["matchFollow"] is None
 
 
 @covers("LA-6")
@@ -174,7 +180,7 @@ async def test_their_session_is_suspended_by_hand_and_by_the_pipeline(served: Se
     rejected = await activities.suspend("m1", "ada", "phone", "aa11")
     assert rejected is not None
     assert rejected.status.value.lower() == "suspended"
-    assert (await system(served, suspend))["suspendLiveActivity"] == {"status": "SUSPENDED"}
+    assert (await data_as_system(served, suspend))["suspendLiveActivity"] == {"status": "SUSPENDED"}
 
 
 # Locks
@@ -193,7 +199,7 @@ async def test_their_lock_is_kept_extended_and_taken_when_it_has_expired(served:
     assert await locks("me").acquire("match:m9")
     assert [await act("match:m9") for act in (locks("i-0abc").extend, locks("i-0abc").release)] == [False, False]
     assert [await act("match:m9") for act in (locks("me").extend, locks("me").release)] == [True, True]
-    assert (await system(served, "{ locks { name } }"))["locks"] == []
+    assert (await data_as_system(served, "{ locks { name } }"))["locks"] == []
 
 
 # Sync jobs
@@ -203,13 +209,13 @@ async def of_provider(served: Served) -> ReplayProvider:
     """A provider of the match m1, whose league, teams and season another program has stored as the document lists."""
     provider = replay(served, "m1")
     (match,) = await provider.live()
-    cached = {"matchId": "m1", "leagueId": match.league_id, "startingAt": seconds(match.start_time), "ttl": LATER}
-    write(
+    cached = {"matchId": "m1", "leagueId": match.league_id, "startingAt": whole_seconds(match.start_time), "ttl": LATER}
+    write_match_items(
         served,
         (LEAGUES, {"leagueId": match.league_id, "active": True}),
         (TEAMS, {"teamId": match.home_team_id}),
         (TEAM_SEASONS, {"seasonId": match.season_id, "teamId": match.home_team_id}),
-        (FIXTURES, {"matchId": "m1", "leagueCode": "OLD", "startTime": seconds(NOON)}),
+        (FIXTURES, {"matchId": "m1", "leagueCode": "OLD", "startTime": whole_seconds(NOON)}),
         (FIXTURE_CACHE, cached),
     )
     return provider
@@ -219,7 +225,7 @@ async def of_provider(served: Served) -> ReplayProvider:
 async def test_a_sync_completes_their_leagues_and_leaves_what_is_active(served: Served, ours: list[str]) -> None:
     provider = await of_provider(served)
     (provided,) = await provider.leagues()
-    write(served, (LEAGUES, {"leagueId": provided.league_id, "active": False}))
+    write_match_items(served, (LEAGUES, {"leagueId": provided.league_id, "active": False}))
     job = LeagueSyncJob(provider, served.store, "one", served.clock)
 
     first, second = [await job.run() for _ in range(2)]
@@ -244,9 +250,13 @@ async def test_a_sync_completes_their_teams_and_seasons(served: Served, ours: li
 
     every = len(provided) + 2
     assert (first, second) == (SyncResult(fetched=every, written=every), SyncResult(fetched=every))
-    team = good(await served.ask(f'{{ team(id: "{match.home_team_id}") {{ name }} old: team(id: "10") {{ name }} }}'))
+    team = data_of(
+        await served.ask(f'{{ team(id: "{match.home_team_id}") {{ name }} old: team(id: "10") {{ name }} }}')
+    )
     assert team == {"team": {"name": provided[match.home_team_id].name}, "old": {"name": "10"}}
-    rows = good(await served.ask(f'{{ seasonTeams(seasonId: "{match.season_id}") {{ nodes {{ teamId played }} }} }}'))
+    rows = data_of(
+        await served.ask(f'{{ seasonTeams(seasonId: "{match.season_id}") {{ nodes {{ teamId played }} }} }}')
+    )
     assert [row["played"] for row in rows["seasonTeams"]["nodes"]] == [0, 0]
 
 
@@ -256,7 +266,7 @@ async def test_a_sync_completes_their_fixture_and_leaves_the_state_to_the_poller
 ) -> None:
     provider = await of_provider(served)
     (provided,) = await provider.live()
-    state = await stored(served, STATE_FOR_TICK, active_match("m1"))
+    state = await stored_item(served, STATE_FOR_TICK, active_match("m1"))
     job = FixtureSyncJob(provider, served.store, "one", served.clock)
 
     first, second = [await job.run() for _ in range(2)]
@@ -266,8 +276,8 @@ async def test_a_sync_completes_their_fixture_and_leaves_the_state_to_the_poller
     assert match is not None
     assert (match.league_code, match.home_team_id) == (provided.league_code, provided.home_team_id)
     # Another program polls the match, so the sync must not write its state.
-    assert "scores" not in await stored(served, SYNC_FIXTURES, fixture("m1"))
-    assert await stored(served, STATE_FOR_TICK, active_match("m1")) == state
+    assert "scores" not in await stored_item(served, SYNC_FIXTURES, fixture("m1"))
+    assert await stored_item(served, STATE_FOR_TICK, active_match("m1")) == state
     cached = await FixtureCache(served.store(), served.clock()).get("m1")
     assert cached is not None
     assert cached.snapshot.match.home_team_id == provided.home_team_id
@@ -280,16 +290,18 @@ async def test_the_providers_answer_takes_the_place_of_what_they_cached(served: 
     assert snapshot is not None
     cache = FixtureCache(served.store(), served.clock())
     page = await cache.of_league("L", Span(10))
-    assert (ids(page.items), await cache.get_many(["m1"]), await cache.all()) == (["m1"], {}, [])
+    assert (match_ids(page.items), await cache.get_many(["m1"]), await cache.all()) == (["m1"], {}, [])
 
     await cache.put(snapshot, 3)
 
     cache = FixtureCache(served.store(), served.clock())
     found = (await cache.get("m1"), (await cache.get_many(["m1"])).get("m1"), *await cache.all())
     assert [one and (one.snapshot, one.version) for one in found] == [(snapshot, 3)] * 3
-    assert ids((await cache.of_league("L", Span(10))).items) == []
-    assert ids((await cache.of_league(snapshot.match.league_id, Span(10))).items) == ["m1"]
-    assert (await stored(served, cache_keys.CACHED, cache_keys.cached("m1")))["leagueId"] == snapshot.match.league_id
+    assert match_ids((await cache.of_league("L", Span(10))).items) == []
+    assert match_ids((await cache.of_league(snapshot.match.league_id, Span(10))).items) == ["m1"]
+    assert (await stored_item(served, cache_keys.CACHED, cache_keys.cached("m1")))[
+        "leagueId"
+    ] == snapshot.match.league_id
 
 
 # Live Activities
@@ -325,7 +337,7 @@ async def change_of(served: Served) -> MatchChange:
 
 @covers("LA-1", "FOL-2", "LA-5")
 async def test_their_sessions_are_sent_each_change_and_end_with_the_match(served: Served, ours: list[str]) -> None:
-    write(served, (FIXTURES, FIXTURE | SIDES))
+    write_match_items(served, (FIXTURES, FIXTURE | SIDES))
     phones = Phones()
     coordinator = LACoordinator(served.store, phones, served.clock)
     change = await change_of(served)
@@ -336,18 +348,18 @@ async def test_their_sessions_are_sent_each_change_and_end_with_the_match(served
     await coordinator.aclose(0)
 
     assert phones.shown == [("aa11", "update"), ("aa11", "end")]
-    listed = await as_user(served, '{ liveActivities(userId: "ada") { nodes { status } } }')
+    listed = await data_as(served, '{ liveActivities(userId: "ada") { nodes { status } } }')
     assert listed["liveActivities"]["nodes"] == [{"status": "ENDED"}]
 
 
 @covers("LA-1", "LA-6")
 async def test_their_session_whose_token_is_rejected_is_suspended(served: Served, ours: list[str]) -> None:
-    write(served, (FIXTURES, FIXTURE | SIDES))
+    write_match_items(served, (FIXTURES, FIXTURE | SIDES))
     coordinator = LACoordinator(served.store, Phones("aa11"), served.clock)
 
     await coordinator.deliver(await change_of(served))
     await coordinator.idle()
     await coordinator.aclose(0)
 
-    listed = await as_user(served, '{ liveActivities(userId: "ada") { nodes { status } } }')
+    listed = await data_as(served, '{ liveActivities(userId: "ada") { nodes { status } } }')
     assert listed["liveActivities"]["nodes"] == [{"status": "SUSPENDED"}]

@@ -15,21 +15,21 @@ from datastore.matches.fixtures import Fixtures
 from datastore.model.identity import Role
 from pipelines.matches.live.poller import Tick
 from tests.support.active_matches import replay
-from tests.support.cricket_pipeline import Instance
+from tests.support.answers import data_of
+from tests.support.cricket_pipeline import PipelineInstance
 from tests.support.match_documents import (
     ACTIVE,
     FIXTURE,
     LATER,
     SESSION,
     TOKEN,
-    good,
-    ids,
-    listed,
-    prepared,
-    seconds,
-    system,
-    write,
+    data_as_system,
+    match_ids,
+    prepare_documents,
+    read_match_list,
+    write_match_items,
 )
+from tests.support.moments import whole_seconds
 from tests.support.pattern_coverage import covers
 from tests.support.served import NOON, Served
 
@@ -37,16 +37,16 @@ from tests.support.served import NOON, Served
 @pytest.fixture(params=["alone", "mixed"])
 async def ours(request: pytest.FixtureRequest, served: Served) -> list[str]:
     """Store the document's items. Return the ids of this gateway's own match if mixed, else none."""
-    return await prepared(served, request.param)
+    return await prepare_documents(served, request.param)
 
 
 @covers("FIX-1", "FIX-2", "FIX-3", "AM-1")
 async def test_a_fixture_is_read_alone_and_in_a_league(served: Served, ours: list[str]) -> None:
     fields = """matchId leagueCode status phase version innings { runs } homeTeam { name } awayTeam { name }
         league { name } scorecards { number } liveScore { status phase version }"""
-    match = good(await served.ask(f'{{ match(id: "m1") {{ {fields} }} }}'))["match"]
-    both = good(await served.ask('{ matches(ids: ["m1", "m9"]) { matchId } }'))["matches"]
-    listed = good(
+    match = data_of(await served.ask(f'{{ match(id: "m1") {{ {fields} }} }}'))["match"]
+    both = data_of(await served.ask('{ matches(ids: ["m1", "m9"]) { matchId } }'))["matches"]
+    listed = data_of(
         await served.ask(
             '{ matchesByLeague(leagueCode: "IPL", from: "2026-06-25T00:00:00Z", to: "2026-06-26T00:00:00Z") '
             "{ nodes { matchId status homeTeam { name } } } }"
@@ -67,7 +67,7 @@ async def test_a_fixture_is_read_alone_and_in_a_league(served: Served, ours: lis
         "liveScore": {"status": "1st Innings", "phase": "LIVE", "version": 0},
     }
     assert both == [{"matchId": "m1"}, None]
-    assert ids(listed) == ["m1", *ours]
+    assert match_ids(listed) == ["m1", *ours]
 
 
 @covers("FIX-5", "FIX-6")
@@ -75,27 +75,27 @@ async def test_a_fixture_is_changed_and_archived(served: Served, ours: list[str]
     update = 'mutation { updateFixture(id: "m1", input: {note: "Rain"}) { matchId note revision } }'
     archive = 'mutation { archiveFixture(id: "m1") { matchId archivedAt } }'
 
-    assert (await system(served, update))["updateFixture"] == {"matchId": "m1", "note": "Rain", "revision": 1}
-    assert (await system(served, archive))["archiveFixture"]["archivedAt"] == "2026-06-25T12:00:00+00:00"
+    assert (await data_as_system(served, update))["updateFixture"] == {"matchId": "m1", "note": "Rain", "revision": 1}
+    assert (await data_as_system(served, archive))["archiveFixture"]["archivedAt"] == "2026-06-25T12:00:00+00:00"
 
 
 @covers("AM-1", "AM-2")
 async def test_active_matches_are_listed_with_the_league_of_their_fixtures(served: Served, ours: list[str]) -> None:
-    await listed(served)
-    live = good(await served.ask("{ liveMatches { matchId leagueCode liveScore { status phase } } }"))["liveMatches"]
-    everything = (await system(served, "{ activeMatches { matchId leagueCode status instanceId version fence } }"))[
-        "activeMatches"
-    ]
-    state = (await system(served, '{ activeMatch(id: "m1") { matchId leagueCode previousBallId lastTickAt } }'))[
-        "activeMatch"
-    ]
+    await read_match_list(served)
+    live = data_of(await served.ask("{ liveMatches { matchId leagueCode liveScore { status phase } } }"))["liveMatches"]
+    everything = (
+        await data_as_system(served, "{ activeMatches { matchId leagueCode status instanceId version fence } }")
+    )["activeMatches"]
+    state = (
+        await data_as_system(served, '{ activeMatch(id: "m1") { matchId leagueCode previousBallId lastTickAt } }')
+    )["activeMatch"]
 
     assert live[0] == {
         "matchId": "m1",
         "leagueCode": "IPL",
         "liveScore": {"status": "1st Innings", "phase": "LIVE"},
     }
-    assert (ids(live), ids(everything)) == (["m1", *ours], ["m0", "m1", *ours])
+    assert (match_ids(live), match_ids(everything)) == (["m1", *ours], ["m0", "m1", *ours])
     assert everything[0] == {
         "matchId": "m0",
         "leagueCode": "",
@@ -113,7 +113,7 @@ async def test_active_matches_are_listed_with_the_league_of_their_fixtures(serve
 
 
 async def test_only_incomplete_states_cost_a_read_of_their_fixtures(served: Served, ours: list[str]) -> None:
-    await listed(served)
+    await read_match_list(served)
 
     answer = await served.ask("{ liveMatches { matchId leagueCode } }")
 
@@ -126,9 +126,9 @@ async def test_the_lists_of_an_active_match_are_kept_by_hand(served: Served, our
     delete = 'mutation { deleteActiveMatch(id: "m1") { matchId } }'
     register = 'mutation { registerActiveMatch(id: "m1") { matchId leagueCode status fence } }'
 
-    assert (await system(served, end))["deactivateMatch"]["status"] == "ENDED"
-    assert (await system(served, delete))["deleteActiveMatch"] == {"matchId": "m1"}
-    assert (await system(served, register))["registerActiveMatch"] == {
+    assert (await data_as_system(served, end))["deactivateMatch"]["status"] == "ENDED"
+    assert (await data_as_system(served, delete))["deleteActiveMatch"] == {"matchId": "m1"}
+    assert (await data_as_system(served, register))["registerActiveMatch"] == {
         "matchId": "m1",
         "leagueCode": "IPL",
         "status": "ACTIVE",
@@ -138,18 +138,18 @@ async def test_the_lists_of_an_active_match_are_kept_by_hand(served: Served, our
 
 @covers("TM-1", "TM-2", "TM-4", "TS-1", "LG-1", "LG-3", "LG-5")
 async def test_teams_seasons_and_leagues_are_read_and_changed(served: Served, ours: list[str]) -> None:
-    assert good(await served.ask('{ team(id: "10") { teamId name code national } teams { teamId } }')) == {
+    assert data_of(await served.ask('{ team(id: "10") { teamId name code national } teams { teamId } }')) == {
         "team": {"teamId": "10", "name": "10", "code": "10", "national": False},
         "teams": [{"teamId": "10"}],
     }
-    season = good(await served.ask('{ seasonTeams(seasonId: "s1") { nodes { teamId played team { name } } } }'))
+    season = data_of(await served.ask('{ seasonTeams(seasonId: "s1") { nodes { teamId played team { name } } } }'))
     assert season["seasonTeams"]["nodes"] == [{"teamId": "10", "played": None, "team": {"name": "10"}}]
-    leagues = good(await served.ask('{ leagues(active: true) { leagueId name code } league(id: "L") { active } }'))
+    leagues = data_of(await served.ask('{ leagues(active: true) { leagueId name code } league(id: "L") { active } }'))
     assert leagues == {"leagues": [{"leagueId": "L", "name": "L", "code": "L"}], "league": {"active": True}}
 
     team = 'mutation { updateTeam(id: "10", input: {name: "India"}) { name version } }'
     league = 'mutation { updateLeague(id: "L", input: {name: "League"}) { name version } }'
-    answers = [good(await served.ask(query, user="root", role=Role.ADMIN)) for query in (team, league)]
+    answers = [data_of(await served.ask(query, user="root", role=Role.ADMIN)) for query in (team, league)]
     assert answers == [
         {"updateTeam": {"name": "India", "version": 1}},
         {"updateLeague": {"name": "League", "version": 1}},
@@ -159,10 +159,10 @@ async def test_teams_seasons_and_leagues_are_read_and_changed(served: Served, ou
 @covers("LA-1", "LA-2", "LA-3", "LA-4", "LA-5")
 async def test_sessions_are_read_renewed_and_ended(served: Served, ours: list[str]) -> None:
     fields = "matchId userId deviceId status updateToken"
-    listed = good(await served.ask(f'{{ liveActivities(userId: "ada") {{ nodes {{ {fields} }} }} }}', user="ada"))
-    of_match = await system(served, '{ match(id: "m1") { liveActivities { nodes { deviceId } } } }')
+    listed = data_of(await served.ask(f'{{ liveActivities(userId: "ada") {{ nodes {{ {fields} }} }} }}', user="ada"))
+    of_match = await data_as_system(served, '{ match(id: "m1") { liveActivities { nodes { deviceId } } } }')
     for number in range(9):
-        write(served, (LIVE_ACTIVITIES, SESSION | {"userId#deviceId": f"ada#pad{number}"}))
+        write_match_items(served, (LIVE_ACTIVITIES, SESSION | {"userId#deviceId": f"ada#pad{number}"}))
     register = f'''mutation ($device: ID!) {{
       registerLiveActivity(matchId: "m1", deviceId: $device, updateToken: "{"bb" * 32}") {{ {fields} }} }}'''
     renew = f'''mutation {{
@@ -174,10 +174,10 @@ async def test_sessions_are_read_renewed_and_ended(served: Served, ours: list[st
     ]
     assert of_match["match"]["liveActivities"]["nodes"] == [{"deviceId": "phone"}]
     again, eleventh = [await served.ask(register, {"device": device}, user="ada") for device in ("pad3", "tv")]
-    assert good(again)["registerLiveActivity"]["deviceId"] == "pad3"
+    assert data_of(again)["registerLiveActivity"]["deviceId"] == "pad3"
     assert eleventh.codes == ["CONFLICT"]
-    assert good(await served.ask(renew, user="ada"))["updateLiveActivityToken"]["updateToken"] == "bb" * 32
-    assert good(await served.ask(end, user="ada"))["endLiveActivity"] == {"deviceId": "phone", "status": "ENDED"}
+    assert data_of(await served.ask(renew, user="ada"))["updateLiveActivityToken"]["updateToken"] == "bb" * 32
+    assert data_of(await served.ask(end, user="ada"))["endLiveActivity"] == {"deviceId": "phone", "status": "ENDED"}
 
 
 @covers("DEV-1", "DEV-3", "DEV-4")
@@ -187,33 +187,33 @@ async def test_a_device_is_read_changed_and_deleted(served: Served, ours: list[s
       updatePushToStartToken(deviceToken: "{TOKEN}", pushToStartToken: "{TOKEN}") {{ pushToStartToken }} }}'''
     delete = f'mutation {{ deleteDevice(deviceToken: "{TOKEN}") {{ deviceToken }} }}'
 
-    assert good(await served.ask(read, user="ada"))["device"] == {
+    assert data_of(await served.ask(read, user="ada"))["device"] == {
         "deviceToken": TOKEN,
         "platform": "IOS",
         "apnsToken": "ap1",
         "osVersion": None,
     }
-    assert good(await served.ask(token, user="ada"))["updatePushToStartToken"] == {"pushToStartToken": TOKEN}
-    assert good(await served.ask(delete, user="ada"))["deleteDevice"] == {"deviceToken": TOKEN}
+    assert data_of(await served.ask(token, user="ada"))["updatePushToStartToken"] == {"pushToStartToken": TOKEN}
+    assert data_of(await served.ask(delete, user="ada"))["deleteDevice"] == {"deviceToken": TOKEN}
 
 
 @covers("FOL-1", "FOL-2", "FOL-4")
 async def test_a_follow_is_read_and_taken_back(served: Served, ours: list[str]) -> None:
     read = '{ matchFollow(matchId: "m1") { userId teamId createdAt } match(id: "m1") { isFollowed } }'
-    followers = await system(served, '{ match(id: "m1") { followers { nodes { userId teamId } } } }')
+    followers = await data_as_system(served, '{ match(id: "m1") { followers { nodes { userId teamId } } } }')
     unfollow = 'mutation { unfollowMatch(matchId: "m1") { userId } }'
 
-    assert good(await served.ask(read, user="ada")) == {
+    assert data_of(await served.ask(read, user="ada")) == {
         "matchFollow": {"userId": "ada", "teamId": "10", "createdAt": "2026-06-25T12:00:00+00:00"},
         "match": {"isFollowed": True},
     }
     assert followers["match"]["followers"]["nodes"] == [{"userId": "ada", "teamId": "10"}]
-    assert good(await served.ask(unfollow, user="ada"))["unfollowMatch"] == {"userId": "ada"}
+    assert data_of(await served.ask(unfollow, user="ada"))["unfollowMatch"] == {"userId": "ada"}
 
 
 @covers("LOCK-4", "FXC-1", "FXC-4")
-async def test_locks_are_listed_and_a_cached_answer_of_theirs_is_a_miss(served: Served, ours: list[str]) -> None:
-    locks = (await system(served, "{ locks { name owner } }"))["locks"]
+async def test_locks_are_listed_and_a_documented_cache_entry_is_a_miss(served: Served, ours: list[str]) -> None:
+    locks = (await data_as_system(served, "{ locks { name owner } }"))["locks"]
     cache = FixtureCache(served.store(), served.clock())
 
     assert locks == [{"name": "match:m9", "owner": "i-0abc"}]
@@ -221,14 +221,14 @@ async def test_locks_are_listed_and_a_cached_answer_of_theirs_is_a_miss(served: 
 
 
 @covers("DSC-1", "DSC-2")
-async def test_a_display_state_of_theirs_is_built_again_and_kept(served: Served, ours: list[str]) -> None:
+async def test_a_documented_display_state_is_built_again_and_stored(served: Served, ours: list[str]) -> None:
     facts = {"leagueId": "L", "homeTeamId": "10", "awayTeamId": "20"}
-    write(served, (FIXTURES, FIXTURE | facts))
+    write_match_items(served, (FIXTURES, FIXTURE | facts))
     query = '{ displayState(matchId: "m1", teamId: "10") { matchId teamId } }'
 
     first, second = await served.ask(query), await served.ask(query)
 
-    assert good(first) == good(second) == {"displayState": {"matchId": "m1", "teamId": "10"}}
+    assert data_of(first) == data_of(second) == {"displayState": {"matchId": "m1", "teamId": "10"}}
     assert "PutItem DisplayStateCache" in first.made
     assert second.made == ["GetItem DisplayStateCache"]
 
@@ -238,7 +238,7 @@ async def test_an_active_match_is_taken_over_and_polled_on(served: Served, ours:
     provider = replay(served, "m1")
     (match,) = await provider.live()
     await Fixtures(served.store(), served.clock()).sync([replace(match, version=5)])
-    instance = Instance(served, provider)
+    instance = PipelineInstance(served, provider)
     listener = await served.listen('subscription { matchUpdates(matchId: "m1") { version isSnapshot leagueCode } }')
     snapshot = (await listener.event())["matchUpdates"]
     assert snapshot["isSnapshot"]
@@ -270,7 +270,7 @@ async def test_the_orchestrator_takes_over_an_abandoned_one(served: Served, ours
     provider = replay(served, "m1")
     (match,) = await provider.live()
     await Fixtures(served.store(), served.clock()).sync([match])
-    instance = Instance(served, provider)
+    instance = PipelineInstance(served, provider)
     served.clock.now += timedelta(minutes=5)
 
     await instance.orchestrator.reconcile()
@@ -283,18 +283,20 @@ async def test_one_that_rests_or_has_ended_is_started_again(served: Served) -> N
     provider = replay(served, "m1", "m2")
     one_match, other = await provider.live()
     over = {"previousStatus": "Finished", "matchPhase": "finished"}
-    write(
+    write_match_items(
         served,
         (ACTIVE_MATCHES, {"matchId": "m1", "status": "idle"}),
         (ACTIVE_MATCHES, {"matchId": "m2", "status": "ended", "ttl": LATER} | over),
     )
-    instance = Instance(served, provider)
+    instance = PipelineInstance(served, provider)
 
     for match in (one_match, other):
         await instance.orchestrator.start(match)
 
     assert instance.orchestrator.polled == {"m1", "m2"}
-    everything = (await system(served, "{ activeMatches { leagueCode status fence expiresAt } }"))["activeMatches"]
+    everything = (await data_as_system(served, "{ activeMatches { leagueCode status fence expiresAt } }"))[
+        "activeMatches"
+    ]
     assert everything == [
         {"leagueCode": one_match.league_code, "status": "ACTIVE", "fence": 1, "expiresAt": None},
         {"leagueCode": other.league_code, "status": "ACTIVE", "fence": 2, "expiresAt": None},
@@ -308,12 +310,12 @@ async def test_subscribers_receive_them_as_they_stand(served: Served, ours: list
     league = await served.listen(f'subscription {{ liveScores(leagueCode: "IPL") {fields} }}')
 
     for listener in (everybody, league):
-        assert ids((await listener.event())["liveScores"]["updates"]) == ["m1", *ours]
+        assert match_ids((await listener.event())["liveScores"]["updates"]) == ["m1", *ours]
 
 
 @covers("CRIC-S1", "CRIC-S2")
 async def test_subscribers_receive_their_changes(served: Served, ours: list[str]) -> None:
-    write(served, (LEAGUES, {"leagueId": "9", "code": "BBL", "name": "Big Bash"}))
+    write_match_items(served, (LEAGUES, {"leagueId": "9", "code": "BBL", "name": "Big Bash"}))
     fields = "{ isSnapshot updates { matchId leagueCode liveScore { status } } ended }"
     everybody = await served.listen(f"subscription {{ liveScores {fields} }}")
     other = await served.listen(f'subscription {{ liveScores(leagueCode: "BBL") {fields} }}')
@@ -321,22 +323,22 @@ async def test_subscribers_receive_their_changes(served: Served, ours: list[str]
     first, _ = (await everybody.event())["liveScores"], await one_match.event()
     assert (await other.event())["liveScores"]["updates"] == []
 
-    write(served, (ACTIVE_MATCHES, ACTIVE | {"previousStatus": "Innings Break"}))
+    write_match_items(served, (ACTIVE_MATCHES, ACTIVE | {"previousStatus": "Innings Break"}))
     second = (await everybody.event())["liveScores"]
 
-    assert ids(first["updates"]) == ["m1", *ours]
+    assert match_ids(first["updates"]) == ["m1", *ours]
     assert second["updates"] == [{"matchId": "m1", "leagueCode": "IPL", "liveScore": {"status": "Innings Break"}}]
     assert (await one_match.event())["matchUpdates"] == {"version": 0, "liveScore": {"status": "Innings Break"}}
-    write(served, (ACTIVE_MATCHES, ACTIVE | {"status": "ended"}))
+    write_match_items(served, (ACTIVE_MATCHES, ACTIVE | {"status": "ended"}))
     assert (await everybody.event())["liveScores"]["ended"] == ["m1"]
-    theirs = {"matchId": "m7", "leagueCode": "BBL", "startTime": seconds(NOON)}
-    write(served, (FIXTURES, theirs), (ACTIVE_MATCHES, ACTIVE | {"matchId": "m7"}))
+    theirs = {"matchId": "m7", "leagueCode": "BBL", "startTime": whole_seconds(NOON)}
+    write_match_items(served, (FIXTURES, theirs), (ACTIVE_MATCHES, ACTIVE | {"matchId": "m7"}))
     # These subscribers did not get the earlier update of another league's match.
-    assert ids((await other.event())["liveScores"]["updates"]) == ["m7"]
+    assert match_ids((await other.event())["liveScores"]["updates"]) == ["m7"]
 
 
 async def test_a_state_without_a_status_is_damaged(served: Served) -> None:
-    write(served, (ACTIVE_MATCHES, {"matchId": "m2"}))
+    write_match_items(served, (ACTIVE_MATCHES, {"matchId": "m2"}))
 
     answer = await served.ask('{ activeMatch(id: "m2") { matchId } }', user="ops", role=Role.SYSTEM)
 
@@ -345,10 +347,10 @@ async def test_a_state_without_a_status_is_damaged(served: Served) -> None:
 
 async def test_the_end_of_a_deleted_match_makes_no_item(served: Served) -> None:
     active = ActiveMatches(served.store(), served.clock())
-    write(served, (ACTIVE_MATCHES, {"matchId": "m3", "status": "idle"}))
+    write_match_items(served, (ACTIVE_MATCHES, {"matchId": "m3", "status": "idle"}))
 
     assert not await active.finish("unknown", 0)
     assert await active.finish("m3", 0)
-    assert (await system(served, "{ activeMatches { matchId status } }"))["activeMatches"] == [
+    assert (await data_as_system(served, "{ activeMatches { matchId status } }"))["activeMatches"] == [
         {"matchId": "m3", "status": "ENDED"}
     ]

@@ -16,16 +16,18 @@ from tests.support import documents_feed as feed
 from tests.support import documents_photos as photos
 from tests.support import documents_sightings as sightings
 from tests.support import match_documents as matches
+from tests.support.answers import data_of
 from tests.support.earthquake_samples import put_item, quake, store
-from tests.support.feed_documents import good, notification, seconds
-from tests.support.feed_documents import write as write_feed
-from tests.support.feed_steps import enter
+from tests.support.feed_documents import notification
+from tests.support.feed_documents import write_feed_items as write_feed
+from tests.support.feed_steps import create_profiles
+from tests.support.moments import whole_seconds
 from tests.support.photo_items import ask_as, user_id
-from tests.support.photo_steps import CREATE, done
+from tests.support.photo_steps import CREATE, ask_library
 from tests.support.served import NOON, Answer, Served
 
 NODE = "query ($id: ID!) { node(id: $id) { __typename id ... on %s { %s } } }"
-MOMENT = seconds(NOON)
+MOMENT = whole_seconds(NOON)
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,9 @@ class Case:
 
 
 CASES = {
-    "Sighting": Case("BLIP-N1", ("Downtown", seconds(NOON - timedelta(seconds=1)), "abc1"), {"sightingId": "abc1"}),
+    "Sighting": Case(
+        "BLIP-N1", ("Downtown", whole_seconds(NOON - timedelta(seconds=1)), "abc1"), {"sightingId": "abc1"}
+    ),
     "UserProfile": Case("BLIP-2", ("u_abc123",), {"userId": "u_abc123", "trustTier": "BRONZE"}),
     "Watch": Case("BLIP-N2", ("u_abc123", "Downtown", "Sneakers", "w1"), {"watchId": "w1"}, "u_abc123"),
     "User": Case("FEED-001", ("u001",), {"userId": "u001", "name": "U001"}),
@@ -64,18 +68,18 @@ CASES = {
 
 @pytest.fixture(params=["alone", "mixed"])
 async def written(request: pytest.FixtureRequest, served: Served) -> None:
-    sightings.write(served, *sightings.DOCUMENT)
+    sightings.write_blip_items(served, *sightings.DOCUMENT)
     write_feed(served, *feed.DOCUMENT, notification("u001", "n1"))
     for item in earthquakes.DOCUMENT:
         await put_item(served, item)
     sides = {"homeTeamId": "10", "awayTeamId": "20"}
-    matches.write(served, *matches.DOCUMENT, (FIXTURES, matches.FIXTURE | sides))
-    photos.write(served, *photos.DOCUMENT)
+    matches.write_match_items(served, *matches.DOCUMENT, (FIXTURES, matches.FIXTURE | sides))
+    photos.write_library_items(served, *photos.DOCUMENT)
     if request.param == "mixed":
-        good(await served.ask(sightings.REPORT, user="u_abc123"))
-        await enter(served, "u009")
+        data_of(await served.ask(sightings.REPORT, user="u_abc123"))
+        await create_profiles(served, "u009")
         await store(served, quake("us1"))
-        await done(served, CREATE, role=Role.ADMIN, input={"name": "Ours"})
+        await ask_library(served, CREATE, role=Role.ADMIN, input={"name": "Ours"})
 
 
 async def node(served: Served, kind: str, fields: str) -> Answer:
@@ -99,7 +103,7 @@ async def test_a_documented_item_is_read_by_its_global_id(served: Served, kind: 
     case = CASES[kind]
 
     answer = await node(served, kind, " ".join(case.shown))
-    found = good(answer)["node"]
+    found = data_of(answer)["node"]
 
     assert case.pattern in {id for call in answer.calls for id in call.patterns}
     assert found is not None

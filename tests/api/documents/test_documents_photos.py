@@ -9,11 +9,23 @@ import pytest
 
 from datastore.keyspace.photos.table import SPARKS
 from datastore.model.identity import Role
-from tests.support.documents_photos import AT, DOCUMENT, EMAIL, FACE, OTHER, PERSON, PHOTO, STREAM, THEIR_BOX, write
+from tests.support.answers import data_of
+from tests.support.documents_photos import (
+    AT,
+    DOCUMENT,
+    EMAIL,
+    FACE,
+    OTHER,
+    PERSON,
+    PHOTO,
+    STREAM,
+    THEIR_BOX,
+    write_library_items,
+)
 from tests.support.pattern_coverage import covers
 from tests.support.photo_items import ask_as, user_id
-from tests.support.photo_steps import BOX, CREATE, DELETE, RENAME, TAG, UNTAG, UPDATE, done
-from tests.support.served import Answer, Served
+from tests.support.photo_steps import BOX, CREATE, DELETE, RENAME, TAG, UNTAG, UPDATE, ask_library
+from tests.support.served import Served
 
 SHOWN = "2023-01-01T00:00:00+00:00"
 
@@ -22,23 +34,18 @@ PHOTO_FIELDS = """imageId takenAt createdAt description tags personIds originalU
   person { name } photo { imageId } }"""
 
 
-def good(answer: Answer) -> Any:
-    assert answer.errors is None, answer.errors
-    return answer.data
-
-
 @pytest.fixture(params=[False, True], ids=["alone", "mixed"])
 async def mixed(request: pytest.FixtureRequest, served: Served) -> bool:
     """Whether there are items of this gateway's own beside the document's."""
-    write(served, *DOCUMENT)
+    write_library_items(served, *DOCUMENT)
     if request.param:
-        await done(served, CREATE, role=Role.ADMIN, input={"name": "Ours"})
-        await done(served, 'mutation { createPhotoUser(input: {displayName: "Ada"}) { displayName } }')
+        await ask_library(served, CREATE, role=Role.ADMIN, input={"name": "Ours"})
+        await ask_library(served, 'mutation { createPhotoUser(input: {displayName: "Ada"}) { displayName } }')
     return bool(request.param)
 
 
-async def nodes(served: Served, field: str, fields: str, role: Role = Role.USER) -> list[Any]:
-    found: list[Any] = good(await ask_as(served, f"{{ {field} {{ nodes {{ {fields} }} }} }}", role=role))[
+async def listed_nodes(served: Served, field: str, fields: str, role: Role = Role.USER) -> list[Any]:
+    found: list[Any] = data_of(await ask_as(served, f"{{ {field} {{ nodes {{ {fields} }} }} }}", role=role))[
         field.partition("(")[0]
     ]["nodes"]
     return found
@@ -73,9 +80,9 @@ async def test_users_are_read(served: Served, mixed: bool) -> None:
     fields = "displayName uploadLimit uploadCount createdAt"
     theirs = {"displayName": "User Name", "uploadLimit": 100, "uploadCount": None, "createdAt": SHOWN}
 
-    mine = good(await ask_as(served, f'{{ photoUser(email: "{EMAIL}") {{ {fields} }} }}', EMAIL))
-    by_id = good(await served.ask(f'{{ photoUser(userId: "{user_id(served, EMAIL)}") {{ {fields} }} }}'))
-    everybody = await nodes(served, "photoUsers", fields, Role.ADMIN)
+    mine = data_of(await ask_as(served, f'{{ photoUser(email: "{EMAIL}") {{ {fields} }} }}', EMAIL))
+    by_id = data_of(await served.ask(f'{{ photoUser(userId: "{user_id(served, EMAIL)}") {{ {fields} }} }}'))
+    everybody = await listed_nodes(served, "photoUsers", fields, Role.ADMIN)
 
     assert mine == by_id == {"photoUser": theirs}
     assert theirs in everybody
@@ -89,27 +96,27 @@ async def test_photos_are_read(served: Served, mixed: bool) -> None:
     lists = ["photos", f'photosByUser(email: "{EMAIL}")', f'photosOfPerson(personId: "{PERSON}")']
 
     for one in ask:
-        photo_shown(good(await served.ask(f"{{ {one}) {{ {PHOTO_FIELDS} }} }}"))["photo"])
+        photo_shown(data_of(await served.ask(f"{{ {one}) {{ {PHOTO_FIELDS} }} }}"))["photo"])
     for each in lists:
-        (photo,) = await nodes(served, each, PHOTO_FIELDS)
+        (photo,) = await listed_nodes(served, each, PHOTO_FIELDS)
         photo_shown(photo)
-    assert await nodes(served, f'photosOfPerson(personId: "{OTHER}")', "imageId") == []
+    assert await listed_nodes(served, f'photosOfPerson(personId: "{OTHER}")', "imageId") == []
 
 
 @covers("SPARKS-7")
-async def test_a_person_s_faces_are_told_with_each_photo(served: Served, mixed: bool) -> None:
+async def test_a_person_s_faces_are_listed_with_each_photo(served: Served, mixed: bool) -> None:
     """SPARKS-7."""
     answer = await served.ask(
         f'{{ photosOfPerson(personId: "{PERSON}") {{ edges {{ faces {{ faceId }} node {{ imageId }} }} }} }}'
     )
 
-    assert good(answer)["photosOfPerson"]["edges"] == [{"faces": [{"faceId": FACE}], "node": {"imageId": PHOTO}}]
+    assert data_of(answer)["photosOfPerson"]["edges"] == [{"faces": [{"faceId": FACE}], "node": {"imageId": PHOTO}}]
 
 
 @covers("SPARKS-6")
 async def test_persons_are_listed(served: Served, mixed: bool) -> None:
     """SPARKS-6."""
-    persons = await nodes(served, "persons", "personId name faceCount thumbnailUrl createdAt")
+    persons = await listed_nodes(served, "persons", "personId name faceCount thumbnailUrl createdAt")
 
     assert {
         "personId": PERSON,
@@ -127,7 +134,7 @@ async def test_the_latest_livestream_is_found(served: Served, mixed: bool) -> No
     fields = "livestreamId title description streamUrl startTime endTime createdAt"
     answer = await served.ask(f"{{ latestLivestream {{ {fields} }} }}")
 
-    assert good(answer)["latestLivestream"] == {
+    assert data_of(answer)["latestLivestream"] == {
         "livestreamId": STREAM,
         "title": "Live Stream Title",
         "description": "Live Stream Description",
@@ -141,14 +148,14 @@ async def test_the_latest_livestream_is_found(served: Served, mixed: bool) -> No
 @covers("SPARKS-P1", "SPARKS-W1")
 async def test_a_photo_is_changed_and_deleted_with_its_faces(served: Served, mixed: bool) -> None:
     """SPARKS-W1."""
-    changed = await done(served, UPDATE, EMAIL, input={"imageId": PHOTO, "description": "Changed"})
-    photo = good(await served.ask(f'{{ photo(id: "{PHOTO}") {{ description tags faces {{ faceId }} }} }}'))["photo"]
-    await done(served, DELETE, EMAIL, id=PHOTO)
+    changed = await ask_library(served, UPDATE, EMAIL, input={"imageId": PHOTO, "description": "Changed"})
+    photo = data_of(await served.ask(f'{{ photo(id: "{PHOTO}") {{ description tags faces {{ faceId }} }} }}'))["photo"]
+    await ask_library(served, DELETE, EMAIL, id=PHOTO)
 
     assert changed == {"imageId": PHOTO, "description": "Changed", "tags": ["tag1", "tag2"]}
     assert photo == {"description": "Changed", "tags": ["tag1", "tag2"], "faces": [{"faceId": FACE}]}
-    assert await nodes(served, f'photosOfPerson(personId: "{PERSON}")', "imageId") == []
-    assert {"name": "Person Name", "faceCount": 0} in await nodes(served, "persons", "name faceCount")
+    assert await listed_nodes(served, f'photosOfPerson(personId: "{PERSON}")', "imageId") == []
+    assert {"name": "Person Name", "faceCount": 0} in await listed_nodes(served, "persons", "name faceCount")
 
 
 @covers("SPARKS-N2", "SPARKS-P2")
@@ -157,24 +164,26 @@ async def test_faces_come_and_go(served: Served, mixed: bool) -> None:
     ask = f'{{ photo(id: "{PHOTO}") {{ faces {{ faceId personId }} personIds }} }}'
     theirs = {"faceId": FACE, "personId": PERSON}
 
-    tagged = await done(served, TAG, EMAIL, input={"imageId": PHOTO, "personId": OTHER, "boundingBox": BOX})
-    both = good(await served.ask(ask))["photo"]
-    counted = await nodes(served, "persons", "name faceCount")
-    await done(served, UNTAG, EMAIL, face=FACE, image=PHOTO)
-    left = good(await served.ask(ask))["photo"]
+    tagged = await ask_library(served, TAG, EMAIL, input={"imageId": PHOTO, "personId": OTHER, "boundingBox": BOX})
+    both = data_of(await served.ask(ask))["photo"]
+    counted = await listed_nodes(served, "persons", "name faceCount")
+    await ask_library(served, UNTAG, EMAIL, face=FACE, image=PHOTO)
+    left = data_of(await served.ask(ask))["photo"]
 
     ours = {"faceId": tagged["faceId"], "personId": OTHER}
     assert sorted(both["faces"], key=str) == sorted([theirs, ours], key=str)
     assert {"name": "Other Name", "faceCount": 1} in counted
     assert left == {"faces": [ours], "personIds": [OTHER]}
-    assert {"name": "Person Name", "faceCount": 0} in await nodes(served, "persons", "name faceCount")
+    assert {"name": "Person Name", "faceCount": 0} in await listed_nodes(served, "persons", "name faceCount")
 
 
 async def test_a_person_gets_another_name(served: Served, mixed: bool) -> None:
     """SPARKS-W1."""
-    await done(served, RENAME, role=Role.ADMIN, input={"personId": PERSON, "name": "Grace"})
+    await ask_library(served, RENAME, role=Role.ADMIN, input={"personId": PERSON, "name": "Grace"})
 
-    photo = good(await served.ask(f'{{ photo(id: "{PHOTO}") {{ faces {{ person {{ name }} }} persons {{ name }} }} }}'))
+    photo = data_of(
+        await served.ask(f'{{ photo(id: "{PHOTO}") {{ faces {{ person {{ name }} }} persons {{ name }} }} }}')
+    )
     assert photo["photo"] == {
         "faces": [{"person": {"name": "Grace"}}],
         "persons": [{"name": "Grace"}, {"name": "Other Name"}],
@@ -188,17 +197,17 @@ async def test_a_user_is_changed_and_events_are_logged(served: Served, mixed: bo
         'mutation { logEvent(events: [{eventType: "PHOTO_VIEW", eventData: {imageId: "x"}}]) { eventType eventData } }'
     )
 
-    assert await done(served, rename, EMAIL) == {"displayName": "New", "uploadLimit": 100}
-    assert await done(served, log, EMAIL) == [{"eventType": "PHOTO_VIEW", "eventData": {"imageId": "x"}}]
+    assert await ask_library(served, rename, EMAIL) == {"displayName": "New", "uploadLimit": 100}
+    assert await ask_library(served, log, EMAIL) == [{"eventType": "PHOTO_VIEW", "eventData": {"imageId": "x"}}]
 
 
-async def test_a_livestream_of_ours_comes_after_theirs_or_before(served: Served, mixed: bool) -> None:
+async def test_a_livestream_is_listed_after_a_documented_one_or_before(served: Served, mixed: bool) -> None:
     """SPARKS-8, SPARKS-W1: ids of the document that do not sort by time stand where they sort."""
     create = """mutation { createLivestream(input: {title: "Ours", streamUrl: "https://example.com/ours",
       startTime: "2026-06-25T13:00:00Z"}) { livestreamId } }"""
 
-    made = await done(served, create, role=Role.ADMIN)
-    latest = good(await served.ask("{ latestLivestream { livestreamId } }"))["latestLivestream"]
+    made = await ask_library(served, create, role=Role.ADMIN)
+    latest = data_of(await served.ask("{ latestLivestream { livestreamId } }"))["latestLivestream"]
 
     assert latest["livestreamId"] == max(STREAM, made["livestreamId"])
 
@@ -209,9 +218,9 @@ async def test_subscribers_receive_their_livestreams(served: Served, mixed: bool
     listener = await served.listen("subscription { livestreamChanged { livestreamId title } }")
     await served.settle(SPARKS, 1)
     stream = next(item for item in DOCUMENT if item["entityType"] == "LIVESTREAM")
-    write(served, stream | {"title": "Changed"})
+    write_library_items(served, stream | {"title": "Changed"})
     changed = await listener.event()
-    write(served, stream | {"PK": "LIVESTREAM#another", "title": "Announced"})
+    write_library_items(served, stream | {"PK": "LIVESTREAM#another", "title": "Announced"})
     announced = await listener.event()
 
     assert changed["livestreamChanged"] == {"livestreamId": STREAM, "title": "Changed"}

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.support.answers import data_of
 from tests.support.documents_feed import DOCUMENT, ours
-from tests.support.feed_documents import good, write
+from tests.support.feed_documents import write_feed_items
 from tests.support.pattern_coverage import covers
-from tests.support.search import IDS, USERS, find, sync
+from tests.support.search import IDS, USERS, find_posts, sync_index
 from tests.support.served import Served
 
 __all__ = ["ours"]
@@ -15,19 +16,19 @@ __all__ = ["ours"]
 
 @covers("FEED-N5")
 async def test_posts_without_text_are_found_by_their_tags(served: Served, ours: Sequence[str]) -> None:
-    await sync(served)
+    await sync_index(served)
 
     # Each side has one post with the tag. The documented one has a time in whole seconds.
-    assert await find(served, "#dynamodb") == [*ours, "abc123", "older"]
-    assert await find(served, "#dynamodb", user="u001") == [*ours, "abc123", "older", "fans", "secret"]
+    assert await find_posts(served, "#dynamodb") == [*ours, "abc123", "older"]
+    assert await find_posts(served, "#dynamodb", user="u001") == [*ours, "abc123", "older", "fans", "secret"]
 
 
 async def test_pages_over_them_are_full(served: Served, ours: Sequence[str]) -> None:
-    await sync(served)
+    await sync_index(served)
     found: list[str] = []
     after = None
     while True:
-        page = good(await served.ask(IDS, {"query": "#dynamodb", "first": 1, "after": after}))["searchPosts"]
+        page = data_of(await served.ask(IDS, {"query": "#dynamodb", "first": 1, "after": after}))["searchPosts"]
         found += [node["postId"] for node in page["nodes"]]
         after = page["pageInfo"]["endCursor"]
         if not page["pageInfo"]["hasNextPage"]:
@@ -39,17 +40,17 @@ async def test_pages_over_them_are_full(served: Served, ours: Sequence[str]) -> 
 @covers("FEED-N6")
 @pytest.mark.usefixtures("ours")
 async def test_their_users_are_found_by_name(served: Served) -> None:
-    await sync(served)
+    await sync_index(served)
 
-    users = good(await served.ask(USERS, {"query": "U00"}))["searchUsers"]["nodes"]
+    users = data_of(await served.ask(USERS, {"query": "U00"}))["searchUsers"]["nodes"]
 
     assert sorted(user["userId"] for user in users) == ["u001", "u002", "u003"]
 
 
 async def test_a_rebuild_finds_the_same(served: Served, ours: Sequence[str]) -> None:
-    await sync(served)
-    write(served, *DOCUMENT)
+    await sync_index(served)
+    write_feed_items(served, *DOCUMENT)
     rebuilt = await served.gateway.background.search_rebuild().run()
 
     assert (rebuilt.posts, rebuilt.users) == (4 + len(ours), 3 + bool(ours))
-    assert await find(served, "#dynamodb") == [*ours, "abc123", "older"]
+    assert await find_posts(served, "#dynamodb") == [*ours, "abc123", "older"]

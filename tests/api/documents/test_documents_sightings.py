@@ -12,9 +12,10 @@ import pytest
 
 from datastore.keyspace.sightings import BLIP
 from datastore.model.identity import Role
-from tests.support.documents_sightings import DOCUMENT, REPORT, sighting, write
+from tests.support.answers import data_of
+from tests.support.documents_sightings import DOCUMENT, REPORT, sighting_document, write_blip_items
 from tests.support.pattern_coverage import covers
-from tests.support.served import NOON, Answer, Served
+from tests.support.served import NOON, Served
 
 SIGHTINGS = """query ($first: Int, $after: String) { sightings(area: "Downtown", first: $first, after: $after) {
   nodes { sightingId area category description reporterId trustTier reportedAt expiresAt confirmationCount
@@ -26,15 +27,10 @@ PROFILE = '{ userProfile(userId: "u_abc123") { userId trustTier reportTotal stre
 WATCHES = '{ watches(userId: "u_abc123") { watchId area category createdAt } }'
 
 
-def good(answer: Answer) -> Any:
-    assert answer.errors is None, answer.errors
-    return answer.data
-
-
 @pytest.fixture(params=["alone", "mixed"])
 async def ours(request: pytest.FixtureRequest, served: Served) -> list[str]:
     """The document's items are there; the ids of this gateway's own sightings, the newest first, if they are mixed."""
-    write(served, *DOCUMENT)
+    write_blip_items(served, *DOCUMENT)
     if request.param == "alone":
         return []
     made = []
@@ -44,22 +40,22 @@ async def ours(request: pytest.FixtureRequest, served: Served) -> list[str]:
     return made[::-1]
 
 
-def ids(connection: Any) -> list[str]:
+def sighting_ids_of(connection: Any) -> list[str]:
     return [node["sightingId"] for node in connection["nodes"]]
 
 
 @covers("BLIP-1", "BLIP-2")
 async def test_an_area_lists_them_newest_first_and_page_by_page(served: Served, ours: Sequence[str]) -> None:
-    whole = good(await served.ask(SIGHTINGS))["sightings"]
+    whole = data_of(await served.ask(SIGHTINGS))["sightings"]
     found, cursor = list[str](), None
     while True:
-        page = good(await served.ask(SIGHTINGS, {"first": 2, "after": cursor}))["sightings"]
-        found += ids(page)
+        page = data_of(await served.ask(SIGHTINGS, {"first": 2, "after": cursor}))["sightings"]
+        found += sighting_ids_of(page)
         if not page["pageInfo"]["hasNextPage"]:
             break
         cursor = page["pageInfo"]["endCursor"]
 
-    assert ids(whole) == found == [*ours, "abc1", "abc2", "abc3"]
+    assert sighting_ids_of(whole) == found == [*ours, "abc1", "abc2", "abc3"]
     theirs = whole["nodes"][-1]
     assert theirs | {"confidence": 0, "freshness": ""} == {
         "sightingId": "abc3",
@@ -79,9 +75,9 @@ async def test_an_area_lists_them_newest_first_and_page_by_page(served: Served, 
 
 @covers("BLIP-4")
 async def test_trending_counts_them(served: Served, ours: Sequence[str]) -> None:
-    (trend,) = good(await served.ask(TRENDING))["trending"]
+    (trend,) = data_of(await served.ask(TRENDING))["trending"]
 
-    assert (trend["score"], ids(trend["sightings"])) == (3 + len(ours), [*ours, "abc1", "abc2", "abc3"])
+    assert (trend["score"], sighting_ids_of(trend["sightings"])) == (3 + len(ours), [*ours, "abc1", "abc2", "abc3"])
 
 
 @covers("BLIP-5")
@@ -94,21 +90,21 @@ async def test_they_are_confirmed_once_by_each_user(served: Served, ours: Sequen
         *[("grace", id) for id in ours],
     ]
     counts = [
-        good(await served.ask(CONFIRM, {"id": id}, user=user))["confirmSighting"]["confirmationCount"]
+        data_of(await served.ask(CONFIRM, {"id": id}, user=user))["confirmSighting"]["confirmationCount"]
         for user, id in asked
     ]
     expired = await served.ask(CONFIRM, {"id": "gone"}, user="grace")
 
     assert counts == [1, 1, 2, 2, *[1 for _ in ours]]
     assert expired.codes == ["NOT_FOUND"]
-    assert good(await served.ask(PROFILE))["userProfile"]["confirmedReports"] == 1
+    assert data_of(await served.ask(PROFILE))["userProfile"]["confirmedReports"] == 1
 
 
 @covers("BLIP-2", "BLIP-6")
 async def test_a_profile_is_read_and_goes_on(served: Served, ours: Sequence[str]) -> None:
-    before = good(await served.ask(PROFILE))["userProfile"]
-    good(await served.ask(REPORT, user="u_abc123"))
-    after = good(await served.ask(PROFILE))["userProfile"]
+    before = data_of(await served.ask(PROFILE))["userProfile"]
+    data_of(await served.ask(REPORT, user="u_abc123"))
+    after = data_of(await served.ask(PROFILE))["userProfile"]
 
     fresh = {"userId": "u_abc123", "trustTier": "BRONZE", "reportTotal": 0, "streakDays": 0, "confirmedReports": 0}
     assert before == fresh
@@ -121,10 +117,10 @@ async def test_watches_are_read_made_and_deleted(served: Served, ours: Sequence[
     delete = 'mutation { deleteWatch(area: "Downtown", category: "Sneakers", watchId: "w1") { watchId } }'
     there = {"watchId": "w1", "area": "Downtown", "category": "Sneakers", "createdAt": None}
 
-    made = good(await served.ask(make, user="u_abc123"))["createWatch"]
-    both = good(await served.ask(WATCHES, user="u_abc123"))["watches"]
-    deleted = good(await served.ask(delete, user="u_abc123"))["deleteWatch"]
-    left = good(await served.ask(WATCHES, user="u_abc123"))["watches"]
+    made = data_of(await served.ask(make, user="u_abc123"))["createWatch"]
+    both = data_of(await served.ask(WATCHES, user="u_abc123"))["watches"]
+    deleted = data_of(await served.ask(delete, user="u_abc123"))["deleteWatch"]
+    left = data_of(await served.ask(WATCHES, user="u_abc123"))["watches"]
 
     assert (both, deleted, left) == ([there, made], {"watchId": "w1"}, [made])
 
@@ -132,10 +128,10 @@ async def test_watches_are_read_made_and_deleted(served: Served, ours: Sequence[
 @covers("BLIP-8")
 async def test_the_demo_is_seeded_beside_them(served: Served, ours: Sequence[str]) -> None:
     seeded = await served.ask("mutation { seedDemo { sightingId area } }", user="root", role=Role.ADMIN)
-    listed = good(await served.ask(SIGHTINGS, {"first": 100}))["sightings"]
+    listed = data_of(await served.ask(SIGHTINGS, {"first": 100}))["sightings"]
 
-    downtown = {one["sightingId"] for one in good(seeded)["seedDemo"] if one["area"] == "Downtown"}
-    assert {*ids(listed)} == {*ours, "abc1", "abc2", "abc3", *downtown}
+    downtown = {one["sightingId"] for one in data_of(seeded)["seedDemo"] if one["area"] == "Downtown"}
+    assert {*sighting_ids_of(listed)} == {*ours, "abc1", "abc2", "abc3", *downtown}
 
 
 @covers("BLIP-S1", "BLIP-S2")
@@ -145,7 +141,7 @@ async def test_subscribers_hear_of_them(served: Served, ours: Sequence[str]) -> 
     watcher = await served.listen(f'subscription {{ watchAlerts(userId: "u_abc123") {fields} }}', user="u_abc123")
     await served.settle(BLIP, 2)
 
-    write(served, sighting("cats", category="Cats"), sighting("new"))
+    write_blip_items(served, sighting_document("cats", category="Cats"), sighting_document("new"))
     mine = (await served.ask(REPORT, user="eve")).data["reportSighting"]["sightingId"]
 
     heard = [(await everybody.event())["sightingReported"] for _ in range(3)]

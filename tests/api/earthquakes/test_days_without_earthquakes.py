@@ -11,7 +11,7 @@ from datastore.earthquakes.events import event_item
 from datastore.earthquakes.statistics import StatisticsRebuild
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.model.timestamps import day_bucket, epoch_ms
-from tests.support.earthquake_pages import events_of, page, walk
+from tests.support.earthquake_pages import earthquake_page, events_of_pages, walk_earthquakes
 from tests.support.earthquake_samples import put_raw, quake, scan_all, store
 from tests.support.served import NOON, Answer, Served
 
@@ -28,12 +28,12 @@ def store_options(request: pytest.FixtureRequest, store_options: StoreOptions) -
 # Days without events are skipped
 
 
-async def complete(served: Served) -> None:
+async def count_all_days(served: Served) -> None:
     """Count the stored events, so that all days are complete."""
     await StatisticsRebuild(served.store, served.clock).all_days()
 
 
-def reads(answer: Answer) -> int:
+def call_count(answer: Answer) -> int:
     return len(answer.calls)
 
 
@@ -41,25 +41,25 @@ YEARS = '{ earthquakes(start: "%s", end: "%s", minMagnitude: %s) { nodes { event
 
 
 async def test_five_empty_years_take_at_most_twenty_reads(served: Served) -> None:
-    await complete(served)
+    await count_all_days(served)
 
     answer = await served.ask(YEARS % ("2011-01-01T00:00:00Z", "2016-01-01T00:00:00Z", 0))
 
     assert answer.data == {"earthquakes": {"nodes": []}}
-    assert reads(answer) <= 20
+    assert call_count(answer) <= 20
 
 
 async def test_the_longest_window_takes_at_most_twenty_reads_to_find_a_single_event(served: Served) -> None:
     await store(
         served, quake("old", timedelta(days=3_659), magnitude=7.0), quake("weak", timedelta(days=700), magnitude=-1.0)
     )
-    await complete(served)
+    await count_all_days(served)
     start, end = NOON - timedelta(days=3_660), NOON
 
     answer = await served.ask(YEARS % (start.isoformat(), end.isoformat(), 0))
 
     assert answer.data == {"earthquakes": {"nodes": [{"eventId": "old"}]}}
-    assert reads(answer) <= 20
+    assert call_count(answer) <= 20
 
 
 async def test_days_whose_statistics_are_not_complete_are_read(served: Served) -> None:
@@ -74,7 +74,7 @@ async def test_days_whose_statistics_are_not_complete_are_read(served: Served) -
 
 
 async def test_nothing_is_skipped_while_the_consumer_does_not_keep_up(served: Served) -> None:
-    await complete(served)
+    await count_all_days(served)
     await put_raw(served, "theirs", NOON - timedelta(days=60))
     window = ((NOON - timedelta(days=90)).isoformat(), NOON.isoformat(), 0)
 
@@ -87,11 +87,11 @@ async def test_nothing_is_skipped_while_the_consumer_does_not_keep_up(served: Se
 
 
 async def test_an_event_that_was_ingested_is_found_before_it_is_counted(served: Served) -> None:
-    await complete(served)
+    await count_all_days(served)
     await store(served, quake("ours", timedelta(days=60)), quake("strong", timedelta(days=60), magnitude=6.5))
 
-    found = await page(served, start=(NOON - timedelta(days=90)).isoformat())
-    strong = await page(served, start=(NOON - timedelta(days=90)).isoformat(), least=6)
+    found = await earthquake_page(served, start=(NOON - timedelta(days=90)).isoformat())
+    strong = await earthquake_page(served, start=(NOON - timedelta(days=90)).isoformat(), least=6)
 
     assert sorted(found.events) == ["ours", "strong"]
     assert strong.events == ["strong"]
@@ -99,11 +99,11 @@ async def test_an_event_that_was_ingested_is_found_before_it_is_counted(served: 
 
 @pytest.mark.parametrize("kind", ["OTHER", "ANY"])
 async def test_a_blast_that_was_ingested_is_found_before_it_is_counted(served: Served, kind: str) -> None:
-    await complete(served)
+    await count_all_days(served)
     await store(served, quake("quake", timedelta(days=60)), quake("blast", timedelta(days=60), type="quarry blast"))
     await store(served, quake("strong", timedelta(days=60), magnitude=6.5, type="explosion"))
 
-    found = await page(served, start=(NOON - timedelta(days=90)).isoformat(), kind=kind, least=6)
+    found = await earthquake_page(served, start=(NOON - timedelta(days=90)).isoformat(), kind=kind, least=6)
 
     assert found.events == ["strong"]
 
@@ -112,11 +112,11 @@ async def test_days_of_earthquakes_alone_are_skipped_for_other_events(served: Se
     quakes = [quake(f"q{day:03}", timedelta(days=day), magnitude=5.0) for day in range(300)]
     blasts = [quake(f"b{day}", timedelta(days=day), magnitude=1.5, type="quarry blast") for day in (100, 200)]
     await served.store().write_all(EARTHQUAKES, puts=[event_item(event) for event in (*quakes, *blasts)])
-    await complete(served)
+    await count_all_days(served)
     start = (NOON - timedelta(days=300)).isoformat()
 
-    found = await page(served, start=start, kind="OTHER")
-    strong = await page(served, start=start, kind="OTHER", least=2)
+    found = await earthquake_page(served, start=start, kind="OTHER")
+    strong = await earthquake_page(served, start=start, kind="OTHER", least=2)
 
     assert (found.events, strong.events) == (["b100", "b200"], [])
     assert found.calls <= 20
@@ -127,11 +127,13 @@ async def test_statistics_without_the_bound_of_other_events_skip_none_of_them(se
     """Statistics from before the bound was introduced contain only the counts of other events."""
     blast = quake("blast", timedelta(days=60), type="quarry blast")
     await served.store().write_all(EARTHQUAKES, puts=[event_item(blast)])
-    await complete(served)
+    await count_all_days(served)
     (item,) = [item for item in await scan_all(served) if str(item["pk"]).startswith("STATISTICS#")]
     await served.store().write_all(EARTHQUAKES, puts=[{k: v for k, v in item.items() if k != "greatestOther"}])
 
-    found = await page(served, start=(NOON - timedelta(days=90)).isoformat(), kind="OTHER", least=blast.magnitude)
+    found = await earthquake_page(
+        served, start=(NOON - timedelta(days=90)).isoformat(), kind="OTHER", least=blast.magnitude
+    )
 
     assert item["greatestOther"] == blast.magnitude
     assert found.events == ["blast"]
@@ -155,7 +157,7 @@ async def test_skipping_days_leaves_the_list_of_every_magnitude_and_page_size_as
         for number in range(120)
     ]
     await served.store().write_all(EARTHQUAKES, puts=[event_item(event) for event in events])
-    await complete(served)
+    await count_all_days(served)
     for _ in range(5):
         kind = chance.choice([*KINDS])
         least, size = chance.choice((None, 1.0, 2.5, 3.0, 4.2, 6.0)), chance.choice((1, 3, 10, 40))
@@ -170,9 +172,9 @@ async def test_skipping_days_leaves_the_list_of_every_magnitude_and_page_size_as
             and event.type in KINDS[kind]
         ]
 
-        forward = await walk(served, size, **window)
-        back = await walk(served, size, backward=True, **window)
+        forward = await walk_earthquakes(served, size, **window)
+        back = await walk_earthquakes(served, size, backward=True, **window)
 
-        assert events_of(forward) == wanted
-        assert events_of(back, backward=True) == wanted
+        assert events_of_pages(forward) == wanted
+        assert events_of_pages(back, backward=True) == wanted
         assert all(len(one.events) == size for one in (*forward[:-1], *back[:-1]))

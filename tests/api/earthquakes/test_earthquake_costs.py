@@ -51,13 +51,13 @@ def catalogue(chance: random.Random) -> list[Earthquake]:
         rate = 10 * chance.lognormvariate(0, 0.5)
         strongest = 0.0
         for _ in range(min(int(rate), 60)):
-            strongest = max(strongest, add(events, chance, day))
+            strongest = max(strongest, add_earthquake(events, chance, day))
         for _ in range(int(10 ** (strongest - 3.7)) if strongest > 4.8 else 0):
-            add(events, chance, day)
+            add_earthquake(events, chance, day)
     return events
 
 
-def add(events: list[Earthquake], chance: random.Random, day: int) -> float:
+def add_earthquake(events: list[Earthquake], chance: random.Random, day: int) -> float:
     magnitude = round(min(8.5, 2 + chance.expovariate(math.log(10))), 1)
     before = timedelta(days=day, milliseconds=chance.randrange(86_400_000))
     place = "12 km NNE of A Place of Middling Length, Somewhere"
@@ -74,13 +74,13 @@ def years() -> Iterator[StoreOptions]:
     engines = Engines()
     options = StoreOptions(store=engines.next(), prefix=f"years{uuid.uuid4().hex[:8]}__")
     try:
-        asyncio.run(load(options))
+        asyncio.run(store_catalogue(options))
         yield options
     finally:
         engines.close()
 
 
-async def load(options: StoreOptions) -> None:
+async def store_catalogue(options: StoreOptions) -> None:
     async with open_database(options) as database:
         await tables.create(database.admin(), [replace(EARTHQUAKES, stream=None)], options.prefix)
 
@@ -108,7 +108,7 @@ async def costs(served: Served, variables: dict[str, Any]) -> tuple[float, float
     return report.estimate - WRITE_UNIT_COST * LOG_WRITE_UNITS, sum(call.units for call in answer.calls)
 
 
-def query(chance: random.Random) -> dict[str, Any]:
+def random_query(chance: random.Random) -> dict[str, Any]:
     """A window from an hour to three years, a magnitude or none, a kind, a page of 1 to 100, forward or backward."""
     length = timedelta(hours=math.exp(chance.uniform(0, math.log(DAYS * 24 - 48))))
     end = NOON - timedelta(seconds=chance.randrange(int((timedelta(days=DAYS - 1) - length).total_seconds())))
@@ -123,7 +123,7 @@ def query(chance: random.Random) -> dict[str, Any]:
     }
 
 
-def days_of(variables: dict[str, Any]) -> int:
+def window_days(variables: dict[str, Any]) -> int:
     return (datetime.fromisoformat(variables["end"]) - datetime.fromisoformat(variables["start"])).days
 
 
@@ -134,7 +134,7 @@ async def test_an_estimate_is_within_a_factor_of_three_for_nineteen_of_twenty_qu
     chance = random.Random(7)
     off: list[Any] = []
     for _ in range(QUERIES):
-        variables = query(chance)
+        variables = random_query(chance)
         estimate, real = await costs(served, variables)
         if not real / 3 <= estimate <= 3 * real:
             off.append((estimate, real, variables))
@@ -225,7 +225,7 @@ async def test_an_estimate_without_the_consumer_is_that_of_all_days(years: Store
     chance = random.Random(11)
     off: list[Any] = []
     served.clock.forward(minutes=10)
-    asked = (variables for _ in range(100) if days_of(variables := query(chance)) < 100)
+    asked = (variables for _ in range(100) if window_days(variables := random_query(chance)) < 100)
     for variables in itertools.islice(asked, 10):
         estimate, real = await costs(served, variables)
         if not real / 3 <= estimate <= 3 * real:

@@ -13,11 +13,11 @@ from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.earthquakes import event as event_key
 from pipelines.earthquakes.usgs_events import MAX_IDS
 from resolvers.shared.node_ids import global_id
-from tests.support.earthquake_counts import counted, counting
+from tests.support.earthquake_counts import counting, settled_counts
 from tests.support.earthquake_samples import put_raw, quake, scan_all, store
 from tests.support.served import Served
-from tests.support.usgs_samples import REAL, feature, feed, needs_real_data
-from tests.support.usgs_samples import quake as judged
+from tests.support.usgs_samples import REAL, feature, feed_bytes, needs_real_data
+from tests.support.usgs_samples import decoded_quake as judged
 
 US, NN = "us6000a6su", "nn00743624"
 BOTH = {"ids": f",{US},{NN},"}
@@ -27,52 +27,56 @@ async def insert(served: Served, event: Earthquake) -> bool:
     return await Earthquakes(served.store(), served.clock()).insert(event)
 
 
-async def stored(served: Served) -> dict[str, str | None]:
+async def stored_event_ids(served: Served) -> dict[str, str | None]:
     """The ids at events' keys, each with the id of its event where it is an alias."""
     items = [item for item in await scan_all(served) if str(item["pk"]).startswith("EVENT#")]
     return {item["eventId"]: item.get("aliasOf") for item in items if item["sk"] == "EVENT"}
 
 
-async def ingest(served: Served, folder: Path, *features: Any) -> tuple[int, int]:
+async def ingest_features(served: Served, folder: Path, *features: Any) -> tuple[int, int]:
     assert served.gateway.ingest is not None
     path = folder / "feed.geojson"
-    path.write_bytes(feed(*features))
+    path.write_bytes(feed_bytes(*features))
     summary = await served.gateway.ingest.run(str(path))
     assert summary.error is None
     return summary.upserted, summary.skipped
 
 
 async def test_an_event_whose_id_changes_is_stored_once(served: Served, tmp_path: Path) -> None:
-    first = await ingest(served, tmp_path, feature(id=US, **BOTH))
-    second = await ingest(served, tmp_path, feature(id=NN, mag=2.6, **BOTH))
+    first = await ingest_features(served, tmp_path, feature(id=US, **BOTH))
+    second = await ingest_features(served, tmp_path, feature(id=NN, mag=2.6, **BOTH))
 
     assert (first, second) == ((1, 0), (0, 1))
-    assert await stored(served) == {US: None, NN: US}
+    assert await stored_event_ids(served) == {US: None, NN: US}
 
 
 async def test_an_id_that_the_first_report_did_not_list_is_added(served: Served, tmp_path: Path) -> None:
-    await ingest(served, tmp_path, feature(id=US, ids=f",{US},"))
-    await ingest(served, tmp_path, feature(id=NN, **BOTH))
-    await ingest(served, tmp_path, feature(id=NN, ids=f",{NN},"))
+    await ingest_features(served, tmp_path, feature(id=US, ids=f",{US},"))
+    await ingest_features(served, tmp_path, feature(id=NN, **BOTH))
+    await ingest_features(served, tmp_path, feature(id=NN, ids=f",{NN},"))
 
-    assert await stored(served) == {US: None, NN: US}
+    assert await stored_event_ids(served) == {US: None, NN: US}
 
 
 async def test_an_event_of_another_program_is_known_by_a_further_id(served: Served, tmp_path: Path) -> None:
     await put_raw(served, US)
-    counts = await ingest(served, tmp_path, feature(id=NN, **BOTH))
+    counts = await ingest_features(served, tmp_path, feature(id=NN, **BOTH))
 
     assert counts == (0, 1)
-    assert await stored(served) == {US: None, NN: US}
+    assert await stored_event_ids(served) == {US: None, NN: US}
 
 
 async def test_two_events_that_list_the_same_further_id_are_two(served: Served, tmp_path: Path) -> None:
     """The real feed contains this case: pr14099004 and pr14099000."""
-    counts = await ingest(served, tmp_path, feature(id="pr1", ids=",at1,pr1,"), feature(id="pr2", ids=",at1,pr2,"))
-    again = await ingest(served, tmp_path, feature(id="pr2", ids=",at1,pr2,"), feature(id="pr1", ids=",at1,pr1,"))
+    counts = await ingest_features(
+        served, tmp_path, feature(id="pr1", ids=",at1,pr1,"), feature(id="pr2", ids=",at1,pr2,")
+    )
+    again = await ingest_features(
+        served, tmp_path, feature(id="pr2", ids=",at1,pr2,"), feature(id="pr1", ids=",at1,pr1,")
+    )
 
     assert (counts, again) == ((2, 0), (0, 2))
-    aliases = await stored(served)
+    aliases = await stored_event_ids(served)
     assert (aliases["pr1"], aliases["pr2"]) == (None, None)
     assert aliases["at1"] in ("pr1", "pr2")
 
@@ -87,7 +91,7 @@ async def test_concurrent_reports_of_one_event_store_it_once(served: Served, rep
     new = await asyncio.gather(*(insert(served, report) for report in reports))
 
     assert sum(new) == 1
-    ids = await stored(served)
+    ids = await stored_event_ids(served)
     assert sum(alias is None for alias in ids.values()) == 1
 
 
@@ -135,7 +139,7 @@ async def test_aliases_are_not_listed_counted_or_delivered(served: Served, caplo
     await served.settle(EARTHQUAKES, 1)
     async with counting(served):
         await store(served, quake(US, other_ids=(NN, "ci1")), quake("us2"))
-        found = await counted(served)
+        found = await settled_counts(served)
     listed = await served.ask("{earthquakes {nodes {eventId}}}")
 
     assert {(await events.event())["earthquakeDetected"]["eventId"] for _ in range(2)} == {US, "us2"}
@@ -166,7 +170,7 @@ async def test_the_events_of_a_real_feed_are_two_where_they_share_an_id(served: 
     needs_real_data()
     assert served.gateway.ingest is not None
     summary = await served.gateway.ingest.run(str(REAL / "all_week_2014-04-15.geojson.gz"))
-    ids = await stored(served)
+    ids = await stored_event_ids(served)
 
     assert summary.error is None
     assert (ids["pr14099004"], ids["pr14099000"]) == (None, None)

@@ -24,7 +24,7 @@ from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from pipelines.earthquakes.usgs_feed import read_events
 from pipelines.earthquakes.usgs_fetch import open_source
-from tests.support.earthquake_pages import PAGE, events_of, page, walk
+from tests.support.earthquake_pages import PAGE, earthquake_page, events_of_pages, walk_earthquakes
 from tests.support.earthquake_samples import quake, store
 from tests.support.served import NOON, REAL_DATA, Served, queries_at_once
 from tests.support.store_engines import Engines
@@ -45,13 +45,13 @@ def november() -> Iterator[StoreOptions]:
     engines = Engines()
     options = StoreOptions(store=engines.next(), prefix=f"november{uuid.uuid4().hex[:8]}__")
     try:
-        asyncio.run(load(options))
+        asyncio.run(store_month(options))
         yield options
     finally:
         engines.close()
 
 
-async def load(options: StoreOptions) -> None:
+async def store_month(options: StoreOptions) -> None:
     async with open_database(options) as database:
         await tables.create(database.admin(), [replace(EARTHQUAKES, stream=None)], options.prefix)
         async with aiohttp.ClientSession() as session, open_source(str(MONTH), session=session) as source:
@@ -70,7 +70,7 @@ def store_options(request: pytest.FixtureRequest, store_options: StoreOptions) -
 
 
 @dataclass(frozen=True)
-class Plain:
+class PlainMonth:
     """The same month as plain code reads it."""
 
     moments: dict[str, int]
@@ -83,13 +83,13 @@ class Plain:
 
 
 @cache
-def plainly(least: float | None) -> Plain:
+def read_month_plainly(least: float | None) -> PlainMonth:
     features = json.loads(gzip.decompress(MONTH.read_bytes()))["features"]
     end = from_epoch_ms(max(each["properties"]["time"] for each in features))
     start = end - timedelta(days=30)
     within = [each for each in features if epoch_ms(start) <= each["properties"]["time"] <= epoch_ms(end)]
     strong = [each for each in within if least is None or each["properties"]["mag"] >= least]
-    return Plain({each["id"]: each["properties"]["time"] for each in strong}, start, end)
+    return PlainMonth({each["id"]: each["properties"]["time"] for each in strong}, start, end)
 
 
 def needed(moments: list[int], size: int, end: datetime, start: datetime) -> Iterator[int]:
@@ -113,16 +113,16 @@ def needed(moments: list[int], size: int, end: datetime, start: datetime) -> Ite
 async def test_every_page_size_and_direction_gives_the_list_that_plain_code_gives(
     november: StoreOptions, served: Served, least: float | None, size: int, most_calls: int, most_units: float
 ) -> None:
-    plain = plainly(least)
+    plain = read_month_plainly(least)
 
-    forward = await walk(served, size, least=least, **plain.window)
-    back = await walk(served, size, backward=True, least=least, **plain.window)
+    forward = await walk_earthquakes(served, size, least=least, **plain.window)
+    back = await walk_earthquakes(served, size, backward=True, least=least, **plain.window)
 
-    events = events_of(forward)
+    events = events_of_pages(forward)
     moments = [plain.moments[event] for event in events]
     assert sorted(events) == sorted(plain.moments)
     assert moments == sorted(moments, reverse=True)
-    assert events_of(back, backward=True) == events
+    assert events_of_pages(back, backward=True) == events
     assert all(len(one.events) == size for one in (*forward[:-1], *back[:-1]))
     limits = [max(1, 2 * (days - 1)) for days in needed(moments, size, plain.end, plain.start)]
     assert [one for one, limit in zip(forward, limits, strict=True) if one.days > limit] == []
@@ -133,29 +133,29 @@ async def test_every_page_size_and_direction_gives_the_list_that_plain_code_give
 async def test_small_pages_of_a_real_month_are_the_beginning_of_the_same_list(
     november: StoreOptions, served: Served
 ) -> None:
-    plain = plainly(None)
-    whole = await page(served, first=100, **plain.window)
+    plain = read_month_plainly(None)
+    whole = await earthquake_page(served, first=100, **plain.window)
 
-    pages = [await page(served, first=7, **plain.window)]
+    pages = [await earthquake_page(served, first=7, **plain.window)]
     while len(pages) < 12:
-        pages.append(await page(served, first=7, after=pages[-1].cursor, **plain.window))
+        pages.append(await earthquake_page(served, first=7, after=pages[-1].cursor, **plain.window))
 
-    assert events_of(pages) == whole.events[: 12 * 7]
+    assert events_of_pages(pages) == whole.events[: 12 * 7]
     assert {one.calls for one in pages} == {1}
 
 
 async def test_real_events_of_one_moment_keep_their_order_on_every_page(november: StoreOptions, served: Served) -> None:
-    plain = plainly(None)
+    plain = read_month_plainly(None)
     twins = [moment for moment, count in Counter(plain.moments.values()).items() if count > 1]
 
     for moment in twins:
         exactly: dict[str, Any] = {"start": from_epoch_ms(moment).isoformat(), "end": from_epoch_ms(moment).isoformat()}
-        together = await walk(served, 25, **exactly)
-        one_by_one = await walk(served, 1, **exactly)
-        back = await walk(served, 1, backward=True, **exactly)
+        together = await walk_earthquakes(served, 25, **exactly)
+        one_by_one = await walk_earthquakes(served, 1, **exactly)
+        back = await walk_earthquakes(served, 1, backward=True, **exactly)
 
         assert len(together[0].events) == 2
-        assert events_of(together) == events_of(one_by_one) == events_of(back, backward=True)
+        assert events_of_pages(together) == events_of_pages(one_by_one) == events_of_pages(back, backward=True)
     assert twins
 
 
@@ -165,8 +165,8 @@ async def test_real_events_of_one_moment_keep_their_order_on_every_page(november
 async def test_a_page_within_one_day_is_one_query(served: Served) -> None:
     await store(served, *(quake(f"us{number}", timedelta(minutes=number)) for number in range(40)))
 
-    first = await page(served)
-    second = await page(served, first=10, after=first.cursor)
+    first = await earthquake_page(served)
+    second = await earthquake_page(served, first=10, after=first.cursor)
 
     assert [first.calls, second.calls] == [1, 1]
     assert first.events + second.events == [f"us{number}" for number in range(35)]
@@ -176,7 +176,7 @@ async def test_empty_days_are_read_ahead_side_by_side(served: Served, monkeypatc
     await store(served, quake("us1", timedelta(days=29)), quake("weak", timedelta(days=3), magnitude=1.0))
     waves = queries_at_once(served, monkeypatch)
 
-    found = await page(served, least=4)
+    found = await earthquake_page(served, least=4)
 
     assert (found.events, found.calls, found.days) == (["us1"], 33, 31)  # two reads for missing statistics
     assert max(waves) == 15
@@ -186,18 +186,18 @@ async def test_a_day_cut_short_by_a_cursor_does_not_make_many_be_read_ahead(serv
     for day in range(10):
         await store(served, *(quake(f"us{day}-{n}", timedelta(days=day, minutes=n)) for n in range(12)))
 
-    first = await page(served, first=10)
-    second = await page(served, first=10, after=first.cursor)
+    first = await earthquake_page(served, first=10)
+    second = await earthquake_page(served, first=10, after=first.cursor)
 
     assert (first.calls, first.days) == (1, 1)
     assert (second.calls, second.days) == (2, 2)
     assert second.events == ["us0-10", "us0-11", *(f"us1-{n}" for n in range(8))]
 
 
-async def test_a_window_ends_where_it_is_told_to_the_millisecond(served: Served) -> None:
+async def test_a_window_is_exact_to_the_millisecond(served: Served) -> None:
     await store(served, *(quake(f"us{ms}", timedelta(milliseconds=ms)) for ms in range(6)))
 
-    found = await page(
+    found = await earthquake_page(
         served,
         start=(NOON - timedelta(milliseconds=4)).isoformat(),
         end=(NOON - timedelta(milliseconds=2)).astimezone().isoformat(),
@@ -208,13 +208,13 @@ async def test_a_window_ends_where_it_is_told_to_the_millisecond(served: Served)
 
 async def test_events_of_one_moment_are_paged_without_loss_in_one_order(served: Served) -> None:
     await store(served, *(quake(f"us{number}") for number in (3, 1, 4, 5, 9, 2, 6)))
-    whole = await page(served)
+    whole = await earthquake_page(served)
 
-    forward = await walk(served, 2)
-    back = await walk(served, 3, backward=True)
+    forward = await walk_earthquakes(served, 2)
+    back = await walk_earthquakes(served, 3, backward=True)
 
     assert sorted(whole.events) == ["us1", "us2", "us3", "us4", "us5", "us6", "us9"]
-    assert events_of(forward) == events_of(back, backward=True) == whole.events
+    assert events_of_pages(forward) == events_of_pages(back, backward=True) == whole.events
 
 
 # Cursors
@@ -222,7 +222,7 @@ async def test_events_of_one_moment_are_paged_without_loss_in_one_order(served: 
 
 async def test_a_cursor_altered_anywhere_is_refused(served: Served) -> None:
     await store(served, quake("us1"), quake("us2", timedelta(hours=1)))
-    cursor = (await page(served, first=1)).cursor
+    cursor = (await earthquake_page(served, first=1)).cursor
     assert cursor is not None
     altered = [cursor[:at] + ("B" if cursor[at] == "A" else "A") + cursor[at + 1 :] for at in range(len(cursor))]
     altered += ["", cursor[:-1], cursor + "A", cursor + "=", cursor + "\n", f" {cursor}", cursor * 40, "ü", "🌋"]
@@ -234,7 +234,7 @@ async def test_a_cursor_altered_anywhere_is_refused(served: Served) -> None:
 
 async def test_a_cursor_is_good_for_its_own_list_only(served: Served) -> None:
     await store(served, quake("us1"), quake("us2", timedelta(hours=1)))
-    cursor = (await page(served, first=1, least=4)).cursor
+    cursor = (await earthquake_page(served, first=1, least=4)).cursor
     other_arguments: list[dict[str, Any]] = [
         {},
         {"least": 4.1},
@@ -244,7 +244,7 @@ async def test_a_cursor_is_good_for_its_own_list_only(served: Served) -> None:
 
     refused = [(await served.ask(PAGE, {"after": cursor, **given})).codes for given in other_arguments]
     logs = await served.ask(LOGS, {"after": cursor}, user="root", role=Role.ADMIN)
-    own = await page(served, first=5, after=cursor, least=4)
+    own = await earthquake_page(served, first=5, after=cursor, least=4)
 
     assert refused == [["BAD_CURSOR"]] * 4
     assert logs.codes == ["BAD_CURSOR"]
@@ -253,24 +253,24 @@ async def test_a_cursor_is_good_for_its_own_list_only(served: Served) -> None:
 
 async def test_paging_goes_on_while_the_clock_does_also_over_midnight(served: Served) -> None:
     await store(served, *(quake(f"us{hour}", timedelta(hours=hour)) for hour in range(30)))
-    pages = [await page(served, first=7)]
+    pages = [await earthquake_page(served, first=7)]
 
     while pages[-1].more:
         served.clock.forward(hours=5, microseconds=1)
         await store(served, quake(f"new{len(pages)}", NOON - served.clock.now))
-        pages.append(await page(served, first=7, after=pages[-1].cursor))
+        pages.append(await earthquake_page(served, first=7, after=pages[-1].cursor))
 
     assert served.clock.now.date() > NOON.date()
-    assert events_of(pages) == [f"us{hour}" for hour in range(30)]
+    assert events_of_pages(pages) == [f"us{hour}" for hour in range(30)]
 
 
 async def test_paging_backward_meets_what_came_meanwhile(served: Served) -> None:
     await store(served, quake("us1"), quake("us2", timedelta(hours=1)))
-    oldest = await page(served, last=1, backward=True)
+    oldest = await earthquake_page(served, last=1, backward=True)
     served.clock.forward(hours=20)
     await store(served, quake("new", -timedelta(hours=19)))
 
-    newer = await page(served, last=5, before=oldest.cursor, backward=True)
+    newer = await earthquake_page(served, last=5, before=oldest.cursor, backward=True)
 
     assert (oldest.events, newer.events) == (["us2"], ["new", "us1"])
 
@@ -281,11 +281,11 @@ async def test_a_window_that_moved_past_the_cursor_has_nothing_more_forward_and_
 ) -> None:
     old = [quake(f"old{number}", timedelta(days=29, hours=23)) for number in (1, 2)]
     await store(served, quake("young", timedelta(days=20)), *old)
-    first = await page(served, first=2)
+    first = await earthquake_page(served, first=2)
     served.clock.forward(seconds=passed.total_seconds())
 
     onward = await served.ask(PAGE, {"first": 2, "after": first.cursor})
-    back = await page(served, last=5, before=first.cursor, backward=True)
+    back = await earthquake_page(served, last=5, before=first.cursor, backward=True)
 
     assert first.more
     assert onward.errors is None
@@ -297,14 +297,14 @@ async def test_a_window_that_moved_past_the_cursor_has_nothing_more_forward_and_
     assert (back.events, back.more) == (["young"], False)
 
 
-async def test_a_cursor_newer_than_the_window_starts_it_anew(served: Served) -> None:
+async def test_a_cursor_newer_than_the_window_starts_at_the_window(served: Served) -> None:
     """Another process's clock may be ahead of ours."""
     await store(served, quake("us1"), quake("us2", timedelta(hours=30)))
-    first = await page(served, first=1)
+    first = await earthquake_page(served, first=1)
     served.clock.forward(days=-1)
 
-    onward = await page(served, after=first.cursor)
-    back = await page(served, before=first.cursor, backward=True)
+    onward = await earthquake_page(served, after=first.cursor)
+    back = await earthquake_page(served, before=first.cursor, backward=True)
 
     assert (onward.events, onward.more) == (["us2"], False)
     assert (back.events, back.more, back.calls) == ([], False, 0)

@@ -11,31 +11,31 @@ from datastore.earthquakes.earthquakes import Earthquakes
 from datastore.earthquakes.revisions import MAX_REVISIONS
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.model.timestamps import epoch_ms
-from tests.support.earthquake_counts import counted, counting
+from tests.support.earthquake_counts import counting, settled_counts
 from tests.support.earthquake_samples import put_raw, quake, scan, scan_all, store
 from tests.support.served import NOON, Served
-from tests.support.usgs_samples import feature, feed
+from tests.support.usgs_samples import feature, feed_bytes
 
 TIME = epoch_ms(NOON) - 60_000
 REPORT = "eventId magnitude place depthKm status alert updatedAt url"
 ONE = f"query ($id: ID!) {{ earthquake(eventId: $id) {{ {REPORT} latest {{ {REPORT} }} revisions {{ {REPORT} }} }} }}"
 
 
-def report(number: int, **changes: Any) -> Any:
+def report_feature(number: int, **changes: Any) -> Any:
     """The n-th report of an event: USGS publishes one each second."""
     return feature(**{"id": "us1", "time": TIME, "updated": TIME + 1000 * number, "mag": 4 + number / 10} | changes)
 
 
-async def ingest(served: Served, folder: Path, *features: Any) -> tuple[int, int, dict[str, int]]:
+async def ingest_revisions(served: Served, folder: Path, *features: Any) -> tuple[int, int, dict[str, int]]:
     assert served.gateway.ingest is not None
     path = folder / "feed.geojson"
-    path.write_bytes(feed(*features))
+    path.write_bytes(feed_bytes(*features))
     summary = await served.gateway.ingest.run(str(path))
     assert summary.error is None
     return summary.upserted, summary.skipped, dict(summary.rejected)
 
 
-async def one(served: Served, id: str = "us1") -> Any:
+async def earthquake_of(served: Served, id: str = "us1") -> Any:
     answer = await served.ask(ONE, {"id": id})
     assert answer.errors is None, answer.errors
     return answer.data["earthquake"]
@@ -43,16 +43,18 @@ async def one(served: Served, id: str = "us1") -> Any:
 
 async def magnitudes(served: Served) -> tuple[float, float | None, list[float]]:
     """Return the magnitudes of the event, of its newest report and of its revisions."""
-    event = await one(served)
+    event = await earthquake_of(served)
     newest = event["latest"] and event["latest"]["magnitude"]
     return event["magnitude"], newest, [each["magnitude"] for each in event["revisions"]]
 
 
 async def test_a_newer_report_is_a_revision_and_the_event_stays(served: Served, tmp_path: Path) -> None:
-    first = await ingest(served, tmp_path, report(1, status="automatic"))
+    first = await ingest_revisions(served, tmp_path, report_feature(1, status="automatic"))
     stored = await scan(served, "EVENT")
-    second = await ingest(served, tmp_path, report(2, status="reviewed", alert="green", place="Elsewhere"))
-    event = await one(served)
+    second = await ingest_revisions(
+        served, tmp_path, report_feature(2, status="reviewed", alert="green", place="Elsewhere")
+    )
+    event = await earthquake_of(served)
 
     assert (first, second) == ((1, 0, {}), (0, 1, {}))
     assert await scan(served, "EVENT") == stored
@@ -71,7 +73,7 @@ async def test_a_newer_report_is_a_revision_and_the_event_stays(served: Served, 
 
 
 async def test_an_event_without_revisions_has_none(served: Served, tmp_path: Path) -> None:
-    await ingest(served, tmp_path, report(1))
+    await ingest_revisions(served, tmp_path, report_feature(1))
 
     assert await magnitudes(served) == (4.1, None, [])
 
@@ -80,7 +82,7 @@ async def test_an_event_without_revisions_has_none(served: Served, tmp_path: Pat
 async def test_reports_in_any_order_leave_the_newest(served: Served, tmp_path: Path, order: tuple[int, ...]) -> None:
     for _ in range(2):
         for number in order:
-            await ingest(served, tmp_path, report(number))
+            await ingest_revisions(served, tmp_path, report_feature(number))
     event, latest, revisions = await magnitudes(served)
 
     assert event == 4 + order[0] / 10
@@ -90,10 +92,10 @@ async def test_reports_in_any_order_leave_the_newest(served: Served, tmp_path: P
 
 
 async def test_a_report_that_changes_nothing_that_is_kept_adds_no_revision(served: Served, tmp_path: Path) -> None:
-    await ingest(served, tmp_path, report(1, felt=1))
-    await ingest(served, tmp_path, report(2, mag=4.1, felt=2))
-    await ingest(served, tmp_path, report(3))
-    await ingest(served, tmp_path, report(4, mag=4.3))
+    await ingest_revisions(served, tmp_path, report_feature(1, felt=1))
+    await ingest_revisions(served, tmp_path, report_feature(2, mag=4.1, felt=2))
+    await ingest_revisions(served, tmp_path, report_feature(3))
+    await ingest_revisions(served, tmp_path, report_feature(4, mag=4.3))
 
     assert await magnitudes(served) == (4.1, 4.3, [4.3])
 
@@ -110,46 +112,49 @@ async def test_concurrent_reports_are_all_kept_and_the_newest_is_the_latest(serv
 
 
 async def test_a_report_under_another_id_is_a_revision_of_the_event(served: Served, tmp_path: Path) -> None:
-    await ingest(served, tmp_path, report(1, ids=",us1,nn1,"))
-    await ingest(served, tmp_path, report(2, id="nn1", ids=",us1,nn1,"))
-    await ingest(served, tmp_path, report(3, id="nn1", ids=",nn1,"))
+    await ingest_revisions(served, tmp_path, report_feature(1, ids=",us1,nn1,"))
+    await ingest_revisions(served, tmp_path, report_feature(2, id="nn1", ids=",us1,nn1,"))
+    await ingest_revisions(served, tmp_path, report_feature(3, id="nn1", ids=",nn1,"))
 
     assert await magnitudes(served) == (4.1, 4.3, [4.3, 4.2])
-    assert (await one(served, "nn1"))["latest"]["eventId"] == "nn1"
+    assert (await earthquake_of(served, "nn1"))["latest"]["eventId"] == "nn1"
 
 
 async def test_an_event_of_another_program_is_revised(served: Served, tmp_path: Path) -> None:
     await put_raw(served, "us1")
-    await ingest(served, tmp_path, report(1))
+    await ingest_revisions(served, tmp_path, report_feature(1))
 
     assert await magnitudes(served) == (4.5, 4.1, [4.1])
 
 
 async def test_a_deleted_event_has_a_revision_that_says_so(served: Served, tmp_path: Path) -> None:
-    await ingest(served, tmp_path, report(1, ids=",us1,nn1,"))
-    gone = report(2, id="nn1", status="DELETED", mag=None, place=None, coordinates=None)
-    counts = [await ingest(served, tmp_path, gone, *extra) for extra in ((), (report(9, id="us2", status="deleted"),))]
-    event = await one(served)
+    await ingest_revisions(served, tmp_path, report_feature(1, ids=",us1,nn1,"))
+    gone = report_feature(2, id="nn1", status="DELETED", mag=None, place=None, coordinates=None)
+    counts = [
+        await ingest_revisions(served, tmp_path, gone, *extra)
+        for extra in ((), (report_feature(9, id="us2", status="deleted"),))
+    ]
+    event = await earthquake_of(served)
 
     assert counts == [(0, 0, {"DELETED": 1}), (0, 0, {"DELETED": 2})]
     assert [each["status"] for each in event["revisions"]] == ["deleted"]
     assert event["latest"] | {"url": None} == event["revisions"][0]
     assert (event["latest"]["magnitude"], event["status"]) == (4.1, "reviewed")
-    assert await one(served, "us2") is None
+    assert await earthquake_of(served, "us2") is None
 
 
 async def test_an_event_that_comes_back_is_no_longer_deleted(served: Served, tmp_path: Path) -> None:
-    await ingest(served, tmp_path, report(1))
-    await ingest(served, tmp_path, report(2, status="deleted"))
-    await ingest(served, tmp_path, report(3))
-    await ingest(served, tmp_path, report(2, status="deleted"), report(9, id="us2"))
+    await ingest_revisions(served, tmp_path, report_feature(1))
+    await ingest_revisions(served, tmp_path, report_feature(2, status="deleted"))
+    await ingest_revisions(served, tmp_path, report_feature(3))
+    await ingest_revisions(served, tmp_path, report_feature(2, status="deleted"), report_feature(9, id="us2"))
 
-    assert [each["status"] for each in (await one(served))["revisions"]] == ["reviewed", "deleted"]
+    assert [each["status"] for each in (await earthquake_of(served))["revisions"]] == ["reviewed", "deleted"]
 
 
 async def test_the_newest_revisions_are_listed(served: Served, tmp_path: Path) -> None:
     for number in range(MAX_REVISIONS + 5):
-        await ingest(served, tmp_path, report(number, mag=number / 10))
+        await ingest_revisions(served, tmp_path, report_feature(number, mag=number / 10))
     _, latest, revisions = await magnitudes(served)
 
     assert latest == revisions[0] == (MAX_REVISIONS + 4) / 10
@@ -159,7 +164,7 @@ async def test_the_newest_revisions_are_listed(served: Served, tmp_path: Path) -
 async def test_the_newest_reports_of_a_page_are_one_batch(served: Served, tmp_path: Path) -> None:
     ids = [f"us{number}" for number in range(25)]
     for number in (1, 2):
-        await ingest(served, tmp_path, *(report(number, id=id) for id in ids))
+        await ingest_revisions(served, tmp_path, *(report_feature(number, id=id) for id in ids))
     answer = await served.ask(
         '{ earthquakes(start: "2026-06-25T00:00:00Z", first: 25) { nodes { magnitude latest { magnitude } } } }'
     )
@@ -173,9 +178,9 @@ async def test_revisions_are_not_counted_listed_or_delivered(served: Served, tmp
     await served.settle(EARTHQUAKES, 1)
     async with counting(served):
         for number in (1, 2, 3):
-            await ingest(served, tmp_path, report(number))
-        await ingest(served, tmp_path, report(1, id="us2"))
-        found = await counted(served)
+            await ingest_revisions(served, tmp_path, report_feature(number))
+        await ingest_revisions(served, tmp_path, report_feature(1, id="us2"))
+        found = await settled_counts(served)
     listed = await served.ask("{ earthquakes { nodes { eventId } } }")
 
     received = [(await events.event())["earthquakeDetected"] for _ in range(2)]

@@ -11,7 +11,7 @@ from datastore.earthquakes.regions import region_of
 from datastore.earthquakes.statistics import StatisticsRebuild, magnitude_class
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.model.timestamps import from_epoch_ms
-from tests.support.earthquake_counts import counted, counting
+from tests.support.earthquake_counts import counting, settled_counts
 from tests.support.earthquake_samples import put_raw, quake, scan, scan_all, store
 from tests.support.served import REAL_DATA, Served
 
@@ -91,7 +91,9 @@ async def test_ten_years_take_at_most_twenty_reads_and_cost_about_what_is_estima
     # The longest window begins on the last day of a year, and so spans twelve of them.
     start, end = datetime(2010, 12, 31, tzinfo=UTC), datetime(2010, 12, 31, tzinfo=UTC) + timedelta(days=3_660)
     await StatisticsRebuild(served.store, served.clock).all_days()
-    await served.store().write_all(EARTHQUAKES, puts=[item for day in range(3_661) for item in kept(start, day)])
+    await served.store().write_all(
+        EARTHQUAKES, puts=[item for day in range(3_661) for item in stored_statistics(start, day)]
+    )
 
     found = await statistics(served, by, start=start.isoformat(), end=end.isoformat())
 
@@ -102,7 +104,7 @@ async def test_ten_years_take_at_most_twenty_reads_and_cost_about_what_is_estima
     assert read / 3 <= report.estimate - WRITE_UNIT_COST <= 3 * read
 
 
-def kept(start: datetime, day: int) -> list[dict[str, Any]]:
+def stored_statistics(start: datetime, day: int) -> list[dict[str, Any]]:
     """A busy day's items as they are stored."""
     name = f"{start + timedelta(days=day):%Y%m%d}"
     classes = {str(number): [60, number + 0.9] for number in range(5)}
@@ -148,7 +150,7 @@ async def test_a_real_feed_is_counted_as_plain_code_counts_it(served: Served) ->
     assert served.gateway.ingest is not None
     async with counting(served):
         await served.gateway.ingest.run(str(FEED))
-        await counted(served)
+        await settled_counts(served)
     events = [item for item in await scan_all(served) if item.get("entity") == "EVENT" and item["sk"] == "EVENT"]
     events = [event for event in events if event.get("type", "earthquake") == "earthquake"]
     moments = [from_epoch_ms(event["eventTsMs"]) for event in events]

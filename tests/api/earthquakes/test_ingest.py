@@ -26,7 +26,7 @@ from datastore.keyspace import earthquakes as keys
 from datastore.model.identity import Role
 from tests.support.earthquake_samples import scan
 from tests.support.served import REAL_DATA, Served
-from tests.support.usgs_samples import Handler, answering, feature, feed, feed_server
+from tests.support.usgs_samples import Handler, answering, feature, feed_bytes, feed_server
 
 INGEST = """
 mutation ($feed: String!) {
@@ -50,21 +50,21 @@ async def without_stream(options: StoreOptions) -> None:
         await tables.create(database.admin(), [replace(keys.EARTHQUAKES, stream=None)], options.prefix)
 
 
-async def run(served: Served, source: str) -> IngestSummary:
+async def run_ingest(served: Served, source: str) -> IngestSummary:
     assert served.gateway.ingest is not None
     return await served.gateway.ingest.run(source)
 
 
-def counts(summary: IngestSummary) -> tuple[int, int, int, dict[str, int]]:
+def summary_counts(summary: IngestSummary) -> tuple[int, int, int, dict[str, int]]:
     return summary.fetched, summary.upserted, summary.skipped, dict(summary.rejected)
 
 
-async def events(served: Served) -> set[str]:
+async def ingested_event_ids(served: Served) -> set[str]:
     return {item["eventId"]["S"] for item in await scan(served, "EVENT")}
 
 
 @contextmanager
-def writes(served: Served) -> Iterator[list[Call]]:
+def recorded_writes(served: Served) -> Iterator[list[Call]]:
     """The writes that are made meanwhile, request logs apart."""
     assert served.gateway.database is not None
     client = served.gateway.database.client
@@ -101,7 +101,7 @@ def real(pattern: str) -> list[Path]:
     return found
 
 
-def plainly(path: Path) -> tuple[list[str], Counter[str]]:
+def read_feed_plainly(path: Path) -> tuple[list[str], Counter[str]]:
     """The ids that plain code takes in, and how many features it refuses for what."""
     body = path.read_bytes()
     features = json.loads(gzip.decompress(body) if path.suffix == ".gz" else body)["features"]
@@ -115,34 +115,34 @@ def plainly(path: Path) -> tuple[list[str], Counter[str]]:
 async def test_every_real_feed_is_stored_once(served: Served) -> None:
     known: set[str] = set()
     for path in real("*.geojson*"):
-        taken, refused = plainly(path)
+        taken, refused = read_feed_plainly(path)
         new = set(taken) - known
 
-        first = await run(served, str(path))
-        with writes(served) as made:
-            again = await run(served, str(path))
+        first = await run_ingest(served, str(path))
+        with recorded_writes(served) as made:
+            again = await run_ingest(served, str(path))
 
         fetched, rejected = len(taken) + refused.total(), dict(refused)
         assert (first.error, again.error) == (None, None), path.name
-        assert counts(first) == (fetched, len(new), len(taken) - len(new), rejected), path.name
-        assert counts(again) == (fetched, 0, len(taken), rejected), path.name
+        assert summary_counts(first) == (fetched, len(new), len(taken) - len(new), rejected), path.name
+        assert summary_counts(again) == (fetched, 0, len(taken), rejected), path.name
         assert (first.unchanged, again.unchanged, made) == (False, True, []), path.name
         known |= new
-    assert await events(served) == known
+    assert await ingested_event_ids(served) == known
     assert len(await scan(served, "EVENT")) == len(known)
 
 
 async def test_a_real_feed_whose_last_ingest_is_forgotten_is_skipped_event_by_event(served: Served) -> None:
     for path in (each for each in real("*.geojson") if "month" not in each.name):
-        taken, refused = plainly(path)
-        await run(served, str(path))
+        taken, refused = read_feed_plainly(path)
+        await run_ingest(served, str(path))
         await forget(served, str(path))
 
-        with writes(served) as made:
-            anew = await run(served, str(path))
+        with recorded_writes(served) as made:
+            anew = await run_ingest(served, str(path))
 
         fetched = len(taken) + refused.total()
-        assert counts(anew) == (fetched, 0, len(taken), dict(refused)), path.name
+        assert summary_counts(anew) == (fetched, 0, len(taken), dict(refused)), path.name
         # An event with several ids is looked up by a read instead.
         assert not anew.unchanged, path.name
         assert len(made) <= len(taken) + 1, path.name
@@ -155,16 +155,16 @@ async def test_snapshots_of_a_feed_over_time_store_each_event_once(
     """Hour after hour, some without any event, most without ids; and a week whose events come and go."""
     (archive,) = real(f"history/{name}*.tar.xz")
     snapshots = sampled(archive, every, tmp_path)
-    judged = [plainly(path) for path in snapshots]
+    judged = [read_feed_plainly(path) for path in snapshots]
 
-    summaries = [await run(served, str(path)) for path in snapshots]
+    summaries = [await run_ingest(served, str(path)) for path in snapshots]
 
     once = {event_id for taken, _ in judged for event_id in taken}
     assert {summary.error for summary in summaries} == {None}
     assert [summary.upserted + summary.skipped for summary in summaries] == [len(taken) for taken, _ in judged]
     assert [summary.rejected for summary in summaries] == [refused for _, refused in judged]
     assert sum(summary.upserted for summary in summaries) == len(once)
-    assert await events(served) == once
+    assert await ingested_event_ids(served) == once
 
 
 def sampled(archive: Path, every: int, folder: Path) -> list[Path]:
@@ -177,10 +177,10 @@ def sampled(archive: Path, every: int, folder: Path) -> list[Path]:
 async def test_a_csv_feed_fails_and_stores_nothing(served: Served) -> None:
     (path,) = real("*.csv.gz")
 
-    summary = await run(served, str(path))
+    summary = await run_ingest(served, str(path))
 
-    assert (summary.error, counts(summary)) == ("NOT_GEOJSON", (0, 0, 0, {}))
-    assert await events(served) == set()
+    assert (summary.error, summary_counts(summary)) == ("NOT_GEOJSON", (0, 0, 0, {}))
+    assert await ingested_event_ids(served) == set()
     assert await scan(served, "INGEST_STATE") == []
 
 
@@ -188,7 +188,7 @@ async def test_a_csv_feed_fails_and_stores_nothing(served: Served) -> None:
 
 
 async def test_the_mutation_tells_how_it_went(served: Served) -> None:
-    body = feed(feature(id="us1"), feature(id="us2", mag=None), feature(id="us3"))
+    body = feed_bytes(feature(id="us1"), feature(id="us2", mag=None), feature(id="us3"))
 
     async with feed_server(answering(body=body)) as url:
         first = await served.ask(INGEST, {"feed": url}, user="poller", role=Role.SYSTEM)
@@ -200,7 +200,7 @@ async def test_the_mutation_tells_how_it_went(served: Served) -> None:
     assert told == always | {"upserted": 2, "skipped": 0, "unchanged": False}
     assert again.data["ingestEarthquakes"] == always | {"upserted": 0, "skipped": 2, "unchanged": True}
     assert len(told["upstreamHash"]) == 64
-    assert await events(served) == {"us1", "us3"}
+    assert await ingested_event_ids(served) == {"us1", "us3"}
 
 
 def unless_known(body: bytes, seen: list[dict[str, str]], **validators: str) -> Handler:
@@ -228,16 +228,16 @@ def unless_known(body: bytes, seen: list[dict[str, str]], **validators: str) -> 
 async def test_a_feed_that_is_not_modified_counts_and_writes_nothing(
     served: Served, validators: dict[str, str], shown: dict[str, str]
 ) -> None:
-    body, seen = feed(feature(id="us1"), feature(id="us2", mag=None)), list[dict[str, str]]()
+    body, seen = feed_bytes(feature(id="us1"), feature(id="us2", mag=None)), list[dict[str, str]]()
 
     async with feed_server(unless_known(body, seen, **validators)) as url:
-        first = await run(served, url)
-        with writes(served) as made:
-            second = await run(served, url)
+        first = await run_ingest(served, url)
+        with recorded_writes(served) as made:
+            second = await run_ingest(served, url)
 
     assert seen == [{}, shown]
-    assert (counts(first), first.unchanged) == ((2, 1, 0, {"MISSING_MAGNITUDE": 1}), False)
-    assert (counts(second), second.unchanged) == ((2, 0, 1, {"MISSING_MAGNITUDE": 1}), True)
+    assert (summary_counts(first), first.unchanged) == ((2, 1, 0, {"MISSING_MAGNITUDE": 1}), False)
+    assert (summary_counts(second), second.unchanged) == ((2, 0, 1, {"MISSING_MAGNITUDE": 1}), True)
     assert (second.upstream_size, second.upstream_hash) == (0, first.upstream_hash)
     assert made == []
 
@@ -258,45 +258,45 @@ def breaking_off(body: bytes, after: int) -> Handler:
 
 
 async def test_what_came_before_a_feed_broke_off_stands_and_the_next_run_completes(served: Served) -> None:
-    body = feed(*(feature(id=f"us{number}") for number in range(5)))
+    body = feed_bytes(*(feature(id=f"us{number}") for number in range(5)))
     middle = body.index(b'"us3"')
 
     async with feed_server(breaking_off(body, middle), answering(body=body), answering(body=body)) as url:
-        broken = await run(served, url)
-        stored = await events(served)
-        complete = await run(served, url)
-        third = await run(served, url)
+        broken = await run_ingest(served, url)
+        stored = await ingested_event_ids(served)
+        complete = await run_ingest(served, url)
+        third = await run_ingest(served, url)
 
-    assert (broken.error, counts(broken), broken.upstream_size) == ("TRUNCATED", (3, 3, 0, {}), middle)
+    assert (broken.error, summary_counts(broken), broken.upstream_size) == ("TRUNCATED", (3, 3, 0, {}), middle)
     assert stored == {"us0", "us1", "us2"}
-    assert (complete.error, counts(complete)) == (None, (5, 2, 3, {}))
-    assert (third.unchanged, counts(third)) == (True, (5, 0, 5, {}))
+    assert (complete.error, summary_counts(complete)) == (None, (5, 2, 3, {}))
+    assert (third.unchanged, summary_counts(third)) == (True, (5, 0, 5, {}))
 
 
 async def test_a_feed_that_ends_too_early_without_a_word_is_truncated_too(served: Served) -> None:
-    body = feed(feature(id="us1"), feature(id="us2"))
+    body = feed_bytes(feature(id="us1"), feature(id="us2"))
 
     async with feed_server(answering(body=body[: body.index(b'"us2"')])) as url:
-        summary = await run(served, url)
+        summary = await run_ingest(served, url)
 
-    assert (summary.error, counts(summary)) == ("TRUNCATED", (1, 1, 0, {}))
+    assert (summary.error, summary_counts(summary)) == ("TRUNCATED", (1, 1, 0, {}))
     assert await scan(served, "INGEST_STATE") == []
 
 
 async def test_what_may_pass_is_asked_again_and_counted(served: Served) -> None:
     async with feed_server(
-        answering(429, Retry_After="0"), answering(503), answering(body=feed(feature(id="us1")))
+        answering(429, Retry_After="0"), answering(503), answering(body=feed_bytes(feature(id="us1")))
     ) as url:
-        summary = await run(served, url)
+        summary = await run_ingest(served, url)
 
-    assert (summary.error, summary.retries, counts(summary)) == (None, 2, (1, 1, 0, {}))
+    assert (summary.error, summary.retries, summary_counts(summary)) == (None, 2, (1, 1, 0, {}))
 
 
-async def test_what_will_not_pass_is_told(served: Served) -> None:
+async def test_a_permanent_failure_is_reported(served: Served) -> None:
     async with feed_server(answering(404), answering(400), answering(429, Retry_After="3600")) as url:
-        summaries = [await run(served, url) for _ in range(3)]
+        summaries = [await run_ingest(served, url) for _ in range(3)]
 
-    assert [(one.error, counts(one)) for one in summaries] == [
+    assert [(one.error, summary_counts(one)) for one in summaries] == [
         (code, (0, 0, 0, {})) for code in ("NOT_FOUND", "HTTP_STATUS", "RATE_LIMITED")
     ]
 
@@ -307,11 +307,11 @@ async def test_what_will_not_pass_is_told(served: Served) -> None:
 async def test_only_the_system_may_ingest(served: Served) -> None:
     callers: list[dict[str, Any]] = [{}, {"user": "ada"}, {"user": "root", "role": Role.ADMIN}]
 
-    async with feed_server(answering(body=feed(feature(id="us1")))) as url:
+    async with feed_server(answering(body=feed_bytes(feature(id="us1")))) as url:
         answers = [await served.ask(INGEST, {"feed": url}, **caller) for caller in callers]
 
     assert [answer.codes for answer in answers] == [["UNAUTHENTICATED"], ["FORBIDDEN"], ["FORBIDDEN"]]
-    assert await events(served) == set()
+    assert await ingested_event_ids(served) == set()
 
 
 FOREIGN = [
@@ -360,7 +360,7 @@ async def test_a_redirect_to_another_host_or_port_is_not_followed(served: Served
 
     async def secret(request: web.Request) -> web.StreamResponse:
         visited.append(request.path)
-        return web.Response(body=feed(feature(id="secret")))
+        return web.Response(body=feed_bytes(feature(id="secret")))
 
     async with feed_server(secret) as elsewhere:
         places = [elsewhere, elsewhere.replace("127.0.0.1", "localhost"), "http://169.254.169.254/latest/meta-data/"]
@@ -371,7 +371,7 @@ async def test_a_redirect_to_another_host_or_port_is_not_followed(served: Served
 
     assert [answer.data["ingestEarthquakes"]["error"] for answer in summaries] == ["BAD_SOURCE"] * 3
     assert visited == []
-    assert await events(served) == set()
+    assert await ingested_event_ids(served) == set()
 
 
 # A store that fails
@@ -388,17 +388,17 @@ async def test_an_event_that_the_store_refuses_is_reported_apart(
         return await insert(self, event)
 
     monkeypatch.setattr(Earthquakes, "insert", choosy)
-    async with feed_server(answering(body=feed(*(feature(id=f"us{number}") for number in (1, 2, 3))))) as url:
-        summary = await run(served, url)
+    async with feed_server(answering(body=feed_bytes(*(feature(id=f"us{number}") for number in (1, 2, 3))))) as url:
+        summary = await run_ingest(served, url)
 
-    assert (summary.error, counts(summary)) == ("INTERNAL", (3, 2, 0, {"STORE_INTERNAL": 1}))
+    assert (summary.error, summary_counts(summary)) == ("INTERNAL", (3, 2, 0, {"STORE_INTERNAL": 1}))
     assert await scan(served, "INGEST_STATE") == []
 
 
 async def test_an_outage_of_the_store_ends_an_ingest_that_the_next_one_completes(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    body = feed(*(feature(id=f"us{number}") for number in range(300)))
+    body = feed_bytes(*(feature(id=f"us{number}") for number in range(300)))
 
     async def unavailable(self: Earthquakes, event: Earthquake) -> bool:
         raise Unavailable("The store cannot be reached.")
@@ -406,21 +406,21 @@ async def test_an_outage_of_the_store_ends_an_ingest_that_the_next_one_completes
     async with feed_server(answering(body=body)) as url:
         with monkeypatch.context() as patch:
             patch.setattr(Earthquakes, "insert", unavailable)
-            failed = await run(served, url)
-        complete = await run(served, url)
+            failed = await run_ingest(served, url)
+        complete = await run_ingest(served, url)
 
     assert failed.error == "UNAVAILABLE"
     assert failed.fetched < 300
     assert failed.fetched == sum(failed.rejected.values())
     assert set(failed.rejected) == {"STORE_UNAVAILABLE"}
-    assert (complete.error, counts(complete)) == (None, (300, 300, 0, {}))
+    assert (complete.error, summary_counts(complete)) == (None, (300, 300, 0, {}))
 
 
 async def test_two_ingests_of_one_feed_at_once_store_each_event_once(served: Served) -> None:
-    body = feed(*(feature(id=f"us{number}") for number in range(50)))
+    body = feed_bytes(*(feature(id=f"us{number}") for number in range(50)))
 
     async with feed_server(answering(body=body)) as url:
-        summaries = await asyncio.gather(*[run(served, url) for _ in range(3)])
+        summaries = await asyncio.gather(*[run_ingest(served, url) for _ in range(3)])
 
     assert [summary.error for summary in summaries] == [None] * 3
     assert sum(summary.upserted for summary in summaries) == 50

@@ -15,7 +15,7 @@ from datastore.model.identity import Role
 from server.settings import Settings
 from tests.support.earthquake_samples import put_item, quake, store
 from tests.support.served import NOON, UNBOUGHT, Answer, Served
-from tests.support.usgs_samples import answering, feature, feed, feed_server
+from tests.support.usgs_samples import answering, feature, feed_bytes, feed_server
 
 LOGS = """
 query ($day: Date, $type: LogType, $first: Int, $after: String, $last: Int, $before: String) {
@@ -48,19 +48,19 @@ QUERY = BLANK | {"logType": "QUERY", "route": "graphql/earthquakes", "timestamp"
 INGEST = BLANK | {"logType": "INGEST", "route": "ingest/earthquakes", "timestamp": "2026-06-25T12:00:00+00:00"}
 
 
-async def written(served: Served) -> None:
+async def logs_written(served: Served) -> None:
     assert served.gateway.services is not None
     await served.gateway.services.request_logs.drained()
 
 
 async def logs(served: Served, **variables: Any) -> Answer:
-    await written(served)
+    await logs_written(served)
     answer = await served.ask(LOGS, variables, user="root", role=Role.ADMIN)
     assert answer.errors is None, answer.errors
     return answer
 
 
-async def nodes(served: Served, **variables: Any) -> list[dict[str, Any]]:
+async def log_nodes(served: Served, **variables: Any) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = (await logs(served, **variables)).data["requestLogs"]["nodes"]
     return found
 
@@ -73,7 +73,7 @@ async def test_a_query_is_logged_with_its_figures(served: Served) -> None:
 
     await served.ask('{ earthquakes(start: "2026-06-20T00:00:00Z", minMagnitude: 4, first: 2) { nodes { id } } }')
 
-    assert await nodes(served) == [
+    assert await log_nodes(served) == [
         QUERY
         | {
             "status": 200,
@@ -91,7 +91,7 @@ async def test_a_query_is_logged_with_its_figures(served: Served) -> None:
 async def test_every_list_of_a_request_is_logged_with_its_own_page_size(served: Served) -> None:
     await served.ask("{ a: earthquakes { nodes { id } } b: earthquakes(last: 7) { nodes { id } } }")
 
-    found = await nodes(served)
+    found = await log_nodes(served)
 
     assert sorted(log["pageSize"] for log in found) == [7, 25]
     assert [log["resultCount"] for log in found] == [0, 0]
@@ -110,7 +110,7 @@ async def test_every_list_of_a_request_is_logged_with_its_own_page_size(served: 
 async def test_a_query_that_fails_is_logged_with_its_code(served: Served, arguments: str, told: dict[str, Any]) -> None:
     await served.ask(f"{{ earthquakes({arguments}) {{ nodes {{ id }} }} }}")
 
-    assert await nodes(served) == [
+    assert await log_nodes(served) == [
         QUERY | {"status": 400, "pageSize": 25, "endTime": "2026-06-25T12:00:00+00:00"} | told
     ]
 
@@ -124,7 +124,7 @@ async def test_a_query_that_the_store_fails_is_logged_too(served: Served, monkey
         answer = await served.ask("{ earthquakes { nodes { id } } }")
 
     assert answer.codes == ["INTERNAL"]
-    assert [(log["status"], log["error"]) for log in await nodes(served)] == [(500, "INTERNAL")]
+    assert [(log["status"], log["error"]) for log in await log_nodes(served)] == [(500, "INTERNAL")]
 
 
 async def test_a_query_whose_client_has_gone_is_logged_too(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ async def test_a_query_whose_client_has_gone_is_logged_too(served: Served, monke
         request.cancel()
         await ended.wait()
 
-    assert [(log["status"], log["error"]) for log in await nodes(served)] == [(499, "CANCELLED")]
+    assert [(log["status"], log["error"]) for log in await log_nodes(served)] == [(499, "CANCELLED")]
 
 
 # What logs cost
@@ -161,10 +161,12 @@ class TestBudgets:
 
         (report,) = served.reports
         read = sum(call.cost for call in answer.calls)
-        logged = sum(log["resultCount"] is not None for log in await nodes(served)) * LOG_WRITE_UNITS * WRITE_UNIT_COST
+        logged = (
+            sum(log["resultCount"] is not None for log in await log_nodes(served)) * LOG_WRITE_UNITS * WRITE_UNIT_COST
+        )
         assert logged == 10
         assert report.cost == read + logged <= report.estimate
-        assert await remaining(served) == pytest.approx(2_500 - read - logged, abs=2)
+        assert await remaining_anonymous_budget(served) == pytest.approx(2_500 - read - logged, abs=2)
 
     async def test_fields_that_are_refused_write_one_log_for_all(self, served: Served) -> None:
         fields = " ".join(f"a{place}: earthquakes(first: {101 + place}) {{ nodes {{ id }} }}" for place in range(10))
@@ -172,23 +174,23 @@ class TestBudgets:
         for _ in range(2):
             assert (await served.ask(f"{{ {fields} }}")).codes[0] == "BAD_USER_INPUT"
 
-        assert [log["status"] for log in await nodes(served)] == [400, 400]
-        assert await remaining(served) == pytest.approx(2_500 - 2 * WRITE_UNIT_COST, abs=2)
+        assert [log["status"] for log in await log_nodes(served)] == [400, 400]
+        assert await remaining_anonymous_budget(served) == pytest.approx(2_500 - 2 * WRITE_UNIT_COST, abs=2)
 
 
-async def remaining(served: Served) -> float:
+async def remaining_anonymous_budget(served: Served) -> float:
     return float((await served.ask("{ areas }")).headers["ratelimit-remaining"])
 
 
 async def test_an_ingest_is_logged_with_its_figures(served: Served) -> None:
-    body = feed(feature(id="us1"), feature(id="us2"), feature(id="us3", mag=None))
+    body = feed_bytes(feature(id="us1"), feature(id="us2"), feature(id="us3", mag=None))
     assert served.gateway.ingest is not None
     await store(served, quake("us1"))
 
     async with feed_server(answering(503), answering(body=body)) as url:
         await served.gateway.ingest.run(url)
 
-    assert await nodes(served, type="INGEST") == [
+    assert await log_nodes(served, type="INGEST") == [
         INGEST | {"status": 200, "fetched": 3, "upserted": 1, "skipped": 1, "retries": 1, "upstreamSize": len(body)}
     ]
 
@@ -198,7 +200,7 @@ async def test_a_source_that_is_none_is_the_callers_fault(served: Served) -> Non
 
     await served.gateway.ingest.run("all_year")
 
-    assert [(log["status"], log["error"]) for log in await nodes(served)] == [(400, "BAD_SOURCE")]
+    assert [(log["status"], log["error"]) for log in await log_nodes(served)] == [(400, "BAD_SOURCE")]
 
 
 async def test_an_ingest_that_fails_is_logged_with_its_code(served: Served) -> None:
@@ -207,7 +209,7 @@ async def test_an_ingest_that_fails_is_logged_with_its_code(served: Served) -> N
     async with feed_server(answering(body=b"We have moved")) as url:
         await served.gateway.ingest.run(url)
 
-    assert await nodes(served) == [
+    assert await log_nodes(served) == [
         INGEST
         | {
             "status": 502,
@@ -223,7 +225,7 @@ async def test_an_ingest_that_fails_is_logged_with_its_code(served: Served) -> N
 
 async def test_request_ids_are_uuids_and_logs_live_for_seven_days(served: Served) -> None:
     await served.ask("{ earthquakes { nodes { id } } }")
-    await written(served)
+    await logs_written(served)
     query = '{ requestLogs(day: "2026-06-25") { nodes { requestId latencyMs } } }'
 
     shown = await served.ask(query, user="root", role=Role.ADMIN)
@@ -272,9 +274,9 @@ async def test_logs_are_listed_by_day_and_type_newest_first_in_pages(served: Ser
     )
 
     assert [[log["pageSize"] for log in page["nodes"]] for page in (first, second, oldest)] == [[5, 4], [3, 2], [2, 1]]
-    assert {log["error"] for log in await nodes(served, type="INGEST")} == {"BAD_SOURCE"}
-    assert len(await nodes(served)) == 10
-    assert await nodes(served, day="2026-06-24") == []
+    assert {log["error"] for log in await log_nodes(served, type="INGEST")} == {"BAD_SOURCE"}
+    assert len(await log_nodes(served)) == 10
+    assert await log_nodes(served, day="2026-06-24") == []
     assert other_type.codes == ["BAD_CURSOR"]
 
 
@@ -286,8 +288,8 @@ async def test_paging_through_todays_log_goes_on_in_that_day_after_midnight(serv
     served.clock.forward(hours=12)
     await served.ask("{ earthquakes(first: 9) { nodes { id } } }")
 
-    rest = await nodes(served, after=first["pageInfo"]["endCursor"])
-    today = await nodes(served)
+    rest = await log_nodes(served, after=first["pageInfo"]["endCursor"])
+    today = await log_nodes(served)
 
     assert [log["pageSize"] for log in (*first["nodes"], *rest)] == [3, 2, 1]
     assert [log["pageSize"] for log in today] == [9]
@@ -295,7 +297,7 @@ async def test_paging_through_todays_log_goes_on_in_that_day_after_midnight(serv
 
 async def test_a_damaged_log_is_its_own_null(served: Served) -> None:
     await served.ask("{ earthquakes { nodes { id } } }")
-    await written(served)
+    await logs_written(served)
     await put_item(served, {"pk": "LOG#20260625", "sk": "1#x", "ttl": int(NOON.timestamp()) + 9, "logType": "OTHER"})
 
     answer = await served.ask(LOGS, user="root", role=Role.ADMIN)
@@ -307,7 +309,7 @@ async def test_a_damaged_log_is_its_own_null(served: Served) -> None:
 # Never in the way
 
 
-class Stuck:
+class StuckStore:
     """A store that answers nothing until it is released, and then fails."""
 
     def __init__(self) -> None:
@@ -323,12 +325,12 @@ async def test_a_store_that_takes_no_logs_neither_delays_nor_fails_a_query(
 ) -> None:
     await store(served, quake("us1"))
     assert served.gateway.services is not None
-    request_logs, stuck = served.gateway.services.request_logs, Stuck()
+    request_logs, stuck = served.gateway.services.request_logs, StuckStore()
     monkeypatch.setattr(request_logs, "_client", stuck)
 
     while_stuck = [await served.ask("{ earthquakes { nodes { eventId } } }") for _ in range(8)]
     stuck.released.set()
-    await written(served)
+    await logs_written(served)
     after_failures = await served.ask("{ earthquakes { nodes { eventId } } }")
 
     assert {answer.data["earthquakes"]["nodes"][0]["eventId"] for answer in (*while_stuck, after_failures)} == {"us1"}
@@ -339,21 +341,21 @@ async def test_logs_beyond_what_can_wait_are_dropped_and_counted(
     served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert served.gateway.services is not None
-    request_logs, stuck = served.gateway.services.request_logs, Stuck()
+    request_logs, stuck = served.gateway.services.request_logs, StuckStore()
     monkeypatch.setattr(request_logs, "_client", stuck)
     lists = " ".join(f"a{number}: earthquakes(first: 0) {{ nodes {{ id }} }}" for number in range(10))
 
     while not request_logs.dropped:
         assert (await served.ask(f"{{ {lists} }}")).codes == ["BAD_USER_INPUT"]
     stuck.released.set()
-    await written(served)
+    await logs_written(served)
 
     assert "The store is too slow for request logs: 1 dropped so far" in caplog.text
 
 
 async def test_the_log_is_kept_as_the_document_has_it(served: Served) -> None:
     await served.ask("{ earthquakes(minMagnitude: 2.5) { nodes { id } } }")
-    await written(served)
+    await logs_written(served)
     assert served.gateway.database is not None
 
     answer = await served.gateway.database.client.call(

@@ -7,9 +7,9 @@ import pytest
 
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from tests.support.earthquake_samples import put_raw, quake, scan, store
-from tests.support.resuming_clients import OverSocket
+from tests.support.resuming_clients import SocketClient
 from tests.support.served import NOON, Served
-from tests.support.usgs_samples import quake as judged
+from tests.support.usgs_samples import decoded_quake as judged
 
 LIST = "query ($kind: SeismicEventKind) {earthquakes(kind: $kind) {nodes {eventId type}}}"
 ALL = "{earthquake(eventId: %s) {type status updatedAt alert tsunami significance url}}"
@@ -24,7 +24,7 @@ SAID = {
 }
 
 
-async def listed(served: Served, kind: str | None = None) -> list[str]:
+async def listed_event_ids(served: Served, kind: str | None = None) -> list[str]:
     variables = {} if kind is None else {"kind": kind}
     answer = await served.ask(LIST, variables)
     assert answer.errors is None
@@ -35,10 +35,10 @@ async def test_other_events_are_listed_on_request(served: Served) -> None:
     await store(served, quake("quake"), quake("blast", type="quarry blast"), quake("ice", type="ice quake"))
     await put_raw(served, "document")
 
-    assert await listed(served) == ["document", "quake"]
-    assert await listed(served, "EARTHQUAKE") == ["document", "quake"]
-    assert await listed(served, "OTHER") == ["blast", "ice"]
-    assert await listed(served, "ANY") == ["blast", "document", "ice", "quake"]
+    assert await listed_event_ids(served) == ["document", "quake"]
+    assert await listed_event_ids(served, "EARTHQUAKE") == ["document", "quake"]
+    assert await listed_event_ids(served, "OTHER") == ["blast", "ice"]
+    assert await listed_event_ids(served, "ANY") == ["blast", "document", "ice", "quake"]
 
 
 async def test_pages_are_full_whatever_lies_between(served: Served) -> None:
@@ -145,7 +145,7 @@ async def test_optional_properties_that_cannot_be_stored_are_left_out(changes: d
 # The subscription
 
 
-async def events(served: Served, arguments: str, *ids: str) -> None:
+async def assert_received(served: Served, arguments: str, *ids: str) -> None:
     """Check that a subscriber with these arguments receives exactly these of the stored events."""
     field = f"earthquakeDetected({arguments})" if arguments else "earthquakeDetected"
     listener = await served.listen(f"subscription {{{field} {{eventId}}}}")
@@ -167,20 +167,20 @@ async def events(served: Served, arguments: str, *ids: str) -> None:
 
 
 async def test_an_old_feed_gives_no_events(served: Served) -> None:
-    await events(served, "", "yesterday")
+    await assert_received(served, "", "yesterday")
 
 
 async def test_a_subscriber_may_ask_for_older_events(served: Served) -> None:
     since = NOON - timedelta(days=2)
-    await events(served, f'since: "{since.isoformat()}"', "just-too-old", "yesterday")
+    await assert_received(served, f'since: "{since.isoformat()}"', "just-too-old", "yesterday")
 
 
 async def test_a_subscriber_may_ask_for_other_events(served: Served) -> None:
-    await events(served, "kind: ANY", "yesterday", "blast")
+    await assert_received(served, "kind: ANY", "yesterday", "blast")
 
 
 async def test_an_event_that_was_recent_when_stored_is_delivered_to_a_client_that_resumes_later(served: Served) -> None:
-    client = OverSocket(served.http, "subscription {earthquakeDetected {eventId}}", {})
+    client = SocketClient(served.http, "subscription {earthquakeDetected {eventId}}", {})
     async with client.connected(served.url) as received:
         await anext(received)
         await put_raw(served, "first")

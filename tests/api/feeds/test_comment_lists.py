@@ -5,10 +5,30 @@ import asyncio
 import pytest
 
 from datastore.keyspace.feeds.table import FEED
-from tests.support.comment_steps import ADD, DELETE_POST, LIST, NO_PAGE, NODE, NOTHING, add, ask_to_add, listed
+from tests.support.comment_steps import (
+    ADD,
+    DELETE_POST,
+    LIST,
+    NO_PAGE,
+    NODE,
+    NOTHING,
+    add_comment,
+    ask_to_add,
+    comments_of,
+)
 from tests.support.comments import an_id
 from tests.support.feed_items import comment_item, post_item
-from tests.support.feed_steps import SEEN_BY, VIEWERS, assert_paged, cast, done, enter, follow, unfollow, write
+from tests.support.feed_steps import (
+    SEEN_BY,
+    VIEWERS,
+    assert_paged,
+    cast,
+    create_profiles,
+    follow_user,
+    mutate,
+    unfollow,
+    write_post,
+)
 from tests.support.served import Served
 
 # Who may see them.
@@ -17,13 +37,13 @@ from tests.support.served import Served
 @pytest.mark.parametrize("visibility", SEEN_BY)
 async def test_comments_are_for_those_who_may_see_the_post(served: Served, visibility: str) -> None:
     await cast(served, visibility)
-    comment = await add(served, "ada", "Mine")
+    comment = await add_comment(served, "ada", "Mine")
     served.clock.forward(seconds=1)
     shown = {"commentId": comment["commentId"], "text": "Mine"}
 
     for viewer, (user, role) in VIEWERS.items():
         sees = viewer in SEEN_BY[visibility]
-        connection = await listed(served, user=user, role=role)
+        connection = await comments_of(served, user=user, role=role)
         node = (await served.ask(NODE, {"id": comment["id"]}, user=user, role=role)).data["node"]
         added = await served.ask(ADD, {"post": "p", "text": "Me too"}, user=user, role=role)
 
@@ -36,9 +56,9 @@ async def test_comments_are_for_those_who_may_see_the_post(served: Served, visib
 
 async def test_comments_on_what_may_not_be_seen_are_as_those_on_a_post_without_any(served: Served) -> None:
     await cast(served, "FOLLOWERS")
-    await write(served, "bare")
-    await add(served, "fan")
-    cursor = (await listed(served, user="fan"))["pageInfo"]["endCursor"]
+    await write_post(served, "bare")
+    await add_comment(served, "fan")
+    cursor = (await comments_of(served, user="fan"))["pageInfo"]["endCursor"]
     await unfollow(served, "fan", "ada")
 
     answers = {post: await served.ask(LIST, {"post": post}, user="eve") for post in ("p", "bare", "unknown")}
@@ -52,12 +72,12 @@ async def test_comments_on_what_may_not_be_seen_are_as_those_on_a_post_without_a
 
 async def test_the_comments_on_a_deleted_post_are_gone_at_once(served: Served) -> None:
     await cast(served, "PUBLIC")
-    comment = await add(served, "eve")
-    await done(served, DELETE_POST, "ada", id="p")
+    comment = await add_comment(served, "eve")
+    await mutate(served, DELETE_POST, "ada", id="p")
 
     answer = await ask_to_add(served, "eve")
 
-    assert await listed(served) == NOTHING
+    assert await comments_of(served) == NOTHING
     assert (await served.ask(NODE, {"id": comment["id"]})).data == {"node": None}
     assert answer.codes == ["NOT_FOUND"]
     assert answer.made == ["BatchGetItem feed"]
@@ -71,7 +91,7 @@ async def test_who_has_no_profile_says_nothing(served: Served) -> None:
     assert answer.codes == ["NOT_FOUND"]
     assert "createUser" in str(answer.errors)
     assert answer.made == ["BatchGetItem feed"]
-    assert await listed(served) == NOTHING
+    assert await comments_of(served) == NOTHING
 
 
 # Reading.
@@ -81,12 +101,12 @@ async def test_pages_lead_through_the_comments_oldest_first_and_back(served: Ser
     await cast(served, "PUBLIC")
     model = []
     for number in range(17):
-        model.append((await add(served, ("ada", "eve")[number % 2], f"{number}"))["text"])
+        model.append((await add_comment(served, ("ada", "eve")[number % 2], f"{number}"))["text"])
         served.clock.forward(milliseconds=1)
     # Neither likes nor another post's comments are among them.
-    await done(served, 'mutation { likePost(postId: "p") { userId } }', "eve")
-    await write(served, "p2")
-    await add(served, "eve", post="p2")
+    await mutate(served, 'mutation { likePost(postId: "p") { userId } }', "eve")
+    await write_post(served, "p2")
+    await add_comment(served, "eve", post="p2")
 
     await assert_paged(served, 'comments(postId: "p", %s)', "text", model)
 
@@ -99,15 +119,15 @@ async def test_an_id_of_an_older_moment_stands_further_up(served: Served) -> Non
         ("4", None),
         ("3", an_id(3, seconds=-1)),
     ):
-        await add(served, "eve", text, id=id)
+        await add_comment(served, "eve", text, id=id)
 
-    assert [comment["text"] for comment in (await listed(served))["nodes"]] == ["1", "2", "3", "4"]
+    assert [comment["text"] for comment in (await comments_of(served))["nodes"]] == ["1", "2", "3", "4"]
 
 
 async def test_the_post_is_read_and_then_its_comments_and_then_all_authors_at_once(served: Served) -> None:
     await cast(served, "PUBLIC")
     for user in ("ada", "eve", "ada"):
-        await add(served, user)
+        await add_comment(served, user)
         served.clock.forward(seconds=1)
     await served.store().write_all(FEED, puts=[comment_item(post_item("p"), an_id(seconds=3), "ghost")])
 
@@ -132,9 +152,9 @@ async def test_a_page_has_its_limits(served: Served) -> None:
 
 async def test_a_cursor_is_good_for_its_post_only(served: Served) -> None:
     await cast(served, "PUBLIC")
-    await write(served, "q")
-    await add(served, "eve")
-    cursor = (await listed(served))["pageInfo"]["endCursor"]
+    await write_post(served, "q")
+    await add_comment(served, "eve")
+    cursor = (await comments_of(served))["pageInfo"]["endCursor"]
 
     answer = await served.ask(LIST, {"post": "q", "after": cursor})
 
@@ -143,7 +163,7 @@ async def test_a_cursor_is_good_for_its_post_only(served: Served) -> None:
 
 async def test_a_comment_that_cannot_be_read_is_an_error_in_its_place(served: Served) -> None:
     await cast(served, "PUBLIC")
-    await add(served, "eve", "Whole")
+    await add_comment(served, "eve", "Whole")
     await served.store().write_all(FEED, puts=[{"PK": "POST#p", "SK": f"COMMENT#{an_id(seconds=9)}", "text": "x"}])
 
     answer = await served.ask(LIST, {"post": "p"})
@@ -154,7 +174,7 @@ async def test_a_comment_that_cannot_be_read_is_an_error_in_its_place(served: Se
 
 async def test_a_posts_own_comments_need_no_look_at_the_post(served: Served) -> None:
     await cast(served, "FOLLOWERS")
-    await add(served, "fan", "Hear, hear")
+    await add_comment(served, "fan", "Hear, hear")
 
     answer = await served.ask('{ post(id: "p") { comments { nodes { text userId } } } }', user="fan")
 
@@ -170,13 +190,15 @@ async def test_a_posts_own_comments_need_no_look_at_the_post(served: Served) -> 
 async def test_a_page_of_posts_with_comments_reads_all_people_and_likes_in_one_batch(
     served: Served, user: str | None
 ) -> None:
-    await enter(served, "ada", "eve", "fan", "kim")
+    await create_profiles(served, "ada", "eve", "fan", "kim")
     commenters = ("eve", "fan", "kim")
     posts = [f"p{number:02d}" for number in range(12)]
     for post in posts:
-        await write(served, post)
-        await asyncio.gather(*[add(served, name, name, post=post, id=an_id(at)) for at, name in enumerate(commenters)])
-        await done(served, "mutation ($id: ID!) { likePost(postId: $id) { userId } }", "eve", id=post)
+        await write_post(served, post)
+        await asyncio.gather(
+            *[add_comment(served, name, name, post=post, id=an_id(at)) for at, name in enumerate(commenters)]
+        )
+        await mutate(served, "mutation ($id: ID!) { likePost(postId: $id) { userId } }", "eve", id=post)
 
     answer = await served.ask(
         """{ postsByAuthor(authorId: "ada") { nodes {
@@ -202,9 +224,9 @@ async def test_a_page_of_posts_with_comments_reads_all_people_and_likes_in_one_b
 
 async def test_comments_likes_and_followers_side_by_side_share_one_batch(served: Served) -> None:
     await cast(served, "PUBLIC")
-    await add(served, "eve", "Hi")
-    await done(served, 'mutation { likePost(postId: "p") { userId } }', "fan")
-    await follow(served, "eve", "ada")
+    await add_comment(served, "eve", "Hi")
+    await mutate(served, 'mutation { likePost(postId: "p") { userId } }', "fan")
+    await follow_user(served, "eve", "ada")
 
     answer = await served.ask(
         """{ post(id: "p") {

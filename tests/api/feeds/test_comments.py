@@ -12,9 +12,9 @@ from datastore.keyspace.feeds import comments as keys
 from datastore.model.identity import Role
 from datastore.model.ids import uuid7_moment
 from datastore.model.timestamps import iso, to_seconds
-from tests.support.comment_steps import DELETE_POST, LIST, NODE, NOTHING, add, ask_to_add, listed
+from tests.support.comment_steps import DELETE_POST, LIST, NODE, NOTHING, add_comment, ask_to_add, comments_of
 from tests.support.comments import an_id
-from tests.support.feed_steps import SEEN_BY, VIEWERS, assert_paged, cast, done, write
+from tests.support.feed_steps import SEEN_BY, VIEWERS, assert_paged, cast, mutate, write_post
 from tests.support.served import NOON, Served
 
 DELETE = "mutation ($post: ID!, $id: ID!) { deleteComment(postId: $post, commentId: $id) { commentId text } }"
@@ -59,43 +59,43 @@ async def test_a_comment_is_answered_as_it_is_kept(served: Served) -> None:
 
 async def test_a_comment_that_is_sent_again_changes_nothing(served: Served) -> None:
     await cast(served, "PUBLIC")
-    first = await add(served, "eve", "One", id=an_id())
+    first = await add_comment(served, "eve", "One", id=an_id())
     served.clock.forward(seconds=5)
 
-    again = await add(served, "eve", "Another", id=an_id())
+    again = await add_comment(served, "eve", "Another", id=an_id())
 
     assert again == first
-    assert [comment["text"] for comment in (await listed(served))["nodes"]] == ["One"]
+    assert [comment["text"] for comment in (await comments_of(served))["nodes"]] == ["One"]
 
 
 async def test_twenty_at_once_with_one_id_are_one_comment(served: Served) -> None:
     await cast(served, "PUBLIC")
 
-    added = await asyncio.gather(*[add(served, "eve", f"Text {number}", id=an_id()) for number in range(20)])
+    added = await asyncio.gather(*[add_comment(served, "eve", f"Text {number}", id=an_id()) for number in range(20)])
 
     assert len({comment["text"] for comment in added}) == 1
-    assert [comment["text"] for comment in (await listed(served))["nodes"]] == [added[0]["text"]]
+    assert [comment["text"] for comment in (await comments_of(served))["nodes"]] == [added[0]["text"]]
 
 
 async def test_the_id_of_anothers_comment_is_taken(served: Served) -> None:
     await cast(served, "PUBLIC")
-    await add(served, "eve", "The first", id=an_id())
+    await add_comment(served, "eve", "The first", id=an_id())
 
     answer = await ask_to_add(served, "fan", "The second", id=an_id())
 
     assert answer.codes == ["CONFLICT"]
     assert "first" not in str(answer.errors)
-    assert [comment["text"] for comment in (await listed(served))["nodes"]] == ["The first"]
+    assert [comment["text"] for comment in (await comments_of(served))["nodes"]] == ["The first"]
 
 
 async def test_one_id_may_stand_under_two_posts(served: Served) -> None:
     await cast(served, "PUBLIC")
-    await write(served, "q")
+    await write_post(served, "q")
 
     for post in ("p", "q"):
-        await add(served, "eve", f"On {post}", post=post, id=an_id())
+        await add_comment(served, "eve", f"On {post}", post=post, id=an_id())
 
-    assert [comment["text"] for comment in (await listed(served, "q"))["nodes"]] == ["On q"]
+    assert [comment["text"] for comment in (await comments_of(served, "q"))["nodes"]] == ["On q"]
 
 
 async def test_an_id_that_is_no_uuid_of_version_7_of_about_now_is_refused(served: Served) -> None:
@@ -118,14 +118,14 @@ async def test_an_id_may_be_five_minutes_ahead_or_a_day_old(served: Served) -> N
     await cast(served, "PUBLIC")
 
     for id in (an_id(minutes=5), an_id(days=-1)):
-        assert (await add(served, "eve", id=id))["commentId"] == id
+        assert (await add_comment(served, "eve", id=id))["commentId"] == id
 
 
 async def test_a_text_has_1_to_1000_characters(served: Served) -> None:
     await cast(served, "PUBLIC")
 
     for text in ("é" * 1000, " " * 9 + "e" * 1000 + " "):
-        assert (await add(served, "eve", text))["textLength"] == 1000
+        assert (await add_comment(served, "eve", text))["textLength"] == 1000
     for text in ("", " \n ", "e" * 1001):
         answer = await ask_to_add(served, "eve", text)
         assert answer.codes == ["BAD_USER_INPUT"]
@@ -136,7 +136,7 @@ async def test_a_text_mentions_at_most_twenty(served: Served) -> None:
     await cast(served, "PUBLIC")
     people = [f"user{number}" for number in range(21)]
 
-    fits = await add(served, "eve", " ".join(f"@{name}" for name in people[:20]))
+    fits = await add_comment(served, "eve", " ".join(f"@{name}" for name in people[:20]))
     answer = await ask_to_add(served, "eve", " ".join(f"@{name}" for name in people))
 
     assert fits["mentions"] == people[:20]
@@ -160,7 +160,7 @@ async def test_a_post_id_that_can_be_none_is_refused(served: Served) -> None:
 
 async def test_a_comment_is_deleted_by_its_author_or_the_posts_and_once(served: Served) -> None:
     await cast(served, "PUBLIC")
-    mine, theirs = [await add(served, "eve", text) for text in ("Mine", "Theirs")]
+    mine, theirs = [await add_comment(served, "eve", text) for text in ("Mine", "Theirs")]
 
     deleted = [
         await served.ask(DELETE, {"post": "p", "id": comment["commentId"]}, user=user)
@@ -176,12 +176,12 @@ async def test_a_comment_is_deleted_by_its_author_or_the_posts_and_once(served: 
     ]
     once, again = ["GetItem feed", "UpdateItem feed"], ["GetItem feed"]
     assert [answer.made for answer in deleted] == [once, again, once, again]
-    assert await listed(served) == NOTHING
+    assert await comments_of(served) == NOTHING
 
 
 async def test_a_deleted_comment_does_not_come_back_with_a_late_retry(served: Served) -> None:
     await cast(served, "PUBLIC")
-    mine = await add(served, "eve", "Mine", id=an_id(1))
+    mine = await add_comment(served, "eve", "Mine", id=an_id(1))
     await served.ask(DELETE, {"post": "p", "id": mine["commentId"]}, user="eve")
 
     retried = await ask_to_add(served, "eve", "Mine", id=an_id(1))
@@ -190,7 +190,7 @@ async def test_a_deleted_comment_does_not_come_back_with_a_late_retry(served: Se
 
     assert retried.codes == others.codes == ["CONFLICT"]
     assert node.data == {"node": None}
-    assert await listed(served) == NOTHING
+    assert await comments_of(served) == NOTHING
     (tombstone,) = [item for item in await items_of_post(served) if item["SK"] == f"COMMENT#{an_id(1)}"]
     assert tombstone == {
         "PK": "POST#p",
@@ -208,7 +208,7 @@ async def test_tombstones_of_comments_leave_pages_full(served: Served) -> None:
     await cast(served, "PUBLIC")
     ids = [an_id(number, seconds=number) for number in range(9)]
     for id in ids:
-        await add(served, "eve", id=id)
+        await add_comment(served, "eve", id=id)
     for id in ids[::2]:
         await served.ask(DELETE, {"post": "p", "id": id}, user="eve")
 
@@ -220,9 +220,9 @@ async def items_of_post(served: Served) -> list[Any]:
     return [item async for item in served.store().query_all(replace(keys.COMMENTS, filter=()), values)]
 
 
-async def test_nobody_elses_comment_is_deleted(served: Served) -> None:
+async def test_a_comment_of_another_user_is_not_deleted(served: Served) -> None:
     await cast(served, "PUBLIC")
-    comment = await add(served, "eve", "Stays")
+    comment = await add_comment(served, "eve", "Stays")
 
     for user, role in (("fan", Role.USER), ("root", Role.ADMIN), ("job", Role.SYSTEM)):
         answer = await served.ask(DELETE, {"post": "p", "id": comment["commentId"]}, user=user, role=role)
@@ -230,13 +230,13 @@ async def test_nobody_elses_comment_is_deleted(served: Served) -> None:
         assert answer.codes == ["FORBIDDEN"]
         assert answer.made == ["GetItem feed", "GetItem feed"]
         assert "Stays" not in str(answer.errors)
-    assert len((await listed(served))["nodes"]) == 1
+    assert len((await comments_of(served))["nodes"]) == 1
 
 
 @pytest.mark.parametrize("visibility", ["FOLLOWERS", "PRIVATE"])
-async def test_who_may_not_see_a_post_is_not_told_of_its_comments(served: Served, visibility: str) -> None:
+async def test_a_caller_who_may_not_see_a_post_learns_nothing_of_its_comments(served: Served, visibility: str) -> None:
     await cast(served, visibility)
-    comment = await add(served, "ada", "Hidden")
+    comment = await add_comment(served, "ada", "Hidden")
 
     for viewer, (user, role) in VIEWERS.items():
         if user not in (None, "ada"):
@@ -247,21 +247,21 @@ async def test_who_may_not_see_a_post_is_not_told_of_its_comments(served: Served
             told = ["FORBIDDEN"] if viewer in SEEN_BY[visibility] else []
             assert [answer.codes for answer in answers] == [told, []], viewer
             assert [answer.data for answer in answers] == [{"deleteComment": None}] * 2
-    assert len((await listed(served, user="ada"))["nodes"]) == 1
+    assert len((await comments_of(served, user="ada"))["nodes"]) == 1
 
 
 async def test_a_comment_on_a_deleted_post_is_as_gone_as_that(served: Served) -> None:
     await cast(served, "PUBLIC")
-    comment = await add(served, "eve")
-    await done(served, DELETE_POST, "ada", id="p")
+    comment = await add_comment(served, "eve")
+    await mutate(served, DELETE_POST, "ada", id="p")
 
-    assert await done(served, DELETE, "fan", post="p", id=comment["commentId"]) is None
+    assert await mutate(served, DELETE, "fan", post="p", id=comment["commentId"]) is None
 
 
 async def test_nothing_but_a_comment_can_be_deleted_as_one(served: Served) -> None:
     await cast(served, "PUBLIC")
 
     for id in ("META", an_id(), "COMMENT#x", "#META"):
-        assert await done(served, DELETE, "ada", post="p", id=id) is None
+        assert await mutate(served, DELETE, "ada", post="p", id=id) is None
 
     assert (await served.ask('{ post(id: "p") { postId } }')).data == {"post": {"postId": "p"}}

@@ -1,7 +1,6 @@
 """The feed live over WebSockets (FEED-S1): home feeds, notifications and the counts of a post."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any
 
@@ -17,8 +16,9 @@ from datastore.model.timestamps import iso, to_seconds
 from resolvers.feeds import home_feed_updates
 from tests.support.contract import every_call
 from tests.support.feed_items import comment_item, following_item, post_item, tombstone, user_item
-from tests.support.feed_subscriptions import put, remove
-from tests.support.home_feeds import entry
+from tests.support.feed_subscriptions import delete_one_by_one, put_one_by_one
+from tests.support.home_feeds import feed_entry
+from tests.support.moments import seconds_after_noon
 from tests.support.notifications import notification_item
 from tests.support.served import NOON, Listener, Served
 
@@ -27,17 +27,13 @@ RECEIVED = 'subscription { notificationReceived(userId: "ada"%s) { notificationI
 ENGAGEMENT = 'subscription { postEngagement(postId: "p"%s) { postId likeCount commentCount } }'
 
 
-async def listening(
+async def attached_listener(
     served: Served, query: str, user: str | None = "ada", role: Role = Role.USER, *, beside: int = 0
 ) -> Listener:
     """A listener that is attached, `beside` so many others."""
     listener = await served.listen(query, user=user, role=role)
     await served.settle(FEED, beside + 1)
     return listener
-
-
-def at(seconds: int) -> datetime:
-    return NOON + timedelta(seconds=seconds)
 
 
 # --- Home feeds -------------------------------------------------------------------------------------------------------
@@ -48,10 +44,17 @@ async def arrived(listener: Listener, many: int) -> list[str]:
 
 
 async def test_entries_arrive_in_the_feed_they_are_written_to(served: Served) -> None:
-    listener = await listening(served, ARRIVALS % "")
-    posts = [post_item(f"p{number}", "bob", at(number), "followers") for number in range(3)]
+    listener = await attached_listener(served, ARRIVALS % "")
+    posts = [post_item(f"p{number}", "bob", seconds_after_noon(number), "followers") for number in range(3)]
 
-    await put(served, following_item("ada", "bob"), *posts, entry(posts[0], "eve"), entry(posts[1]), entry(posts[2]))
+    await put_one_by_one(
+        served,
+        following_item("ada", "bob"),
+        *posts,
+        feed_entry(posts[0], "eve"),
+        feed_entry(posts[1]),
+        feed_entry(posts[2]),
+    )
 
     first, second = await listener.event(), await listener.event()
     assert first["homeFeedUpdated"] == {
@@ -64,41 +67,43 @@ async def test_entries_arrive_in_the_feed_they_are_written_to(served: Served) ->
 
 
 async def test_posts_of_sources_arrive_as_they_are_written_and_sources_come_and_go(served: Served) -> None:
-    big, huge = source_item("ada", "big", iso(NOON)), source_item("ada", "huge", iso(at(5)))
-    await put(served, big, source_item("eve", "other", iso(NOON)))
-    listener = await listening(served, ARRIVALS % "")
+    big, huge = source_item("ada", "big", iso(NOON)), source_item("ada", "huge", iso(seconds_after_noon(5)))
+    await put_one_by_one(served, big, source_item("eve", "other", iso(NOON)))
+    listener = await attached_listener(served, ARRIVALS % "")
 
     def post(id: str, author: str, seconds: int = 10, visibility: str = "public") -> Item:
-        return post_item(id, author, at(seconds), visibility)
+        return post_item(id, author, seconds_after_noon(seconds), visibility)
 
-    await put(served, post("a", "big"), post("x1", "other"), post("x2", "big", 10, "private"), post("x3", "huge", 4))
+    await put_one_by_one(
+        served, post("a", "big"), post("x1", "other"), post("x2", "big", 10, "private"), post("x3", "huge", 4)
+    )
     # This one was there before its author was a source, but not before they were followed.
-    await put(served, post("b1", "huge"), post("x4", "huge", visibility="private"))
-    await put(served, huge, post("b2", "huge", 11, "followers"), post("x5", "huge", 4))
-    await remove(served, big)
-    await put(served, post("x6", "big"), post("c", "huge", 12))
+    await put_one_by_one(served, post("b1", "huge"), post("x4", "huge", visibility="private"))
+    await put_one_by_one(served, huge, post("b2", "huge", 11, "followers"), post("x5", "huge", 4))
+    await delete_one_by_one(served, big)
+    await put_one_by_one(served, post("x6", "big"), post("c", "huge", 12))
 
     assert await arrived(listener, 4) == ["a", "b1", "b2", "c"]
 
 
 async def test_what_a_new_source_wrote_before_the_subscription_does_not_arrive(served: Served) -> None:
-    await put(served, post_item("old", "big", at(1)))
+    await put_one_by_one(served, post_item("old", "big", seconds_after_noon(1)))
     served.clock.forward(seconds=2)
-    listener = await listening(served, ARRIVALS % "")
+    listener = await attached_listener(served, ARRIVALS % "")
 
-    await put(served, source_item("ada", "big", iso(NOON)), post_item("new", "big", at(3)))
+    await put_one_by_one(served, source_item("ada", "big", iso(NOON)), post_item("new", "big", seconds_after_noon(3)))
 
     assert await arrived(listener, 1) == ["new"]
 
 
 async def test_what_comes_as_a_post_and_as_an_entry_arrives_once(served: Served) -> None:
-    await put(served, source_item("ada", "big", iso(NOON)))
-    listener = await listening(served, ARRIVALS % "")
-    both, again, last = [post_item(name, "big", at(1)) for name in ("both", "again", "last")]
+    await put_one_by_one(served, source_item("ada", "big", iso(NOON)))
+    listener = await attached_listener(served, ARRIVALS % "")
+    both, again, last = [post_item(name, "big", seconds_after_noon(1)) for name in ("both", "again", "last")]
 
-    await put(served, both, entry(both), entry(again))
-    await remove(served, entry(again))
-    await put(served, entry(again), again, last)
+    await put_one_by_one(served, both, feed_entry(both), feed_entry(again))
+    await delete_one_by_one(served, feed_entry(again))
+    await put_one_by_one(served, feed_entry(again), again, last)
 
     assert await arrived(listener, 3) == ["both", "again", "last"]
 
@@ -107,41 +112,45 @@ async def test_posts_that_look_alike_in_the_ids_of_events_both_arrive(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(home_feed_updates, "_digest", lambda _: "0" * home_feed_updates.DIGEST_LENGTH)
-    listener = await listening(served, ARRIVALS % "")
-    await put(served, *[entry(post_item(name, "bob", at(1))) for name in ("p1", "p2")])
+    listener = await attached_listener(served, ARRIVALS % "")
+    await put_one_by_one(served, *[feed_entry(post_item(name, "bob", seconds_after_noon(1))) for name in ("p1", "p2")])
     assert await arrived(listener, 2) == ["p1", "p2"]
 
 
 async def test_what_happens_while_the_sources_are_read_counts(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Posts that came before the sources were known, and sources that changed meanwhile."""
     gone, new = source_item("ada", "gone", iso(NOON)), source_item("ada", "new", iso(NOON))
-    await put(served, source_item("ada", "big", iso(NOON)), gone)
+    await put_one_by_one(served, source_item("ada", "big", iso(NOON)), gone)
     read = HomeFeeds.sources_at_start
 
     async def slowly(feeds: HomeFeeds, user_id: str) -> list[MergedAuthor]:
         found = await read(feeds, user_id)
-        marker = await listening(served, RECEIVED % "", beside=1)
-        await remove(served, gone)
-        posts = [post_item(author, author, at(1)) for author in ("stranger", "gone", "big", "new")]
-        await put(served, new, *posts, notification_item("done"))
+        marker = await attached_listener(served, RECEIVED % "", beside=1)
+        await delete_one_by_one(served, gone)
+        posts = [post_item(author, author, seconds_after_noon(1)) for author in ("stranger", "gone", "big", "new")]
+        await put_one_by_one(served, new, *posts, notification_item("done"))
         await marker.event()  # so that all of it has come through the stream
         return found
 
     monkeypatch.setattr(HomeFeeds, "sources_at_start", slowly)
-    listener = await listening(served, ARRIVALS % "")
+    listener = await attached_listener(served, ARRIVALS % "")
 
     assert await arrived(listener, 2) == ["new", "big"]
-    await put(served, post_item("x", "gone", at(2)), post_item("later", "new", at(2)))
+    await put_one_by_one(
+        served, post_item("x", "gone", seconds_after_noon(2)), post_item("later", "new", seconds_after_noon(2))
+    )
     assert await arrived(listener, 1) == ["later"]
 
 
 async def test_a_damaged_source_or_entry_is_passed_over(served: Served) -> None:
     damaged = {name: value for name, value in source_item("ada", "bad", iso(NOON)).items() if name != "since"}
-    await put(served, damaged, source_item("ada", "big", iso(NOON)))
-    listener = await listening(served, ARRIVALS % "")
-    post = post_item("good", "big", at(1))
+    await put_one_by_one(served, damaged, source_item("ada", "big", iso(NOON)))
+    listener = await attached_listener(served, ARRIVALS % "")
+    post = post_item("good", "big", seconds_after_noon(1))
 
-    await put(served, damaged | {"SK": "SOURCE#worse"}, entry(post_item("bad")) | {"SK": "nonsense"}, post)
+    await put_one_by_one(
+        served, damaged | {"SK": "SOURCE#worse"}, feed_entry(post_item("bad")) | {"SK": "nonsense"}, post
+    )
 
     assert await arrived(listener, 1) == ["good"]
 
@@ -149,31 +158,35 @@ async def test_a_damaged_source_or_entry_is_passed_over(served: Served) -> None:
 # --- Notifications ----------------------------------------------------------------------------------------------------
 
 
-async def received(listener: Listener, many: int) -> list[tuple[str, int]]:
+async def received_notifications(listener: Listener, many: int) -> list[tuple[str, int]]:
     events = [(await listener.event())["notificationReceived"] for _ in range(many)]
     return [(event["notificationId"].partition("#")[2], event["actorCount"]) for event in events]
 
 
-async def test_a_notification_is_told_as_it_comes_and_as_more_people_join(served: Served) -> None:
-    listener = await listening(served, RECEIVED % "")
+async def test_a_notification_is_sent_when_it_is_created_and_when_actors_join(served: Served) -> None:
+    listener = await attached_listener(served, RECEIVED % "")
     likes = notification_item("likes", post_id="p")
 
-    await put(served, user_item("bob"), notification_item("others", "eve"), likes)
-    await put(served, likes | {"expiresAt": to_seconds(at(9_000_000))}, likes | {"actor_count": 3})
-    await put(served, likes | {"actor_count": 2}, likes | {"actor_count": 4})
-    await remove(served, likes)
-    await put(served, notification_item("last"))
+    await put_one_by_one(served, user_item("bob"), notification_item("others", "eve"), likes)
+    await put_one_by_one(
+        served, likes | {"expiresAt": to_seconds(seconds_after_noon(9_000_000))}, likes | {"actor_count": 3}
+    )
+    await put_one_by_one(served, likes | {"actor_count": 2}, likes | {"actor_count": 4})
+    await delete_one_by_one(served, likes)
+    await put_one_by_one(served, notification_item("last"))
 
-    assert await received(listener, 4) == [("likes", 1), ("likes", 3), ("likes", 4), ("last", 1)]
+    assert await received_notifications(listener, 4) == [("likes", 1), ("likes", 3), ("likes", 4), ("last", 1)]
 
 
-async def test_an_expired_notification_is_not_told(served: Served) -> None:
-    listener = await listening(served, RECEIVED % "")
-    expired, alive = [to_seconds(at(seconds)) for seconds in (0, 1)]
+async def test_an_expired_notification_is_not_sent(served: Served) -> None:
+    listener = await attached_listener(served, RECEIVED % "")
+    expired, alive = [to_seconds(seconds_after_noon(seconds)) for seconds in (0, 1)]
 
-    await put(served, notification_item("expired", expiresAt=expired), notification_item("alive", expiresAt=alive))
+    await put_one_by_one(
+        served, notification_item("expired", expiresAt=expired), notification_item("alive", expiresAt=alive)
+    )
 
-    assert await received(listener, 1) == [("alive", 1)]
+    assert await received_notifications(listener, 1) == [("alive", 1)]
 
 
 # --- What an event leads on to ----------------------------------------------------------------------------------------
@@ -191,16 +204,16 @@ def consistent(calls: Sequence[Call]) -> set[bool]:
 async def test_what_an_event_tells_of_is_read_consistently(served: Served) -> None:
     post = post_item("p", "bob", visibility="followers")
     told = notification_item("comment", kind="comment", post_id="p", comment_id="c")
-    await put(served, following_item("ada", "bob"), post, comment_item(post, "c"))
-    arrivals = await listening(served, ARRIVALS % "")
-    received = await listening(
+    await put_one_by_one(served, following_item("ada", "bob"), post, comment_item(post, "c"))
+    arrivals = await attached_listener(served, ARRIVALS % "")
+    received = await attached_listener(
         served,
         'subscription { notificationReceived(userId: "ada") { post { text } comment { text } } }',
         beside=1,
     )
 
     with every_call(served) as calls:
-        await put(served, entry(post), told)
+        await put_one_by_one(served, feed_entry(post), told)
         events = [await arrivals.event(), await received.event()]
 
     shown = {"post": {"text": "Hello"}}
@@ -220,7 +233,7 @@ async def test_what_an_event_tells_of_is_read_consistently(served: Served) -> No
 # --- The counts of a post ---------------------------------------------------------------------------------------------
 
 
-async def counted(listener: Listener, many: int) -> list[tuple[int, int]]:
+async def engagement_counts(listener: Listener, many: int) -> list[tuple[int, int]]:
     events = [(await listener.event())["postEngagement"] for _ in range(many)]
     assert {event["postId"] for event in events} <= {"p"}
     return [(event["likeCount"], event["commentCount"]) for event in events]
@@ -233,28 +246,32 @@ async def error_codes(listener: Listener) -> list[str]:
     return [error["extensions"]["code"] for error in errors]
 
 
-async def test_the_counts_of_a_post_are_told_until_it_is_deleted(served: Served) -> None:
+async def test_the_counts_of_a_post_are_sent_until_it_is_deleted(served: Served) -> None:
     post = post_item("p", "bob") | {"likes": 2}
-    await put(served, post)
-    listener = await listening(served, ENGAGEMENT % ", whenSlow: CLOSE", user=None)
+    await put_one_by_one(served, post)
+    listener = await attached_listener(served, ENGAGEMENT % ", whenSlow: CLOSE", user=None)
 
-    assert await counted(listener, 1) == [(2, 0)]
-    await put(served, post | {"likes": 3}, post | {"likes": 3, "seen": 1}, post | {"likes": 3, "comments": 1})
-    await put(served, post_item("q", "bob") | {"likes": 9}, post | {"likes": 2, "comments": 1}, tombstone(post))
-    assert await counted(listener, 3) == [(3, 0), (3, 1), (2, 1)]
+    assert await engagement_counts(listener, 1) == [(2, 0)]
+    await put_one_by_one(
+        served, post | {"likes": 3}, post | {"likes": 3, "seen": 1}, post | {"likes": 3, "comments": 1}
+    )
+    await put_one_by_one(
+        served, post_item("q", "bob") | {"likes": 9}, post | {"likes": 2, "comments": 1}, tombstone(post)
+    )
+    assert await engagement_counts(listener, 3) == [(3, 0), (3, 1), (2, 1)]
     assert (await listener.message())["type"] == "complete"
 
 
 async def test_a_slow_reader_of_counts_gets_the_latest(served: Served) -> None:
     post = post_item("p", "bob")
-    await put(served, post)
-    listener = await listening(served, ENGAGEMENT % "")
+    await put_one_by_one(served, post)
+    listener = await attached_listener(served, ENGAGEMENT % "")
 
-    assert await counted(listener, 1) == [(0, 0)]
-    await put(served, *[post | {"likes": number} for number in range(1, 31)])
+    assert await engagement_counts(listener, 1) == [(0, 0)]
+    await put_one_by_one(served, *[post | {"likes": number} for number in range(1, 31)])
     last = 0
     while last < 30:
-        ((likes, _),) = await counted(listener, 1)
+        ((likes, _),) = await engagement_counts(listener, 1)
         assert likes > last
         last = likes
 
@@ -263,46 +280,51 @@ async def test_what_changes_no_count_is_none_of_those_that_were_left_out(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     post = post_item("p", "bob")
-    await put(served, post)
+    await put_one_by_one(served, post)
     read = Posts.visible
 
     async def slowly(posts: Posts, *asked: Any) -> Post | None:
         found = await read(posts, *asked)
-        marker = await listening(served, RECEIVED % "", beside=1)
-        await put(served, *[post | {"likes": 1 + number // 3, "seen": number} for number in range(9)])
-        await put(served, notification_item("done"))
+        marker = await attached_listener(served, RECEIVED % "", beside=1)
+        await put_one_by_one(served, *[post | {"likes": 1 + number // 3, "seen": number} for number in range(9)])
+        await put_one_by_one(served, notification_item("done"))
         await marker.event()  # so that all of it has come through the stream, and waits
         return found
 
     monkeypatch.setattr(Posts, "visible", slowly)
-    listener = await listening(served, ENGAGEMENT % "")
+    listener = await attached_listener(served, ENGAGEMENT % "")
 
-    assert await counted(listener, 1) == [(0, 0)]
+    assert await engagement_counts(listener, 1) == [(0, 0)]
     payload = (await listener.message())["payload"]
     assert payload["data"]["postEngagement"]["likeCount"] == 3
     assert payload["extensions"]["conflated"] == 2
 
 
-async def test_who_follows_no_longer_is_told_no_more(served: Served) -> None:
+async def test_a_former_follower_receives_no_more_posts(served: Served) -> None:
     post, follow = post_item("p", "bob", visibility="followers"), following_item("ada", "bob")
-    await put(served, post, follow)
-    listener = await listening(served, ENGAGEMENT % ", whenSlow: CLOSE")
-    own = await listening(served, ENGAGEMENT % ", whenSlow: CLOSE", "bob", beside=1)
-    operators = await listening(served, ENGAGEMENT % ", whenSlow: CLOSE", "root", Role.ADMIN, beside=2)
+    await put_one_by_one(served, post, follow)
+    listener = await attached_listener(served, ENGAGEMENT % ", whenSlow: CLOSE")
+    own = await attached_listener(served, ENGAGEMENT % ", whenSlow: CLOSE", "bob", beside=1)
+    operators = await attached_listener(served, ENGAGEMENT % ", whenSlow: CLOSE", "root", Role.ADMIN, beside=2)
 
-    assert await counted(listener, 1) == await counted(own, 1) == await counted(operators, 1) == [(0, 0)]
-    await put(served, post | {"likes": 1})
-    assert await counted(listener, 1) == [(1, 0)]
-    await remove(served, follow)
-    await put(served, post | {"likes": 2})
+    assert (
+        await engagement_counts(listener, 1)
+        == await engagement_counts(own, 1)
+        == await engagement_counts(operators, 1)
+        == [(0, 0)]
+    )
+    await put_one_by_one(served, post | {"likes": 1})
+    assert await engagement_counts(listener, 1) == [(1, 0)]
+    await delete_one_by_one(served, follow)
+    await put_one_by_one(served, post | {"likes": 2})
     assert await error_codes(listener) == ["FORBIDDEN"]
-    assert (await counted(own, 2))[-1] == (await counted(operators, 2))[-1] == (2, 0)
+    assert (await engagement_counts(own, 2))[-1] == (await engagement_counts(operators, 2))[-1] == (2, 0)
 
 
 @pytest.mark.parametrize("visibility", ["private", "followers", None])
 async def test_a_post_that_may_not_be_seen_is_not_found(served: Served, visibility: str | None) -> None:
     if visibility is not None:
-        await put(served, post_item("p", "bob", visibility=visibility))
+        await put_one_by_one(served, post_item("p", "bob", visibility=visibility))
 
     answers = [await error_codes(await served.listen(ENGAGEMENT % "", user=user)) for user in ("ada", None)]
 
@@ -316,7 +338,7 @@ async def test_a_post_that_may_not_be_seen_is_not_found(served: Served, visibili
 async def test_ones_own_is_ones_own_and_operators_may_listen(served: Served, query: str) -> None:
     refused = [await error_codes(await served.listen(query, user=user)) for user in (None, "eve")]
 
-    operators = [await listening(served, query, "root", role) for role in (Role.ADMIN, Role.SYSTEM)]
+    operators = [await attached_listener(served, query, "root", role) for role in (Role.ADMIN, Role.SYSTEM)]
     await served.settle(FEED, len(operators))
     assert refused == [["UNAUTHENTICATED"], ["FORBIDDEN"]]
 

@@ -16,7 +16,7 @@ from datastore.model.composite_keys import Key
 from datastore.model.identity import Role
 from datastore.model.timestamps import iso
 from tests.support.feed_items import following_item, user_item
-from tests.support.feed_steps import assert_paged, done, enter, follow, let_time_pass, unfollow
+from tests.support.feed_steps import assert_paged, create_profiles, follow_user, let_time_pass, mutate, unfollow
 from tests.support.served import Served
 
 FOLLOW = "mutation ($id: ID!) { follow(userId: $id) { userId followedAt user { name } } }"
@@ -27,19 +27,19 @@ NOON = "2026-06-25T12:00:00+00:00"
 ONE = "2026-06-25T13:00:00+00:00"
 
 
-async def followers(served: Served, user: str) -> list[tuple[str, str]]:
+async def followers_of_user(served: Served, user: str) -> list[tuple[str, str]]:
     answer = await served.ask(FOLLOWERS, {"id": user})
     assert answer.errors is None, answer.errors
     return [(node["userId"], node["followedAt"]) for node in answer.data["followers"]["nodes"]]
 
 
-async def followed(served: Served, user: str) -> list[tuple[str, str]]:
+async def followed_users(served: Served, user: str) -> list[tuple[str, str]]:
     answer = await served.ask(FOLLOWED, {"id": user})
     assert answer.errors is None, answer.errors
     return [(node["userId"], node["followedAt"]) for node in answer.data["user"]["following"]["nodes"]]
 
 
-async def stored(served: Served, follower: str, followee: str) -> tuple[list[Item], list[Item]]:
+async def stored_follow_items(served: Served, follower: str, followee: str) -> tuple[list[Item], list[Item]]:
     """The items of a follow as the table has them: the follower's, and the followee's."""
     store = served.store()
     values = {"partition": keys.follower(follower), "prefix": keys.following(follower, followee).sort}
@@ -54,7 +54,7 @@ async def stored(served: Served, follower: str, followee: str) -> tuple[list[Ite
 
 
 async def test_a_follow_is_answered_as_it_is_kept_for_both_ends(served: Served) -> None:
-    await enter(served, "ada", "fan")
+    await create_profiles(served, "ada", "fan")
 
     answer = await served.ask(FOLLOW, {"id": "ada"}, user="fan")
 
@@ -62,7 +62,7 @@ async def test_a_follow_is_answered_as_it_is_kept_for_both_ends(served: Served) 
     # Both users, the follow and its edges before it, and the user as the answer shows them after it.
     assert answer.made == ["BatchGetItem feed", "GetItem feed", "Query feed", "TransactWriteItems feed"]
     since = "2026-06-25T12:00:00.000Z"
-    assert await stored(served, "fan", "ada") == (
+    assert await stored_follow_items(served, "fan", "ada") == (
         [{"PK": "USER#fan", "SK": "FOLLOWING#ada", "since": since}],
         [
             {
@@ -74,46 +74,46 @@ async def test_a_follow_is_answered_as_it_is_kept_for_both_ends(served: Served) 
             }
         ],
     )
-    assert await followers(served, "ada") == [("fan", NOON)]
-    assert await followed(served, "fan") == [("ada", NOON)]
-    assert await followers(served, "fan") == await followed(served, "ada") == []
+    assert await followers_of_user(served, "ada") == [("fan", NOON)]
+    assert await followed_users(served, "fan") == [("ada", NOON)]
+    assert await followers_of_user(served, "fan") == await followed_users(served, "ada") == []
 
 
 async def test_a_follow_is_to_the_millisecond_as_the_table_has_it(served: Served) -> None:
-    await enter(served, "ada", "fan")
+    await create_profiles(served, "ada", "fan")
     served.clock.forward(microseconds=1999)
 
-    first = await follow(served, "fan", "ada")
+    first = await follow_user(served, "fan", "ada")
 
     assert first["followedAt"] == "2026-06-25T12:00:00.001000+00:00"
-    assert await follow(served, "fan", "ada") == first
+    assert await follow_user(served, "fan", "ada") == first
 
 
 async def test_a_second_follow_changes_nothing_and_answers_the_first(served: Served) -> None:
-    await enter(served, "ada", "fan")
-    first = await follow(served, "fan", "ada")
+    await create_profiles(served, "ada", "fan")
+    first = await follow_user(served, "fan", "ada")
     served.clock.forward(hours=1)
 
     again = await served.ask('mutation { follow(userId: "ada") { userId followedAt } }', user="fan")
 
     assert again.data == {"follow": first}
     assert again.made == ["BatchGetItem feed"]
-    assert await followers(served, "ada") == [("fan", NOON)]
+    assert await followers_of_user(served, "ada") == [("fan", NOON)]
 
 
 async def test_twenty_follows_at_once_are_one(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    await enter(served, "ada", "fan")
+    await create_profiles(served, "ada", "fan")
     let_time_pass(monkeypatch)
 
-    answers = await asyncio.gather(*[follow(served, "fan", "ada") for _ in range(20)])
+    answers = await asyncio.gather(*[follow_user(served, "fan", "ada") for _ in range(20)])
 
     assert answers == [answers[0]] * 20
-    following, edges = await stored(served, "fan", "ada")
+    following, edges = await stored_follow_items(served, "fan", "ada")
     assert (len(following), len(edges)) == (1, 1)
 
 
 async def test_only_users_follow_and_are_followed(served: Served) -> None:
-    await enter(served, "ada")
+    await create_profiles(served, "ada")
 
     ghost = await served.ask(FOLLOW, {"id": "ada"}, user="ghost")
     unknown = await served.ask(FOLLOW, {"id": "ghost"}, user="ada")
@@ -123,11 +123,15 @@ async def test_only_users_follow_and_are_followed(served: Served) -> None:
     assert "createUser" in str(ghost.errors)
     assert "There is no user 'ghost'." in str(unknown.errors)
     assert ghost.made == unknown.made == ["BatchGetItem feed"]
-    assert await stored(served, "ghost", "ada") == await stored(served, "ada", "ghost") == ([], [])
+    assert (
+        await stored_follow_items(served, "ghost", "ada")
+        == await stored_follow_items(served, "ada", "ghost")
+        == ([], [])
+    )
 
 
-async def test_nobody_follows_themselves(served: Served) -> None:
-    await enter(served, "ada")
+async def test_users_cannot_follow_themselves(served: Served) -> None:
+    await create_profiles(served, "ada")
 
     answer = await served.ask(FOLLOW, {"id": "ada"}, user="ada")
 
@@ -144,23 +148,23 @@ async def test_a_user_id_that_can_be_none_is_refused(served: Served) -> None:
 
 
 async def test_ids_with_the_signs_of_keys_stay_apart(served: Served) -> None:
-    await enter(served, "a#b", "a%23b", "fan")
-    await follow(served, "fan", "a#b")
+    await create_profiles(served, "a#b", "a%23b", "fan")
+    await follow_user(served, "fan", "a#b")
     served.clock.forward(hours=1)
-    await follow(served, "fan", "a%23b")
+    await follow_user(served, "fan", "a%23b")
 
-    assert await followers(served, "a#b") == [("fan", NOON)]
-    assert await followers(served, "a%23b") == [("fan", ONE)]
-    assert {user for user, _ in await followed(served, "fan")} == {"a#b", "a%23b"}
+    assert await followers_of_user(served, "a#b") == [("fan", NOON)]
+    assert await followers_of_user(served, "a%23b") == [("fan", ONE)]
+    assert {user for user, _ in await followed_users(served, "fan")} == {"a#b", "a%23b"}
 
 
 # Following no longer.
 
 
 async def test_a_follow_is_taken_back_once_for_both_ends(served: Served) -> None:
-    await enter(served, "ada", "fan", "eve")
-    await follow(served, "fan", "ada")
-    await follow(served, "eve", "ada")
+    await create_profiles(served, "ada", "fan", "eve")
+    await follow_user(served, "fan", "ada")
+    await follow_user(served, "eve", "ada")
     served.clock.forward(hours=1)
 
     answer = await served.ask(UNFOLLOW, {"id": "ada"}, user="fan")
@@ -170,23 +174,23 @@ async def test_a_follow_is_taken_back_once_for_both_ends(served: Served) -> None
     assert answer.made == ["GetItem feed", "TransactWriteItems feed"]
     assert [call.request.get("ConsistentRead") for call in answer.calls if call.operation == "GetItem"] == [True]
     assert (again.data, again.made) == ({"unfollow": None}, ["GetItem feed", "Query feed"])
-    assert await stored(served, "fan", "ada") == ([], [])
-    assert await followers(served, "ada") == [("eve", NOON)]
+    assert await stored_follow_items(served, "fan", "ada") == ([], [])
+    assert await followers_of_user(served, "ada") == [("eve", NOON)]
 
 
 async def test_who_follows_again_follows_since_then(served: Served) -> None:
-    await enter(served, "ada", "fan")
-    await follow(served, "fan", "ada")
+    await create_profiles(served, "ada", "fan")
+    await follow_user(served, "fan", "ada")
     await unfollow(served, "fan", "ada")
     served.clock.forward(hours=1)
 
-    assert (await follow(served, "fan", "ada"))["followedAt"] == ONE
-    assert await followers(served, "ada") == [("fan", ONE)]
-    assert await followed(served, "fan") == [("ada", ONE)]
+    assert (await follow_user(served, "fan", "ada"))["followedAt"] == ONE
+    assert await followers_of_user(served, "ada") == [("fan", ONE)]
+    assert await followed_users(served, "fan") == [("ada", ONE)]
 
 
 async def test_follows_and_unfollows_of_one_request_see_each_other(served: Served) -> None:
-    await enter(served, "ada", "fan")
+    await create_profiles(served, "ada", "fan")
 
     answer = await served.ask(
         """mutation {
@@ -203,12 +207,12 @@ async def test_follows_and_unfollows_of_one_request_see_each_other(served: Serve
     # Both users and the follow are read before the write, the user for the answer. Written items are not reread. Edges
     # of other programs are read if there is no follow.
     assert answer.made == ["BatchGetItem feed", "GetItem feed", *["Query feed"] * 3, *["TransactWriteItems feed"] * 3]
-    following, edges = await stored(served, "fan", "ada")
+    following, edges = await stored_follow_items(served, "fan", "ada")
     assert (len(following), len(edges)) == (1, 1)
 
 
 async def test_who_follows_five_thousand_follows_no_more(served: Served) -> None:
-    await enter(served, "ada", "eve")
+    await create_profiles(served, "ada", "eve")
     there = [user_item(user) | {"following": number} for user, number in (("fan", 4999), ("kim", 5000))]
     await served.store().write_all(FEED, puts=[*there, following_item("kim", "eve")])
 
@@ -220,11 +224,11 @@ async def test_who_follows_five_thousand_follows_no_more(served: Served) -> None
     assert too_many.codes == ["BAD_USER_INPUT"]
     assert "`userId`" in str(too_many.errors)
     assert "5,000" in str(too_many.errors)
-    assert await followers(served, "ada") == [("fan", NOON)]
+    assert await followers_of_user(served, "ada") == [("fan", NOON)]
 
 
 async def test_both_ends_agree_after_thirty_calls_at_once(served: Served) -> None:
-    await enter(served, "ada", "fan", "eve")
+    await create_profiles(served, "ada", "fan", "eve")
 
     async def act(number: int) -> list[str]:
         served.clock.forward(milliseconds=7)
@@ -237,21 +241,21 @@ async def test_both_ends_agree_after_thirty_calls_at_once(served: Served) -> Non
     assert {code for found in codes for code in found} <= {"CONFLICT", "THROTTLED"}
     assert sum(1 for found in codes if not found) >= 25
     for user in ("fan", "eve"):
-        following, edges = await stored(served, user, "ada")
+        following, edges = await stored_follow_items(served, user, "ada")
         assert len(following) == len(edges) <= 1
         for item, edge in zip(following, edges, strict=True):
             assert edge["SK"] == f"FOLLOWER#{user}#{item['since']}"
-    assert sorted(await followers(served, "ada")) == sorted(
-        [(user, since) for user in ("fan", "eve") for _, since in await followed(served, user)]
+    assert sorted(await followers_of_user(served, "ada")) == sorted(
+        [(user, since) for user in ("fan", "eve") for _, since in await followed_users(served, user)]
     )
 
 
 @pytest.mark.parametrize("times", [1, 4, 5])
-async def test_a_follow_that_is_made_anew_meanwhile_is_taken_back_as_it_is_then(
+async def test_a_follow_that_is_repeated_meanwhile_is_removed_in_its_new_form(
     served: Served, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
-    await enter(served, "ada", "fan")
-    await follow(served, "fan", "ada")
+    await create_profiles(served, "ada", "fan")
+    await follow_user(served, "fan", "ada")
     store = served.store()
     get, moments = store.get, [served.clock() + timedelta(hours=hour + 1) for hour in range(times)]
     left = iter(moments)
@@ -268,11 +272,11 @@ async def test_a_follow_that_is_made_anew_meanwhile_is_taken_back_as_it_is_then(
 
     if times < UNFOLLOW_ATTEMPTS:
         assert await unfollowing == Follow("fan", "ada", moments[-1])
-        assert await stored(served, "fan", "ada") == ([], [])
+        assert await stored_follow_items(served, "fan", "ada") == ([], [])
     else:
         with pytest.raises(Conflict):
             await unfollowing
-        following, edges = await stored(served, "fan", "ada")
+        following, edges = await stored_follow_items(served, "fan", "ada")
         assert [item["since"] for item in following] == [iso(moments[-1])]
         assert len(edges) == 1
 
@@ -282,19 +286,19 @@ async def test_a_follow_that_is_made_anew_meanwhile_is_taken_back_as_it_is_then(
 
 async def test_pages_lead_through_followers_newest_first_and_back(served: Served) -> None:
     users = [f"user{number:02d}" for number in range(17)]
-    await enter(served, "ada", "eve", *users)
+    await create_profiles(served, "ada", "eve", *users)
     for user in users:
-        await follow(served, user, "ada")
+        await follow_user(served, user, "ada")
         served.clock.forward(milliseconds=1)
-    await follow(served, "ada", "eve")
+    await follow_user(served, "ada", "eve")
 
     await assert_paged(served, 'followers(userId: "ada", %s)', "userId", users[::-1])
 
 
 async def test_pages_lead_through_the_followed_by_id(served: Served) -> None:
     users = [f"user{number:02d}" for number in range(9)]
-    await enter(served, "fan", *users)
-    await asyncio.gather(*[follow(served, "fan", user) for user in users])
+    await create_profiles(served, "fan", *users)
+    await asyncio.gather(*[follow_user(served, "fan", user) for user in users])
     pages: list[list[Any]] = []
     after = ""
 
@@ -311,9 +315,9 @@ async def test_pages_lead_through_the_followed_by_id(served: Served) -> None:
 
 
 async def test_the_people_of_a_page_are_read_in_one_batch(served: Served) -> None:
-    await enter(served, "ada", "fan", "eve")
+    await create_profiles(served, "ada", "fan", "eve")
     for user in ("fan", "eve"):
-        await follow(served, user, "ada")
+        await follow_user(served, user, "ada")
         served.clock.forward(seconds=1)
 
     answer = await served.ask('{ followers(userId: "ada") { nodes { user { name followedByViewer } } } }', user="fan")
@@ -324,8 +328,8 @@ async def test_the_people_of_a_page_are_read_in_one_batch(served: Served) -> Non
 
 
 async def test_a_user_tells_whether_the_caller_follows_them(served: Served) -> None:
-    await enter(served, "ada", "fan")
-    await follow(served, "fan", "ada")
+    await create_profiles(served, "ada", "fan")
+    await follow_user(served, "fan", "ada")
 
     asked = {"fan": Role.USER, "ada": Role.USER, "root": Role.ADMIN, None: Role.USER}
     told = [
@@ -344,8 +348,8 @@ async def test_who_is_unknown_has_no_followers(served: Served) -> None:
 
 
 async def test_a_page_has_its_limits_and_a_cursor_its_list(served: Served) -> None:
-    await enter(served, "ada", "fan", "eve")
-    await follow(served, "fan", "ada")
+    await create_profiles(served, "ada", "fan", "eve")
+    await follow_user(served, "fan", "ada")
     cursor = (await served.ask(FOLLOWERS, {"id": "ada"})).data["followers"]["pageInfo"]["endCursor"]
 
     for field, code in (
@@ -361,8 +365,8 @@ async def test_a_page_has_its_limits_and_a_cursor_its_list(served: Served) -> No
 
 
 async def test_a_follow_that_cannot_be_read_is_an_error_in_its_place(served: Served) -> None:
-    await enter(served, "fan", "ada")
-    await follow(served, "fan", "ada")
+    await create_profiles(served, "fan", "ada")
+    await follow_user(served, "fan", "ada")
     await served.store().write_all(FEED, puts=[{"PK": "USER#fan", "SK": "FOLLOWING#zoe", "since": "ever"}])
 
     answer = await served.ask(FOLLOWED, {"id": "fan"})
@@ -371,4 +375,4 @@ async def test_a_follow_that_cannot_be_read_is_an_error_in_its_place(served: Ser
     assert [node and node["userId"] for node in nodes] == ["ada", None]
     assert answer.codes == ["INTERNAL"]
     assert (await served.ask(UNFOLLOW, {"id": "zoe"}, user="fan")).codes == ["INTERNAL"]
-    assert (await done(served, UNFOLLOW, "fan", id="ada"))["userId"] == "ada"
+    assert (await mutate(served, UNFOLLOW, "fan", id="ada"))["userId"] == "ada"

@@ -52,7 +52,7 @@ async def posts(served: Served) -> None:
     await served.store().write_all(FEED, puts=items)
 
 
-async def remaining(served: Served, query: str, post: str, caller: str | None) -> tuple[Answer, str]:
+async def answer_and_budget(served: Served, query: str, post: str, caller: str | None) -> tuple[Answer, str]:
     answer = await served.ask(query, {"id": post}, user=caller)
     return answer, answer.headers["ratelimit-remaining"]
 
@@ -65,7 +65,7 @@ async def test_a_budget_does_not_tell_a_hidden_post_from_none(served: Served, fi
     for post in (MISSING, *HIDDEN):
         # Headers tell whole units, and what was read before may be shared: several show also what is less than one.
         for _ in range(4):
-            answer, told = await remaining(served, BY_ID[field], post, f"spy-{post}")
+            answer, told = await answer_and_budget(served, BY_ID[field], post, f"spy-{post}")
         answers[post] = (answer.data, answer.codes, [error["message"] for error in answer.errors or ()], told)
 
     assert {post: answers[post] for post in HIDDEN} == dict.fromkeys(HIDDEN, answers[MISSING])
@@ -75,7 +75,7 @@ async def test_nor_does_the_budget_of_an_address(served: Served) -> None:
     left, taken = float(UNITS), []
     for post in (MISSING, *HIDDEN):
         for _ in range(4):
-            _, told = await remaining(served, BY_ID["comments"], post, None)
+            _, told = await answer_and_budget(served, BY_ID["comments"], post, None)
         taken.append(left - float(told))
         left = float(told)
 
@@ -88,7 +88,7 @@ async def test_nor_does_what_a_subscription_was_charged(served: Served) -> None:
         for _ in range(4):
             events = await told_of(served, post)
             assert events.count('"NOT_FOUND"') == 1
-        _, left[post] = await remaining(served, BY_ID["post"], "public", f"spy-{post}")
+        _, left[post] = await answer_and_budget(served, BY_ID["post"], "public", f"spy-{post}")
 
     assert left == dict.fromkeys(left, left[MISSING])
 
@@ -103,20 +103,20 @@ async def told_of(served: Served, post: str) -> str:
 
 @pytest.mark.parametrize("field", ["comments", "likes"])
 async def test_what_is_on_a_hidden_post_is_not_read(served: Served, field: str) -> None:
-    private, _ = await remaining(served, BY_ID[field], "private", "eve")
-    shown, _ = await remaining(served, BY_ID[field], "private", "ada")
+    private, _ = await answer_and_budget(served, BY_ID[field], "private", "eve")
+    shown, _ = await answer_and_budget(served, BY_ID[field], "private", "ada")
 
     assert (private.made, private.data) == (["GetItem feed"], {field: {"nodes": []}})
     assert (shown.made, len(shown.data[field]["nodes"])) == (["GetItem feed", "Query feed"], 45)
 
 
 async def test_what_is_shown_is_charged_as_it_was_read(served: Served) -> None:
-    answer, told = await remaining(served, BY_ID["comments"], "private", "ada")
+    answer, told = await answer_and_budget(served, BY_ID["comments"], "private", "ada")
 
     assert UNITS - float(told) == pytest.approx(sum(call.units for call in answer.calls), abs=0.51)
 
 
-async def test_an_id_is_taken_alike_whoever_may_see_what_has_it(served: Served) -> None:
+async def test_a_used_id_is_refused_alike_whether_or_not_its_post_is_visible(served: Served) -> None:
     public, gone = post_item("public"), post_item("gone") | {"deleted_at": "2026-06-25T12:00:00.000Z"}
     await served.store().write_all(FEED, puts=[user_item("eve"), public, gone])
     create = 'mutation ($id: ID!) { createPost(input: {postId: $id, text: "mine"}) { text } }'

@@ -22,7 +22,7 @@ from datastore.session.pagination import Page, Span
 from datastore.session.store import QueryPage, Store
 from tests.support.feed_changes import store_of
 from tests.support.feed_items import comment_item, following_item, like_item, post_item, user_item
-from tests.support.home_feeds import entry, put
+from tests.support.home_feeds import feed_entry, put_feed_items
 from tests.support.served import NOON, Answer, Served
 
 ENGINE_SETTINGS = settings(
@@ -36,7 +36,7 @@ FEED_OF_ADA = '{ homeFeed(userId: "ada"%s) { %s } }'
 WHOLE_PAGE = FEED_OF_ADA % ("", f"nodes {{ {POST % 'text author { name }'} }} pageInfo {{ hasNextPage }}")
 
 
-def at(milliseconds: int) -> datetime:
+def milliseconds_after_noon(milliseconds: int) -> datetime:
     return NOON + timedelta(milliseconds=milliseconds)
 
 
@@ -44,7 +44,7 @@ def at(milliseconds: int) -> datetime:
 
 
 @dataclass(frozen=True)
-class Written:
+class PostOrEntry:
     """A post of an author, with its time in milliseconds, and whether it is private, or an entry of the feed.
 
     Another program wrote a `whole` post, whose time is in whole seconds.
@@ -61,26 +61,26 @@ class Author:
     """An author with posts. `since`: from when on they are merged, None: they are not."""
 
     since: int | None
-    posts: Sequence[Written]
+    posts: Sequence[PostOrEntry]
 
 
 FEEDS = count()
 # There are few moments, so that many posts share one, and few seconds, so that times of both formats coincide.
 MOMENTS = st.integers(0, 4) | st.sampled_from((500, 999, 1000, 1001, 1999, 2000))
 POSTS = st.lists(
-    st.builds(Written, MOMENTS, st.sampled_from((False, False, True)), st.booleans(), st.booleans()),
+    st.builds(PostOrEntry, MOMENTS, st.sampled_from((False, False, True)), st.booleans(), st.booleans()),
     max_size=12,
 )
 AUTHORS = st.lists(st.builds(Author, st.none() | st.sampled_from((0, 2, 3, 500, 1000, 1001)), POSTS), max_size=4)
-TOGETHER = [Author(0, [Written(1, False, number % 3 == 0) for number in range(12)])]
-PRIVATE = [Author(0, [*[Written(2, True, False)] * 20, *[Written(1, False, False)] * 2]), Author(None, [])]
-MANY_SOURCES = [Author(0, [Written(number, False, False)]) for number in range(12)]
-WHOLE = [Author(2, [Written(number, False, number % 2 == 0, number % 3 == 0) for number in range(12)])]
+TOGETHER = [Author(0, [PostOrEntry(1, False, number % 3 == 0) for number in range(12)])]
+PRIVATE = [Author(0, [*[PostOrEntry(2, True, False)] * 20, *[PostOrEntry(1, False, False)] * 2]), Author(None, [])]
+MANY_SOURCES = [Author(0, [PostOrEntry(number, False, False)]) for number in range(12)]
+WHOLE = [Author(2, [PostOrEntry(number, False, number % 2 == 0, number % 3 == 0) for number in range(12)])]
 SECONDS = [
-    Author(500, [Written(number * 100, False, number % 4 == 0, number % 2 == 0) for number in range(24)]),
-    Author(None, [Written(number * 150, False, True, number % 2 == 0) for number in range(16)]),
+    Author(500, [PostOrEntry(number * 100, False, number % 4 == 0, number % 2 == 0) for number in range(24)]),
+    Author(None, [PostOrEntry(number * 150, False, True, number % 2 == 0) for number in range(16)]),
 ]
-LATE = [Author(3, [Written(number, False, False) for number in range(5)]), Author(0, [Written(1, False, True)])]
+LATE = [Author(3, [PostOrEntry(number, False, False) for number in range(5)]), Author(0, [PostOrEntry(1, False, True)])]
 
 
 @ENGINE_SETTINGS
@@ -105,20 +105,20 @@ async def test_pages_are_the_list_of_entries_and_merged_posts_both_ways(
     seen, start = 0, None
     while True:
         page = await page_of(database, user, Span(size, start=start))
-        assert shown(page) == model[seen : seen + size]
+        assert entry_positions(page) == model[seen : seen + size]
         assert (page.has_next, page.has_previous) == (seen + size < len(model), seen > 0)
         if not page.has_next:
             break
-        seen, start = seen + size, place(user, page.items[-1]["GSI3SK"])
+        seen, start = seen + size, cursor_place(user, page.items[-1]["GSI3SK"])
 
     left, start = len(model), None
     while True:
         page = await page_of(database, user, Span(size, True, start))
-        assert shown(page) == model[max(left - size, 0) : left]
+        assert entry_positions(page) == model[max(left - size, 0) : left]
         assert (page.has_next, page.has_previous) == (left < len(model), left > size)
         if not page.has_previous:
             break
-        left, start = left - size, place(user, page.items[0]["GSI3SK"])
+        left, start = left - size, cursor_place(user, page.items[0]["GSI3SK"])
 
 
 @ENGINE_SETTINGS
@@ -131,11 +131,13 @@ async def test_a_page_goes_on_from_any_place_either_way(
     if not model:
         return
     here = where % len(model)
-    start = place(user, model[here])
+    start = cursor_place(user, model[here])
 
     after, before = [await page_of(database, user, Span(size, backward, start)) for backward in (False, True)]
 
-    assert [*shown(before), model[here], *shown(after)] == model[max(here - size, 0) : here + 1 + size]
+    assert [*entry_positions(before), model[here], *entry_positions(after)] == model[
+        max(here - size, 0) : here + 1 + size
+    ]
 
 
 async def written_down(database: Database, user: str, authors: list[Author]) -> list[str]:
@@ -148,20 +150,27 @@ async def written_down(database: Database, user: str, authors: list[Author]) -> 
     for number, author in enumerate(authors):
         author_id = f"{user}-{number}"
         if author.since is not None:
-            items.append(source_item(user, author_id, iso(at(author.since))))
+            items.append(source_item(user, author_id, iso(milliseconds_after_noon(author.since))))
         for nth, written in enumerate(author.posts):
             visibility = "private" if written.private else "followers"
-            post = post_item(f"{author_id}-{nth}", author_id, at(written.at), visibility)
+            post = post_item(f"{author_id}-{nth}", author_id, milliseconds_after_noon(written.at), visibility)
             if written.whole:
-                second = f"{at(written.at):%Y-%m-%dT%H:%M:%SZ}"
-                post |= {"created_at": second, "GSI1SK": post["GSI1SK"].replace(iso(at(written.at)), second)}
+                second = f"{milliseconds_after_noon(written.at):%Y-%m-%dT%H:%M:%SZ}"
+                post |= {
+                    "created_at": second,
+                    "GSI1SK": post["GSI1SK"].replace(iso(milliseconds_after_noon(written.at)), second),
+                }
             items.append(post)
             if written.private:
                 continue
             if written.fanned_out:
-                items.append(entry(post, user))
-            moment = at(written.at).replace(microsecond=0) if written.whole else at(written.at)
-            if written.fanned_out or (author.since is not None and at(author.since) <= moment):
+                items.append(feed_entry(post, user))
+            moment = (
+                milliseconds_after_noon(written.at).replace(microsecond=0)
+                if written.whole
+                else milliseconds_after_noon(written.at)
+            )
+            if written.fanned_out or (author.since is not None and milliseconds_after_noon(author.since) <= moment):
                 feed.add(keys.entry(user, iso(moment), post["PK"].removeprefix("POST#")).sort)
     await store_of(database).write_all(FEED, puts=items)
     return sorted(feed, reverse=True)
@@ -171,20 +180,25 @@ async def page_of(database: Database, user: str, span: Span) -> Page:
     return await HomeFeeds(store_of(database)).of_user(user, span)
 
 
-def place(user: str, position: str) -> Item:
+def cursor_place(user: str, position: str) -> Item:
     """A place in a feed as a cursor holds it. Whether the entry was ever written, or is gone, does not matter."""
     return {"PK": keys.feed(user), "SK": position, "GSI3PK": keys.feed(user), "GSI3SK": position}
 
 
-def shown(page: Page) -> list[str]:
+def entry_positions(page: Page) -> list[str]:
     return [canonical(item["GSI3SK"]) for item in page.items]
 
 
 async def test_a_feed_is_walked_by_its_cursors_through_entries_and_merged_posts(served: Served) -> None:
-    posts = [post_item(f"p{number}", ("big", "small")[number % 2], at(number // 2)) for number in range(9)]
-    await put(served, *posts, source_item("ada", "big", iso(at(1))))
-    await put(served, *[entry(post) for post in posts if post["author_id"] == "small"], entry(posts[4]))
-    expected = sorted((entry(post)["SK"] for post in posts if post != posts[0]), reverse=True)
+    posts = [
+        post_item(f"p{number}", ("big", "small")[number % 2], milliseconds_after_noon(number // 2))
+        for number in range(9)
+    ]
+    await put_feed_items(served, *posts, source_item("ada", "big", iso(milliseconds_after_noon(1))))
+    await put_feed_items(
+        served, *[feed_entry(post) for post in posts if post["author_id"] == "small"], feed_entry(posts[4])
+    )
+    expected = sorted((feed_entry(post)["SK"] for post in posts if post != posts[0]), reverse=True)
     fields = "edges { cursor node { postId authorId createdAt } } pageInfo { hasNextPage endCursor } lastEvaluatedKey"
 
     found: list[dict[str, Any]] = []
@@ -209,13 +223,13 @@ async def test_a_feed_is_walked_by_its_cursors_through_entries_and_merged_posts(
 
 
 async def test_the_first_page_is_one_query_and_one_for_each_source(served: Served) -> None:
-    entries = [entry(post_item(f"p{number}", at=at(number * 1000))) for number in range(40)]
-    big = [post_item(f"b{number}", "big", at(number * 1000)) for number in range(40)]
-    await put(served, *entries)
+    entries = [feed_entry(post_item(f"p{number}", at=milliseconds_after_noon(number * 1000))) for number in range(40)]
+    big = [post_item(f"b{number}", "big", milliseconds_after_noon(number * 1000)) for number in range(40)]
+    await put_feed_items(served, *entries)
     first = FEED_OF_ADA % ("", "nodes { postId } pageInfo { hasNextPage endCursor }")
 
     alone = await served.ask(first, user="ada")
-    await put(served, *big, source_item("ada", "big", iso(NOON)), source_item("ada", "huge", iso(NOON)))
+    await put_feed_items(served, *big, source_item("ada", "big", iso(NOON)), source_item("ada", "huge", iso(NOON)))
     merged = await served.ask(first, user="ada")
     cursor = merged.data["homeFeed"]["pageInfo"]["endCursor"]
     second = await served.ask(
@@ -231,8 +245,8 @@ async def test_the_first_page_is_one_query_and_one_for_each_source(served: Serve
 
 async def test_many_sources_are_read_on_and_all_of_them_count(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     authors = [f"big{number:02}" for number in range(40)]
-    await put(served, *[source_item("ada", author, iso(NOON)) for author in authors])
-    await put(served, *[post_item(f"p-{author}", author) for author in authors])
+    await put_feed_items(served, *[source_item("ada", author, iso(NOON)) for author in authors])
+    await put_feed_items(served, *[post_item(f"p-{author}", author) for author in authors])
     running, most, query = 0, 0, Store.query
 
     async def counted(*given: Any, **more: Any) -> QueryPage:
@@ -257,11 +271,16 @@ async def twenty_five(served: Served, visibilities: Sequence[str]) -> None:
     items = []
     for number in range(25):
         author = f"author{number}"
-        post = post_item(f"p{number}", author, at(number), visibilities[number % len(visibilities)])
-        items += [post, entry(post), user_item(author), following_item("ada", author)]
-        items += [comment_item(post, f"c{one}", f"reader{(number + one) % 10}", at(100 + one)) for one in range(4)]
+        post = post_item(
+            f"p{number}", author, milliseconds_after_noon(number), visibilities[number % len(visibilities)]
+        )
+        items += [post, feed_entry(post), user_item(author), following_item("ada", author)]
+        items += [
+            comment_item(post, f"c{one}", f"reader{(number + one) % 10}", milliseconds_after_noon(100 + one))
+            for one in range(4)
+        ]
         items += [like_item(post, "ada")] if number % 2 else []
-    await put(served, *items, *[user_item(f"reader{number}") for number in range(10)])
+    await put_feed_items(served, *items, *[user_item(f"reader{number}") for number in range(10)])
 
 
 def keys_read(answer: Answer) -> list[int]:
@@ -273,9 +292,7 @@ def keys_read(answer: Answer) -> list[int]:
 
 
 @pytest.mark.parametrize("visibilities", [["public"], ["public", "followers"], ["followers"]], ids="-".join)
-async def test_a_page_with_all_that_is_shown_of_it_costs_two_batches_whoever_may_see_the_posts(
-    served: Served, visibilities: list[str]
-) -> None:
+async def test_a_full_page_costs_two_batches_whoever_may_see_the_posts(served: Served, visibilities: list[str]) -> None:
     await twenty_five(served, visibilities)
 
     answer = await served.ask(WHOLE_PAGE, user="ada")
@@ -316,12 +333,12 @@ async def test_authors_of_entries_are_read_with_the_posts(served: Served) -> Non
 
 async def test_a_post_that_is_gone_or_may_not_be_seen_is_null_in_its_place(served: Served) -> None:
     posts = [
-        post_item("seen", "big", at(4), "followers"),
-        post_item("left", "small", at(3), "followers"),
-        post_item("hidden", "big", at(2), "private"),
-        post_item("gone", "big", at(1)),
+        post_item("seen", "big", milliseconds_after_noon(4), "followers"),
+        post_item("left", "small", milliseconds_after_noon(3), "followers"),
+        post_item("hidden", "big", milliseconds_after_noon(2), "private"),
+        post_item("gone", "big", milliseconds_after_noon(1)),
     ]
-    await put(served, *posts[:3], *[entry(post) for post in posts], following_item("ada", "big"))
+    await put_feed_items(served, *posts[:3], *[feed_entry(post) for post in posts], following_item("ada", "big"))
 
     own = await served.ask(FEED_OF_ADA % ("", "nodes { postId post { text } }"), user="ada")
     admins = await served.ask(FEED_OF_ADA % ("", "nodes { postId post { text } }"), user="root", role=Role.ADMIN)
@@ -336,7 +353,7 @@ async def test_a_post_that_is_gone_or_may_not_be_seen_is_null_in_its_place(serve
 
 
 async def test_a_feed_is_its_users_and_operators_may_read_it(served: Served) -> None:
-    await put(served, entry(post_item("p")))
+    await put_feed_items(served, feed_entry(post_item("p")))
     query = FEED_OF_ADA % ("", "nodes { postId }")
 
     anonymous = await served.ask(query)
@@ -349,8 +366,8 @@ async def test_a_feed_is_its_users_and_operators_may_read_it(served: Served) -> 
 
 
 async def test_a_cursor_of_one_feed_is_no_cursor_of_another(served: Served) -> None:
-    posts = [post_item(f"p{number}", at=at(number)) for number in range(2)]
-    await put(served, *[entry(post) for post in posts])
+    posts = [post_item(f"p{number}", at=milliseconds_after_noon(number)) for number in range(2)]
+    await put_feed_items(served, *[feed_entry(post) for post in posts])
     feed = (await served.ask(FEED_OF_ADA % (", first: 1", "lastEvaluatedKey"), user="ada")).data["homeFeed"]
 
     answer = await served.ask(
@@ -374,11 +391,11 @@ async def test_bad_input_is_named_and_reads_nothing(served: Served, arguments: s
 
 async def test_what_is_damaged_stands_alone(served: Served) -> None:
     """An entry is an error in its own place, and a source is passed over."""
-    good, bad = post_item("good", at=at(1)), post_item("bad", at=at(2))
-    damaged = {name: value for name, value in entry(bad).items() if name != "author_id"}
-    damaged |= dict.fromkeys(("SK", "GSI3SK"), iso(at(2)) + "#no-post")
+    good, bad = post_item("good", at=milliseconds_after_noon(1)), post_item("bad", at=milliseconds_after_noon(2))
+    damaged = {name: value for name, value in feed_entry(bad).items() if name != "author_id"}
+    damaged |= dict.fromkeys(("SK", "GSI3SK"), iso(milliseconds_after_noon(2)) + "#no-post")
     source = {name: value for name, value in source_item("ada", "big", iso(NOON)).items() if name != "since"}
-    await put(served, good, bad, entry(good), damaged, source, post_item("theirs", "big"))
+    await put_feed_items(served, good, bad, feed_entry(good), damaged, source, post_item("theirs", "big"))
 
     answer = await served.ask(FEED_OF_ADA % ("", "nodes { postId }"), user="ada")
 
@@ -387,11 +404,11 @@ async def test_what_is_damaged_stands_alone(served: Served) -> None:
 
 
 async def test_an_id_cannot_break_out_of_its_feed(served: Served) -> None:
-    await put(served, entry(post_item("p"), "eve#x"))
+    await put_feed_items(served, feed_entry(post_item("p"), "eve#x"))
 
     own = await served.ask('{ homeFeed(userId: "eve#x") { nodes { postId } } }', user="eve#x")
     other = await served.ask('{ homeFeed(userId: "eve") { nodes { postId } } }', user="eve")
 
     assert own.data == {"homeFeed": {"nodes": [{"postId": "p"}]}}
     assert other.data == {"homeFeed": {"nodes": []}}
-    assert entry_from(entry(post_item("p"), "eve#x")).user_id == "eve#x"
+    assert entry_from(feed_entry(post_item("p"), "eve#x")).user_id == "eve#x"

@@ -14,12 +14,12 @@ from tests.support.feed_steps import (
     VIEWERS,
     assert_paged,
     cast,
-    done,
-    enter,
-    follow,
+    create_profiles,
+    follow_user,
     let_time_pass,
+    mutate,
     unfollow,
-    write,
+    write_post,
 )
 from tests.support.served import Answer, Served
 
@@ -30,8 +30,8 @@ LIKED = "query ($post: ID!) { post(id: $post) { likedByViewer } }"
 NOON = "2026-06-25T12:00:00+00:00"
 
 
-async def like(served: Served, user: str, post: str = "p") -> Any:
-    return await done(served, LIKE, user, post=post)
+async def like_post(served: Served, user: str, post: str = "p") -> Any:
+    return await mutate(served, LIKE, user, post=post)
 
 
 async def likers(served: Served, post: str = "p", user: str | None = None, role: Role = Role.USER) -> list[str]:
@@ -66,10 +66,10 @@ async def test_a_like_is_answered_as_it_is_kept(served: Served) -> None:
 
 async def test_a_second_like_changes_nothing_and_answers_the_first(served: Served) -> None:
     await cast(served, "PUBLIC")
-    first = await like(served, "eve")
+    first = await like_post(served, "eve")
     served.clock.forward(hours=1)
 
-    assert await like(served, "eve") == first
+    assert await like_post(served, "eve") == first
     assert await likers(served) == ["eve"]
 
 
@@ -77,7 +77,7 @@ async def test_twenty_likes_of_one_user_at_once_are_one(served: Served, monkeypa
     await cast(served, "PUBLIC")
     let_time_pass(monkeypatch)
 
-    liked = await asyncio.gather(*[like(served, "eve") for _ in range(20)])
+    liked = await asyncio.gather(*[like_post(served, "eve") for _ in range(20)])
 
     assert await moments(served) == [liked[0]["createdAt"]]
     assert liked == [liked[0]] * 20
@@ -85,14 +85,14 @@ async def test_twenty_likes_of_one_user_at_once_are_one(served: Served, monkeypa
 
 async def test_a_like_is_taken_back_once_and_can_be_given_again(served: Served) -> None:
     await cast(served, "PUBLIC")
-    first = await like(served, "eve")
-    await like(served, "fan")
+    first = await like_post(served, "eve")
+    await like_post(served, "fan")
 
     answer = await served.ask(UNLIKE, {"post": "p"}, user="eve")
-    again = await done(served, UNLIKE, "eve", post="p")
+    again = await mutate(served, UNLIKE, "eve", post="p")
     left = await likers(served)
     served.clock.forward(hours=1)
-    second = await like(served, "eve")
+    second = await like_post(served, "eve")
 
     assert answer.data == {"unlikePost": first}
     assert answer.made == ["DeleteItem feed"]
@@ -107,7 +107,9 @@ async def test_of_likes_and_unlikes_at_once_each_like_is_taken_back_once_or_is_t
     await cast(served, "PUBLIC")
     let_time_pass(monkeypatch)
 
-    answers = await asyncio.gather(*[done(served, (LIKE, UNLIKE)[number % 2], "eve", post="p") for number in range(20)])
+    answers = await asyncio.gather(
+        *[mutate(served, (LIKE, UNLIKE)[number % 2], "eve", post="p") for number in range(20)]
+    )
 
     given = {answer["createdAt"] for answer in answers[::2]}
     taken_back = [answer["createdAt"] for answer in answers[1::2] if answer]
@@ -117,8 +119,8 @@ async def test_of_likes_and_unlikes_at_once_each_like_is_taken_back_once_or_is_t
 async def test_likes_are_for_those_who_may_see_the_post(served: Served) -> None:
     await cast(served, "PUBLIC")
     for visibility in SEEN_BY:
-        await write(served, visibility, visibility=visibility)
-        await like(served, "ada", visibility)
+        await write_post(served, visibility, visibility=visibility)
+        await like_post(served, "ada", visibility)
 
     for visibility, seers in SEEN_BY.items():
         for viewer, (user, role) in VIEWERS.items():
@@ -131,27 +133,27 @@ async def test_likes_are_for_those_who_may_see_the_post(served: Served) -> None:
             assert liked.codes == ([] if viewer in seers and user else [refusal]), (visibility, viewer)
             assert ended.codes == ([] if user else ["UNAUTHENTICATED"]), (visibility, viewer)
             if user == "ada":
-                await like(served, "ada", visibility)
+                await like_post(served, "ada", visibility)
 
 
-async def test_who_follows_no_longer_sees_no_likes_and_can_take_theirs_back(served: Served) -> None:
+async def test_a_former_follower_sees_no_likes_and_can_remove_an_own_like(served: Served) -> None:
     await cast(served, "FOLLOWERS")
-    await like(served, "fan")
+    await like_post(served, "fan")
     await unfollow(served, "fan", "ada")
 
     assert await likers(served, user="fan") == []
     assert (await served.ask(LIKE, {"post": "p"}, user="fan")).codes == ["NOT_FOUND"]
-    assert (await done(served, UNLIKE, "fan", post="p"))["userId"] == "fan"
+    assert (await mutate(served, UNLIKE, "fan", post="p"))["userId"] == "fan"
     assert await likers(served, user="ada") == []
 
-    await follow(served, "fan", "ada")
-    assert (await like(served, "fan"))["userId"] == "fan"
+    await follow_user(served, "fan", "ada")
+    assert (await like_post(served, "fan"))["userId"] == "fan"
 
 
 async def test_what_is_no_post_cannot_be_liked(served: Served) -> None:
     await cast(served, "PUBLIC")
-    await like(served, "eve")
-    await done(served, "mutation ($id: ID!) { deletePost(postId: $id) { postId } }", "ada", id="p")
+    await like_post(served, "eve")
+    await mutate(served, "mutation ($id: ID!) { deletePost(postId: $id) { postId } }", "ada", id="p")
 
     for post in ("p", "unknown"):
         answer = await served.ask(LIKE, {"post": post}, user="fan")
@@ -176,7 +178,7 @@ async def test_who_has_no_profile_likes_nothing(served: Served) -> None:
 
 async def test_a_post_tells_whether_the_caller_likes_it(served: Served) -> None:
     await cast(served, "PUBLIC")
-    await like(served, "eve")
+    await like_post(served, "eve")
 
     answers: list[Answer] = [await served.ask(LIKED, {"post": "p"}, user=user) for user in ("eve", "fan", None)]
 
@@ -184,7 +186,7 @@ async def test_a_post_tells_whether_the_caller_likes_it(served: Served) -> None:
     assert [answer.made for answer in answers] == [["GetItem feed"] * 2, ["GetItem feed"] * 2, ["GetItem feed"]]
 
 
-async def test_a_like_of_the_same_request_is_told_of(served: Served) -> None:
+async def test_a_like_of_the_same_request_is_in_the_answer(served: Served) -> None:
     await cast(served, "PUBLIC")
 
     answer = await served.ask(
@@ -204,9 +206,9 @@ async def test_a_like_of_the_same_request_is_told_of(served: Served) -> None:
 async def test_pages_lead_through_the_likes_by_user_id_the_last_first_and_back(served: Served) -> None:
     await cast(served, "PUBLIC")
     users = [f"user{number:02d}" for number in range(17)]
-    await enter(served, *users)
-    await asyncio.gather(*[like(served, user) for user in users])
-    await done(served, 'mutation { addComment(input: {postId: "p", text: "x"}) { userId } }', "eve")
+    await create_profiles(served, *users)
+    await asyncio.gather(*[like_post(served, user) for user in users])
+    await mutate(served, 'mutation { addComment(input: {postId: "p", text: "x"}) { userId } }', "eve")
 
     await assert_paged(served, 'likes(postId: "p", %s)', "userId", users[::-1])
 
@@ -214,7 +216,7 @@ async def test_pages_lead_through_the_likes_by_user_id_the_last_first_and_back(s
 async def test_the_people_of_a_page_are_read_in_one_batch(served: Served) -> None:
     await cast(served, "PUBLIC")
     for user in ("ada", "eve"):
-        await like(served, user)
+        await like_post(served, user)
     await served.store().write_all(FEED, puts=[like_item(post_item("p"), "ghost")])
 
     answer = await served.ask('{ likes(postId: "p", first: 3) { nodes { user { name } } } }')
@@ -225,8 +227,8 @@ async def test_the_people_of_a_page_are_read_in_one_batch(served: Served) -> Non
 
 async def test_a_page_has_its_limits_and_a_cursor_its_list(served: Served) -> None:
     await cast(served, "PUBLIC")
-    await write(served, "q")
-    await like(served, "eve")
+    await write_post(served, "q")
+    await like_post(served, "eve")
     cursor = (await served.ask(LIST, {"post": "p"})).data["likes"]["pageInfo"]["endCursor"]
 
     for field, code in (
@@ -240,7 +242,7 @@ async def test_a_page_has_its_limits_and_a_cursor_its_list(served: Served) -> No
 
 async def test_a_like_that_cannot_be_read_is_an_error_in_its_place(served: Served) -> None:
     await cast(served, "PUBLIC")
-    await like(served, "eve")
+    await like_post(served, "eve")
     await served.store().write_all(FEED, puts=[{"PK": "POST#p", "SK": "LIKE#fan", "created_at": "never"}])
 
     answer = await served.ask(LIST, {"post": "p"})

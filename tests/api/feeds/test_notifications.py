@@ -1,15 +1,14 @@
 """Notifications (FEED-009, FEED-W5): what is unread, until it is read or expires."""
 
-from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from datastore.dynamodb.codec import Item
-from datastore.keyspace.feeds.table import FEED
 from datastore.model.identity import Role
 from datastore.model.timestamps import to_seconds
 from tests.support.feed_items import comment_item, following_item, post_item, user_item
+from tests.support.home_feeds import put_feed_items
+from tests.support.moments import seconds_after_noon
 from tests.support.notifications import notification_item
 from tests.support.served import NOON, Served
 
@@ -18,29 +17,21 @@ MARK = "mutation ($id: ID!) { markNotificationRead(notificationId: $id) { notifi
 NODE = "query ($id: ID!) { node(id: $id) { ... on Notification { notificationId } } }"
 
 
-async def put(served: Served, *items: Item) -> None:
-    await served.store().write_all(FEED, puts=items)
-
-
-async def only(served: Served) -> Any:
+async def only_notification(served: Served) -> Any:
     """Ada's only notification."""
     answer = await served.ask(UNREAD % ("", "nodes { id notificationId }"), user="ada")
     (node,) = answer.data["notifications"]["nodes"]
     return node
 
 
-def at(seconds: int) -> datetime:
-    return NOON + timedelta(seconds=seconds)
-
-
 async def test_unread_notifications_are_listed_newest_first_with_all_they_are_about(served: Served) -> None:
     post = post_item("p1", "ada")
-    await put(served, post, comment_item(post, "c1", "bob"), user_item("bob"), user_item("eve"))
-    await put(
+    await put_feed_items(served, post, comment_item(post, "c1", "bob"), user_item("bob"), user_item("eve"))
+    await put_feed_items(
         served,
         notification_item("like-p1", post_id="p1", actor_count=3),
-        notification_item("comment-c1", at=at(1), kind="comment", post_id="p1", comment_id="c1"),
-        notification_item("follow-eve", at=at(2), kind="follow", actor_id="eve"),
+        notification_item("comment-c1", at=seconds_after_noon(1), kind="comment", post_id="p1", comment_id="c1"),
+        notification_item("follow-eve", at=seconds_after_noon(2), kind="follow", actor_id="eve"),
         notification_item("elsewhere", "eve"),
     )
     fields = """nodes { notificationId kind createdAt expiresAt actorId actor { name } actorCount postId post { text }
@@ -76,9 +67,13 @@ async def test_unread_notifications_are_listed_newest_first_with_all_they_are_ab
 
 
 async def test_a_list_alone_is_one_query_and_pages_lead_through_it_past_expired_ones(served: Served) -> None:
-    await put(served, *[notification_item(f"n{number}", at=at(number)) for number in range(7)])
+    await put_feed_items(
+        served, *[notification_item(f"n{number}", at=seconds_after_noon(number)) for number in range(7)]
+    )
     expired: dict[str, Any] = {"expiresAt": to_seconds(NOON)}
-    await put(served, *[notification_item(f"x{number}", at=at(number), **expired) for number in range(7)])
+    await put_feed_items(
+        served, *[notification_item(f"x{number}", at=seconds_after_noon(number), **expired) for number in range(7)]
+    )
 
     alone = await served.ask(UNREAD % ("", "nodes { notificationId }"), user="ada")
     found, paging = [], ""
@@ -96,10 +91,15 @@ async def test_a_list_alone_is_one_query_and_pages_lead_through_it_past_expired_
 
 async def test_what_may_not_be_seen_any_more_is_not_shown(served: Served) -> None:
     hidden, gone, seen = [post_item(name, name, visibility="followers") for name in ("hidden", "gone", "seen")]
-    await put(served, hidden, seen, following_item("ada", "seen"))
-    await put(served, *[comment_item(post, "c1") for post in (hidden, gone, seen)])
+    await put_feed_items(served, hidden, seen, following_item("ada", "seen"))
+    await put_feed_items(served, *[comment_item(post, "c1") for post in (hidden, gone, seen)])
     for number, name in enumerate(("hidden", "gone", "seen")):
-        await put(served, notification_item(f"m-{name}", at=at(number), kind="mention", post_id=name, comment_id="c1"))
+        await put_feed_items(
+            served,
+            notification_item(
+                f"m-{name}", at=seconds_after_noon(number), kind="mention", post_id=name, comment_id="c1"
+            ),
+        )
 
     answer = await served.ask(UNREAD % ("", "nodes { postId post { text } comment { text } }"), user="ada")
 
@@ -108,7 +108,7 @@ async def test_what_may_not_be_seen_any_more_is_not_shown(served: Served) -> Non
 
 
 async def test_a_notification_is_read_once(served: Served) -> None:
-    await put(served, notification_item("like:p#1", post_id="p#1"))
+    await put_feed_items(served, notification_item("like:p#1", post_id="p#1"))
     (node,) = (await served.ask(UNREAD % ("", "nodes { id notificationId }"), user="ada")).data["notifications"][
         "nodes"
     ]
@@ -131,7 +131,7 @@ async def test_a_notification_is_read_once(served: Served) -> None:
 
 
 async def test_an_expired_notification_is_no_more(served: Served) -> None:
-    await put(served, notification_item("n"))
+    await put_feed_items(served, notification_item("n"))
     (node,) = (await served.ask(UNREAD % ("", "nodes { id notificationId }"), user="ada")).data["notifications"][
         "nodes"
     ]
@@ -148,9 +148,9 @@ async def test_an_expired_notification_is_no_more(served: Served) -> None:
 
 
 async def test_notifications_are_the_users_own_and_operators_may_read_them(served: Served) -> None:
-    await put(served, notification_item("n"))
+    await put_feed_items(served, notification_item("n"))
     query = UNREAD % ("", "nodes { id notificationId }")
-    node = await only(served)
+    node = await only_notification(served)
 
     refused = [(await served.ask(query, user=user)).codes for user in (None, "eve")]
     refused += [(await served.ask(NODE, {"id": node["id"]}, user=user)).codes for user in (None, "eve")]
@@ -163,7 +163,9 @@ async def test_notifications_are_the_users_own_and_operators_may_read_them(serve
 
 
 async def test_a_damaged_notification_is_an_error_in_its_place(served: Served) -> None:
-    await put(served, notification_item("good"), notification_item("bad", at=at(1), kind="smell"))
+    await put_feed_items(
+        served, notification_item("good"), notification_item("bad", at=seconds_after_noon(1), kind="smell")
+    )
 
     answer = await served.ask(UNREAD % ("", "nodes { kind }"), user="ada")
 

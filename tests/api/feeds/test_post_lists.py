@@ -10,7 +10,7 @@ import pytest
 from datastore.keyspace.feeds import posts as keys
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.identity import Role
-from tests.support.posts import BY_AUTHOR, SHOWN, enter, follow, stored, write
+from tests.support.posts import BY_AUTHOR, SHOWN, create_feed_post, create_users, put_follow_items, stored_post_items
 from tests.support.served import Answer, Served
 
 BY_TAG = f'{{ postsByTag(tag: "cats") {{ nodes {{ {SHOWN} }} }} }}'
@@ -20,28 +20,28 @@ BY_TAG = f'{{ postsByTag(tag: "cats") {{ nodes {{ {SHOWN} }} }} }}'
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenPost:
     post_id: str
     author: str
     visibility: str
 
 
-def sees(viewer: str | None, post: Written) -> bool:
+def sees(viewer: str | None, post: WrittenPost) -> bool:
     """The fan follows ada and nobody else."""
     if post.visibility == "PUBLIC" or viewer in ("root", post.author):
         return True
     return post.visibility == "FOLLOWERS" and viewer == "fan" and post.author == "ada"
 
 
-async def a_feed_of(served: Served, authors: Sequence[str], number: int) -> list[Written]:
+async def a_feed_of(served: Served, authors: Sequence[str], number: int) -> list[WrittenPost]:
     """Posts with the tag `cats`, many of them hidden from some, newest first; some are of the same moment."""
-    await enter(served, *authors)
-    await follow(served, "fan", "ada")
+    await create_users(served, *authors)
+    await put_follow_items(served, "fan", "ada")
     chance = random.Random(4)
     written = []
     for at in range(number):
-        post = Written(f"p{at:02}", chance.choice(authors), chance.choice(["PUBLIC", "FOLLOWERS", "PRIVATE"]))
-        await write(served, post.author, postId=post.post_id, visibility=post.visibility)
+        post = WrittenPost(f"p{at:02}", chance.choice(authors), chance.choice(["PUBLIC", "FOLLOWERS", "PRIVATE"]))
+        await create_feed_post(served, post.author, postId=post.post_id, visibility=post.visibility)
         served.clock.forward(seconds=chance.choice([0, 1]))
         written.append(post)
     return written[::-1]
@@ -103,9 +103,9 @@ async def test_pages_hold_what_the_viewer_may_see_and_are_full_both_ways(
 async def test_a_hidden_post_is_nowhere_for_those_who_may_not_see_it(
     served: Served, visibility: str, blind: list[str | None], seeing: list[str]
 ) -> None:
-    await enter(served, "ada")
-    await follow(served, "fan", "ada")
-    post = await write(served, visibility=visibility, postId="p1")
+    await create_users(served, "ada")
+    await put_follow_items(served, "fan", "ada")
+    post = await create_feed_post(served, visibility=visibility, postId="p1")
     everywhere = """query ($id: ID!) {
       post(id: "p1") { text }
       node(id: $id) { id }
@@ -143,8 +143,8 @@ async def test_a_hidden_post_is_nowhere_for_those_who_may_not_see_it(
 
 
 async def test_an_authors_posts_are_one_query_and_for_posts_for_followers_the_follow(served: Served) -> None:
-    await enter(served, "ada")
-    post = await write(served)
+    await create_users(served, "ada")
+    post = await create_feed_post(served)
     shown = {name: post[name] for name in [*SHOWN.split(), "likeCount", "commentCount"]}
     query = BY_AUTHOR.replace(SHOWN, f"{SHOWN} likeCount commentCount")
 
@@ -154,11 +154,11 @@ async def test_an_authors_posts_are_one_query_and_for_posts_for_followers_the_fo
         assert answer.data == {"postsByAuthor": {"nodes": [shown]}}
         assert answer.made == ["Query feed.GSI1"], viewer
 
-    await write(served, visibility="PRIVATE")
+    await create_feed_post(served, visibility="PRIVATE")
     for viewer, role in VIEWERS:
         assert (await served.ask(query, user=viewer, role=role)).made == ["Query feed.GSI1"], viewer
 
-    await write(served, visibility="FOLLOWERS")
+    await create_feed_post(served, visibility="FOLLOWERS")
     for viewer, role in VIEWERS:
         follow = ["GetItem feed"] if viewer in ("grace", "fan") else []
         assert (await served.ask(query, user=viewer, role=role)).made == [*follow, "Query feed.GSI1"], viewer
@@ -166,10 +166,10 @@ async def test_an_authors_posts_are_one_query_and_for_posts_for_followers_the_fo
 
 async def test_follows_of_several_authors_are_read_in_one_batch(served: Served) -> None:
     authors = ["ada", "bob", "eve"]
-    await enter(served, *authors)
-    await follow(served, "fan", "ada", "eve")
+    await create_users(served, *authors)
+    await put_follow_items(served, "fan", "ada", "eve")
     for author in authors:
-        await write(served, author, text=author, visibility="FOLLOWERS")
+        await create_feed_post(served, author, text=author, visibility="FOLLOWERS")
     lists = "\n".join(f'{author}: user(id: "{author}") {{ posts {{ nodes {{ text }} }} }}' for author in authors)
 
     answer = await served.ask(f"{{ {lists} }}", user="fan")
@@ -181,7 +181,7 @@ async def test_follows_of_several_authors_are_read_in_one_batch(served: Served) 
 
 
 async def test_follows_are_asked_for_only_where_a_tag_has_posts_for_the_followers_of_others(served: Served) -> None:
-    await enter(served, "ada", "bob", "fan")
+    await create_users(served, "ada", "bob", "fan")
     made = []
 
     async def list_again() -> None:
@@ -189,12 +189,12 @@ async def test_follows_are_asked_for_only_where_a_tag_has_posts_for_the_follower
         assert answer.errors is None
         made.append(answer.made)
 
-    await write(served, "ada")
-    await write(served, "ada", visibility="PRIVATE")
-    await write(served, "fan", visibility="FOLLOWERS")
+    await create_feed_post(served, "ada")
+    await create_feed_post(served, "ada", visibility="PRIVATE")
+    await create_feed_post(served, "fan", visibility="FOLLOWERS")
     await list_again()
     for author in ("ada", "ada", "bob"):
-        await write(served, author, visibility="FOLLOWERS")
+        await create_feed_post(served, author, visibility="FOLLOWERS")
         await list_again()
 
     query = ["Query feed.GSI2"]
@@ -203,9 +203,9 @@ async def test_follows_are_asked_for_only_where_a_tag_has_posts_for_the_follower
 
 
 async def test_what_an_index_does_not_hold_is_read_in_one_batch_with_the_authors(served: Served) -> None:
-    await enter(served, "ada", "bob")
+    await create_users(served, "ada", "bob")
     for author in ("ada", "bob", "ada"):
-        await write(served, author, text="#cats for @grace")
+        await create_feed_post(served, author, text="#cats for @grace")
 
     counted = await served.ask(
         '{ postsByTag(tag: "cats") { nodes { likeCount commentCount mentions author { name } } } }'
@@ -222,9 +222,9 @@ async def test_what_an_index_does_not_hold_is_read_in_one_batch_with_the_authors
 
 
 async def test_counts_are_those_of_the_post_also_where_a_tag_led_to_it(served: Served) -> None:
-    await enter(served, "ada")
-    await write(served, postId="p1")
-    (item,) = await stored(served, "p1", "META")
+    await create_users(served, "ada")
+    await create_feed_post(served, postId="p1")
+    (item,) = await stored_post_items(served, "p1", "META")
     assert item is not None
     await served.store().write_all(FEED, puts=[item | {"likes": 3, "comments": 2}])
     count = "nodes { likeCount commentCount }"
@@ -240,8 +240,8 @@ async def test_counts_are_those_of_the_post_also_where_a_tag_led_to_it(served: S
 
 
 async def test_a_tag_that_outlives_its_post_for_a_moment_counts_nothing(served: Served) -> None:
-    await enter(served, "ada")
-    await write(served, postId="p1", text="#cats for @grace")
+    await create_users(served, "ada")
+    await create_feed_post(served, postId="p1", text="#cats for @grace")
     await served.store().write_all(FEED, deletes=[keys.post("p1")])
 
     answer = await served.ask('{ postsByTag(tag: "cats") { nodes { postId likeCount commentCount mentions } } }')
@@ -251,8 +251,8 @@ async def test_a_tag_that_outlives_its_post_for_a_moment_counts_nothing(served: 
 
 
 async def test_a_tag_is_found_in_any_case_and_form_and_what_is_no_tag_is_refused(served: Served) -> None:
-    await enter(served, "ada")
-    await write(served, postId="p1", text="An #Éclair")
+    await create_users(served, "ada")
+    await create_feed_post(served, postId="p1", text="An #Éclair")
     query = "query ($tag: String!) { postsByTag(tag: $tag) { nodes { postId tags } } }"
 
     for tag in ("Éclair", "#éclair", " #ÉCLAIR ", "e\u0301clair"):
@@ -267,8 +267,8 @@ async def test_a_tag_is_found_in_any_case_and_form_and_what_is_no_tag_is_refused
 
 
 async def test_a_cursor_is_good_for_its_own_author_and_tag_alone(served: Served) -> None:
-    await enter(served, "ada")
-    await write(served, text="#cats #dogs")
+    await create_users(served, "ada")
+    await create_feed_post(served, text="#cats #dogs")
     cursors = await served.ask(
         '{ postsByAuthor(authorId: "ada") { edges { cursor } } postsByTag(tag: "cats") { edges { cursor } } }'
     )
@@ -285,12 +285,12 @@ async def test_a_cursor_is_good_for_its_own_author_and_tag_alone(served: Served)
 
 
 async def test_a_damaged_post_spoils_its_own_place_only(served: Served) -> None:
-    await enter(served, "ada")
+    await create_users(served, "ada")
     for number in range(3):
-        await write(served, postId=f"p{number}")
+        await create_feed_post(served, postId=f"p{number}")
         served.clock.forward(seconds=1)
     for sort in ("META", "TAG#cats"):
-        (item,) = await stored(served, "p1", sort)
+        (item,) = await stored_post_items(served, "p1", sort)
         assert item is not None
         await served.store().write_all(FEED, puts=[{**item, "tags": 5}])
 

@@ -8,7 +8,15 @@ from datastore.model.identity import Role
 from datastore.model.ids import uuid7_moment
 from datastore.model.timestamps import iso, to_seconds
 from resolvers.shared.node_ids import global_id
-from tests.support.posts import BY_AUTHOR, CREATE, FIELDS, enter, follow, stored, write
+from tests.support.posts import (
+    BY_AUTHOR,
+    CREATE,
+    FIELDS,
+    create_feed_post,
+    create_users,
+    put_follow_items,
+    stored_post_items,
+)
 from tests.support.served import NOON, Answer, Served
 
 DELETE = f"mutation ($id: ID!) {{ deletePost(postId: $id) {{ {FIELDS} }} }}"
@@ -16,7 +24,7 @@ DELETE = f"mutation ($id: ID!) {{ deletePost(postId: $id) {{ {FIELDS} }} }}"
 READ = f"query ($id: ID!) {{ post(id: $id) {{ {FIELDS} }} }}"
 
 
-def ids(answer: Answer, field: str) -> list[str]:
+def post_ids(answer: Answer, field: str) -> list[str]:
     return [node["postId"] for node in answer.data[field]["nodes"]]
 
 
@@ -24,7 +32,7 @@ def ids(answer: Answer, field: str) -> list[str]:
 
 
 async def test_a_post_is_written_with_its_tags_in_one_transaction(served: Served) -> None:
-    await enter(served, "ada")
+    await create_users(served, "ada")
     text = "Hi @grace and @linus: #Cats, #dogs!"
 
     answer = await served.ask(
@@ -54,7 +62,7 @@ async def test_a_post_is_written_with_its_tags_in_one_transaction(served: Served
         "tags": ["cats", "dogs"],
     }
     place = "2026-06-25T12:00:00.000Z#POST#p1"
-    assert await stored(served, "p1", "META", "TAG#cats", "TAG#dogs") == [
+    assert await stored_post_items(served, "p1", "META", "TAG#cats", "TAG#dogs") == [
         {
             **shown,
             "SK": "META",
@@ -72,11 +80,11 @@ async def test_a_post_is_written_with_its_tags_in_one_transaction(served: Served
 
 
 async def test_the_tags_of_a_private_post_are_in_no_index(served: Served) -> None:
-    await enter(served, "ada")
+    await create_users(served, "ada")
 
-    post = await write(served, postId="p1", visibility="PRIVATE")
+    post = await create_feed_post(served, postId="p1", visibility="PRIVATE")
 
-    assert await stored(served, "p1", "TAG#cats") == [
+    assert await stored_post_items(served, "p1", "TAG#cats") == [
         {
             "PK": "POST#p1",
             "SK": "TAG#cats",
@@ -87,41 +95,45 @@ async def test_the_tags_of_a_private_post_are_in_no_index(served: Served) -> Non
         }
     ]
     assert (await served.ask(DELETE, {"id": "p1"}, user="ada")).data == {"deletePost": post}
-    assert await stored(served, "p1", "TAG#cats") == [None]
+    assert await stored_post_items(served, "p1", "TAG#cats") == [None]
 
 
 async def test_a_post_without_an_id_is_given_one_that_sorts_by_time(served: Served) -> None:
-    await enter(served, "ada")
+    await create_users(served, "ada")
 
-    first, second = await write(served), await write(served)
+    first, second = await create_feed_post(served), await create_feed_post(served)
 
     assert first["postId"] != second["postId"]
     assert uuid7_moment(first["postId"]) == NOON
 
 
 async def test_a_post_asked_for_again_is_answered_as_it_stands(served: Served) -> None:
-    await enter(served, "ada")
-    first = await write(served, postId="p1")
+    await create_users(served, "ada")
+    first = await create_feed_post(served, postId="p1")
     served.clock.forward(minutes=1)
 
-    again = await asyncio.gather(*[write(served, postId="p1", text=f"Try {number} #dogs") for number in range(5)])
+    again = await asyncio.gather(
+        *[create_feed_post(served, postId="p1", text=f"Try {number} #dogs") for number in range(5)]
+    )
 
     assert again == [first] * 5
-    assert await stored(served, "p1", "TAG#dogs") == [None]
+    assert await stored_post_items(served, "p1", "TAG#dogs") == [None]
 
 
-async def test_of_ten_who_write_one_post_at_once_all_are_told_of_the_same(served: Served) -> None:
-    await enter(served, "ada")
+async def test_ten_concurrent_creations_of_one_post_return_the_same_post(served: Served) -> None:
+    await create_users(served, "ada")
 
-    written = await asyncio.gather(*[write(served, postId="p1", text=f"Try {number}") for number in range(10)])
+    written = await asyncio.gather(
+        *[create_feed_post(served, postId="p1", text=f"Try {number}") for number in range(10)]
+    )
 
     assert written == written[:1] * 10
-    assert ids(await served.ask(BY_AUTHOR), "postsByAuthor") == ["p1"]
+    assert post_ids(await served.ask(BY_AUTHOR), "postsByAuthor") == ["p1"]
 
 
 async def test_an_id_is_one_authors_and_another_learns_nothing_of_the_post(served: Served) -> None:
     users = ["ada", "grace", "linus", "bob"]
-    await enter(served, *users)
+    await create_users(served, *users)
     asked = [
         served.ask(CREATE, {"input": {"text": f"secret of {user}", "postId": "p1", "visibility": "PRIVATE"}}, user=user)
         for user in users
@@ -137,8 +149,8 @@ async def test_an_id_is_one_authors_and_another_learns_nothing_of_the_post(serve
 
 async def test_an_author_may_have_any_id(served: Served) -> None:
     odd = "auth0|a#b%c d"
-    await enter(served, odd)
-    await write(served, odd)
+    await create_users(served, odd)
+    await create_feed_post(served, odd)
 
     answer = await served.ask(
         "query ($id: ID!) { postsByAuthor(authorId: $id) { nodes { authorId author { userId } } } }", {"id": odd}
@@ -153,7 +165,7 @@ async def test_who_has_not_entered_the_feed_cannot_post(served: Served) -> None:
     assert answer.codes == ["NOT_FOUND"]
     assert "createUser" in str(answer.errors)
     assert [(call.operation, call.request.get("ConsistentRead")) for call in answer.calls] == [("GetItem", True)]
-    assert await stored(served, "p1", "META") == [None]
+    assert await stored_post_items(served, "p1", "META") == [None]
 
 
 async def test_bad_input_is_named_with_its_limit(served: Served) -> None:
@@ -185,10 +197,10 @@ async def test_bad_input_is_named_with_its_limit(served: Served) -> None:
 
 
 async def test_the_longest_post_with_the_most_tags_and_mentions_is_written(served: Served) -> None:
-    await enter(served, "ada")
+    await create_users(served, "ada")
     names = " ".join([*(f"#{n}{'東' * 49}" for n in range(10)), *(f"@u{n}" for n in range(20))])
 
-    post = await write(served, text=f"{names} ".ljust(2000, "x"))
+    post = await create_feed_post(served, text=f"{names} ".ljust(2000, "x"))
 
     assert (len(post["text"]), len(post["tags"]), len(post["mentions"])) == (2000, 10, 20)
 
@@ -197,8 +209,8 @@ async def test_the_longest_post_with_the_most_tags_and_mentions_is_written(serve
 
 
 async def test_a_deleted_post_is_gone_from_everywhere_and_leaves_a_tombstone(served: Served) -> None:
-    await enter(served, "ada")
-    post = await write(served, postId="p1", text="#cats #dogs @grace", mediaRef="x")
+    await create_users(served, "ada")
+    post = await create_feed_post(served, postId="p1", text="#cats #dogs @grace", mediaRef="x")
     served.clock.forward(minutes=1)
 
     answer = await served.ask(DELETE, {"id": "p1"}, user="ada")
@@ -206,7 +218,7 @@ async def test_a_deleted_post_is_gone_from_everywhere_and_leaves_a_tombstone(ser
     assert answer.data == {"deletePost": post}
     assert answer.made == ["GetItem feed", "TransactWriteItems feed"]
     moment = NOON + timedelta(minutes=1)
-    assert await stored(served, "p1", "META", "TAG#cats", "TAG#dogs") == [
+    assert await stored_post_items(served, "p1", "META", "TAG#cats", "TAG#dogs") == [
         {
             "PK": "POST#p1",
             "SK": "META",
@@ -234,23 +246,23 @@ async def test_a_deleted_post_is_gone_from_everywhere_and_leaves_a_tombstone(ser
 
 
 async def test_a_post_is_deleted_once_and_a_repeat_changes_nothing(served: Served) -> None:
-    await enter(served, "ada")
-    post = await write(served, postId="p1")
+    await create_users(served, "ada")
+    post = await create_feed_post(served, postId="p1")
 
     at_once = await asyncio.gather(*[served.ask(DELETE, {"id": "p1"}, user="ada") for _ in range(6)])
-    (tombstone,) = await stored(served, "p1", "META")
+    (tombstone,) = await stored_post_items(served, "p1", "META")
     served.clock.forward(minutes=1)
     again = await served.ask(DELETE, {"id": "p1"}, user="ada")
 
     told = [answer.data["deletePost"] for answer in at_once]
     assert sorted(told, key=bool) == [None] * 5 + [post]
     assert (again.errors, again.data, again.made) == (None, {"deletePost": None}, ["GetItem feed"])
-    assert await stored(served, "p1", "META") == [tombstone]
+    assert await stored_post_items(served, "p1", "META") == [tombstone]
 
 
 async def test_the_id_of_a_deleted_post_is_taken(served: Served) -> None:
-    await enter(served, "ada", "grace")
-    await write(served, postId="p1")
+    await create_users(served, "ada", "grace")
+    await create_feed_post(served, postId="p1")
     await served.ask(DELETE, {"id": "p1"}, user="ada")
 
     answers = [
@@ -260,12 +272,12 @@ async def test_the_id_of_a_deleted_post_is_taken(served: Served) -> None:
     assert [answer.codes for answer in answers] == [["CONFLICT"], ["CONFLICT"]]
 
 
-async def test_nobody_deletes_the_post_of_another(served: Served) -> None:
-    await enter(served, "ada")
-    await follow(served, "fan", "ada")
+async def test_a_user_cannot_delete_the_post_of_another(served: Served) -> None:
+    await create_users(served, "ada")
+    await put_follow_items(served, "fan", "ada")
     for visibility in ("PUBLIC", "FOLLOWERS", "PRIVATE"):
-        await write(served, postId=visibility, visibility=visibility)
-    await write(served, postId="gone")
+        await create_feed_post(served, postId=visibility, visibility=visibility)
+    await create_feed_post(served, postId="gone")
     await served.ask(DELETE, {"id": "gone"}, user="ada")
 
     async def refusals(user: str, role: Role = Role.USER) -> list[str]:
@@ -277,10 +289,10 @@ async def test_nobody_deletes_the_post_of_another(served: Served) -> None:
     asked = await served.ask(DELETE, {"id": "FOLLOWERS"}, user="fan")
     assert [(call.operation, call.request.get("ConsistentRead")) for call in asked.calls] == [("GetItem", True)] * 2
     assert await refusals("root", Role.ADMIN) == ["FORBIDDEN"] * 3 + ["NOT_FOUND"] * 2
-    assert len(ids(await served.ask(BY_AUTHOR, user="ada"), "postsByAuthor")) == 3
+    assert len(post_ids(await served.ask(BY_AUTHOR, user="ada"), "postsByAuthor")) == 3
 
 
-async def test_writing_needs_somebody_who_is_signed_in(served: Served) -> None:
+async def test_writing_requires_a_signed_in_user(served: Served) -> None:
     answers = [await served.ask(CREATE, {"input": {"text": "x"}}), await served.ask(DELETE, {"id": "p1"})]
 
     assert [answer.codes for answer in answers] == [["UNAUTHENTICATED"]] * 2
@@ -289,9 +301,9 @@ async def test_writing_needs_somebody_who_is_signed_in(served: Served) -> None:
 
 async def test_what_the_posts_of_many_authors_lead_on_to_is_read_in_one_batch(served: Served) -> None:
     authors = [f"u{number}" for number in range(8)]
-    await enter(served, *authors)
+    await create_users(served, *authors)
     for author in authors:
-        await write(served, author, text="#cats for @grace")
+        await create_feed_post(served, author, text="#cats for @grace")
     many = "\n".join(f'{author}: user(id: "{author}") {{ posts {{ nodes {{ mentions }} }} }}' for author in authors)
 
     answer = await served.ask(f"{{ {many} }}", user="fan")

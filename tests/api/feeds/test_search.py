@@ -9,9 +9,9 @@ from datastore.infrastructure.iam_roles import GATEWAY
 from datastore.model.identity import Role
 from datastore.search import Kind
 from server.settings import Misconfigured, Settings
-from tests.support.feed_changes import put, remove
+from tests.support.feed_changes import delete_feed_records, put_feed_records
 from tests.support.rights import refused
-from tests.support.search import IDS, USERS, find, ids, join, sync, write
+from tests.support.search import IDS, USERS, find_posts, found_post_ids, join, sync_index, write_searched_post
 from tests.support.served import Served
 
 POSTS = """query ($query: String!, $first: Int, $after: String) {
@@ -30,9 +30,9 @@ async def world(served: Served) -> Served:
 
 
 async def test_posts_are_found_by_words_and_tags(world: Served) -> None:
-    await write(world, "p1", "A walk along the harbour #evening")
-    await write(world, "p2", "Evening at the café by the harbour", "bob")
-    await sync(world)
+    await write_searched_post(world, "p1", "A walk along the harbour #evening")
+    await write_searched_post(world, "p2", "Evening at the café by the harbour", "bob")
+    await sync_index(world)
 
     answer = await world.ask(POSTS, {"query": "HARBOUR cafe"})
 
@@ -48,16 +48,16 @@ async def test_posts_are_found_by_words_and_tags(world: Served) -> None:
         }
     ]
     assert (page["pageInfo"]["hasNextPage"], page["pageInfo"]["hasPreviousPage"]) == (False, False)
-    assert await find(world, "evening") == ["p2", "p1"]
-    assert await find(world, "#evening") == ["p1"]
-    assert await find(world, "even") == ["p2", "p1"]
-    assert await find(world, "nowhere") == []
+    assert await find_posts(world, "evening") == ["p2", "p1"]
+    assert await find_posts(world, "#evening") == ["p1"]
+    assert await find_posts(world, "even") == ["p2", "p1"]
+    assert await find_posts(world, "nowhere") == []
 
 
 async def test_a_page_reads_its_posts_in_one_batch(world: Served) -> None:
     for number in range(5):
-        await write(world, f"p{number}", "word")
-    await sync(world)
+        await write_searched_post(world, f"p{number}", "word")
+    await sync_index(world)
 
     made: list[Call] = []
     assert world.gateway.database is not None
@@ -65,82 +65,82 @@ async def test_a_page_reads_its_posts_in_one_batch(world: Served) -> None:
 
     answer = await world.ask(IDS, {"query": "word", "first": 3}, user="bob")
 
-    assert ids(answer) == ["p4", "p3", "p2"]
+    assert found_post_ids(answer) == ["p4", "p3", "p2"]
     assert [call.operation for call in made] == [
         "Query",
         "BatchGetItem",
     ]  # the read of bob's followees, and that of the posts
     assert [list(refused(GATEWAY, call.operation, call.request)) for call in made] == [[], []]
     made.clear()
-    assert ids(await world.ask(IDS, {"query": "nothing"})) == []
+    assert found_post_ids(await world.ask(IDS, {"query": "nothing"})) == []
     assert made == []
 
 
 async def test_posts_are_found_only_by_callers_who_may_see_them(world: Served) -> None:
-    await write(world, "public", "secret garden")
-    await write(world, "followers", "secret garden", visibility="FOLLOWERS")
-    await write(world, "private", "secret garden", visibility="PRIVATE")
+    await write_searched_post(world, "public", "secret garden")
+    await write_searched_post(world, "followers", "secret garden", visibility="FOLLOWERS")
+    await write_searched_post(world, "private", "secret garden", visibility="PRIVATE")
     assert (await world.ask('mutation { follow(userId: "ada") { userId } }', user="bob")).errors is None
-    await sync(world)
+    await sync_index(world)
 
-    assert await find(world, "secret") == ["public"]
-    assert await find(world, "secret", "eve") == ["public"]
-    assert await find(world, "secret", "bob") == ["followers", "public"]
-    assert await find(world, "secret", "ada") == ["private", "followers", "public"]
-    assert await find(world, "secret", "root", role=Role.ADMIN) == ["private", "followers", "public"]
+    assert await find_posts(world, "secret") == ["public"]
+    assert await find_posts(world, "secret", "eve") == ["public"]
+    assert await find_posts(world, "secret", "bob") == ["followers", "public"]
+    assert await find_posts(world, "secret", "ada") == ["private", "followers", "public"]
+    assert await find_posts(world, "secret", "root", role=Role.ADMIN) == ["private", "followers", "public"]
 
 
 async def test_hidden_posts_appear_in_no_page_cursor_or_count(world: Served) -> None:
     """Hidden posts take no places on a page, even if the index does not know that they are hidden."""
     for number in range(12):
-        await write(world, f"hidden{number}", "word", visibility="FOLLOWERS" if number % 2 else "PRIVATE")
-        await write(world, f"shown{number}", "word", "bob")
-    await sync(world)
+        await write_searched_post(world, f"hidden{number}", "word", visibility="FOLLOWERS" if number % 2 else "PRIVATE")
+        await write_searched_post(world, f"shown{number}", "word", "bob")
+    await sync_index(world)
 
     shown: list[str] = []
     after: str | None = None
     for page in range(4):
         answer = await world.ask(IDS, {"query": "word", "first": 3, "after": after}, user="eve")
-        assert len(ids(answer)) == 3
+        assert len(found_post_ids(answer)) == 3
         assert answer.data["searchPosts"]["pageInfo"]["hasNextPage"] is (page < 3)
-        shown += ids(answer)
+        shown += found_post_ids(answer)
         after = answer.data["searchPosts"]["pageInfo"]["endCursor"]
 
     assert shown == [f"shown{number}" for number in range(11, -1, -1)]
 
 
 async def test_an_index_that_is_behind_shows_nothing_that_was_deleted_or_hidden(world: Served) -> None:
-    await write(world, "p1", "word")
-    await write(world, "p2", "word")
-    await sync(world)
+    await write_searched_post(world, "p1", "word")
+    await write_searched_post(world, "p2", "word")
+    await sync_index(world)
     assert (await world.ask('mutation { deletePost(postId: "p2") { postId } }', user="ada")).errors is None
 
-    assert await find(world, "word", first=1) == ["p1"]
-    await sync(world)
-    assert await find(world, "word") == ["p1"]
+    assert await find_posts(world, "word", first=1) == ["p1"]
+    await sync_index(world)
+    assert await find_posts(world, "word") == ["p1"]
     assert (await world.gateway.search.status()).entries[Kind.POSTS] == 1
 
 
 async def test_paging_goes_on_while_posts_come_and_go(world: Served) -> None:
     for number in range(9):
-        await write(world, f"p{number}", "some word")
-    await sync(world)
+        await write_searched_post(world, f"p{number}", "some word")
+    await sync_index(world)
     first = await world.ask(IDS, {"query": "word", "first": 4})
     end = first.data["searchPosts"]["pageInfo"]["endCursor"]
 
-    await write(world, "new", "word")
+    await write_searched_post(world, "new", "word")
     for gone in ("p5", "p2"):  # the post at the cursor, and a later one
         assert (await world.ask(f'mutation {{ deletePost(postId: "{gone}") {{ postId }} }}', user="ada")).errors is None
-    await sync(world)
+    await sync_index(world)
 
-    assert ids(first) == ["p8", "p7", "p6", "p5"]
-    assert await find(world, "word", after=end) == ["p4", "p3", "p1", "p0"]
+    assert found_post_ids(first) == ["p8", "p7", "p6", "p5"]
+    assert await find_posts(world, "word", after=end) == ["p4", "p3", "p1", "p0"]
 
 
 async def test_cursors_are_good_for_the_same_words_and_caller_alone(world: Served) -> None:
     for number in range(3):
-        await write(world, f"p{number}", "some word")
-    await sync(world)
+        await write_searched_post(world, f"p{number}", "some word")
+    await sync_index(world)
     answer = await world.ask(IDS, {"query": "Wörd", "first": 1}, user="bob")
     cursor = answer.data["searchPosts"]["pageInfo"]["endCursor"]
 
@@ -156,7 +156,7 @@ async def test_cursors_are_good_for_the_same_words_and_caller_alone(world: Serve
 
 
 async def test_users_are_found_by_their_names(world: Served) -> None:
-    await sync(world)
+    await sync_index(world)
 
     async def names(query: str) -> list[str]:
         answer = await world.ask(USERS, {"query": query})
@@ -168,13 +168,13 @@ async def test_users_are_found_by_their_names(world: Served) -> None:
     assert await names("#stone") == ["Bob Stone"]
     changed = await world.ask('mutation { updateUser(input: {name: "Robert Vale"}) { name } }', user="bob")
     assert changed.errors is None
-    await sync(world)
+    await sync_index(world)
     assert await names("stone") == []
     assert await names("vale") == ["Robert Vale"]
 
 
 async def test_pages_of_users(world: Served) -> None:
-    await sync(world)
+    await sync_index(world)
     first = (await world.ask(USERS, {"query": "ad", "first": 1})).data["searchUsers"]
     given = {"query": "ad", "first": 1, "after": first["pageInfo"]["endCursor"]}
     second = (await world.ask(USERS, given)).data["searchUsers"]
@@ -208,9 +208,11 @@ async def test_posts_without_text_are_found_by_their_tag_items(world: Served) ->
     assert database is not None
     meta = {"PK": "POST#other", "SK": "META", "author_id": "ada", "created_at": "2026-06-25T12:00:00Z"}
     tag = {"PK": "POST#other", "SK": "TAG#DynamoDB"}
-    await put(database, {**meta, "visibility": "public", "media_ref": "s3://a"}, tag, {"PK": "USER#x", "SK": "META"})
-    await put(database, {"PK": "POST#other", "SK": "COMMENT#c1", "user_id": "bob", "text_len": 3})
-    await sync(world)
+    await put_feed_records(
+        database, {**meta, "visibility": "public", "media_ref": "s3://a"}, tag, {"PK": "USER#x", "SK": "META"}
+    )
+    await put_feed_records(database, {"PK": "POST#other", "SK": "COMMENT#c1", "user_id": "bob", "text_len": 3})
+    await sync_index(world)
     assert (await world.gateway.search.status()).entries == {Kind.POSTS: 1, Kind.USERS: 3}
 
     answer = await world.ask(POSTS, {"query": "#dynamo"})
@@ -224,8 +226,8 @@ async def test_posts_without_text_are_found_by_their_tag_items(world: Served) ->
         "author": {"name": "Ada Lovelace"},
     }
 
-    await remove(database, tag)
-    await sync(world)
+    await delete_feed_records(database, tag)
+    await sync_index(world)
     assert (await world.gateway.search.status()).entries[Kind.POSTS] == 0
 
 
@@ -247,9 +249,9 @@ async def test_damaged_items_do_not_stop_the_index(world: Served) -> None:
         {"PK": "POST#", "SK": "TAG#"},
         {"PK": "POST#c", "SK": "TAG#" + "%" * 50},
     ]
-    await put(database, *odd)
-    await write(world, "good", "word")
-    await sync(world)
+    await put_feed_records(database, *odd)
+    await write_searched_post(world, "good", "word")
+    await sync_index(world)
 
     answer = await world.ask(IDS, {"query": "word"})
     nodes = answer.data["searchPosts"]["nodes"]

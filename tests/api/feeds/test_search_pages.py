@@ -22,9 +22,9 @@ from datastore.search.opensearch_index import OpenSearchIndex
 from datastore.search.queries import Query, query_of
 from datastore.search.sqlite_index import SqliteIndex
 from datastore.session.store import Store
-from tests.support.feed_changes import put, store_of
+from tests.support.feed_changes import put_feed_records, store_of
 from tests.support.feed_items import following_item, post_item
-from tests.support.search import IDS, ids, join, sync, write
+from tests.support.search import IDS, found_post_ids, join, sync_index, write_searched_post
 from tests.support.search_server import search_server
 from tests.support.served import NOON, Served
 
@@ -53,7 +53,7 @@ async def index(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         await made.aclose()
 
 
-class Counting:
+class CountingIndex:
     """An index that records the number of candidates of each search."""
 
     def __init__(self, index: SearchIndex) -> None:
@@ -70,7 +70,7 @@ class Counting:
         return hits
 
 
-class World:
+class SearchedPosts:
     """Posts with one word each, and follows, as the table and the index have them.
 
     The index is behind: some posts were deleted, hidden or shown since, and some follows have begun or ended.
@@ -127,7 +127,7 @@ def searches_of(store: Store, index: Any, caller: str | None) -> Searches:
     return Searches(index, store, NOON, VisibilityPolicy(store, Viewer(caller)))
 
 
-async def pages(
+async def all_search_pages(
     database: Database, index: SearchIndex, word: str, caller: str | None, size: int
 ) -> list[SearchPage[Post]]:
     """Return all pages of a search, each read by a separate request."""
@@ -143,7 +143,7 @@ async def pages(
     raise AssertionError("the pages do not end")
 
 
-def shown(page: SearchPage[Post]) -> list[str]:
+def result_ids(page: SearchPage[Post]) -> list[str]:
     return [position.id for position, _ in page.results]
 
 
@@ -153,14 +153,14 @@ async def test_paging_to_the_end_gives_the_visible_matches_in_order(
     database: Database, index: SearchIndex, seed: int, stale: float
 ) -> None:
     chance = random.Random(seed)
-    world = World(chance, f"word{seed}", chance.randrange(30, 60), stale=stale)
+    world = SearchedPosts(chance, f"word{seed}", chance.randrange(30, 60), stale=stale)
     await world.store(store_of(database), index)
 
     for caller in CALLERS:
         for size in (1, 2, chance.randrange(3, 9), 50):
-            counting = Counting(index)
-            found = await pages(database, counting, world.word, caller, size)  # type: ignore[arg-type]
-            assert [id for page in found for id in shown(page)] == world.visible(caller), (caller, size)
+            counting = CountingIndex(index)
+            found = await all_search_pages(database, counting, world.word, caller, size)  # type: ignore[arg-type]
+            assert [id for page in found for id in result_ids(page)] == world.visible(caller), (caller, size)
             assert all(limit == size + 1 for limit in counting.limits)
             for page in found[:-1]:
                 assert len(page.results) == size or page.is_cut_off
@@ -177,21 +177,21 @@ async def test_a_page_that_the_rounds_cut_off_goes_on_at_the_last_candidate(
         post_item(f"p{number}", "bob", NOON + timedelta(seconds=number)) | {"text": "word"}
         for number in range(gone + 1)
     ]
-    await put(database, items[0])
+    await put_feed_records(database, items[0])
     await index.write(Kind.POSTS, [post_entry(_id(item), version_of("1"), item) for item in items])
     if isinstance(index, OpenSearchIndex):
         await index.refresh()
 
-    found = await pages(database, index, "word", "eve", 1)
+    found = await all_search_pages(database, index, "word", "eve", 1)
 
-    assert [shown(page) for page in found] == [[], [], [], ["p0"]]
+    assert [result_ids(page) for page in found] == [[], [], [], ["p0"]]
     assert [page.is_cut_off for page in found] == [True, True, True, False]
     assert found[0].end is not None
     assert found[0].end.id == f"p{gone - 2 * MAX_ROUNDS + 1}"
 
 
 async def test_whom_the_caller_follows_is_read_once_for_a_request(database: Database, index: SearchIndex) -> None:
-    await put(database, following_item("eve", "ada"), following_item("eve", "b#b"))
+    await put_feed_records(database, following_item("eve", "ada"), following_item("eve", "b#b"))
     store = store_of(database)
     asked = searches_of(store, index, "eve")
     for word in ("one", "two"):
@@ -207,13 +207,13 @@ async def test_a_caller_who_follows_more_than_the_bound_finds_all_the_same(
 ) -> None:
     """Other programs may write more follows than this one: then the items alone decide."""
     monkeypatch.setattr(searches, "MAX_FOLLOWED", 1)
-    world = World(random.Random(9), "word", 40, stale=0.0)
+    world = SearchedPosts(random.Random(9), "word", 40, stale=0.0)
     world.follows |= {("eve", "ada"), ("eve", "bob")}
     await world.store(store := store_of(database), index)
 
-    found = await pages(database, index, "word", "eve", 3)
+    found = await all_search_pages(database, index, "word", "eve", 3)
 
-    assert [id for page in found for id in shown(page)] == world.visible("eve")
+    assert [id for page in found for id in result_ids(page)] == world.visible("eve")
     assert store.meter is not None
     assert MAX_FOLLOWED == 5000
 
@@ -224,16 +224,16 @@ async def test_a_caller_who_follows_more_than_the_bound_finds_all_the_same(
 async def test_pages_are_full_where_most_posts_are_for_followers_of_others(world: Served) -> None:
     """60 posts for the followers of users that the caller does not follow, then 12 public ones."""
     for number in range(12):
-        await write(world, f"shown{number}", "word", "bob")
+        await write_searched_post(world, f"shown{number}", "word", "bob")
     for number in range(60):
-        await write(world, f"hidden{number}", "word", visibility="FOLLOWERS")
-    await sync(world)
+        await write_searched_post(world, f"hidden{number}", "word", visibility="FOLLOWERS")
+    await sync_index(world)
 
     pages: list[list[str]] = []
     after: str | None = None
     while len(pages) < MOST_PAGES:
         answer = await world.ask(IDS, {"query": "word", "first": 5, "after": after}, user="eve")
-        pages.append(ids(answer))
+        pages.append(found_post_ids(answer))
         info = answer.data["searchPosts"]["pageInfo"]
         if not info["hasNextPage"]:
             break
@@ -247,10 +247,10 @@ async def test_the_cursor_of_a_page_without_posts_leads_on_and_tells_no_id(
     world: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(searches, "MAX_ROUNDS", 1)
-    await write(world, "oldest", "word", "bob")
+    await write_searched_post(world, "oldest", "word", "bob")
     for number in range(2):
-        await write(world, f"gone{number}", "word", "bob")
-    await sync(world)
+        await write_searched_post(world, f"gone{number}", "word", "bob")
+    await sync_index(world)
     for number in range(2):
         assert (
             await world.ask(f'mutation {{ deletePost(postId: "gone{number}") {{ postId }} }}', user="bob")
@@ -261,7 +261,7 @@ async def test_the_cursor_of_a_page_without_posts_leads_on_and_tells_no_id(
     assert (first["nodes"], first["edges"], first["pageInfo"]["hasNextPage"]) == ([], [], True)
     assert b"gone" not in decode(end)
     second = await world.ask(IDS, {"query": "word", "first": 1, "after": end}, user="eve")
-    assert ids(second) == ["oldest"]
+    assert found_post_ids(second) == ["oldest"]
     assert second.data["searchPosts"]["pageInfo"]["hasNextPage"] is False
 
 
@@ -271,11 +271,13 @@ async def test_the_cursor_of_a_page_without_posts_leads_on_and_tells_no_id(
 @pytest.mark.parametrize("hidden", [0, 200])
 async def test_a_search_is_charged_what_it_reads_and_its_estimate_is_near_it(world: Served, hidden: int) -> None:
     for number in range(60):
-        await write(world, f"shown{number}", "word", "bob", visibility="FOLLOWERS" if number % 2 else "PUBLIC")
+        await write_searched_post(
+            world, f"shown{number}", "word", "bob", visibility="FOLLOWERS" if number % 2 else "PUBLIC"
+        )
     for number in range(hidden):
-        await write(world, f"hidden{number}", "word", visibility="FOLLOWERS")
+        await write_searched_post(world, f"hidden{number}", "word", visibility="FOLLOWERS")
     assert (await world.ask('mutation { follow(userId: "bob") { userId } }', user="eve")).errors is None
-    await sync(world)
+    await sync_index(world)
     assert world.gateway.database is not None
     units: list[float] = []
     world.gateway.database.client.add_call_listener(lambda call: units.append(call.units))
@@ -285,17 +287,17 @@ async def test_a_search_is_charged_what_it_reads_and_its_estimate_is_near_it(wor
         world.reports.clear()
         units.clear()
         answer = await world.ask(IDS, {"query": "word", "first": 25}, user=user)
-        assert len(ids(answer)) == 25
+        assert len(found_post_ids(answer)) == 25
         (report,) = world.reports
         assert report.cost == sum(units) + searches.SEARCH_UNITS
         assert report.cost <= report.estimate <= 3 * report.cost
 
 
-async def test_a_word_of_hidden_posts_costs_as_much_as_one_that_nobody_wrote(world: Served) -> None:
+async def test_a_word_of_hidden_posts_costs_as_much_as_an_unused_one(world: Served) -> None:
     """Otherwise the charge would reveal that hidden posts exist."""
     for number in range(9):
-        await write(world, f"p{number}", "hidden", visibility="FOLLOWERS" if number % 2 else "PRIVATE")
-    await sync(world)
+        await write_searched_post(world, f"p{number}", "hidden", visibility="FOLLOWERS" if number % 2 else "PRIVATE")
+    await sync_index(world)
     costs = []
     for user in (None, "eve"):
         for query in ("hidden", "nothing"):

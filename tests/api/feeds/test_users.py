@@ -19,7 +19,7 @@ UPDATE = f"mutation ($input: UpdateUserInput!) {{ updateUser(input: $input) {{ {
 READ = f"query ($id: ID!) {{ user(id: $id) {{ {FIELDS} }} }}"
 
 
-async def enter(served: Served, user: str, **given: Any) -> dict[str, Any]:
+async def create_feed_user(served: Served, user: str, **given: Any) -> dict[str, Any]:
     answer = await served.ask(CREATE, {"input": {"name": user.title(), **given}}, user=user)
     assert answer.errors is None, answer.errors
     created: dict[str, Any] = answer.data["createUser"]
@@ -27,7 +27,7 @@ async def enter(served: Served, user: str, **given: Any) -> dict[str, Any]:
 
 
 async def test_a_user_who_enters_is_there_for_everybody(served: Served) -> None:
-    created = await enter(served, "ada", name=" Ada ", bio="I count.", avatarRef="s3://pictures/ada.png")
+    created = await create_feed_user(served, "ada", name=" Ada ", bio="I count.", avatarRef="s3://pictures/ada.png")
 
     answer = await served.ask(READ, {"id": "ada"})
 
@@ -55,22 +55,22 @@ async def test_a_user_who_enters_is_there_for_everybody(served: Served) -> None:
 
 
 async def test_who_enters_again_is_answered_as_they_stand(served: Served) -> None:
-    first = await enter(served, "ada")
+    first = await create_feed_user(served, "ada")
     served.clock.forward(hours=1)
 
-    again = await asyncio.gather(*[enter(served, "ada", name=f"Other {number}") for number in range(5)])
+    again = await asyncio.gather(*[create_feed_user(served, "ada", name=f"Other {number}") for number in range(5)])
 
     assert again == [first] * 5
 
 
-async def test_of_those_who_enter_under_one_id_at_once_all_are_told_of_the_same(served: Served) -> None:
-    entered = await asyncio.gather(*[enter(served, "ada", name=f"Ada {number}") for number in range(5)])
+async def test_concurrent_creations_of_one_user_return_the_same_user(served: Served) -> None:
+    entered = await asyncio.gather(*[create_feed_user(served, "ada", name=f"Ada {number}") for number in range(5)])
 
     assert len({user["name"] for user in entered}) == 1
 
 
 async def test_a_user_changes_what_they_name_and_nothing_else(served: Served) -> None:
-    created = await enter(served, "ada", bio="I count.", avatarRef="ada.png")
+    created = await create_feed_user(served, "ada", bio="I count.", avatarRef="ada.png")
 
     renamed = await served.ask(UPDATE, {"input": {"name": " Countess "}}, user="ada")
     stripped = await served.ask(UPDATE, {"input": {"bio": None, "avatarRef": None}}, user="ada")
@@ -93,7 +93,7 @@ async def test_changes_leave_the_counts_alone(served: Served) -> None:
     assert [changed[name] for name in ("name", "postCount", "followerCount", "followingCount")] == ["Countess", 3, 2, 1]
 
 
-async def test_nobody_is_changed_who_is_not_there(served: Served) -> None:
+async def test_a_user_who_does_not_exist_cannot_be_changed(served: Served) -> None:
     answer = await served.ask(UPDATE, {"input": {"name": "Ada"}}, user="ada")
 
     assert answer.codes == ["NOT_FOUND"]
@@ -122,14 +122,14 @@ async def test_bad_input_is_named_with_its_limit(served: Served) -> None:
 
 
 async def test_an_empty_bio_is_none(served: Served) -> None:
-    assert (await enter(served, "ada", bio=" "))["bio"] is None
-    assert (await enter(served, "bob", bio="\n"))["bio"] is None
+    assert (await create_feed_user(served, "ada", bio=" "))["bio"] is None
+    assert (await create_feed_user(served, "bob", bio="\n"))["bio"] is None
 
 
 @pytest.mark.parametrize("user", ["u" * 256, "€" * 85, "🐍" * 64, "#" * 85, " spaced out ", "auth0|a#b%c d"], ids=ascii)
-async def test_whoever_has_a_token_has_a_place_in_the_feed(served: Served, user: str) -> None:
-    await enter(served, "ada")
-    created = await enter(served, user, name="Odd")
+async def test_every_signed_in_caller_can_create_a_feed_profile(served: Served, user: str) -> None:
+    await create_feed_user(served, "ada")
+    created = await create_feed_user(served, user, name="Odd")
     await served.ask("mutation ($id: ID!) { follow(userId: $id) { userId } }", {"id": "ada"}, user=user)
 
     followed = await served.ask(
@@ -165,7 +165,7 @@ async def test_whoever_has_a_token_has_a_place_in_the_feed(served: Served, user:
 
 
 @pytest.mark.parametrize("field", ["user(id: %s) { name }", "followers(userId: %s) { nodes { userId } }"])
-async def test_what_is_nobodys_id_is_refused(served: Served, field: str) -> None:
+async def test_an_impossible_user_id_is_refused(served: Served, field: str) -> None:
     for user in ("", " ", "x" * 257, "€" * 86, "🐍" * 65, "#" * 86):
         answer = await served.ask(f"{{ {field % json.dumps(user)} }}")
 
@@ -175,7 +175,7 @@ async def test_what_is_nobodys_id_is_refused(served: Served, field: str) -> None
 
 
 async def test_a_user_is_a_node_and_me_is_one(served: Served) -> None:
-    created = await enter(served, "ada")
+    created = await create_feed_user(served, "ada")
     query = """query ($ids: [ID!]!) {
       me { userId user { name } }
       nodes(ids: $ids) { id ... on User { name } }
@@ -193,7 +193,7 @@ async def test_a_user_is_a_node_and_me_is_one(served: Served) -> None:
 
 
 async def test_a_bad_id_is_named_by_its_place(served: Served) -> None:
-    created = await enter(served, "ada")
+    created = await create_feed_user(served, "ada")
 
     answer = await served.ask(
         'query ($ids: [ID!]!) { nodes(ids: $ids) { id } node(id: "x") { id } }', {"ids": [created["id"], "x", "?"]}

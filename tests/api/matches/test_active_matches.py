@@ -16,8 +16,8 @@ from datastore.matches.locks import Locks
 from datastore.model.identity import Role
 from pipelines.matches.live.poller import Tick
 from resolvers.shared.node_ids import global_id
-from tests.support.active_matches import begin, matches, state
-from tests.support.fixture_steps import one, play, put, system
+from tests.support.active_matches import active_match_state, begin, matches
+from tests.support.fixture_steps import ask_system, planned_match, put_fixtures, store_played_match
 from tests.support.served import NOON, Answer, Served
 
 STATE = """
@@ -38,9 +38,9 @@ MOMENT = "2026-06-25T12:00:00+00:00"
 
 
 async def test_a_match_is_registered_from_where_it_stands(served: Served) -> None:
-    await play(served, one())
+    await store_played_match(served, planned_match())
 
-    answer = await system(served, REGISTER)
+    answer = await ask_system(served, REGISTER)
 
     assert answer.made == [
         "GetItem active-matches",
@@ -74,49 +74,49 @@ async def test_a_match_is_registered_from_where_it_stands(served: Served) -> Non
         "events": [],
         "match": {"matchId": "m1", "version": 7},
     }
-    assert (await system(served, ACTIVE)).data["activeMatch"] == answer.data["registerActiveMatch"]
+    assert (await ask_system(served, ACTIVE)).data["activeMatch"] == answer.data["registerActiveMatch"]
 
 
 async def test_an_unknown_match_is_not_registered(served: Served) -> None:
-    answer = await system(served, REGISTER)
+    answer = await ask_system(served, REGISTER)
 
     assert answer.codes == ["NOT_FOUND"]
-    assert (await system(served, ALL)).data == {"activeMatches": []}
+    assert (await ask_system(served, ALL)).data == {"activeMatches": []}
 
 
 async def test_of_twenty_that_register_a_match_one_wins(served: Served) -> None:
-    await put(served, one())
+    await put_fixtures(served, planned_match())
 
-    answers = await asyncio.gather(*[system(served, REGISTER) for _ in range(20)])
+    answers = await asyncio.gather(*[ask_system(served, REGISTER) for _ in range(20)])
 
     assert sorted(answer.codes for answer in answers) == [[], *[["CONFLICT"]] * 19]
-    assert ((await state(served)).fence, (await state(served)).version) == (1, 0)
+    assert ((await active_match_state(served)).fence, (await active_match_state(served)).version) == (1, 0)
 
 
 async def test_an_active_match_is_not_registered_again_nor_one_that_has_ended(served: Served) -> None:
-    await put(served, one())
-    await system(served, REGISTER)
-    before = await state(served)
+    await put_fixtures(served, planned_match())
+    await ask_system(served, REGISTER)
+    before = await active_match_state(served)
 
-    assert (await system(served, REGISTER)).codes == ["CONFLICT"]
-    assert await state(served) == before
-    await system(served, DEACTIVATE)
-    ended = await state(served)
-    assert (await system(served, REGISTER)).codes == ["CONFLICT"]
-    assert await state(served) == ended
+    assert (await ask_system(served, REGISTER)).codes == ["CONFLICT"]
+    assert await active_match_state(served) == before
+    await ask_system(served, DEACTIVATE)
+    ended = await active_match_state(served)
+    assert (await ask_system(served, REGISTER)).codes == ["CONFLICT"]
+    assert await active_match_state(served) == ended
 
 
 async def test_a_match_that_rests_goes_on_from_its_own_state(served: Served) -> None:
     instance = await begin(served, "m1")
     for _ in range(5):
         await instance.poller.tick("m1")
-    before = await state(served)
+    before = await active_match_state(served)
     assert await matches(served).set_idle("m1", before.fence)
 
-    answer = await system(served, REGISTER)
+    answer = await ask_system(served, REGISTER)
 
     assert answer.errors is None
-    after = await state(served)
+    after = await active_match_state(served)
     assert after.status is ActiveStatus.ACTIVE
     assert (after.version, after.fence) == (before.version, before.fence + 2)
     assert (after.live.recent_balls, after.announced) == (before.live.recent_balls, before.announced)
@@ -124,31 +124,31 @@ async def test_a_match_that_rests_goes_on_from_its_own_state(served: Served) -> 
 
 
 async def test_a_fence_goes_on_from_the_state_or_the_fixture_and_a_version_from_its_own_state(served: Served) -> None:
-    match = one()
-    await put(served, match)
+    match = planned_match()
+    await put_fixtures(served, match)
     seen = []
     for ahead in (None, replace(match, version=20, fence=9)):
-        await system(served, REGISTER)
-        seen.append(await state(served))
+        await ask_system(served, REGISTER)
+        seen.append(await active_match_state(served))
         assert await matches(served).set_idle("m1", seen[-1].fence)
         if ahead:
             assert await Fixtures(served.store(), NOON).write_live(ahead)
-    await system(served, REGISTER)
-    seen.append(await state(served))
+    await ask_system(served, REGISTER)
+    seen.append(await active_match_state(served))
 
     assert [(active.version, active.fence) for active in seen] == [(0, 1), (0, 3), (0, 10)]
     assert [active.live.version for active in seen] == [0, 0, 0]
 
 
 async def test_a_match_whose_state_has_expired_is_registered_though_it_is_not_swept_yet(served: Served) -> None:
-    await put(served, one())
-    await system(served, REGISTER)
-    await system(served, DEACTIVATE)
+    await put_fixtures(served, planned_match())
+    await ask_system(served, REGISTER)
+    await ask_system(served, DEACTIVATE)
     served.clock.forward(hours=24)
-    assert (await system(served, ACTIVE)).data == {"activeMatch": None}
+    assert (await ask_system(served, ACTIVE)).data == {"activeMatch": None}
     assert await served.store().get(keys.STATE_FOR_TICK, active_match("m1")) is not None
 
-    answer = await system(served, REGISTER)
+    answer = await ask_system(served, REGISTER)
 
     assert answer.errors is None
     assert answer.data["registerActiveMatch"]["status"] == "ACTIVE"
@@ -161,9 +161,9 @@ async def test_a_match_whose_state_has_expired_is_registered_though_it_is_not_sw
 async def test_a_deactivated_match_is_kept_for_a_day(served: Served) -> None:
     instance = await begin(served, "m1")
     await instance.poller.tick("m1")
-    before = await state(served)
+    before = await active_match_state(served)
 
-    answer = await system(served, DEACTIVATE)
+    answer = await ask_system(served, DEACTIVATE)
 
     assert answer.made == ["UpdateItem active-matches"]
     assert answer.data["deactivateMatch"] == {
@@ -176,25 +176,25 @@ async def test_a_deactivated_match_is_kept_for_a_day(served: Served) -> None:
     public = '{ match(id: "m1") { liveScore { version } } }'
     served.clock.forward(hours=24, microseconds=-1)
     assert (await served.ask(public)).data["match"]["liveScore"] == {"version": before.version}
-    assert (await system(served, ALL)).data == {"activeMatches": [{"matchId": "m1", "status": "ENDED"}]}
+    assert (await ask_system(served, ALL)).data == {"activeMatches": [{"matchId": "m1", "status": "ENDED"}]}
     assert (await served.ask(LIVE)).data == {"liveMatches": []}
     served.clock.forward(microseconds=1)
     assert (await served.ask(public)).data == {"match": {"liveScore": None}}
-    assert (await system(served, ALL)).data == {"activeMatches": []}
+    assert (await ask_system(served, ALL)).data == {"activeMatches": []}
 
 
 async def test_the_poller_of_a_deactivated_match_is_shut_out(served: Served) -> None:
     instance = await begin(served, "m1")
     await instance.poller.tick("m1")
-    before = await state(served)
+    before = await active_match_state(served)
 
-    await system(served, DEACTIVATE)
+    await ask_system(served, DEACTIVATE)
 
     commit = replace(before, version=before.version + 1)
     assert await matches(served).commit(commit) is False
     assert await matches(served).record_tick("m1", before.fence) is False
     assert await instance.poller.tick("m1") is Tick.LOST
-    after = await state(served)
+    after = await active_match_state(served)
     assert (after.version, after.live, after.cooldowns) == (before.version, before.live, before.cooldowns)
 
 
@@ -202,56 +202,59 @@ async def test_a_poller_that_is_in_mid_tick_when_its_match_is_deactivated_writes
     instance = await begin(served, "m1")
     for _ in range(2):  # the first finds nothing new
         await instance.poller.tick("m1")
-    before = await state(served)
+    before = await active_match_state(served)
     provider = instance.poller._provider
     tell = provider.match
 
     async def slowly(match_id: str) -> Any:
         snapshot = await tell(match_id)
-        await system(served, DEACTIVATE)
+        await ask_system(served, DEACTIVATE)
         return snapshot
 
     provider.match = slowly  # type: ignore[method-assign]
 
     assert await instance.poller.tick("m1") is Tick.LOST
-    assert ((await state(served)).version, (await state(served)).status) == (before.version, ActiveStatus.ENDED)
+    assert ((await active_match_state(served)).version, (await active_match_state(served)).status) == (
+        before.version,
+        ActiveStatus.ENDED,
+    )
     assert [change.active.version for change in instance.changes] == [before.version]
 
 
 async def test_a_match_without_a_state_is_neither_deactivated_nor_made(served: Served) -> None:
-    await put(served, one())
+    await put_fixtures(served, planned_match())
 
-    assert (await system(served, DEACTIVATE)).codes == ["NOT_FOUND"]
-    answer = await system(served, DELETE)
+    assert (await ask_system(served, DEACTIVATE)).codes == ["NOT_FOUND"]
+    answer = await ask_system(served, DELETE)
 
     assert (answer.data, answer.errors) == ({"deleteActiveMatch": None}, None)
-    assert (await system(served, ACTIVE)).data == {"activeMatch": None}
+    assert (await ask_system(served, ACTIVE)).data == {"activeMatch": None}
 
 
 async def test_a_state_is_deleted_unless_it_is_polled(served: Served) -> None:
-    await put(served, one())
-    await system(served, REGISTER)
+    await put_fixtures(served, planned_match())
+    await ask_system(served, REGISTER)
 
-    refused = await system(served, DELETE)
+    refused = await ask_system(served, DELETE)
     assert (refused.codes, refused.made) == (["CONFLICT"], ["DeleteItem active-matches"])
-    assert (await state(served)).status is ActiveStatus.ACTIVE
-    await system(served, DEACTIVATE)
-    answer = await system(served, DELETE)
+    assert (await active_match_state(served)).status is ActiveStatus.ACTIVE
+    await ask_system(served, DEACTIVATE)
+    answer = await ask_system(served, DELETE)
 
     assert answer.data == {"deleteActiveMatch": {"matchId": "m1", "status": "ENDED", "version": 0}}
-    assert (await system(served, ACTIVE)).data == {"activeMatch": None}
-    assert (await system(served, REGISTER)).errors is None
+    assert (await ask_system(served, ACTIVE)).data == {"activeMatch": None}
+    assert (await ask_system(served, REGISTER)).errors is None
 
 
 async def test_a_version_never_goes_back_when_a_state_is_deleted(served: Served) -> None:
     instance = await begin(served, "m1")
     for _ in range(4):
         await instance.poller.tick("m1")
-    before = await state(served)
-    await system(served, DEACTIVATE)
-    await system(served, DELETE)
+    before = await active_match_state(served)
+    await ask_system(served, DEACTIVATE)
+    await ask_system(served, DELETE)
 
-    answer = await system(served, REGISTER)
+    answer = await ask_system(served, REGISTER)
 
     again = answer.data["registerActiveMatch"]
     assert again["version"] == before.version
@@ -267,7 +270,7 @@ async def test_states_are_read_together(served: Served) -> None:
     await instance.poller.tick("m2")
 
     answer = await served.ask('{ matches(ids: ["m3", "m2", "none", "m1"]) { matchId liveScore { version status } } }')
-    private = await system(served, '{ matches(ids: ["m1", "m2"]) { active { instanceId liveScore { version } } } }')
+    private = await ask_system(served, '{ matches(ids: ["m1", "m2"]) { active { instanceId liveScore { version } } } }')
 
     assert answer.data["matches"] == [
         {"matchId": "m3", "liveScore": {"version": 1, "status": "NS"}},
@@ -281,14 +284,16 @@ async def test_states_are_read_together(served: Served) -> None:
 
 
 async def test_live_matches_are_one_query_for_everybody(served: Served) -> None:
-    await put(served, one("m1", round="Final"), one("m2"), one("m3"), one("m4"))
+    await put_fixtures(
+        served, planned_match("m1", round="Final"), planned_match("m2"), planned_match("m3"), planned_match("m4")
+    )
     for match_id in ("m3", "m1", "m2"):
-        await system(served, f'mutation {{ registerActiveMatch(id: "{match_id}") {{ fence }} }}')
+        await ask_system(served, f'mutation {{ registerActiveMatch(id: "{match_id}") {{ fence }} }}')
     await matches(served).set_idle("m2", 1)
-    await system(served, 'mutation { deactivateMatch(id: "m3") { fence } }')
+    await ask_system(served, 'mutation { deactivateMatch(id: "m3") { fence } }')
 
     live = await served.ask(LIVE)
-    listed = await system(served, ALL)
+    listed = await ask_system(served, ALL)
 
     assert live.data["liveMatches"] == [
         {
@@ -308,9 +313,9 @@ async def test_live_matches_are_one_query_for_everybody(served: Served) -> None:
     assert listed.made == ["Scan active-matches"]
 
 
-async def test_a_damaged_state_is_left_out_of_lists_and_told_in_its_place(served: Served) -> None:
-    await put(served, one("m1"), one("m2"))
-    await system(served, REGISTER)
+async def test_a_damaged_state_is_omitted_from_lists_and_an_error_on_its_own(served: Served) -> None:
+    await put_fixtures(served, planned_match("m1"), planned_match("m2"))
+    await ask_system(served, REGISTER)
     damaged = {"matchId": "m2", "status": "active", "leagueCode": "IPL", "version": 3, "previousScore": "{"}
     await served.store().write_all(ACTIVE_MATCHES, puts=[damaged])
 
@@ -318,7 +323,7 @@ async def test_a_damaged_state_is_left_out_of_lists_and_told_in_its_place(served
     both = await served.ask('{ matches(ids: ["m1", "m2"]) { matchId liveScore { version } } }')
 
     assert (live.data, live.errors) == ({"liveMatches": [{"matchId": "m1"}]}, None)
-    assert (await system(served, ALL)).data["activeMatches"] == [{"matchId": "m1", "status": "ACTIVE"}]
+    assert (await ask_system(served, ALL)).data["activeMatches"] == [{"matchId": "m1", "status": "ACTIVE"}]
     assert both.data["matches"] == [
         {"matchId": "m1", "liveScore": {"version": 0}},
         {"matchId": "m2", "liveScore": None},
@@ -327,12 +332,12 @@ async def test_a_damaged_state_is_left_out_of_lists_and_told_in_its_place(served
 
 
 async def test_the_state_has_a_global_id_for_the_system_alone(served: Served) -> None:
-    await put(served, one())
-    await system(served, REGISTER)
+    await put_fixtures(served, planned_match())
+    await ask_system(served, REGISTER)
     query = "query ($ids: [ID!]!) { nodes(ids: $ids) { id ... on ActiveMatch { matchId fence match { matchId } } } }"
     ids = {"ids": [global_id("ActiveMatch", "m1"), global_id("ActiveMatch", "m2")]}
 
-    found = await system(served, query, ids)
+    found = await ask_system(served, query, ids)
     refused = await served.ask(query, ids, user="ada")
 
     assert found.data["nodes"] == [
@@ -348,9 +353,9 @@ async def test_the_state_has_a_global_id_for_the_system_alone(served: Served) ->
     [(None, Role.USER, "UNAUTHENTICATED"), ("ada", Role.USER, "FORBIDDEN"), ("root", Role.ADMIN, "FORBIDDEN")],
 )
 async def test_others_than_the_system_change_nothing(served: Served, user: str | None, role: Role, code: str) -> None:
-    await put(served, one())
-    await system(served, REGISTER)
-    before = await state(served)
+    await put_fixtures(served, planned_match())
+    await ask_system(served, REGISTER)
+    before = await active_match_state(served)
 
     async def ask(query: str) -> Answer:
         return await served.ask(query, user=user, role=role)
@@ -359,7 +364,7 @@ async def test_others_than_the_system_change_nothing(served: Served, user: str |
 
     assert [answer.codes for answer in answers] == [[code]] * 6
     assert [answer.calls for answer in answers] == [[]] * 6
-    assert await state(served) == before
+    assert await active_match_state(served) == before
 
 
 # LOCK-4
@@ -374,7 +379,7 @@ async def test_operators_see_all_locks_also_those_that_have_expired(served: Serv
     await served.store().write_all(LOCKS, puts=[{"lockKey": "damaged", "owner": "me"}])
     served.clock.forward(seconds=20)
 
-    answer = await system(served, "{ locks { name owner expiresAt } }")
+    answer = await ask_system(served, "{ locks { name owner expiresAt } }")
 
     assert answer.data["locks"] == [
         {"name": "job:teams", "owner": "one", "expiresAt": "2026-06-25T12:00:00.500000+00:00"},
@@ -390,21 +395,21 @@ async def test_a_tick_holds_its_lock_and_gives_it_back(served: Served) -> None:
     tell, seen = provider.match, []
 
     async def look(match_id: str) -> Any:
-        seen.append((await system(served, "{ locks { name owner } }")).data["locks"])
+        seen.append((await ask_system(served, "{ locks { name owner } }")).data["locks"])
         return await tell(match_id)
 
     provider.match = look  # type: ignore[method-assign]
     await instance.poller.tick("m1")
 
     assert seen == [[{"name": "match:m1", "owner": "one"}]]
-    assert (await system(served, "{ locks { name } }")).data == {"locks": []}
+    assert (await ask_system(served, "{ locks { name } }")).data == {"locks": []}
 
 
 async def test_an_archived_fixture_stays_archived_while_its_state_is_kept(served: Served) -> None:
     instance = await begin(served, "m1")
     await instance.poller.tick("m1")
-    await system(served, 'mutation { archiveFixture(id: "m1") { matchId } }')
-    await system(served, DEACTIVATE)
+    await ask_system(served, 'mutation { archiveFixture(id: "m1") { matchId } }')
+    await ask_system(served, DEACTIVATE)
 
     assert await instance.poller.tick("m1") is Tick.LOST
     fixture = await Fixtures(served.store(), NOON).latest("m1")
@@ -414,12 +419,12 @@ async def test_an_archived_fixture_stays_archived_while_its_state_is_kept(served
 
 async def test_live_matches_are_read_once_a_second_and_again_after_a_mutation(served: Served) -> None:
     for match_id in ("m1", "m2"):
-        await put(served, one(match_id, version=1))
-    await system(served, REGISTER)
+        await put_fixtures(served, planned_match(match_id, version=1))
+    await ask_system(served, REGISTER)
     asked = "{ liveMatches { matchId } }"
 
     first, second = [await served.ask(asked) for _ in range(2)]
-    registered = await system(served, REGISTER.replace("m1", "m2"))
+    registered = await ask_system(served, REGISTER.replace("m1", "m2"))
     third = await served.ask(asked)
     served.clock.forward(seconds=1)
     fourth = await served.ask(asked)

@@ -9,8 +9,8 @@ from datastore.dynamodb.codec import Item
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.matches.cricket import MatchPhase
 from datastore.matches.live_state import active_match_item
-from tests.support.active_matches import begin, matches, state
-from tests.support.fixture_steps import one, put
+from tests.support.active_matches import active_match_state, begin, matches
+from tests.support.fixture_steps import planned_match, put_fixtures
 from tests.support.match_updates import publish
 from tests.support.served import Listener, Served
 
@@ -19,14 +19,14 @@ SCORES = "subscription { liveScores%s { isSnapshot updates { matchId version isS
 NO_SCORE = {"previousScore": "{"}
 
 
-async def write(served: Served, item: Item) -> None:
+async def write_active_match(served: Served, item: Item) -> None:
     await served.store().write_all(ACTIVE_MATCHES, puts=[item])
 
 
-async def damage(served: Served, match_id: str = "m1", **attributes: Any) -> Item:
+async def store_damaged_match(served: Served, match_id: str = "m1", **attributes: Any) -> Item:
     """Store a version that cannot be read; the item as it should be."""
-    item = active_match_item(replace(await state(served, match_id), version=2))
-    await write(served, item | NO_SCORE | attributes)
+    item = active_match_item(replace(await active_match_state(served, match_id), version=2))
+    await write_active_match(served, item | NO_SCORE | attributes)
     return item
 
 
@@ -48,10 +48,10 @@ async def test_a_damaged_version_is_an_error_and_the_subscription_goes_on(
     listener = await served.listen(UPDATES % "")
     assert await version(listener) == (1, True)
 
-    item = await damage(served)
+    item = await store_damaged_match(served)
     errors = await errors_of(listener)
-    await write(served, item)
-    assert await matches(served).commit(replace(await state(served), version=3))
+    await write_active_match(served, item)
+    assert await matches(served).commit(replace(await active_match_state(served), version=3))
 
     assert errors == [("INTERNAL", "A stored record is damaged.", ["matchUpdates"])]
     assert [await version(listener) for _ in range(2)] == [(2, False), (3, False)]
@@ -63,9 +63,9 @@ async def test_the_version_after_a_damaged_one_is_a_snapshot(served: Served) -> 
     listener = await served.listen(UPDATES % "")
     assert await version(listener) == (1, True)
 
-    item = await damage(served)
+    item = await store_damaged_match(served)
     await errors_of(listener)
-    await write(served, item | {"version": 3})
+    await write_active_match(served, item | {"version": 3})
 
     assert await version(listener) == (3, True)
 
@@ -75,9 +75,9 @@ async def test_each_damaged_version_is_an_error(served: Served) -> None:
     listener = await served.listen(UPDATES % "")
     assert await version(listener) == (1, True)
 
-    item = await damage(served)
+    item = await store_damaged_match(served)
     assert len(await errors_of(listener)) == 1
-    await write(served, item | {"version": 3, "last30Balls": "{"})
+    await write_active_match(served, item | {"version": 3, "last30Balls": "{"})
 
     assert len(await errors_of(listener)) == 1
 
@@ -88,10 +88,10 @@ async def test_all_subscribers_receive_the_error_and_one_who_comes_later_the_rep
     for listener in listeners:
         assert await version(listener) == (1, True)
 
-    item = await damage(served)
+    item = await store_damaged_match(served)
     for listener in listeners:
         assert len(await errors_of(listener)) == 1
-    await write(served, item)
+    await write_active_match(served, item)
     for listener in listeners:
         assert await version(listener) == (2, False)
     late = await served.listen(UPDATES % "")
@@ -104,10 +104,10 @@ async def test_an_error_does_not_wait_for_the_interval_and_no_event_is_lost(serv
     listener = await served.listen(UPDATES % ", minIntervalMs: 60000")
     assert await version(listener) == (1, True)
 
-    item = await damage(served)
+    item = await store_damaged_match(served)
     assert len(await errors_of(listener)) == 1
     ended = item | {"status": "ended", "matchPhase": MatchPhase.FINISHED.value}
-    await write(served, ended)
+    await write_active_match(served, ended)
 
     assert (await version(listener))[0] == 2
     assert (await listener.message())["type"] == "complete"
@@ -116,13 +116,13 @@ async def test_an_error_does_not_wait_for_the_interval_and_no_event_is_lost(serv
 @pytest.mark.parametrize("arguments", ["", '(leagueCode: "%s")', "(minIntervalMs: 100)"])
 async def test_live_scores_have_the_error_of_a_live_match_and_go_on(served: Served, arguments: str) -> None:
     await begin(served, "m1", "m2")
-    code = (await state(served)).league_code
+    code = (await active_match_state(served)).league_code
     listener = await served.listen(SCORES % (arguments % code if "%" in arguments else arguments))
     first = (await listener.event())["liveScores"]
 
-    item = await damage(served)
+    item = await store_damaged_match(served)
     errors = await errors_of(listener)
-    await write(served, item)
+    await write_active_match(served, item)
     repaired = (await listener.event())["liveScores"]
 
     assert [update["matchId"] for update in first["updates"]] == ["m1", "m2"]
@@ -136,12 +136,12 @@ async def test_live_scores_have_the_error_of_a_live_match_and_go_on(served: Serv
 
 async def test_live_scores_have_no_error_of_a_match_that_is_not_live(served: Served) -> None:
     await begin(served, "m1")
-    await put(served, one("m2"))
+    await put_fixtures(served, planned_match("m2"))
     listener = await served.listen(SCORES % "")
     await listener.event()
 
-    await write(served, {"matchId": "m2", "status": "ended", "version": 4, "previousScore": "{"})
-    await write(served, active_match_item(replace(await state(served), version=2)))
+    await write_active_match(served, {"matchId": "m2", "status": "ended", "version": 4, "previousScore": "{"})
+    await write_active_match(served, active_match_item(replace(await active_match_state(served), version=2)))
 
     assert (await listener.event())["liveScores"]["updates"][0]["version"] == 2
 
@@ -151,7 +151,7 @@ async def test_a_state_without_a_status_is_an_error_of_live_scores(served: Serve
     listener = await served.listen(SCORES % "")
     await listener.event()
 
-    await write(served, {"matchId": "m2", "version": 1})
+    await write_active_match(served, {"matchId": "m2", "version": 1})
 
     assert len(await errors_of(listener)) == 1
 
@@ -159,37 +159,37 @@ async def test_a_state_without_a_status_is_an_error_of_live_scores(served: Serve
 async def test_a_snapshot_that_cannot_be_read_is_an_error_and_the_next_can(served: Served) -> None:
     """A version is missing, and the state that is read in its place is damaged by then."""
     await begin(served, "m1")
-    before = await state(served)
+    before = await active_match_state(served)
     listener = await served.listen(UPDATES % "")
     assert await version(listener) == (1, True)
-    item = await damage(served)
+    item = await store_damaged_match(served)
     assert len(await errors_of(listener)) == 1
 
     publish(served, replace(before, version=9))
     assert len(await errors_of(listener)) == 1
-    await write(served, item)
+    await write_active_match(served, item)
 
     assert await version(listener) == (2, False)
 
 
 async def test_a_damaged_version_behind_a_snapshot_is_no_error(served: Served) -> None:
     await begin(served, "m1")
-    before = await state(served)
+    before = await active_match_state(served)
     listener = await served.listen(UPDATES % "")
     assert await version(listener) == (1, True)
     item = active_match_item(replace(before, version=5))
-    await write(served, item)
+    await write_active_match(served, item)
     assert await version(listener) == (5, True)
 
-    await write(served, item | NO_SCORE | {"version": 3})
-    await write(served, item | {"version": 6})
+    await write_active_match(served, item | NO_SCORE | {"version": 3})
+    await write_active_match(served, item | {"version": 6})
 
     assert await version(listener) == (6, False)
 
 
 async def test_a_subscription_does_not_begin_with_a_damaged_state(served: Served) -> None:
     await begin(served, "m1")
-    await damage(served)
+    await store_damaged_match(served)
 
     message = await (await served.listen(UPDATES % "")).message()
 

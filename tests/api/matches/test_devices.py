@@ -32,7 +32,7 @@ UPDATE = f"""mutation ($device: ID!, $token: String!) {{
 DELETE = f"mutation ($device: ID!) {{ deleteDevice(deviceToken: $device) {{ {FIELDS} }} }}"
 
 
-async def register(served: Served, token: str = PHONE, user: str = "ada", **more: Any) -> Answer:
+async def register_device(served: Served, token: str = PHONE, user: str = "ada", **more: Any) -> Answer:
     given = {"deviceToken": token, "platform": "IOS", "osVersion": "26.1", "appVersion": "3.0", **more}
     return await served.ask(REGISTER, {"input": given}, user=user)
 
@@ -47,11 +47,11 @@ async def keep_token(served: Served, token: str = START, of: str = PHONE, user: 
     return await served.ask(UPDATE, {"device": of, "token": token}, user=user)
 
 
-async def tokens(store: Store, user: str = "ada") -> list[str]:
+async def device_tokens(store: Store, user: str = "ada") -> list[str]:
     return [item["deviceToken"] async for item in store.query_all(ALL, {"partition": user})]
 
 
-async def put(store: Store, token: str, **more: Any) -> None:
+async def put_device(store: Store, token: str, **more: Any) -> None:
     """A device that is there as it is."""
     item = {"userId": "ada", "deviceToken": token, "platform": "iOS", "ttl": to_seconds(NOON) + 10, **more}
     await store.write_all(DEVICES, puts=[item])
@@ -61,7 +61,7 @@ async def put(store: Store, token: str, **more: Any) -> None:
 
 
 async def test_a_device_is_registered_for_ninety_days(served: Served) -> None:
-    answer = await register(served)
+    answer = await register_device(served)
 
     assert answer.errors is None
     assert answer.data["registerDevice"] == {
@@ -80,11 +80,11 @@ async def test_a_device_is_registered_for_ninety_days(served: Served) -> None:
 
 
 async def test_a_device_registered_again_is_renewed_and_keeps_its_push_to_start_token(served: Served) -> None:
-    await register(served)
+    await register_device(served)
     await keep_token(served)
     served.clock.forward(days=80)
 
-    answer = await register(served, osVersion="26.2", apnsToken="d4" * 32)
+    answer = await register_device(served, osVersion="26.2", apnsToken="d4" * 32)
 
     assert answer.data["registerDevice"] == {
         "userId": "ada",
@@ -100,23 +100,23 @@ async def test_a_device_registered_again_is_renewed_and_keeps_its_push_to_start_
 
 
 async def test_a_new_device_takes_the_place_of_all_others(served: Served) -> None:
-    await put(served.store(), "ee" * 32)
-    await put(served.store(), "ff" * 32, registeredAt="2026-01-01T00:00:00.000Z", ttl=1)
-    await register(served, user="grace")
+    await put_device(served.store(), "ee" * 32)
+    await put_device(served.store(), "ff" * 32, registeredAt="2026-01-01T00:00:00.000Z", ttl=1)
+    await register_device(served, user="grace")
     served.clock.forward(seconds=1)
 
     # Its token comes before the others: not the order of the tokens decides.
-    answer = await register(served, "00" * 32)
+    answer = await register_device(served, "00" * 32)
 
     assert answer.made == [*["DeleteItem cricket-devices"] * 2, "Query cricket-devices", "UpdateItem cricket-devices"]
-    assert await tokens(served.store()) == ["00" * 32]
-    assert await tokens(served.store(), "grace") == [PHONE]
+    assert await device_tokens(served.store()) == ["00" * 32]
+    assert await device_tokens(served.store(), "grace") == [PHONE]
 
 
 async def test_tokens_are_the_same_in_upper_and_lower_case(served: Served) -> None:
-    await register(served, PHONE.upper())
+    await register_device(served, PHONE.upper())
 
-    assert await tokens(served.store()) == [PHONE]
+    assert await device_tokens(served.store()) == [PHONE]
     assert (await keep_token(served, of=PHONE.upper())).errors is None
 
 
@@ -124,10 +124,10 @@ async def test_tokens_are_the_same_in_upper_and_lower_case(served: Served) -> No
 async def test_registrations_at_once_leave_one_device(served: Served, at_once: int) -> None:
     for number in range(5):
         new = [f"{number}{which}" * 16 for which in range(at_once)]
-        answers = await asyncio.gather(*[register(served, token) for token in new])
+        answers = await asyncio.gather(*[register_device(served, token) for token in new])
 
         assert [answer.errors for answer in answers] == [None] * at_once
-        (left,) = await tokens(served.store())
+        (left,) = await device_tokens(served.store())
         assert left in new
         assert (await device(served))["deviceToken"] == left
         served.clock.forward(seconds=1)
@@ -142,10 +142,10 @@ async def test_registrations_of_slow_and_fast_clocks_leave_one_device(served: Se
 
     for first in range(0, 60, 6):
         await asyncio.gather(*[once(number) for number in range(first, first + 6)])
-        assert len(await tokens(served.store())) == 1
+        assert len(await device_tokens(served.store())) == 1
 
 
-async def test_a_device_registered_anew_is_not_deleted_by_who_saw_it_before(
+async def test_a_device_registered_again_is_not_deleted_by_an_older_version(
     proxy: Proxy, client: Client, database: Database
 ) -> None:
     async def register_at(client: Client, token: str, seconds: int) -> None:
@@ -167,7 +167,7 @@ async def test_a_device_registered_anew_is_not_deleted_by_who_saw_it_before(
 
     assert proxy.operations() == ["UpdateItem", "Query", "DeleteItem"]
     store = Store(database.client, prefix=database.prefix, deadline=Deadline(10), token=lambda: "")
-    assert await tokens(store) == [PHONE]
+    assert await device_tokens(store) == [PHONE]
 
 
 # DEV-1: the device of a user
@@ -181,8 +181,8 @@ async def test_a_user_without_a_device_has_none(served: Served) -> None:
     assert answer.calls[0].request["Limit"] == 1
 
 
-async def test_a_device_is_seen_by_its_owner_and_its_tokens_by_nobody_else_but_the_system(served: Served) -> None:
-    await register(served)
+async def test_a_device_is_visible_to_its_owner_and_its_tokens_only_to_the_system(served: Served) -> None:
+    await register_device(served)
     await keep_token(served)
 
     own = await device(served)
@@ -195,7 +195,7 @@ async def test_a_device_is_seen_by_its_owner_and_its_tokens_by_nobody_else_but_t
 
 
 async def test_my_device_is_one_of_my_profiles(served: Served) -> None:
-    await register(served)
+    await register_device(served)
 
     answer = await served.ask("{ me { device { deviceToken } } }", user="ada")
 
@@ -205,7 +205,7 @@ async def test_my_device_is_one_of_my_profiles(served: Served) -> None:
 
 
 async def test_a_device_is_forgotten_to_the_second(served: Served) -> None:
-    await register(served)
+    await register_device(served)
 
     served.clock.now = NOON + timedelta(days=90, milliseconds=-1)
     assert await device(served) is not None
@@ -217,8 +217,8 @@ async def test_a_device_is_forgotten_to_the_second(served: Served) -> None:
 
 async def test_an_expired_device_does_not_hide_the_one_behind_it(served: Served) -> None:
     for number in range(3):
-        await put(served.store(), f"{number:064}", ttl=to_seconds(NOON))
-    await put(served.store(), PHONE)
+        await put_device(served.store(), f"{number:064}", ttl=to_seconds(NOON))
+    await put_device(served.store(), PHONE)
 
     assert (await device(served))["deviceToken"] == PHONE
 
@@ -227,7 +227,7 @@ async def test_an_expired_device_does_not_hide_the_one_behind_it(served: Served)
 
 
 async def test_a_push_to_start_token_is_kept_and_written_once(served: Served) -> None:
-    await register(served)
+    await register_device(served)
 
     first = await keep_token(served)
     again = await keep_token(served)
@@ -240,18 +240,18 @@ async def test_a_push_to_start_token_is_kept_and_written_once(served: Served) ->
 
 
 async def test_a_device_that_is_not_ones_own_takes_no_token(served: Served) -> None:
-    await register(served)
+    await register_device(served)
 
     assert (await keep_token(served, user="grace")).codes == ["NOT_FOUND"]
     assert (await keep_token(served, of=NEW_PHONE)).codes == ["NOT_FOUND"]
 
-    assert await tokens(served.store(), "grace") == []
-    assert await tokens(served.store()) == [PHONE]
+    assert await device_tokens(served.store(), "grace") == []
+    assert await device_tokens(served.store()) == [PHONE]
     assert (await device(served))["pushToStartToken"] is None
 
 
 async def test_a_token_that_comes_as_the_device_is_deleted_makes_no_device(served: Served) -> None:
-    await register(served)
+    await register_device(served)
     slow = served.store()
     await slow.get(UPDATE_PUSH_TO_START, keys.device("ada", PHONE))  # remembered for the request
     await served.ask(DELETE, {"device": PHONE}, user="ada")
@@ -260,14 +260,14 @@ async def test_a_token_that_comes_as_the_device_is_deleted_makes_no_device(serve
         await Devices(slow, NOON).update_push_to_start_token("ada", PHONE, START)
 
     assert [call.operation for call in slow.meter.calls] == ["GetItem", "UpdateItem"]
-    assert await tokens(served.store()) == []
+    assert await device_tokens(served.store()) == []
 
 
 # DEV-4: delete
 
 
 async def test_deleting_answers_what_was_and_then_nothing(served: Served) -> None:
-    await register(served)
+    await register_device(served)
     before = await device(served)
 
     others = await served.ask(DELETE, {"device": PHONE}, user="grace")
@@ -285,14 +285,14 @@ async def test_deleting_answers_what_was_and_then_nothing(served: Served) -> Non
 
 @pytest.mark.parametrize("bad", ["", "a1" * 15 + "a", "a1" * 101, "g1" * 32, f" {PHONE}", f"{PHONE}\n", "１" * 64])
 async def test_what_is_no_token_is_refused_and_not_repeated(served: Served, bad: str) -> None:
-    await register(served)
+    await register_device(served)
     refused = {
         "deviceToken": [
-            await register(served, bad),
+            await register_device(served, bad),
             await keep_token(served, of=bad),
             await served.ask(DELETE, {"device": bad}, user="ada"),
         ],
-        "apnsToken": [await register(served, apnsToken=bad)],
+        "apnsToken": [await register_device(served, apnsToken=bad)],
         "pushToStartToken": [await keep_token(served, bad)],
     }
 
@@ -302,26 +302,26 @@ async def test_what_is_no_token_is_refused_and_not_repeated(served: Served, bad:
             assert answer.errors[0]["extensions"] == {"code": "BAD_USER_INPUT", "field": field}
             assert answer.errors[0]["message"] == f"`{field}` must have between 32 and 200 hexadecimal digits."
             assert answer.calls == []
-    assert await tokens(served.store()) == [PHONE]
+    assert await device_tokens(served.store()) == [PHONE]
 
 
 @pytest.mark.parametrize("field", ["osVersion", "appVersion"])
 @pytest.mark.parametrize("value", ["", " ", "9" * 41])
 async def test_versions_have_between_1_and_40_characters(served: Served, field: str, value: str) -> None:
-    answer = await register(served, **{field: value})
+    answer = await register_device(served, **{field: value})
 
     assert answer.codes == ["BAD_USER_INPUT"]
-    assert await tokens(served.store()) == []
+    assert await device_tokens(served.store()) == []
 
 
 async def test_a_platform_is_one_of_a_few(served: Served) -> None:
-    answer = await register(served, platform="ANDROID")
+    answer = await register_device(served, platform="ANDROID")
 
     assert answer.errors is not None
-    assert await tokens(served.store()) == []
+    assert await device_tokens(served.store()) == []
 
 
-async def test_nobody_registers_without_signing_in(served: Served) -> None:
+async def test_registering_requires_a_signed_in_user(served: Served) -> None:
     given = {"deviceToken": PHONE, "platform": "IOS", "osVersion": "26.1", "appVersion": "3.0"}
     for query, variables in (
         (REGISTER, {"input": given}),
@@ -335,9 +335,9 @@ async def test_nobody_registers_without_signing_in(served: Served) -> None:
 
 async def test_tokens_stay_out_of_logs(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG", "datastore")
-    await register(served)
+    await register_device(served)
     await keep_token(served)
-    await put(served.store(), NEW_PHONE, platform="toaster")
+    await put_device(served.store(), NEW_PHONE, platform="toaster")
     await served.ask(DELETE, {"device": PHONE}, user="ada")
 
     damaged = await served.ask(DEVICE, {"user": "ada"}, user="ada")

@@ -30,18 +30,18 @@ from datastore.matches.display_states import DisplayStates, display_state_item
 from datastore.matches.live_state import ActiveMatch
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
-from tests.support.display_states import NAMES, first, fixture, in_chase, live, put_in_place, second
+from tests.support.display_states import NAMES, first, fixture_in_chase, in_chase, live, second, store_match
 from tests.support.served import NOON, Served
 
 # What a match is
 
 
-def ball(number: int, runs: int = 0, innings: int = 2, **more: Any) -> Ball:
+def named_ball(number: int, runs: int = 0, innings: int = 2, **more: Any) -> Ball:
     return Ball(number, innings, 15, number, "b1", "Sharma", "b2", "Yadav", "w1", "Jadeja", runs, **more)
 
 
-def shown(active: ActiveMatch, team_id: str = "1", match: Match | None = None) -> DisplayState:
-    return display_state(match or fixture(), active, NAMES, team_id)
+def shown_state(active: ActiveMatch, team_id: str = "1", match: Match | None = None) -> DisplayState:
+    return display_state(match or fixture_in_chase(), active, NAMES, team_id)
 
 
 # What a state says
@@ -58,13 +58,13 @@ def test_a_chase_is_shown_with_all_that_a_widget_has_room_for() -> None:
             ),
             bowling=(BowlingLine("w2", "Chahar", 4), BowlingLine("w1", "Jadeja", 3, 4, 0, 24, 2, bowling=True)),
             recent_balls=(
-                ball(1, 6, innings=1),
-                ball(1, 1),
-                ball(2, 4),
-                ball(3, wickets=(out,)),
-                ball(4),
-                ball(5, 6),
-                ball(6, 2),
+                named_ball(1, 6, innings=1),
+                named_ball(1, 1),
+                named_ball(2, 4),
+                named_ball(3, wickets=(out,)),
+                named_ball(4),
+                named_ball(5, 6),
+                named_ball(6, 2),
             ),
         ),
         events=(
@@ -73,7 +73,7 @@ def test_a_chase_is_shown_with_all_that_a_widget_has_room_for() -> None:
         ),
     )
 
-    state = shown(active)
+    state = shown_state(active)
 
     assert (state.version, state.phase, state.status) == (7, MatchPhase.LIVE, "2nd Innings")
     assert state.headline == "MUM 120/3 (15.4)"
@@ -93,7 +93,7 @@ def test_a_chase_is_shown_with_all_that_a_widget_has_room_for() -> None:
 
 
 def test_each_team_has_its_own_side_of_a_match() -> None:
-    home, away = shown(in_chase(), "1"), shown(in_chase(), "2")
+    home, away = shown_state(in_chase(), "1"), shown_state(in_chase(), "2")
 
     assert (home.team.code, home.opponent.code) == ("MUM", "CHE")
     assert (away.team.code, away.opponent.code) == ("CHE", "MUM")
@@ -101,7 +101,7 @@ def test_each_team_has_its_own_side_of_a_match() -> None:
     assert home.headline == away.headline
 
 
-TEST_MATCH = fixture(scheduled_overs=None, format="Test")
+TEST_MATCH = fixture_in_chase(scheduled_overs=None, format="Test")
 ENGLAND_245 = InningsScore(1, "1", 245, 10, 80)
 AUSTRALIA_320 = InningsScore(2, "2", 320, 7, 101, declared=True)
 ENGLAND_195 = InningsScore(3, "1", 195, 4, 60)
@@ -111,22 +111,34 @@ CHASING_80 = InningsScore(4, "2", 80, 3, 20)
 @pytest.mark.parametrize(
     ("match", "score", "home", "away"),
     [
-        (fixture(), {}, "Starts on 25 Jun at 12:00 UTC", "Starts on 25 Jun at 12:00 UTC"),
-        (fixture(toss=Toss("2", "bowling")), {}, *["Chennai won the toss and chose to field"] * 2),
-        (fixture(), {"innings": (first(),)}, "Bowling first", "Batting first"),
+        (fixture_in_chase(), {}, "Starts on 25 Jun at 12:00 UTC", "Starts on 25 Jun at 12:00 UTC"),
+        (fixture_in_chase(toss=Toss("2", "bowling")), {}, *["Chennai won the toss and chose to field"] * 2),
+        (fixture_in_chase(), {"innings": (first(),)}, "Bowling first", "Batting first"),
         (
-            fixture(),
+            fixture_in_chase(),
             {"innings": (first(),), "target": Target(154), "phase": MatchPhase.BREAK},
             *["Mumbai need 154 from 120 balls"] * 2,
         ),
         (
-            fixture(),
+            fixture_in_chase(),
             {"innings": (first(), second()), "target": Target(130, "16.2", "D/L")},
             *["Mumbai need 10 from 4 balls (D/L)"] * 2,
         ),
-        (fixture(), {"innings": (first(), second(154)), "target": Target(154)}, *["Mumbai have made the runs"] * 2),
-        (fixture(), {"innings": (first(), second(153, 3, 20, 0)), "target": Target(154)}, *["Scores level"] * 2),
-        (fixture(), {"innings": (first(), second(150, 3, 20, 0)), "target": Target(154)}, *["Mumbai are 3 short"] * 2),
+        (
+            fixture_in_chase(),
+            {"innings": (first(), second(154)), "target": Target(154)},
+            *["Mumbai have made the runs"] * 2,
+        ),
+        (
+            fixture_in_chase(),
+            {"innings": (first(), second(153, 3, 20, 0)), "target": Target(154)},
+            *["Scores level"] * 2,
+        ),
+        (
+            fixture_in_chase(),
+            {"innings": (first(), second(150, 3, 20, 0)), "target": Target(154)},
+            *["Mumbai are 3 short"] * 2,
+        ),
         (TEST_MATCH, {"innings": (ENGLAND_245, AUSTRALIA_320)}, "Trail by 75", "Lead by 75"),
         (TEST_MATCH, {"innings": (ENGLAND_245, AUSTRALIA_320, ENGLAND_195)}, "Lead by 120", "Trail by 120"),
         (
@@ -135,7 +147,7 @@ CHASING_80 = InningsScore(4, "2", 80, 3, 20)
             *["Chennai need 41 with 7 wickets left"] * 2,
         ),
         (
-            fixture(),
+            fixture_in_chase(),
             {
                 "innings": (
                     first(),
@@ -148,7 +160,7 @@ CHASING_80 = InningsScore(4, "2", 80, 3, 20)
             *["Chennai need 7 from 3 balls in the super over"] * 2,
         ),
         (
-            fixture(),
+            fixture_in_chase(),
             {
                 "innings": (first(), second(154)),
                 "phase": MatchPhase.FINISHED,
@@ -156,14 +168,14 @@ CHASING_80 = InningsScore(4, "2", 80, 3, 20)
             },
             *["Mumbai won by 7 wickets"] * 2,
         ),
-        (fixture(), {"phase": MatchPhase.ABANDONED, "note": "Wet outfield"}, *["Wet outfield"] * 2),
-        (fixture(), {"phase": MatchPhase.CANCELLED}, *["Cancelled"] * 2),
+        (fixture_in_chase(), {"phase": MatchPhase.ABANDONED, "note": "Wet outfield"}, *["Wet outfield"] * 2),
+        (fixture_in_chase(), {"phase": MatchPhase.CANCELLED}, *["Cancelled"] * 2),
     ],
 )
 def test_the_situation_in_a_line(match: Match, score: dict[str, Any], home: str, away: str) -> None:
     active = live(match, **score)
 
-    assert [shown(active, team, match).situation for team in ("1", "2")] == [home, away]
+    assert [shown_state(active, team, match).situation for team in ("1", "2")] == [home, away]
 
 
 @pytest.mark.parametrize(
@@ -177,53 +189,53 @@ def test_the_situation_in_a_line(match: Match, score: dict[str, Any], home: str,
     ],
 )
 def test_the_headline(score: dict[str, Any], headline: str) -> None:
-    assert shown(live(fixture(), **score)).headline == headline
+    assert shown_state(live(fixture_in_chase(), **score)).headline == headline
 
 
-def test_nobody_bats_between_innings_and_no_batter_is_shown_after_a_match() -> None:
-    between = shown(live(fixture(), innings=(first(),), phase=MatchPhase.BREAK))
-    lunch = shown(live(TEST_MATCH, innings=(ENGLAND_195,), phase=MatchPhase.BREAK), match=TEST_MATCH)
-    over = shown(in_chase(phase=MatchPhase.FINISHED, batting=(BattingLine("b1", "Sharma", 2),)))
+def test_no_batter_is_shown_between_innings_or_after_a_match() -> None:
+    between = shown_state(live(fixture_in_chase(), innings=(first(),), phase=MatchPhase.BREAK))
+    lunch = shown_state(live(TEST_MATCH, innings=(ENGLAND_195,), phase=MatchPhase.BREAK), match=TEST_MATCH)
+    over = shown_state(in_chase(phase=MatchPhase.FINISHED, batting=(BattingLine("b1", "Sharma", 2),)))
 
     assert (between.batting_team_id, lunch.batting_team_id, over.batting_team_id) == (None, "1", None)
     assert (over.batters, over.bowler, over.required_runs) == ((), None, None)
 
 
 def test_unknown_teams_and_leagues_are_shown_by_what_is_known() -> None:
-    state = display_state(fixture(), in_chase(), MatchNames(), "2")
+    state = display_state(fixture_in_chase(), in_chase(), MatchNames(), "2")
 
     assert (state.team.name, state.team.code, state.league) == ("Team 2", "2", "IPL")
     assert state.headline == "1 120/3 (15.4)"
 
 
 def test_an_older_live_state_gives_way_to_the_match() -> None:
-    finished = fixture(
+    finished = fixture_in_chase(
         version=9, phase=MatchPhase.FINISHED, status="Finished", innings=(first(), second(154)), updated_at=NOON
     )
 
-    state = shown(in_chase(version=7), match=finished)
+    state = shown_state(in_chase(version=7), match=finished)
 
     assert (state.version, state.phase, state.headline) == (9, MatchPhase.FINISHED, "CHE 153/6, MUM 154/3")
 
 
 @pytest.mark.parametrize(("status", "told"), [("NS", "Live"), ("Int.", "Live"), ("Stump Day 1", "Stump Day 1")])
-def test_a_status_that_is_no_word_is_told_in_words(status: str, told: str) -> None:
-    assert shown(in_chase(status=status)).status == told
+def test_a_status_code_is_shown_in_words(status: str, told: str) -> None:
+    assert shown_state(in_chase(status=status)).status == told
 
 
 @pytest.mark.parametrize(
     ("delivery", "text"),
     [
-        (ball(1), "."),
-        (ball(1, 4, four=True), "4"),
-        (ball(1, extras=Extras(wides=1), legal=False), "wd"),
-        (ball(1, extras=Extras(wides=5), legal=False), "5wd"),
-        (ball(1, 4, extras=Extras(no_balls=1), legal=False), "5nb"),
-        (ball(1, extras=Extras(leg_byes=2)), "2lb"),
-        (ball(1, extras=Extras(byes=1)), "1b"),
-        (ball(1, 1, wickets=(Wicket("b1", "Sharma", "run out"),)), "W1"),
-        (ball(1, wickets=(Wicket("b1", "Sharma", "retired hurt"),)), "."),
-        (ball(1, extras=Extras(penalty=5)), "5"),
+        (named_ball(1), "."),
+        (named_ball(1, 4, four=True), "4"),
+        (named_ball(1, extras=Extras(wides=1), legal=False), "wd"),
+        (named_ball(1, extras=Extras(wides=5), legal=False), "5wd"),
+        (named_ball(1, 4, extras=Extras(no_balls=1), legal=False), "5nb"),
+        (named_ball(1, extras=Extras(leg_byes=2)), "2lb"),
+        (named_ball(1, extras=Extras(byes=1)), "1b"),
+        (named_ball(1, 1, wickets=(Wicket("b1", "Sharma", "run out"),)), "W1"),
+        (named_ball(1, wickets=(Wicket("b1", "Sharma", "retired hurt"),)), "."),
+        (named_ball(1, extras=Extras(penalty=5)), "5"),
     ],
 )
 def test_a_ball_as_scorers_write_it(delivery: Ball, text: str) -> None:
@@ -244,7 +256,7 @@ CHASE = {
 
 
 async def test_a_state_is_built_once_and_then_read(served: Served) -> None:
-    await put_in_place(served.store(), fixture(), in_chase())
+    await store_match(served.store(), fixture_in_chase(), in_chase())
 
     built = await served.ask(ASK, {"team": "1"})
     kept = await served.ask(ASK, {"team": "1"})
@@ -260,14 +272,14 @@ async def test_a_state_is_built_once_and_then_read(served: Served) -> None:
 
 
 async def test_a_state_of_a_match_says_all_whatever_else_is_shown_of_the_match(served: Served) -> None:
-    over = fixture(
+    over = fixture_in_chase(
         phase=MatchPhase.FINISHED,
         status="Finished",
         innings=(first(), second()),
         result=Result(ResultKind.WIN, "Chennai won by 33 runs", winner_team_id="2", by_runs=33),
         version=7,
     )
-    await put_in_place(served.store(), over)
+    await store_match(served.store(), over)
     shown = '{ %s { displayState(teamId: "1") { version headline situation } } }'
 
     one = await served.ask(shown % 'match(id: "m1")')
@@ -281,10 +293,10 @@ async def test_a_state_of_a_match_says_all_whatever_else_is_shown_of_the_match(s
 @pytest.mark.parametrize(
     ("phase", "seconds"), [(MatchPhase.LIVE, 60), (MatchPhase.UPCOMING, 600), (MatchPhase.FINISHED, 86_400)]
 )
-async def test_a_state_is_built_anew_once_its_time_has_passed_though_it_is_still_there(
+async def test_a_state_is_rebuilt_after_its_expiry_although_it_is_still_stored(
     served: Served, phase: MatchPhase, seconds: int
 ) -> None:
-    await put_in_place(served.store(), fixture(), in_chase(phase=phase))
+    await store_match(served.store(), fixture_in_chase(), in_chase(phase=phase))
     await served.ask(ASK, {"team": "1"})
 
     served.clock.forward(seconds=seconds - 1)
@@ -299,14 +311,14 @@ async def test_a_state_is_built_anew_once_its_time_has_passed_though_it_is_still
     assert item["ttl"] == int(served.clock().timestamp()) + seconds
 
 
-async def test_a_version_that_is_told_again_without_its_events_leaves_what_is_kept(served: Served) -> None:
+async def test_a_version_without_its_events_leaves_the_stored_state(served: Served) -> None:
     states = DisplayStates(served.store(), NOON)
     out = CricketEvent("m1:wicket", CricketEventKind.WICKET, "Kishan is out")
-    await states.refresh(fixture(), replace(in_chase(7), events=(out,)), names=NAMES)
+    await states.refresh(fixture_in_chase(), replace(in_chase(7), events=(out,)), names=NAMES)
 
-    again = await states.refresh(fixture(), in_chase(7), names=NAMES)
-    kept = await DisplayStates(served.store(), NOON).cached(fixture())
-    after = await states.refresh(fixture(), in_chase(8), names=NAMES)
+    again = await states.refresh(fixture_in_chase(), in_chase(7), names=NAMES)
+    kept = await DisplayStates(served.store(), NOON).cached(fixture_in_chase())
+    after = await states.refresh(fixture_in_chase(), in_chase(8), names=NAMES)
 
     assert {team: state.last_event for team, state in again.items()} == dict.fromkeys(("1", "2"), "Kishan is out")
     assert kept == again
@@ -315,7 +327,7 @@ async def test_a_version_that_is_told_again_without_its_events_leaves_what_is_ke
 
 async def test_an_unknown_match_is_null_and_a_team_that_does_not_play_is_refused(served: Served) -> None:
     unknown = await served.ask(ASK, {"team": "1"})
-    await put_in_place(served.store(), fixture())
+    await store_match(served.store(), fixture_in_chase())
     stranger = await served.ask(ASK, {"team": "3"})
 
     assert unknown.data == {"displayState": None}
@@ -326,7 +338,7 @@ async def test_an_unknown_match_is_null_and_a_team_that_does_not_play_is_refused
 
 @pytest.mark.parametrize("bad", ["", " ", "x" * 101])
 async def test_ids_have_between_1_and_100_characters(served: Served, bad: str) -> None:
-    await put_in_place(served.store(), fixture())
+    await store_match(served.store(), fixture_in_chase())
     queries = {
         "matchId": ("query($id: ID!) { displayState(matchId: $id, teamId: 1) { version } }", []),
         "teamId": ("query($id: ID!) { displayState(matchId: 1, teamId: $id) { version } }", []),
@@ -345,7 +357,7 @@ async def test_ids_have_between_1_and_100_characters(served: Served, bad: str) -
 
 
 async def test_a_state_is_a_node(served: Served) -> None:
-    await put_in_place(served.store(), fixture(), in_chase())
+    await store_match(served.store(), fixture_in_chase(), in_chase())
     id = (await served.ask('{ displayState(matchId: "m1", teamId: "2") { id } }')).data["displayState"]["id"]
 
     answer = await served.ask(
@@ -359,7 +371,7 @@ async def test_a_state_is_a_node(served: Served) -> None:
 async def test_a_list_of_matches_has_its_states_from_a_few_batches(served: Served) -> None:
     ids = [f"m{number}" for number in range(12)]
     for id in ids:
-        await put_in_place(served.store(), fixture(match_id=id), replace(in_chase(), match_id=id))
+        await store_match(served.store(), fixture_in_chase(match_id=id), replace(in_chase(), match_id=id))
     query = 'query ($ids: [ID!]!) { matches(ids: $ids) { displayState(teamId: "1") { matchId headline } } }'
 
     built = await served.ask(query, {"ids": ids})
@@ -376,9 +388,9 @@ async def test_a_list_of_matches_has_its_states_from_a_few_batches(served: Serve
     assert kept.made == ["BatchGetItem DisplayStateCache", "BatchGetItem cricket-fixtures"]
 
 
-async def test_a_damaged_state_is_built_anew(served: Served) -> None:
-    await put_in_place(served.store(), fixture(), in_chase())
-    damaged = display_state_item(shown(in_chase()), NOON) | {"state": '{"headline": 5}', "version": 1}
+async def test_a_damaged_state_is_rebuilt(served: Served) -> None:
+    await store_match(served.store(), fixture_in_chase(), in_chase())
+    damaged = display_state_item(shown_state(in_chase()), NOON) | {"state": '{"headline": 5}', "version": 1}
     await served.store().write_all(keys.DISPLAY_STATES, puts=[damaged])
 
     answer = await served.ask(ASK, {"team": "1"})
@@ -394,45 +406,45 @@ def store(database: Database) -> Store:
     return Store(database.client, prefix=database.prefix, deadline=Deadline(30), token=lambda: "token")
 
 
-def calls(store: Store) -> list[str]:
+def operations_of(store: Store) -> list[str]:
     return [call.operation for call in store.meter.calls]
 
 
 async def test_a_change_costs_two_puts_and_no_reads(store: Store) -> None:
     states = DisplayStates(store, NOON)
 
-    refreshed = await states.refresh(fixture(), in_chase(), names=NAMES)
+    refreshed = await states.refresh(fixture_in_chase(), in_chase(), names=NAMES)
 
-    assert calls(store) == ["PutItem", "PutItem"]
+    assert operations_of(store) == ["PutItem", "PutItem"]
     assert {team: state.team.code for team, state in refreshed.items()} == {"1": "MUM", "2": "CHE"}
     assert await states.by_id("m1", "2") == refreshed["2"]
 
 
 async def test_without_names_they_are_read_together(store: Store) -> None:
-    await put_in_place(store, fixture())
+    await store_match(store, fixture_in_chase())
     store.meter.calls.clear()
 
-    refreshed = await DisplayStates(store, NOON).refresh(fixture(), in_chase())
+    refreshed = await DisplayStates(store, NOON).refresh(fixture_in_chase(), in_chase())
 
-    assert calls(store) == ["BatchGetItem", "PutItem", "PutItem"]
+    assert operations_of(store) == ["BatchGetItem", "PutItem", "PutItem"]
     assert refreshed["1"].league == "Premier League"
 
 
 async def test_a_match_that_was_read_already_costs_one_batch(store: Store) -> None:
-    await put_in_place(store, fixture(), in_chase())
+    await store_match(store, fixture_in_chase(), in_chase())
     store.meter.calls.clear()
 
-    state = await DisplayStates(store, NOON).of_match(fixture(), "1")
+    state = await DisplayStates(store, NOON).of_match(fixture_in_chase(), "1")
 
     assert state.headline == "MUM 120/3 (15.4)"
-    assert calls(store) == ["GetItem", "BatchGetItem", "PutItem"]
+    assert operations_of(store) == ["GetItem", "BatchGetItem", "PutItem"]
 
 
 async def test_a_state_that_is_older_than_the_match_does_not_serve(store: Store) -> None:
-    await put_in_place(store, fixture())
+    await store_match(store, fixture_in_chase())
     states = DisplayStates(store, NOON)
-    await states.refresh(fixture(), in_chase(version=7), names=NAMES)
-    over = fixture(
+    await states.refresh(fixture_in_chase(), in_chase(version=7), names=NAMES)
+    over = fixture_in_chase(
         version=8, phase=MatchPhase.FINISHED, result=Result(ResultKind.TIE, "Match tied"), innings=(first(),)
     )
 
@@ -444,9 +456,9 @@ async def test_a_state_that_is_older_than_the_match_does_not_serve(store: Store)
 
 async def test_an_older_state_never_takes_the_place_of_a_newer_one(store: Store) -> None:
     states = DisplayStates(store, NOON)
-    await states.refresh(fixture(), in_chase(version=8, innings=(first(), second(124))), names=NAMES)
+    await states.refresh(fixture_in_chase(), in_chase(version=8, innings=(first(), second(124))), names=NAMES)
 
-    late = await states.refresh(fixture(), in_chase(version=7), names=NAMES)
+    late = await states.refresh(fixture_in_chase(), in_chase(version=7), names=NAMES)
 
     kept = await states.by_id("m1", "1")
     assert kept is not None
@@ -455,10 +467,12 @@ async def test_an_older_state_never_takes_the_place_of_a_newer_one(store: Store)
 
 
 async def test_an_older_state_takes_the_place_of_one_that_has_expired(store: Store) -> None:
-    await DisplayStates(store, NOON - timedelta(seconds=60)).refresh(fixture(), in_chase(version=8), names=NAMES)
+    await DisplayStates(store, NOON - timedelta(seconds=60)).refresh(
+        fixture_in_chase(), in_chase(version=8), names=NAMES
+    )
     states = DisplayStates(store, NOON)
 
-    await states.refresh(fixture(), in_chase(version=7), names=NAMES)
+    await states.refresh(fixture_in_chase(), in_chase(version=7), names=NAMES)
 
     kept = await states.by_id("m1", "1")
     assert kept is not None

@@ -10,17 +10,30 @@ from datastore.matches.cricket import (
     Venue,
 )
 from datastore.matches.fixtures import Fixtures
-from tests.support.fixture_steps import ARCHIVE, MOMENT, one, pages, play, put, refusal, stored, system, update
+from tests.support.fixture_steps import (
+    ARCHIVE,
+    MOMENT,
+    ask_system,
+    code_and_field,
+    league_pages,
+    planned_match,
+    put_fixtures,
+    store_played_match,
+    stored_fixture,
+    update_fixture,
+)
 from tests.support.served import NOON, Served
 
 # FIX-5: update
 
 
 async def test_an_update_changes_what_it_names_and_nothing_else(served: Served) -> None:
-    await play(served, one(round="Match 1", venue=Venue("Here", city="Port Alder"), note="Rain about", format="T20"))
+    await store_played_match(
+        served, planned_match(round="Match 1", venue=Venue("Here", city="Port Alder"), note="Rain about", format="T20")
+    )
     served.clock.forward(minutes=1)
 
-    answer = await update(served, note=None, round="Final", startTime="2026-06-25T15:00:00Z")
+    answer = await update_fixture(served, note=None, round="Final", startTime="2026-06-25T15:00:00Z")
 
     assert answer.made == ["UpdateItem cricket-fixtures"]
     assert answer.data["updateFixture"] == {
@@ -46,33 +59,35 @@ async def test_an_update_changes_what_it_names_and_nothing_else(served: Served) 
 
 
 async def test_null_takes_away_what_can_be_missing(served: Served) -> None:
-    await put(served, one(round="1", venue=Venue("Here"), note="x", format="T20", scheduled_overs=20))
+    await put_fixtures(
+        served, planned_match(round="1", venue=Venue("Here"), note="x", format="T20", scheduled_overs=20)
+    )
 
-    answer = await update(served, round=None, venue=None, note=None, format=None, scheduledOvers=None)
+    answer = await update_fixture(served, round=None, venue=None, note=None, format=None, scheduledOvers=None)
 
     assert {answer.data["updateFixture"][name] for name in ("round", "venue", "note", "format", "scheduledOvers")} == {
         None
     }
     gone = {"round", "venue", "note", "format", "scheduledOvers"}
-    assert (await stored(served) or {}).keys() & gone == set()
+    assert (await stored_fixture(served) or {}).keys() & gone == set()
 
 
 async def test_a_status_brings_its_phase(served: Served) -> None:
-    await put(served, one())
+    await put_fixtures(served, planned_match())
     phases = {"Finished": "FINISHED", "Stump Day 1": "STUMPS", "a new word": "UNKNOWN"}
 
-    answers = [await update(served, status=status) for status in phases]
+    answers = [await update_fixture(served, status=status) for status in phases]
 
     found = [answer.data["updateFixture"] for answer in answers]
     assert {match["status"]: match["phase"] for match in found} == phases
 
 
 async def test_a_match_moves_within_its_league_when_its_start_changes(served: Served) -> None:
-    await put(served, one("m1"), one("m2", NOON + timedelta(hours=1)))
+    await put_fixtures(served, planned_match("m1"), planned_match("m2", NOON + timedelta(hours=1)))
 
-    await update(served, startTime="2026-06-25T14:00:00Z")
+    await update_fixture(served, startTime="2026-06-25T14:00:00Z")
 
-    assert await pages(served, 10, {"code": "IPL"}) == [["m2", "m1"]]
+    assert await league_pages(served, 10, {"code": "IPL"}) == [["m2", "m1"]]
 
 
 WRONG_UPDATES: list[tuple[dict[str, Any], str]] = [
@@ -86,26 +101,28 @@ WRONG_UPDATES: list[tuple[dict[str, Any], str]] = [
 
 
 async def test_an_update_that_is_wrong_changes_nothing(served: Served) -> None:
-    await put(served, one())
+    await put_fixtures(served, planned_match())
 
-    answers = [await update(served, **changes) for changes, _ in WRONG_UPDATES]
+    answers = [await update_fixture(served, **changes) for changes, _ in WRONG_UPDATES]
 
-    assert [refusal(answer) for answer in answers] == [("BAD_USER_INPUT", field) for _, field in WRONG_UPDATES]
+    assert [code_and_field(answer) for answer in answers] == [("BAD_USER_INPUT", field) for _, field in WRONG_UPDATES]
     assert [answer.calls for answer in answers] == [[]] * len(WRONG_UPDATES)
 
 
 async def test_a_match_that_is_not_there_is_neither_changed_nor_made(served: Served) -> None:
-    assert (await update(served, round="Final")).codes == ["NOT_FOUND"]
-    assert (await system(served, ARCHIVE)).codes == ["NOT_FOUND"]
-    assert await stored(served) is None
+    assert (await update_fixture(served, round="Final")).codes == ["NOT_FOUND"]
+    assert (await ask_system(served, ARCHIVE)).codes == ["NOT_FOUND"]
+    assert await stored_fixture(served) is None
 
 
 async def test_updates_of_different_fields_at_once_are_all_kept(served: Served) -> None:
-    await put(served, one())
+    await put_fixtures(served, planned_match())
 
-    await asyncio.gather(update(served, round="Final"), update(served, note="Dry"), update(served, format="ODI"))
+    await asyncio.gather(
+        update_fixture(served, round="Final"), update_fixture(served, note="Dry"), update_fixture(served, format="ODI")
+    )
 
-    item = await stored(served) or {}
+    item = await stored_fixture(served) or {}
     assert (item["round"], item["note"], item["format"]) == ("Final", "Dry", "ODI")
 
 
@@ -113,10 +130,10 @@ async def test_updates_of_different_fields_at_once_are_all_kept(served: Served) 
 
 
 async def test_an_archived_match_says_when_and_is_live_no_more(served: Served) -> None:
-    await play(served, one())
+    await store_played_match(served, planned_match())
     served.clock.forward(hours=1)
 
-    answer = await system(served, ARCHIVE)
+    answer = await ask_system(served, ARCHIVE)
 
     assert answer.made == ["UpdateItem cricket-fixtures"]
     assert answer.data["archiveFixture"] == {
@@ -132,8 +149,8 @@ async def test_an_archived_match_says_when_and_is_live_no_more(served: Served) -
 
 
 async def test_a_match_that_is_played_again_is_archived_no_more(served: Served) -> None:
-    live = await play(served, one())
-    await system(served, ARCHIVE)
+    live = await store_played_match(served, planned_match())
+    await ask_system(served, ARCHIVE)
 
     await Fixtures(served.store(), NOON).write_live(replace(live, version=8))
 

@@ -15,7 +15,16 @@ from datastore.matches.cricket import (
 from datastore.matches.fixture_cache import FixtureCache
 from datastore.matches.match_follows import MatchFollows
 from datastore.model.identity import Role
-from tests.support.fixture_steps import BY_LEAGUE, LATER, given, one, play, put, sync, system
+from tests.support.fixture_steps import (
+    BY_LEAGUE,
+    LATER,
+    ask_system,
+    given,
+    planned_match,
+    put_fixtures,
+    store_played_match,
+    sync_fixtures,
+)
 from tests.support.served import NOON, Served
 
 
@@ -24,7 +33,7 @@ async def test_the_scorecards_of_a_list_are_read_together_when_they_are_selected
     served: Served, selected: bool
 ) -> None:
     for number in range(5):
-        await play(served, one(f"m{number}", NOON + timedelta(hours=number)))
+        await store_played_match(served, planned_match(f"m{number}", NOON + timedelta(hours=number)))
     fields = "innings { runs } " + ("scorecards { batting { name runs } }" if selected else "")
 
     answer = await served.ask(f'{{ matchesByLeague(leagueCode: "IPL") {{ nodes {{ matchId version {fields} }} }} }}')
@@ -39,7 +48,7 @@ async def test_the_scorecards_of_a_list_are_read_together_when_they_are_selected
 
 async def test_matches_read_by_their_ids_have_their_scorecards_with_them(served: Served) -> None:
     for number in range(3):
-        await play(served, one(f"m{number}"))
+        await store_played_match(served, planned_match(f"m{number}"))
 
     answer = await served.ask('{ matches(ids: ["m0", "m1", "m2"]) { scorecards { batting { runs } } } }')
 
@@ -58,14 +67,14 @@ async def test_a_list_tells_of_a_match_what_the_match_alone_tells(served: Served
         "super-over": ("10", "20", "20", "10"),
     }
     # stored when the gateway did not know its status yet
-    await play(served, one("new"), status="Int.", phase=MatchPhase.UNKNOWN)
+    await store_played_match(served, planned_match("new"), status="Int.", phase=MatchPhase.UNKNOWN)
     for id, teams in sides.items():
         innings = tuple(
             InningsScore(at, team, super_over=id == "super-over" and at > 2) for at, team in enumerate(teams, 1)
         )
-        await play(served, one(id), innings=innings, follow_on=id == "follow-on")
+        await store_played_match(served, planned_match(id), innings=innings, follow_on=id == "follow-on")
     words = {"NS": "UPCOMING", "Stump Day 2": "STUMPS", "Int.": "INTERRUPTED", "Aban.": "ABANDONED", "Odd": "UNKNOWN"}
-    await sync(served, *[given(word, status=word, startTime=LATER) for word in words])
+    await sync_fixtures(served, *[given(word, status=word, startTime=LATER) for word in words])
 
     listed = await served.ask(f'{{ matchesByLeague(leagueCode: "IPL") {{ nodes {{ {TOLD} }} }} }}')
     alone = await served.ask(
@@ -81,7 +90,7 @@ async def test_a_list_tells_of_a_match_what_the_match_alone_tells(served: Served
 
 
 async def test_a_damaged_match_does_not_end_its_page(served: Served) -> None:
-    await put(served, one("m1"), one("m3", NOON + timedelta(hours=2)))
+    await put_fixtures(served, planned_match("m1"), planned_match("m3", NOON + timedelta(hours=2)))
     await served.store().write_all(
         FIXTURES,
         puts=[{"matchId": "m2", "leagueCode": "IPL", "startTime": "2026-06-25T13:00:00.000Z", "venue": "no JSON"}],
@@ -114,7 +123,7 @@ SECRETS = {
 async def test_what_is_the_systems_is_refused_in_its_field_alone(
     served: Served, user: str | None, role: Role, code: str
 ) -> None:
-    await put(served, one())
+    await put_fixtures(served, planned_match())
 
     for name, field in SECRETS.items():
         answer = await served.ask(f'{{ match(id: "m1") {{ matchId {field} }} }}', user=user, role=role)
@@ -127,11 +136,11 @@ async def test_what_is_the_systems_is_refused_in_its_field_alone(
 
 
 async def test_the_system_sees_all_of_a_match(served: Served) -> None:
-    match = one()
-    await put(served, match)
+    match = planned_match()
+    await put_fixtures(served, match)
     await MatchFollows(served.store(), NOON).follow(match, "ada", "10")
 
-    answer = await system(served, f'{{ match(id: "m1") {{ {" ".join(SECRETS.values())} }} }}')
+    answer = await ask_system(served, f'{{ match(id: "m1") {{ {" ".join(SECRETS.values())} }} }}')
 
     assert answer.errors is None
     assert answer.data["match"] == {
@@ -147,11 +156,11 @@ async def test_the_system_sees_all_of_a_match(served: Served) -> None:
     ]
 
 
-async def test_lineups_are_those_that_the_source_told_last(served: Served) -> None:
+async def test_lineups_are_the_latest_of_the_source(served: Served) -> None:
     captain = LineupPlayer("p1", "A Batter", "10", captain=True)
     for number in range(3):
-        await put(served, one(f"m{number}"))
-    await FixtureCache(served.store(), NOON).put(MatchSnapshot(one("m0"), lineups=(captain,)))
+        await put_fixtures(served, planned_match(f"m{number}"))
+    await FixtureCache(served.store(), NOON).put(MatchSnapshot(planned_match("m0"), lineups=(captain,)))
     lineups = """{ matches(ids: ["m0", "m1", "m2"]) {
       lineups { playerId name teamId captain wicketkeeper substitute }
     } }"""

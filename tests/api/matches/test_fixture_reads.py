@@ -15,7 +15,15 @@ from datastore.matches.match_follows import MatchFollows
 from datastore.matches.teams import Team, Teams
 from resolvers.shared import validation as validate
 from resolvers.shared.node_ids import global_id
-from tests.support.fixture_steps import MATCHES, MOMENT, asked_for, one, play, put, refusal
+from tests.support.fixture_steps import (
+    MATCHES,
+    MOMENT,
+    asked_for,
+    code_and_field,
+    planned_match,
+    put_fixtures,
+    store_played_match,
+)
 from tests.support.served import NOON, Served
 
 # FIX-1: a match
@@ -30,7 +38,9 @@ def test_ids_are_taken_without_the_space_around_them(ids: list[str], taken: list
 
 
 async def test_no_more_of_matches_is_read_than_is_shown(served: Served) -> None:
-    await Fixtures(served.store(), NOON).sync([one("m1", venue=Venue("Here")), one("m2", note="Soon")])
+    await Fixtures(served.store(), NOON).sync(
+        [planned_match("m1", venue=Venue("Here")), planned_match("m2", note="Soon")]
+    )
 
     some = await served.ask('{ matches(ids: ["m1", "m2"]) { matchId phase venue { name } } }')
     both = await served.ask('{ matches(ids: ["m1", "m2"]) { matchId } match(id: "m2") { note version } }')
@@ -53,7 +63,7 @@ async def test_no_more_of_matches_is_read_than_is_shown(served: Served) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", " ", "\n", "\u200b", "x" * 101])
-def test_one_wrong_id_among_others_is_told(wrong: str) -> None:
+def test_one_bad_id_among_others_is_reported(wrong: str) -> None:
     with pytest.raises(BadUserInput, match="`ids` must have between 1 and 100"):
         validate.ids("ids", ["1", wrong])
 
@@ -120,7 +130,9 @@ WHOLE_MATCH = {
 
 
 async def test_a_match_is_answered_whole_or_null(served: Served) -> None:
-    await play(served, one(venue=Venue("Lantern Park", city="Port Alder"), round="Final", format="T20"))
+    await store_played_match(
+        served, planned_match(venue=Venue("Lantern Park", city="Port Alder"), round="Final", format="T20")
+    )
 
     answer = await served.ask(WHOLE, {"id": "m1"})
     unknown = await served.ask(WHOLE, {"id": "m2"})
@@ -134,11 +146,11 @@ async def test_an_id_has_1_to_100_characters(served: Served) -> None:
     asked = "query ($id: ID!) { match(id: $id) { matchId } }"
     answers = [await served.ask(asked, {"id": id}) for id in ("", "   ", "x" * 101)]
 
-    assert [refusal(answer) for answer in answers] == [("BAD_USER_INPUT", "id")] * 3
+    assert [code_and_field(answer) for answer in answers] == [("BAD_USER_INPUT", "id")] * 3
 
 
 async def test_a_damaged_match_is_an_error_in_its_place_alone(served: Served) -> None:
-    await put(served, one("m1"), one("m2"), one("m3"))
+    await put_fixtures(served, planned_match("m1"), planned_match("m2"), planned_match("m3"))
     await served.store().write_all(FIXTURES, puts=[{"matchId": "m2", "leagueCode": "IPL", "startTime": "soon"}])
 
     answer = await served.ask(MATCHES, {"ids": ["m1", "m2", "m3"]})
@@ -150,7 +162,7 @@ async def test_a_damaged_match_is_an_error_in_its_place_alone(served: Served) ->
 
 
 async def test_a_match_has_a_global_id(served: Served) -> None:
-    await put(served, one("m1"), one("m#2/é"))
+    await put_fixtures(served, planned_match("m1"), planned_match("m#2/é"))
 
     answer = await served.ask(
         "query ($ids: [ID!]!) { nodes(ids: $ids) { id ... on Match { matchId } } }",
@@ -169,7 +181,7 @@ async def test_a_match_has_a_global_id(served: Served) -> None:
 
 
 async def test_matches_come_in_the_order_of_their_ids(served: Served) -> None:
-    await put(served, one("m1"), one("m2"), one("m3"))
+    await put_fixtures(served, planned_match("m1"), planned_match("m2"), planned_match("m3"))
 
     answer = await served.ask(MATCHES, {"ids": ["m3", "none", "m1", "m3", "m2", "nor this"]})
 
@@ -182,7 +194,7 @@ async def test_matches_come_in_the_order_of_their_ids(served: Served) -> None:
 async def test_more_than_100_matches_are_refused(served: Served) -> None:
     answer = await served.ask(MATCHES, {"ids": [f"m{number}" for number in range(101)]})
 
-    assert refusal(answer) == ("BAD_USER_INPUT", "ids")
+    assert code_and_field(answer) == ("BAD_USER_INPUT", "ids")
     assert answer.calls == []
 
 
@@ -197,7 +209,7 @@ async def season(served: Served) -> list[str]:
     for number in range(LEAGUES):
         await Leagues(store, NOON).put(League(f"l{number}", f"League {number}", f"L{number}"))
     matches = [
-        one(
+        planned_match(
             f"m{number:03}",
             NOON + timedelta(minutes=number),
             league_id=f"l{number % LEAGUES}",
@@ -207,7 +219,7 @@ async def season(served: Served) -> list[str]:
         )
         for number in range(100)
     ]
-    await put(served, *matches)
+    await put_fixtures(served, *matches)
     for match in matches[::3]:
         await MatchFollows(store, NOON).follow(match, "ada", match.home_team_id)
     return [match.match_id for match in matches]
@@ -246,7 +258,7 @@ async def test_whether_they_are_followed_is_read_along_with_the_teams(served: Se
     assert [match["isFollowed"] for match in answer.data["matches"]] == [number % 3 == 0 for number in range(30)]
 
 
-async def test_nobody_signed_in_learns_all_but_whether_they_follow(served: Served, season: list[str]) -> None:
+async def test_an_anonymous_caller_sees_everything_but_follows(served: Served, season: list[str]) -> None:
     answer = await served.ask(JOINED % "isFollowed", {"ids": season[:2]})
 
     assert answer.codes == ["UNAUTHENTICATED"] * 2
@@ -254,8 +266,8 @@ async def test_nobody_signed_in_learns_all_but_whether_they_follow(served: Serve
     assert [match["isFollowed"] for match in answer.data["matches"]] == [None, None]
 
 
-async def test_a_team_that_nobody_knows_is_null(served: Served) -> None:
-    await put(served, one())
+async def test_an_unknown_team_is_null(served: Served) -> None:
+    await put_fixtures(served, planned_match())
 
     answer = await served.ask(
         '{ match(id: "m1") { homeTeamId homeTeam { name } league { name } season { seasonId } } }'

@@ -16,14 +16,14 @@ from tests.support.fixture_steps import (
     LATER,
     MATCHES,
     MOMENT,
+    ask_system,
+    code_and_field,
     given,
-    one,
-    play,
-    put,
-    refusal,
-    stored,
-    sync,
-    system,
+    planned_match,
+    put_fixtures,
+    store_played_match,
+    stored_fixture,
+    sync_fixtures,
 )
 from tests.support.served import NOON, Served
 
@@ -31,7 +31,7 @@ from tests.support.served import NOON, Served
 
 
 async def test_fixtures_are_stored_25_at_a_time(served: Served) -> None:
-    answer = await sync(served, *[given(f"m{number:02}", startTime=LATER) for number in range(60)])
+    answer = await sync_fixtures(served, *[given(f"m{number:02}", startTime=LATER) for number in range(60)])
 
     assert answer.errors is None
     assert answer.made == ["BatchGetItem cricket-fixtures", *["BatchWriteItem cricket-fixtures"] * 3]
@@ -60,31 +60,31 @@ async def test_fixtures_are_stored_25_at_a_time(served: Served) -> None:
 
 
 async def test_a_fixture_takes_the_place_of_the_one_with_its_id(served: Served) -> None:
-    await sync(served, given(round="Final", venue={"name": "Lantern Park"}))
+    await sync_fixtures(served, given(round="Final", venue={"name": "Lantern Park"}))
 
-    answer = await sync(served, given(startTime="2026-06-26T14:00:00+02:00", status="Postp."))
+    answer = await sync_fixtures(served, given(startTime="2026-06-26T14:00:00+02:00", status="Postp."))
 
     (match,) = answer.data["syncFixtures"]
     assert (match["round"], match["venue"], match["status"], match["phase"]) == (None, None, "Postp.", "POSTPONED")
     assert match["startTime"] == "2026-06-26T12:00:00+00:00"
-    assert (await stored(served) or {}).keys() & {"round", "venue"} == set()
+    assert (await stored_fixture(served) or {}).keys() & {"round", "venue"} == set()
 
 
 async def test_of_two_fixtures_with_one_id_the_last_counts(served: Served) -> None:
-    answer = await sync(served, given(round="first"), given("m2"), given(round="last"))
+    answer = await sync_fixtures(served, given(round="first"), given("m2"), given(round="last"))
 
     assert [(match["matchId"], match["round"]) for match in answer.data["syncFixtures"]] == [
         ("m1", "last"),
         ("m2", None),
     ]
-    assert (await stored(served) or {})["round"] == "last"
+    assert (await stored_fixture(served) or {})["round"] == "last"
 
 
 async def test_what_was_played_stays_when_its_fixture_is_synced(served: Served) -> None:
-    live = await play(served, one("m1", round="Match 1"))
+    live = await store_played_match(served, planned_match("m1", round="Match 1"))
 
     changed = given("m1", status="NS", round="Final", startTime="2026-06-25T12:30:00Z")
-    answer = await sync(served, changed, given("m2", startTime=LATER))
+    answer = await sync_fixtures(served, changed, given("m2", startTime=LATER))
 
     played, new = answer.data["syncFixtures"]
     assert (played["status"], played["phase"], played["version"]) == ("1st Innings", "LIVE", 7)
@@ -104,7 +104,7 @@ async def test_what_was_played_stays_when_its_fixture_is_synced(served: Served) 
 async def test_fixtures_that_may_be_played_soon_are_stored_one_by_one(served: Served) -> None:
     starts = ["2026-06-24T11:59:00Z", "2026-06-24T12:00:00Z", "2026-06-26T12:00:00Z", "2026-06-26T12:01:00Z"]
 
-    answer = await sync(served, *[given(f"m{number}", startTime=start) for number, start in enumerate(starts)])
+    answer = await sync_fixtures(served, *[given(f"m{number}", startTime=start) for number, start in enumerate(starts)])
 
     assert answer.made == [
         "BatchGetItem cricket-fixtures",
@@ -113,7 +113,7 @@ async def test_fixtures_that_may_be_played_soon_are_stored_one_by_one(served: Se
     ]
     assert [match["version"] for match in answer.data["syncFixtures"]] == [0] * 4
     # A match that was to begin soon may have begun before the report of its postponement arrives.
-    later = await sync(served, given("m2", startTime=LATER))
+    later = await sync_fixtures(served, given("m2", startTime=LATER))
     assert later.made == ["GetItem cricket-fixtures", "UpdateItem cricket-fixtures"]
 
 
@@ -121,9 +121,9 @@ async def test_fixtures_that_may_be_played_soon_are_stored_one_by_one(served: Se
 async def test_what_is_played_while_it_is_synced_is_not_lost(
     served: Served, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
-    before = await play(served, one(), version=version) if version else one()
+    before = await store_played_match(served, planned_match(), version=version) if version else planned_match()
     if not version:
-        await put(served, before)
+        await put_fixtures(served, before)
     read = Fixtures.latest
     live = replace(
         before, status="2nd Innings", phase=MatchPhase.LIVE, version=version + 1, fence=3, scorecards=(CARD,)
@@ -135,7 +135,7 @@ async def test_what_is_played_while_it_is_synced_is_not_lost(
         return found
 
     monkeypatch.setattr(Fixtures, "latest", read_just_before_a_tick)
-    reported = one(round="Final", status="Finished", phase=MatchPhase.FINISHED)
+    reported = planned_match(round="Final", status="Finished", phase=MatchPhase.FINISHED)
     [answered] = await Fixtures(served.store(), NOON).sync([reported], polled=())
     monkeypatch.undo()
 
@@ -146,23 +146,25 @@ async def test_what_is_played_while_it_is_synced_is_not_lost(
     assert after.scorecards == (CARD,)
 
 
-async def test_a_match_that_nobody_has_written_of_late_takes_what_its_source_says(served: Served) -> None:
-    await play(served, one(), status="Postp.", phase=MatchPhase.POSTPONED, innings=(), scorecards=())
-    await system(served, ARCHIVE)
+async def test_a_match_without_recent_writes_takes_the_state_of_its_source(served: Served) -> None:
+    await store_played_match(
+        served, planned_match(), status="Postp.", phase=MatchPhase.POSTPONED, innings=(), scorecards=()
+    )
+    await ask_system(served, ARCHIVE)
 
-    [match] = (await sync(served, given(startTime=LATER))).data["syncFixtures"]
+    [match] = (await sync_fixtures(served, given(startTime=LATER))).data["syncFixtures"]
 
     assert (match["status"], match["phase"], match["version"]) == ("NS", "UPCOMING", 8)
-    item = await stored(served) or {}
+    item = await stored_fixture(served) or {}
     assert item["fence"] == 2
     assert "archivedAt" not in item
 
 
 async def test_a_source_that_lags_takes_nothing_back(served: Served) -> None:
-    live = await play(served, one(), status="Finished", phase=MatchPhase.FINISHED)
-    await system(served, ARCHIVE)
+    live = await store_played_match(served, planned_match(), status="Finished", phase=MatchPhase.FINISHED)
+    await ask_system(served, ARCHIVE)
 
-    [match] = (await sync(served, given(startTime="2026-06-25T11:00:00Z"))).data["syncFixtures"]
+    [match] = (await sync_fixtures(served, given(startTime="2026-06-25T11:00:00Z"))).data["syncFixtures"]
 
     assert (match["status"], match["version"], match["innings"]) == ("Finished", live.version, [{"runs": 120}])
 
@@ -192,17 +194,17 @@ BEYOND: list[tuple[dict[str, Any], str]] = [
 
 
 async def test_a_fixture_beyond_the_limits_is_refused_and_none_is_stored(served: Served) -> None:
-    answers = [await sync(served, given("fine"), given("other") | changes) for changes, _ in BEYOND]
+    answers = [await sync_fixtures(served, given("fine"), given("other") | changes) for changes, _ in BEYOND]
 
-    assert [refusal(answer) for answer in answers] == [
+    assert [code_and_field(answer) for answer in answers] == [
         ("BAD_USER_INPUT", f"fixtures[1].{field}") for _, field in BEYOND
     ]
     assert [answer.calls for answer in answers] == [[]] * len(BEYOND)
 
 
 async def test_more_than_100_fixtures_are_refused(served: Served) -> None:
-    answer = await sync(served, *[given(f"m{number}") for number in range(101)])
+    answer = await sync_fixtures(served, *[given(f"m{number}") for number in range(101)])
 
-    assert refusal(answer) == ("BAD_USER_INPUT", "fixtures")
+    assert code_and_field(answer) == ("BAD_USER_INPUT", "fixtures")
     assert answer.calls == []
-    assert (await sync(served)).data == {"syncFixtures": []}
+    assert (await sync_fixtures(served)).data == {"syncFixtures": []}

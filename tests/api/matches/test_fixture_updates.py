@@ -8,9 +8,9 @@ from datastore.keyspace.matches.fixtures import FIXTURES
 from datastore.matches.cricket import MatchPhase
 from datastore.model.identity import Role
 from tests.support.active_matches import begin
-from tests.support.fixture_steps import one, put, stored, update
-from tests.support.match_updates import begun, follow, play_out
-from tests.support.resuming_clients import Client, OverEvents, OverSocket
+from tests.support.fixture_steps import planned_match, put_fixtures, stored_fixture, update_fixture
+from tests.support.match_updates import follow_updates, play_out, register_at_version_1
+from tests.support.resuming_clients import EventStreamClient, ResumingClient, SocketClient
 from tests.support.served import Served
 
 FIELDS = "version isSnapshot liveScore { note phase } match { note venue { name } playerOfMatch }"
@@ -18,9 +18,9 @@ ONE = f'subscription {{ matchUpdates(matchId: "m1") {{ {FIELDS} }} }}'
 SCORES = f"subscription {{ liveScores {{ ended updates {{ {FIELDS} }} }} }}"
 
 
-async def write(served: Served, **attributes: Any) -> None:
+async def write_attributes(served: Served, **attributes: Any) -> None:
     """Change attributes of the fixture as another program does."""
-    item = await stored(served)
+    item = await stored_fixture(served)
     assert item is not None
     await served.store().write_all(FIXTURES, puts=[item | attributes])
 
@@ -30,13 +30,13 @@ async def next_update(listener: Any) -> Any:
 
 
 async def test_a_change_of_an_upcoming_match_is_a_snapshot(served: Served) -> None:
-    await put(served, one("m1"))
-    listener = await follow(served, ONE)
+    await put_fixtures(served, planned_match("m1"))
+    listener = await follow_updates(served, ONE)
     assert (await next_update(listener))["liveScore"]["note"] is None
 
-    await write(served, note="Rain is expected")
+    await write_attributes(served, note="Rain is expected")
     by_other = await next_update(listener)
-    answer = await update(served, note="No rain")
+    answer = await update_fixture(served, note="No rain")
     by_operator = await next_update(listener)
 
     assert answer.errors is None
@@ -46,34 +46,34 @@ async def test_a_change_of_an_upcoming_match_is_a_snapshot(served: Served) -> No
 
 
 async def test_a_sync_brings_a_version_of_a_match_that_is_not_polled(served: Served) -> None:
-    await put(served, one("m1", version=3, note="Day 1"))
-    listener = await follow(served, ONE)
+    await put_fixtures(served, planned_match("m1", version=3, note="Day 1"))
+    listener = await follow_updates(served, ONE)
     assert (await next_update(listener))["version"] == 3
 
-    await put(served, one("m1", note="Day 2"))
+    await put_fixtures(served, planned_match("m1", note="Day 2"))
 
     snapshot = await next_update(listener)
     assert (snapshot["version"], snapshot["isSnapshot"], snapshot["liveScore"]["note"]) == (4, True, "Day 2")
 
 
 async def test_it_completes_when_a_fixture_is_over(served: Served) -> None:
-    await put(served, one("m1"))
-    listener = await follow(served, ONE)
+    await put_fixtures(served, planned_match("m1"))
+    listener = await follow_updates(served, ONE)
     await next_update(listener)
 
-    await write(served, status="Aban.", phase="abandoned")
+    await write_attributes(served, status="Aban.", phase="abandoned")
 
     assert (await next_update(listener))["liveScore"]["phase"] == "ABANDONED"
     assert (await listener.message())["type"] == "complete"
 
 
 async def test_a_change_of_a_live_match_is_a_snapshot_at_its_version(served: Served) -> None:
-    await begun(served, "m1", status="1st Innings", phase=MatchPhase.LIVE)
-    listener, scores = await follow(served, ONE), await follow(served, SCORES)
+    await register_at_version_1(served, "m1", status="1st Innings", phase=MatchPhase.LIVE)
+    listener, scores = await follow_updates(served, ONE), await follow_updates(served, SCORES)
     await next_update(listener)
     await scores.event()
 
-    await write(served, note="Play resumes at three")
+    await write_attributes(served, note="Play resumes at three")
 
     snapshot = await next_update(listener)
     assert (snapshot["version"], snapshot["isSnapshot"]) == (1, True)
@@ -84,31 +84,33 @@ async def test_a_change_of_a_live_match_is_a_snapshot_at_its_version(served: Ser
 async def test_a_change_of_a_finished_match_that_is_on_the_list_is_a_snapshot(served: Served) -> None:
     instance = await begin(served, "m1", balls=24)
     await play_out(instance, "m1")
-    listener = await follow(served, ONE)
+    listener = await follow_updates(served, ONE)
     before = await next_update(listener)
 
-    await write(served, playerOfMatch="77")
+    await write_attributes(served, playerOfMatch="77")
 
     after = await next_update(listener)
     assert after == before | {"match": before["match"] | {"playerOfMatch": "77"}}
 
 
 async def test_changes_of_hidden_attributes_send_no_event(served: Served) -> None:
-    await put(served, one("m1"))
-    listener = await follow(served, ONE)
+    await put_fixtures(served, planned_match("m1"))
+    listener = await follow_updates(served, ONE)
     await next_update(listener)
 
-    await write(served, fence=4, revision=9, updatedAt="2026-06-25T12:00:01Z", archivedAt=None, ofAnotherProgram=1)
-    await put(served, one("m1"))  # a sync that finds nothing new
-    await put(served, one("m2", note="Another match"))
-    await write(served, note="Seen")
+    await write_attributes(
+        served, fence=4, revision=9, updatedAt="2026-06-25T12:00:01Z", archivedAt=None, ofAnotherProgram=1
+    )
+    await put_fixtures(served, planned_match("m1"))  # a sync that finds nothing new
+    await put_fixtures(served, planned_match("m2", note="Another match"))
+    await write_attributes(served, note="Seen")
 
     assert (await next_update(listener))["liveScore"]["note"] == "Seen"
 
 
 async def test_a_poller_that_writes_the_fixture_adds_no_update(served: Served) -> None:
     instance = await begin(served, "m1", balls=24)
-    listener = await follow(served, ONE)
+    listener = await follow_updates(served, ONE)
     updates = [await next_update(listener)]
 
     await play_out(instance, "m1")
@@ -120,14 +122,16 @@ async def test_a_poller_that_writes_the_fixture_adds_no_update(served: Served) -
     assert [one["isSnapshot"] for one in updates[1:]] == [False] * (len(updates) - 1)
 
 
-@pytest.mark.parametrize("transport", [OverSocket, OverEvents], ids=["WebSocket", "SSE"])
-async def test_a_change_missed_while_away_is_in_the_snapshot_on_return(served: Served, transport: type[Client]) -> None:
-    await put(served, one("m1"))
+@pytest.mark.parametrize("transport", [SocketClient, EventStreamClient], ids=["WebSocket", "SSE"])
+async def test_a_change_missed_while_away_is_in_the_snapshot_on_return(
+    served: Served, transport: type[ResumingClient]
+) -> None:
+    await put_fixtures(served, planned_match("m1"))
     client = transport(served.http, ONE, served.headers("ada", Role.USER))
     async with client.connected(served.url) as events:
         await anext(events)
 
-    await write(served, note="Rain")
+    await write_attributes(served, note="Rain")
 
     async with client.connected(served.url) as events:
         async for payload in events:
@@ -139,10 +143,10 @@ async def test_a_change_missed_while_away_is_in_the_snapshot_on_return(served: S
 
 async def test_resuming_after_a_change_of_the_fixture_brings_the_next_version(served: Served) -> None:
     instance = await begin(served, "m1", balls=24)
-    client = OverSocket(served.http, ONE, served.headers("ada", Role.USER))
+    client = SocketClient(served.http, ONE, served.headers("ada", Role.USER))
     async with client.connected(served.url) as events:
         version = (await anext(events))["data"]["matchUpdates"]["version"]
-        await write(served, playerOfMatch="77")
+        await write_attributes(served, playerOfMatch="77")
         assert (await anext(events))["data"]["matchUpdates"]["version"] == version
 
     await instance.poller.tick("m1")

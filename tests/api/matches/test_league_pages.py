@@ -11,7 +11,7 @@ from datastore.matches.cricket import (
     Match,
 )
 from datastore.matches.leagues import League, Leagues
-from tests.support.fixture_steps import BY_LEAGUE, one, pages, put, refusal, system
+from tests.support.fixture_steps import BY_LEAGUE, ask_system, code_and_field, league_pages, planned_match, put_fixtures
 from tests.support.served import NOON, Served
 
 # FIX-3: the matches of a league
@@ -28,14 +28,14 @@ async def sixty(served: Served) -> list[Match]:
     """Sixty matches in three leagues over forty days, some of them at the same time."""
     chance = random.Random(60)
     matches = [
-        one(
+        planned_match(
             f"m{number:02}",
             NOON + timedelta(days=chance.randint(-20, 20), hours=chance.choice((0, 4))),
             league_code=chance.choice(("IPL", "BBL", "PSL")),
         )
         for number in range(60)
     ]
-    await put(served, *matches)
+    await put_fixtures(served, *matches)
     for code in ("IPL", "BBL", "PSL"):
         await Leagues(served.store(), NOON).put(League(code, code, code))
     return matches
@@ -49,10 +49,10 @@ async def test_pages_of_a_league_are_the_list_both_ways(served: Served, sixty: l
         end = start + timedelta(days=chance.randint(0, 30))
         arguments = {"code": code, "from": start.isoformat(), "to": end.isoformat()}
         # The index orders matches at the same time by a key of its own, in both directions alike.
-        whole = [id for page in await pages(served, 100, arguments) for id in page]
+        whole = [id for page in await league_pages(served, 100, arguments) for id in page]
 
-        forward = await pages(served, size, arguments)
-        back = await pages(served, size, arguments, backward=True)
+        forward = await league_pages(served, size, arguments)
+        back = await league_pages(served, size, arguments, backward=True)
 
         starts = {match.match_id: match.start_time for match in sixty}
         assert sorted(whole) == sorted(within(sixty, code, start, end))
@@ -79,16 +79,18 @@ async def test_a_league_that_does_not_exist_is_an_error_and_one_without_matches_
 
 async def test_both_ends_of_a_window_are_in_it(served: Served) -> None:
     instant = timedelta(milliseconds=1)
-    await put(
+    await put_fixtures(
         served,
-        one("before", NOON - instant),
-        one("first", NOON),
-        one("last", NOON + timedelta(hours=1)),
-        one("after", NOON + timedelta(hours=1) + instant),
+        planned_match("before", NOON - instant),
+        planned_match("first", NOON),
+        planned_match("last", NOON + timedelta(hours=1)),
+        planned_match("after", NOON + timedelta(hours=1) + instant),
     )
 
     # The same moments, in another zone.
-    found = await pages(served, 10, {"code": "IPL", "from": "2026-06-25T17:30:00+05:30", "to": "2026-06-25T13:00:00Z"})
+    found = await league_pages(
+        served, 10, {"code": "IPL", "from": "2026-06-25T17:30:00+05:30", "to": "2026-06-25T13:00:00Z"}
+    )
 
     assert found == [["first", "last"]]
 
@@ -104,9 +106,11 @@ DEFAULT_WINDOWS: list[tuple[dict[str, str], list[int]]] = [
 
 
 async def test_a_window_without_ends_is_from_a_week_ago_for_a_month(served: Served) -> None:
-    await put(served, *[one(f"{day}", NOON + timedelta(days=day)) for day in (-16, -12, -8, -7, 0, 30, 31, 50, 56)])
+    await put_fixtures(
+        served, *[planned_match(f"{day}", NOON + timedelta(days=day)) for day in (-16, -12, -8, -7, 0, 30, 31, 50, 56)]
+    )
 
-    found = [await pages(served, 10, {"code": "IPL", **arguments}) for arguments, _ in DEFAULT_WINDOWS]
+    found = [await league_pages(served, 10, {"code": "IPL", **arguments}) for arguments, _ in DEFAULT_WINDOWS]
 
     assert found == [[[str(day) for day in days]] for _, days in DEFAULT_WINDOWS]
 
@@ -127,14 +131,14 @@ async def test_a_window_that_is_wrong_or_too_long_is_refused(served: Served) -> 
         await served.ask(BY_LEAGUE, {"code": "IPL", "from": start, "to": end}) for start, end, _ in WRONG_WINDOWS
     ]
 
-    assert [refusal(answer) for answer in answers] == [("BAD_USER_INPUT", field) for *_, field in WRONG_WINDOWS]
+    assert [code_and_field(answer) for answer in answers] == [("BAD_USER_INPUT", field) for *_, field in WRONG_WINDOWS]
     assert [answer.calls for answer in answers] == [[]] * len(answers)
 
 
 async def test_a_code_that_no_league_has_is_refused(served: Served) -> None:
     answers = [await served.ask(BY_LEAGUE, {"code": code}) for code in ("", " ", "x" * 21)]
 
-    assert [refusal(answer) for answer in answers] == [("BAD_USER_INPUT", "leagueCode")] * 3
+    assert [code_and_field(answer) for answer in answers] == [("BAD_USER_INPUT", "leagueCode")] * 3
     assert [answer.calls for answer in answers] == [[]] * 3
 
 
@@ -156,7 +160,7 @@ async def test_a_cursor_is_good_for_its_list_only(served: Served, sixty: list[Ma
     ] * len(others)
     assert (await served.ask(BY_LEAGUE, {"code": "IPL", "after": cursor[:-2] + "AA", **window})).codes == ["BAD_CURSOR"]
     followers = 'query ($after: String) { match(id: "m01") { followers(after: $after) { nodes { userId } } } }'
-    assert (await system(served, followers, {"after": cursor})).codes == ["BAD_CURSOR"]
+    assert (await ask_system(served, followers, {"after": cursor})).codes == ["BAD_CURSOR"]
 
 
 async def test_a_cursor_lives_on_while_the_default_window_moves(served: Served, sixty: list[Match]) -> None:
@@ -165,7 +169,7 @@ async def test_a_cursor_lives_on_while_the_default_window_moves(served: Served, 
 
     second = await served.ask(BY_LEAGUE, {"code": "IPL", "first": 3, "after": first["pageInfo"]["endCursor"]})
 
-    at_once = await pages(served, 6, {"code": "IPL"})
+    at_once = await league_pages(served, 6, {"code": "IPL"})
     assert [
         edge["node"]["matchId"] for page in (first, second.data["matchesByLeague"]) for edge in page["edges"]
     ] == at_once[0]

@@ -33,19 +33,19 @@ IPL = {
 BBL = {"leagueId": "5", "name": "Big Bash League", "code": "BBL", "active": False}
 
 
-async def put(served: Served, league: dict[str, Any]) -> Answer:
+async def put_league_input(served: Served, league: dict[str, Any]) -> Answer:
     return await served.ask(PUT, {"input": league}, user="job", role=Role.SYSTEM)
 
 
-async def update(served: Served, id: str, **changes: Any) -> Answer:
+async def update_league(served: Served, id: str, **changes: Any) -> Answer:
     return await served.ask(UPDATE, {"id": id, "input": changes}, user="root", role=Role.ADMIN)
 
 
-async def delete(served: Served, id: str) -> Answer:
+async def delete_league(served: Served, id: str) -> Answer:
     return await served.ask(DELETE, {"id": id}, user="root", role=Role.ADMIN)
 
 
-def ids(answer: Answer) -> dict[str, list[str]]:
+def league_ids_by_field(answer: Answer) -> dict[str, list[str]]:
     assert answer.errors is None
     return {name: [league["leagueId"] for league in leagues] for name, leagues in answer.data.items()}
 
@@ -54,7 +54,7 @@ def ids(answer: Answer) -> dict[str, list[str]]:
 
 
 async def test_a_league_is_read_as_it_was_put_with_its_code_in_upper_case(served: Served) -> None:
-    answer = await put(served, IPL | {"code": "ipl"})
+    answer = await put_league_input(served, IPL | {"code": "ipl"})
     league = await served.ask(LEAGUE, {"id": "1"})
 
     assert answer.data == {"putLeague": IPL | {"updatedAt": MOMENT}}
@@ -63,9 +63,9 @@ async def test_a_league_is_read_as_it_was_put_with_its_code_in_upper_case(served
 
 
 async def test_a_put_replaces_the_whole_league_which_is_active_unless_it_is_said(served: Served) -> None:
-    await put(served, IPL)
+    await put_league_input(served, IPL)
 
-    await put(served, {"leagueId": "1", "name": "Premier League", "code": "PL"})
+    await put_league_input(served, {"leagueId": "1", "name": "Premier League", "code": "PL"})
 
     unset = dict.fromkeys(("seasonId", "imageUrl", "countryId", "type"))
     assert (await served.ask(LEAGUE, {"id": "1"})).data["league"] == {
@@ -83,8 +83,8 @@ async def test_there_may_be_no_such_league(served: Served) -> None:
 
 
 async def test_a_league_leads_to_its_season_and_the_teams_of_it(served: Served) -> None:
-    await put(served, IPL)
-    await put(served, BBL)
+    await put_league_input(served, IPL)
+    await put_league_input(served, BBL)
     await served.ask(
         """mutation {
           syncTeams(teams: [{teamId: "6", name: "Mumbai", code: "MUM"}, {teamId: "2", name: "Chennai", code: "CHE"}]) {
@@ -122,8 +122,8 @@ async def test_a_league_leads_to_its_season_and_the_teams_of_it(served: Served) 
         ({"type": "x" * 101}, "type"),
     ],
 )
-async def test_what_is_out_of_bounds_is_told(served: Served, wrong: dict[str, Any], field: str) -> None:
-    answer = await put(served, IPL | wrong)
+async def test_values_out_of_bounds_are_refused(served: Served, wrong: dict[str, Any], field: str) -> None:
+    answer = await put_league_input(served, IPL | wrong)
 
     assert answer.errors is not None
     assert (answer.codes, answer.errors[0]["extensions"]["field"]) == (["BAD_USER_INPUT"], field)
@@ -134,13 +134,13 @@ async def test_what_is_out_of_bounds_is_told(served: Served, wrong: dict[str, An
 
 
 async def test_leagues_come_by_name_all_or_those_that_are_active_or_not(served: Served) -> None:
-    await put(served, IPL)
-    await put(served, BBL)
-    await put(served, IPL | {"leagueId": "3", "name": "Caribbean Premier League"})
+    await put_league_input(served, IPL)
+    await put_league_input(served, BBL)
+    await put_league_input(served, IPL | {"leagueId": "3", "name": "Caribbean Premier League"})
 
     answer = await served.ask(LISTS)
 
-    assert ids(answer) == {"all": ["5", "3", "1"], "active": ["3", "1"], "others": ["5"]}
+    assert league_ids_by_field(answer) == {"all": ["5", "3", "1"], "active": ["3", "1"], "others": ["5"]}
     assert answer.made == ["Scan cricket-leagues"] * 2
     filters = [call.request["FilterExpression"] for call in answer.calls if "FilterExpression" in call.request]
     assert filters == ["#active = :active"]
@@ -149,35 +149,35 @@ async def test_leagues_come_by_name_all_or_those_that_are_active_or_not(served: 
 
 
 async def test_damaged_leagues_are_left_out_and_what_says_nothing_is_not_active(served: Served) -> None:
-    await put(served, IPL)
+    await put_league_input(served, IPL)
     damaged = {"leagueId": "7", "active": True, "updatedAt": "never"}
     silent = {"leagueId": "8", "name": "Nameless Cup", "code": "NC"}
     await served.store().write_all(LEAGUES, puts=[damaged, silent])
 
     answer = await served.ask(LISTS)
 
-    assert ids(answer) == {"all": ["1", "8"], "active": ["1"], "others": ["8"]}
+    assert league_ids_by_field(answer) == {"all": ["1", "8"], "active": ["1"], "others": ["8"]}
 
 
 async def test_jobs_see_the_active_leagues_as_they_are_now(served: Served) -> None:
     leagues = Leagues(served.store(), NOON)
-    await put(served, IPL)
+    await put_league_input(served, IPL)
     await served.ask(LISTS)
 
     await leagues.put(League("9", "Asia Cup", "acup"))
 
     assert [league.code for league in await leagues.active()] == ["ACUP", "IPL"]
-    assert ids(await served.ask(LISTS))["active"] == ["1"]
+    assert league_ids_by_field(await served.ask(LISTS))["active"] == ["1"]
 
 
 # LG-5, LG-6
 
 
 async def test_an_update_changes_what_is_given_and_nothing_else(served: Served) -> None:
-    await put(served, IPL)
+    await put_league_input(served, IPL)
     served.clock.forward(hours=1)
 
-    answer = await update(served, "1", code="tata", active=False, seasonId=None)
+    answer = await update_league(served, "1", code="tata", active=False, seasonId=None)
 
     expected = IPL | {"code": "TATA", "active": False, "seasonId": None, "updatedAt": "2026-06-25T13:00:00+00:00"}
     assert answer.data == {"updateLeague": expected}
@@ -190,9 +190,9 @@ async def test_an_update_changes_what_is_given_and_nothing_else(served: Served) 
     [("name", "IPL"), ("seasonId", "2027"), ("imageUrl", None), ("countryId", None), ("type", None), ("type", "phase")],
 )
 async def test_each_field_can_be_changed_alone(served: Served, change: str, value: Any) -> None:
-    await put(served, IPL)
+    await put_league_input(served, IPL)
 
-    answer = await update(served, "1", **{change: value})
+    answer = await update_league(served, "1", **{change: value})
 
     assert answer.data == {"updateLeague": IPL | {change: value, "updatedAt": MOMENT}}
 
@@ -202,9 +202,9 @@ async def test_each_field_can_be_changed_alone(served: Served, change: str, valu
     [({}, "input"), ({"name": None}, "name"), ({"code": None}, "code"), ({"active": None}, "active")],
 )
 async def test_an_update_that_says_nothing_is_refused(served: Served, changes: dict[str, Any], field: str) -> None:
-    await put(served, IPL)
+    await put_league_input(served, IPL)
 
-    answer = await update(served, "1", **changes)
+    answer = await update_league(served, "1", **changes)
 
     assert answer.errors is not None
     assert (answer.codes, answer.errors[0]["extensions"]["field"]) == (["BAD_USER_INPUT"], field)
@@ -212,15 +212,15 @@ async def test_an_update_that_says_nothing_is_refused(served: Served, changes: d
 
 
 async def test_a_league_that_is_not_there_is_not_made_by_an_update(served: Served) -> None:
-    assert (await update(served, "none", name="Some")).codes == ["NOT_FOUND"]
+    assert (await update_league(served, "none", name="Some")).codes == ["NOT_FOUND"]
     assert (await served.ask(LEAGUE, {"id": "none"})).data == {"league": None}
 
 
 async def test_a_deleted_league_is_answered_once_more_and_gone(served: Served) -> None:
-    await put(served, IPL)
+    await put_league_input(served, IPL)
 
-    answer = await delete(served, "1")
-    again = await delete(served, "1")
+    answer = await delete_league(served, "1")
+    again = await delete_league(served, "1")
 
     assert answer.data == {"deleteLeague": IPL | {"updatedAt": MOMENT}}
     assert answer.made == ["DeleteItem cricket-leagues"]

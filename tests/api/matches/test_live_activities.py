@@ -22,7 +22,7 @@ from tests.support.live_activities import (
     TOKEN,
     activities,
     end,
-    register,
+    register_session,
 )
 from tests.support.served import NOON, Answer, Served
 
@@ -55,7 +55,7 @@ async def suspend(served: Served, of: str = "ada", user: str = "poller", role: R
     return await served.ask(SUSPEND, {**HERE, "user": of}, user=user, role=role)
 
 
-async def stored(store: Store, match_id: str = "m1") -> list[dict[str, Any]]:
+async def stored_sessions(store: Store, match_id: str = "m1") -> list[dict[str, Any]]:
     return [item async for item in store.query_all(ALL, {"partition": match_id})]
 
 
@@ -63,7 +63,7 @@ async def stored(store: Store, match_id: str = "m1") -> list[dict[str, Any]]:
 
 
 async def test_a_session_begins_active_for_twelve_hours(served: Served) -> None:
-    answer = await register(served)
+    answer = await register_session(served)
 
     assert answer.errors is None
     assert answer.data["registerLiveActivity"] == {
@@ -83,10 +83,10 @@ async def test_a_session_begins_active_for_twelve_hours(served: Served) -> None:
 
 
 async def test_each_device_has_a_session_of_its_own(served: Served) -> None:
-    await register(served)
-    await register(served, device="pad", token=NEW_TOKEN)
-    await register(served, match="m2")
-    await register(served, user="grace")
+    await register_session(served)
+    await register_session(served, device="pad", token=NEW_TOKEN)
+    await register_session(served, match="m2")
+    await register_session(served, user="grace")
 
     own = await activities(served)
 
@@ -97,13 +97,13 @@ async def test_each_device_has_a_session_of_its_own(served: Served) -> None:
     ]
 
 
-async def test_a_session_begun_anew_has_nothing_of_the_one_before(served: Served) -> None:
-    await register(served)
+async def test_a_new_session_keeps_nothing_of_the_one_before(served: Served) -> None:
+    await register_session(served)
     await suspend(served)
     await end(served, reason="tired of it")
     served.clock.forward(hours=3)
 
-    answer = await register(served, token=NEW_TOKEN)
+    answer = await register_session(served, token=NEW_TOKEN)
 
     assert answer.data["registerLiveActivity"] == {
         "matchId": "m1",
@@ -117,14 +117,14 @@ async def test_a_session_begun_anew_has_nothing_of_the_one_before(served: Served
         "suspendedAt": None,
         "expiresAt": "2026-06-26T03:00:00+00:00",
     }
-    assert len(await stored(served.store())) == 1
+    assert len(await stored_sessions(served.store())) == 1
 
 
 async def test_a_name_with_a_hash_is_no_other_users_session(served: Served) -> None:
-    await register(served, user="ada#phone", device="x")
-    await register(served, user="ada", device="phone#x")
+    await register_session(served, user="ada#phone", device="x")
+    await register_session(served, user="ada", device="phone#x")
 
-    assert sorted(item["userId#deviceId"] for item in await stored(served.store())) == [
+    assert sorted(item["userId#deviceId"] for item in await stored_sessions(served.store())) == [
         "ada#phone%23x",
         "ada%23phone#x",
     ]
@@ -132,10 +132,10 @@ async def test_a_name_with_a_hash_is_no_other_users_session(served: Served) -> N
 
 
 async def test_twenty_registrations_at_once_are_one_session(served: Served) -> None:
-    answers = await asyncio.gather(*[register(served, token=f"{number:064}") for number in range(20)])
+    answers = await asyncio.gather(*[register_session(served, token=f"{number:064}") for number in range(20)])
 
     assert [answer.errors for answer in answers] == [None] * 20
-    assert len(await stored(served.store())) == 1
+    assert len(await stored_sessions(served.store())) == 1
 
 
 async def test_only_a_match_that_is_there_and_not_over_has_sessions(served: Served) -> None:
@@ -145,8 +145,8 @@ async def test_only_a_match_that_is_there_and_not_over_has_sessions(served: Serv
     await fixtures.sync([over, put_away])
     await fixtures.archive("archived")
 
-    unknown = await register(served, match="m3")
-    ended = [await register(served, match=match_id) for match_id in ("over", "archived")]
+    unknown = await register_session(served, match="m3")
+    ended = [await register_session(served, match=match_id) for match_id in ("over", "archived")]
 
     assert (unknown.codes, unknown.made) == (["NOT_FOUND"], ["GetItem cricket-fixtures"])
     assert [(answer.codes, answer.made) for answer in ended] == [(["CONFLICT"], ["GetItem cricket-fixtures"])] * 2
@@ -155,31 +155,31 @@ async def test_only_a_match_that_is_there_and_not_over_has_sessions(served: Serv
 
 async def test_a_user_has_sessions_of_a_match_on_ten_devices(served: Served) -> None:
     for number in range(10):
-        assert (await register(served, device=f"device-{number}")).errors is None
+        assert (await register_session(served, device=f"device-{number}")).errors is None
     await end(served, device="device-0")
 
-    eleventh = await register(served, device="pad")
+    eleventh = await register_session(served, device="pad")
 
     assert (eleventh.codes, eleventh.made) == (["CONFLICT"], BEGIN[:2])
     assert "on 10 devices" in (eleventh.errors or [])[0]["message"]
-    assert len(await stored(served.store())) == 10
+    assert len(await stored_sessions(served.store())) == 10
     for allowed in (
-        await register(served, device="device-3", token=NEW_TOKEN),
-        await register(served, device="device-0"),
-        await register(served, match="m2", device="pad"),
-        await register(served, user="ad", device="pad"),
-        await register(served, user="ada#device", device="pad"),
+        await register_session(served, device="device-3", token=NEW_TOKEN),
+        await register_session(served, device="device-0"),
+        await register_session(served, match="m2", device="pad"),
+        await register_session(served, user="ad", device="pad"),
+        await register_session(served, user="ada#device", device="pad"),
     ):
         assert allowed.errors is None
     served.clock.forward(hours=12)
-    assert (await register(served, device="pad")).errors is None
+    assert (await register_session(served, device="pad")).errors is None
 
 
 # LA-4: a new token
 
 
 async def test_a_new_token_is_kept_and_wakes_a_suspended_session(served: Served) -> None:
-    before = (await register(served)).data["registerLiveActivity"]
+    before = (await register_session(served)).data["registerLiveActivity"]
     await suspend(served)
     served.clock.forward(hours=1)
 
@@ -192,24 +192,24 @@ async def test_a_new_token_is_kept_and_wakes_a_suspended_session(served: Served)
 @pytest.mark.parametrize("why", ["unknown", "another's", "ended", "expired"])
 async def test_a_session_that_is_over_or_not_ones_own_takes_no_token(served: Served, why: str) -> None:
     if why != "unknown":
-        await register(served)
+        await register_session(served)
     if why == "ended":
         await end(served)
     if why == "expired":
         served.clock.forward(hours=12)
-    before = await stored(served.store())
+    before = await stored_sessions(served.store())
 
     answer = await rotate(served, user="grace" if why == "another's" else "ada")
 
     assert answer.codes == ["NOT_FOUND"]
-    assert await stored(served.store()) == before
+    assert await stored_sessions(served.store()) == before
 
 
 # LA-5: end
 
 
 async def test_a_session_is_ended_by_its_user(served: Served) -> None:
-    await register(served)
+    await register_session(served)
     served.clock.forward(minutes=30)
 
     answer = await end(served)
@@ -221,7 +221,7 @@ async def test_a_session_is_ended_by_its_user(served: Served) -> None:
 
 
 async def test_a_session_that_has_ended_keeps_when_and_why(served: Served) -> None:
-    await register(served)
+    await register_session(served)
     first = await end(served, reason=" match over ")
     served.clock.forward(minutes=30)
 
@@ -233,7 +233,7 @@ async def test_a_session_that_has_ended_keeps_when_and_why(served: Served) -> No
 
 
 async def test_the_system_ends_anybodys_session_and_users_and_admins_their_own(served: Served) -> None:
-    await register(served)
+    await register_session(served)
     for user, role in (("grace", Role.USER), ("root", Role.ADMIN)):
         assert (await end(served, user, role, of="ada")).codes == ["FORBIDDEN"]
         assert (await end(served, user, role)).codes == ["NOT_FOUND"]
@@ -247,7 +247,7 @@ async def test_the_system_ends_anybodys_session_and_users_and_admins_their_own(s
 
 @pytest.mark.parametrize("reason", ["", "  ", "x" * 101])
 async def test_a_reason_has_between_1_and_100_characters(served: Served, reason: str) -> None:
-    await register(served)
+    await register_session(served)
 
     assert (await end(served, reason=reason)).codes == ["BAD_USER_INPUT"]
     assert [activity["status"] for activity in await activities(served)] == ["ACTIVE"]
@@ -257,7 +257,7 @@ async def test_a_reason_has_between_1_and_100_characters(served: Served, reason:
 
 
 async def test_the_system_suspends_a_session_and_says_since_when(served: Served) -> None:
-    await register(served)
+    await register_session(served)
     served.clock.forward(minutes=1)
 
     first = await suspend(served)
@@ -271,7 +271,7 @@ async def test_the_system_suspends_a_session_and_says_since_when(served: Served)
 
 
 async def test_users_and_admins_suspend_nothing(served: Served) -> None:
-    await register(served)
+    await register_session(served)
 
     for role in (Role.USER, Role.ADMIN):
         assert (await suspend(served, user="ada", role=role)).codes == ["FORBIDDEN"]
@@ -282,19 +282,19 @@ async def test_users_and_admins_suspend_nothing(served: Served) -> None:
 @pytest.mark.parametrize("why", ["unknown", "ended", "expired"])
 async def test_what_is_over_is_not_suspended(served: Served, why: str) -> None:
     if why != "unknown":
-        await register(served)
+        await register_session(served)
     if why == "ended":
         await end(served)
     if why == "expired":
         served.clock.forward(hours=12)
-    before = await stored(served.store())
+    before = await stored_sessions(served.store())
 
     assert (await suspend(served)).codes == ["NOT_FOUND"]
-    assert await stored(served.store()) == before
+    assert await stored_sessions(served.store()) == before
 
 
 async def test_a_rejected_token_suspends_its_session_but_not_one_with_a_newer_token(served: Served) -> None:
-    await register(served)
+    await register_session(served)
     pipeline = LiveActivities(served.store(), NOON)
 
     await rotate(served)
@@ -305,16 +305,16 @@ async def test_a_rejected_token_suspends_its_session_but_not_one_with_a_newer_to
     assert suspended is not None
     assert (suspended.status, suspended.suspended_at) == (LiveActivityStatus.SUSPENDED, NOON)
     assert await pipeline.suspend("m1", "nobody", "phone", NEW_TOKEN) is None
-    assert len(await stored(served.store())) == 1
+    assert len(await stored_sessions(served.store())) == 1
 
 
 async def test_a_token_rotated_while_the_old_one_is_rejected_stays_active(served: Served) -> None:
     for number in range(10):
-        await register(served)
+        await register_session(served)
         pipeline = LiveActivities(served.store(), NOON)
         await asyncio.gather(pipeline.suspend("m1", "ada", "phone", TOKEN), rotate(served, token=f"{number:064}"))
 
-        (item,) = await stored(served.store())
+        (item,) = await stored_sessions(served.store())
         assert (item["status"], item["updateToken"]) == ("active", f"{number:064}")
         assert "suspendedAt" not in item
 
@@ -324,9 +324,9 @@ async def test_a_token_rotated_while_the_old_one_is_rejected_stays_active(served
 
 @pytest.mark.parametrize("bad", ["", "a1" * 15, "a1" * 101, "zz" * 32])
 async def test_what_is_no_token_is_refused_and_not_repeated(served: Served, bad: str) -> None:
-    await register(served)
+    await register_session(served)
 
-    for answer in (await register(served, token=bad), await rotate(served, token=bad)):
+    for answer in (await register_session(served, token=bad), await rotate(served, token=bad)):
         assert answer.errors is not None
         assert answer.errors[0]["extensions"] == {"code": "BAD_USER_INPUT", "field": "updateToken"}
         assert answer.errors[0]["message"] == "`updateToken` must have between 32 and 200 hexadecimal digits."
@@ -338,7 +338,7 @@ async def test_what_is_no_token_is_refused_and_not_repeated(served: Served, bad:
 @pytest.mark.parametrize("name", ["match", "device"])
 async def test_ids_have_between_1_and_100_characters(served: Served, name: str, bad: str) -> None:
     for answer in (
-        await register(served, **{name: bad}),
+        await register_session(served, **{name: bad}),
         await rotate(served, **{name: bad}),
         await served.ask(END, {**HERE, name: bad}, user="ada"),
         await served.ask(SUSPEND, {**HERE, "user": "ada", name: bad}, user="poller", role=Role.SYSTEM),
@@ -362,14 +362,14 @@ async def test_a_user_id_has_between_1_and_256_characters(served: Served, bad: s
 
 
 async def test_spaces_around_a_name_make_it_another_users(served: Served) -> None:
-    await register(served)
+    await register_session(served)
 
     assert (await end(served, " ada", of=" ada")).codes == ["NOT_FOUND"]
     assert (await end(served, "poller", Role.SYSTEM, of="ada ")).codes == ["NOT_FOUND"]
     assert [activity["status"] for activity in await activities(served)] == ["ACTIVE"]
 
 
-async def test_nobody_has_sessions_without_signing_in(served: Served) -> None:
+async def test_sessions_require_a_signed_in_user(served: Served) -> None:
     for query, more in ((REGISTER, {"token": TOKEN}), (UPDATE, {"token": TOKEN}), (END, {}), (SUSPEND, {"user": "a"})):
         answer = await served.ask(query, {**HERE, **more})
         assert (answer.codes, answer.calls) == (["UNAUTHENTICATED"], [])

@@ -13,7 +13,7 @@ from datastore.model.identity import Role
 from datastore.model.timestamps import iso, to_seconds
 from datastore.session.pagination import Span
 from datastore.session.store import Store
-from tests.support.live_activities import OF_USER, TOKEN, activities, end, register
+from tests.support.live_activities import OF_USER, TOKEN, activities, end, register_session
 from tests.support.served import NOON, Served, call_name
 
 
@@ -23,7 +23,9 @@ async def matches(served: Served) -> None:
     await Fixtures(served.store(), NOON).sync(matches)
 
 
-async def fill(store: Store, numbers: range, *, match: str = "m1", user: str | None = None, **more: Any) -> None:
+async def put_sessions(
+    store: Store, numbers: range, *, match: str = "m1", user: str | None = None, **more: Any
+) -> None:
     """Sessions that are put there as they are: of many users on one match, or of one user on many."""
     items = []
     for number in numbers:
@@ -46,8 +48,8 @@ async def fill(store: Store, numbers: range, *, match: str = "m1", user: str | N
 # LA-2: a user's sessions
 
 
-async def test_sessions_are_their_users_own_and_tokens_nobody_elses(served: Served) -> None:
-    own = (await register(served)).data["registerLiveActivity"]
+async def test_sessions_are_visible_to_their_user_and_tokens_to_the_system_only(served: Served) -> None:
+    own = (await register_session(served)).data["registerLiveActivity"]
 
     assert await activities(served, user="poller", role=Role.SYSTEM) == [own]
     assert await activities(served, user="root", role=Role.ADMIN) == [own | {"updateToken": None}]
@@ -59,8 +61,8 @@ async def test_sessions_are_their_users_own_and_tokens_nobody_elses(served: Serv
 
 
 async def test_sessions_of_a_user_are_paged_both_ways(served: Served) -> None:
-    await fill(served.store(), range(60), user="ada")
-    await fill(served.store(), range(100, 120), user="ada", ttl=to_seconds(NOON))
+    await put_sessions(served.store(), range(60), user="ada")
+    await put_sessions(served.store(), range(100, 120), user="ada", ttl=to_seconds(NOON))
     everything = [activity["matchId"] for activity in await page_on(served, "first", "after")]
 
     back = [activity["matchId"] for activity in await page_on(served, "last", "before")]
@@ -85,7 +87,7 @@ async def page_on(served: Served, size: str, cursor: str) -> list[Any]:
 
 
 async def test_a_cursor_of_one_user_is_no_cursor_of_another(served: Served) -> None:
-    await fill(served.store(), range(3), user="ada")
+    await put_sessions(served.store(), range(3), user="ada")
     first = await served.ask(OF_USER, {"user": "ada", "first": 1}, user="ada")
     cursor = first.data["liveActivities"]["pageInfo"]["endCursor"]
 
@@ -95,7 +97,7 @@ async def test_a_cursor_of_one_user_is_no_cursor_of_another(served: Served) -> N
 
 
 async def test_a_session_is_gone_to_the_second(served: Served) -> None:
-    await register(served)
+    await register_session(served)
 
     served.clock.now = NOON + timedelta(hours=12, milliseconds=-1)
     assert len(await activities(served)) == 1
@@ -112,11 +114,11 @@ async def test_the_pipeline_reads_the_active_sessions_page_by_page(
 ) -> None:
     store = served.store()
     for half in (range(15), range(15, 30)):
-        await fill(store, half, padding="x" * 60_000)
-    await fill(store, range(30, 33), status="suspended")
-    await fill(store, range(33, 36), status="ended")
-    await fill(store, range(36, 39), ttl=to_seconds(NOON))
-    await fill(store, range(39, 40), sessionStartedAt="yesterday")
+        await put_sessions(store, half, padding="x" * 60_000)
+    await put_sessions(store, range(30, 33), status="suspended")
+    await put_sessions(store, range(33, 36), status="ended")
+    await put_sessions(store, range(36, 39), ttl=to_seconds(NOON))
+    await put_sessions(store, range(39, 40), sessionStartedAt="yesterday")
     store.meter.calls.clear()
 
     pages: list[list[LiveActivity]] = [page async for page in LiveActivities(store, NOON).pages_of_match("m1")]
@@ -131,9 +133,9 @@ async def test_the_pipeline_reads_the_active_sessions_page_by_page(
 
 async def test_all_sessions_of_a_match_are_listed_but_expired_ones(served: Served) -> None:
     store = served.store()
-    await fill(store, range(250))
-    await fill(store, range(250, 252), status="ended", ttl=to_seconds(NOON) + 60)
-    await fill(store, range(252, 260), ttl=to_seconds(NOON))
+    await put_sessions(store, range(250))
+    await put_sessions(store, range(250, 252), status="ended", ttl=to_seconds(NOON) + 60)
+    await put_sessions(store, range(252, 260), ttl=to_seconds(NOON))
     sessions = LiveActivities(store, NOON)
 
     page = await sessions.of_match("m1", Span(100))
@@ -148,7 +150,7 @@ LISTED = '{ match(id: "m1") { matchId liveActivities(first: 2) { nodes { userId 
 
 
 async def test_the_system_sees_the_sessions_of_a_match_with_their_tokens(served: Served) -> None:
-    await fill(served.store(), range(3))
+    await put_sessions(served.store(), range(3))
 
     answer = await served.ask(LISTED, user="poller", role=Role.SYSTEM)
 

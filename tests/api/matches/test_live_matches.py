@@ -17,10 +17,10 @@ from datastore.session.metering import Deadline
 from datastore.session.scan_cache import ScanCache
 from datastore.session.store import Store
 from pipelines.matches.live.poller import Tick
-from tests.support.active_matches import begin, matches, replay, state
-from tests.support.cricket_pipeline import Instance
+from tests.support.active_matches import active_match_state, begin, matches, replay
+from tests.support.cricket_pipeline import PipelineInstance
 from tests.support.fault_proxy import Proxy, Seen, client_of, forward, refuse
-from tests.support.fixture_steps import one, put, system
+from tests.support.fixture_steps import ask_system, planned_match, put_fixtures
 from tests.support.served import NOON, Answer, Served
 
 QUERY = "Query active-matches.live-matchId-index"
@@ -33,11 +33,11 @@ DETAILS += "{ batting { name } bowling { name } recentBalls { label } }"
 IDS = [f"match-{number:05}" for number in range(10)]
 
 
-def units(answer: Answer) -> float:
+def consumed_units(answer: Answer) -> float:
     return sum(call.units for call in answer.calls)
 
 
-async def play(served: Served, *ids: str, ticks: int = 20) -> Instance:
+async def play_ticks(served: Served, *ids: str, ticks: int = 20) -> PipelineInstance:
     """Matches whose items hold lines, and the last 30 balls."""
     instance = await begin(served, *ids, balls=9)
     for _ in range(ticks):
@@ -46,16 +46,18 @@ async def play(served: Served, *ids: str, ticks: int = 20) -> Instance:
     return instance
 
 
-async def item(served: Served, match_id: str = "m1") -> dict[str, Any]:
+async def stored_state_item(served: Served, match_id: str = "m1") -> dict[str, Any]:
     found = await served.store().get(STATE_FOR_TICK, active_match(match_id))
     assert found is not None
     return found
 
 
 async def test_ten_live_matches_cost_one_unit_however_many_have_ended(served: Served) -> None:
-    await play(served, *IDS)
+    await play_ticks(served, *IDS)
     alone = await served.ask(SUMMARY)
-    ended = replace(await state(served, IDS[0]), status=ActiveStatus.ENDED, expires_at=NOON + timedelta(hours=24))
+    ended = replace(
+        await active_match_state(served, IDS[0]), status=ActiveStatus.ENDED, expires_at=NOON + timedelta(hours=24)
+    )
     items = [active_match_item(replace(ended, match_id=f"ended-{number}")) for number in range(100)]
     await served.store().write_all(ACTIVE_MATCHES, puts=items)
     served.clock.forward(seconds=1)
@@ -65,19 +67,19 @@ async def test_ten_live_matches_cost_one_unit_however_many_have_ended(served: Se
     assert [match["matchId"] for match in beside.data["liveMatches"]] == IDS
     assert all(match["liveScore"]["innings"] for match in beside.data["liveMatches"])
     assert alone.data == beside.data
-    assert (alone.made, units(alone)) == ([QUERY], 1.0)
-    assert (beside.made, units(beside)) == ([QUERY], 1.0)
-    assert units(await system(served, "{ activeMatches { matchId } }")) > 20
+    assert (alone.made, consumed_units(alone)) == ([QUERY], 1.0)
+    assert (beside.made, consumed_units(beside)) == ([QUERY], 1.0)
+    assert consumed_units(await ask_system(served, "{ activeMatches { matchId } }")) > 20
 
 
 async def test_lines_and_balls_are_read_of_all_matches_together_where_they_are_selected(served: Served) -> None:
-    await play(served, "m1", "m2")
+    await play_ticks(served, "m1", "m2")
 
     answer = await served.ask(DETAILS)
 
     assert answer.made == ["BatchGetItem active-matches", QUERY]
     for match in answer.data["liveMatches"]:
-        stored = (await state(served, match["matchId"])).live
+        stored = (await active_match_state(served, match["matchId"])).live
         assert match["liveScore"]["innings"] == [{"runs": score.runs} for score in stored.innings]
         assert match["liveScore"]["batting"] == [{"name": line.name} for line in stored.batting] != []
         assert match["liveScore"]["bowling"] == [{"name": line.name} for line in stored.bowling] != []
@@ -85,8 +87,8 @@ async def test_lines_and_balls_are_read_of_all_matches_together_where_they_are_s
 
 
 async def test_a_match_whose_lines_are_damaged_is_left_out_where_they_are_selected(served: Served) -> None:
-    await play(served, "m1", "m2", ticks=3)
-    damaged = active_match_item(await state(served, "m2")) | {"last30Balls": "{"}
+    await play_ticks(served, "m1", "m2", ticks=3)
+    damaged = active_match_item(await active_match_state(served, "m2")) | {"last30Balls": "{"}
     await served.store().write_all(ACTIVE_MATCHES, puts=[damaged])
 
     answer, summary = await served.ask(DETAILS), await served.ask("{ liveMatches { matchId } }")
@@ -97,29 +99,29 @@ async def test_a_match_whose_lines_are_damaged_is_left_out_where_they_are_select
 
 
 async def test_a_match_leaves_the_index_with_the_write_that_ends_it_or_lets_it_rest(served: Served) -> None:
-    await play(served, "finished", "resting", "stopped", "live", ticks=1)
+    await play_ticks(served, "finished", "resting", "stopped", "live", ticks=1)
     active = matches(served)
 
-    assert await active.finish("finished", (await state(served, "finished")).fence)
-    assert await active.set_idle("resting", (await state(served, "resting")).fence)
-    stop = await system(served, 'mutation { deactivateMatch(id: "stopped") { status } }')
+    assert await active.finish("finished", (await active_match_state(served, "finished")).fence)
+    assert await active.set_idle("resting", (await active_match_state(served, "resting")).fence)
+    stop = await ask_system(served, 'mutation { deactivateMatch(id: "stopped") { status } }')
 
     assert stop.made == ["UpdateItem active-matches"]
-    assert ["live" in await item(served, match_id) for match_id in ("finished", "resting", "stopped", "live")] == [
-        *(False, False, False, True)
-    ]
+    assert [
+        "live" in await stored_state_item(served, match_id) for match_id in ("finished", "resting", "stopped", "live")
+    ] == [*(False, False, False, True)]
     assert (await served.ask("{ liveMatches { matchId } }")).data == {"liveMatches": [{"matchId": "live"}]}
 
 
 async def test_a_match_that_goes_on_is_in_the_index_again(served: Served) -> None:
-    await play(served, "m1", ticks=1)
-    await matches(served).finish("m1", (await state(served)).fence)
-    assert await matches(served).reopen(await state(served))
-    assert "live" not in await item(served)
+    await play_ticks(served, "m1", ticks=1)
+    await matches(served).finish("m1", (await active_match_state(served)).fence)
+    assert await matches(served).reopen(await active_match_state(served))
+    assert "live" not in await stored_state_item(served)
 
-    await matches(served).register(one(), instance_id="one")
+    await matches(served).register(planned_match(), instance_id="one")
 
-    assert (await item(served))["live"] == "live"
+    assert (await stored_state_item(served))["live"] == "live"
 
 
 async def test_each_tick_lists_a_match_that_was_stored_before_there_was_an_index(served: Served) -> None:
@@ -128,16 +130,16 @@ async def test_each_tick_lists_a_match_that_was_stored_before_there_was_an_index
     await unlist(served)
 
     assert await instance.poller.tick("m1") is Tick.CHANGED
-    after_a_change = await item(served)
+    after_a_change = await stored_state_item(served)
     await unlist(served)
-    assert await matches(served).record_tick("m1", (await state(served)).fence)
+    assert await matches(served).record_tick("m1", (await active_match_state(served)).fence)
 
-    assert (after_a_change["live"], (await item(served))["live"]) == ("live", "live")
+    assert (after_a_change["live"], (await stored_state_item(served))["live"]) == ("live", "live")
 
 
 async def unlist(served: Served) -> None:
     """Store the match as an earlier version of the gateway did."""
-    old = {name: value for name, value in (await item(served)).items() if name != "live"}
+    old = {name: value for name, value in (await stored_state_item(served)).items() if name != "live"}
     await served.store().write_all(ACTIVE_MATCHES, puts=[old])
 
 
@@ -145,17 +147,17 @@ async def test_a_takeover_lists_a_match(served: Served) -> None:
     await begin(served, "m1")
     await unlist(served)
 
-    assert await matches(served).claim(await state(served), "two")
+    assert await matches(served).claim(await active_match_state(served), "two")
 
-    assert (await item(served))["live"] == "live"
+    assert (await stored_state_item(served))["live"] == "live"
 
 
 async def test_a_reconciliation_lists_matches_of_other_programs_and_drops_those_that_they_ended(served: Served) -> None:
-    await put(served, one("theirs"), one("ended"))
+    await put_fixtures(served, planned_match("theirs"), planned_match("ended"))
     theirs = {"matchId": "theirs", "status": "active", "instanceId": "other", "lastTickAt": "2026-06-25T12:00:00Z"}
     ended = {"matchId": "ended", "status": "ended", "live": "live"}
     await served.store().write_all(ACTIVE_MATCHES, puts=[theirs, ended])
-    instance = Instance(served, replay(served))
+    instance = PipelineInstance(served, replay(served))
     before = await served.ask("{ liveMatches { matchId } }")
     served.clock.forward(seconds=1)
 
@@ -164,8 +166,8 @@ async def test_a_reconciliation_lists_matches_of_other_programs_and_drops_those_
     after = await served.ask("{ liveMatches { matchId leagueCode } }")
     assert before.data == {"liveMatches": []}
     assert after.data == {"liveMatches": [{"matchId": "theirs", "leagueCode": "IPL"}]}
-    assert await item(served, "theirs") == theirs | {"live": "live"}
-    assert await item(served, "ended") == {"matchId": "ended", "status": "ended"}
+    assert await stored_state_item(served, "theirs") == theirs | {"live": "live"}
+    assert await stored_state_item(served, "ended") == {"matchId": "ended", "status": "ended"}
     await instance.orchestrator.aclose()
 
 
@@ -179,7 +181,7 @@ MESSAGES = (
 async def test_while_the_index_cannot_be_read_a_scan_finds_the_matches(
     served: Served, proxy: Proxy, caplog: pytest.LogCaptureFixture, message: str
 ) -> None:
-    await play(served, "m1", "m2", ticks=3)
+    await play_ticks(served, "m1", "m2", ticks=3)
     assert served.gateway.database is not None
     prefix, clock = served.gateway.database.prefix, served.clock
     refused = refuse(400, "ValidationException", message=message)
@@ -216,10 +218,10 @@ async def test_while_the_index_cannot_be_read_a_scan_finds_the_matches(
 async def test_a_table_from_before_has_no_index_and_its_matches_are_listed(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await play(served, "m1", ticks=3)
+    await play_ticks(served, "m1", ticks=3)
     database = served.gateway.database
     assert database is not None
-    stored = await item(served)
+    stored = await stored_state_item(served)
     admin = database.admin()
     admin.delete_table(TableName=database.prefix + ACTIVE_MATCHES.name)
     await create(admin, [replace_table(ACTIVE_MATCHES, indexes=(), stream=None)], database.prefix)

@@ -9,22 +9,29 @@ import pytest
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.matches.cricket import CricketEvent, CricketEventKind
 from resolvers.matches.match_update import CONFLATABLE
-from tests.support.active_matches import begin, matches, state
-from tests.support.fixture_steps import one, put, system
+from tests.support.active_matches import active_match_state, begin, matches
+from tests.support.fixture_steps import ask_system, planned_match, put_fixtures
 from tests.support.match_subscriptions import SCORES, check_sequence, is_over, live_score
-from tests.support.match_updates import UPDATES, advance, begun, follow, nobody_follows, play_out
+from tests.support.match_updates import (
+    UPDATES,
+    advance,
+    follow_updates,
+    nobody_follows,
+    play_out,
+    register_at_version_1,
+)
 from tests.support.served import Listener, Served
 
 # liveScores
 
 
 async def test_live_scores_begin_with_all_that_are_live(served: Served) -> None:
-    await begun(served, "m2", "m1", "m3")
-    await put(served, one("m4"))
-    await system(served, 'mutation { deactivateMatch(id: "m3") { fence } }')
+    await register_at_version_1(served, "m2", "m1", "m3")
+    await put_fixtures(served, planned_match("m4"))
+    await ask_system(served, 'mutation { deactivateMatch(id: "m3") { fence } }')
     await advance(served, "m2")
 
-    scores = (await (await follow(served, SCORES % "")).event())["liveScores"]
+    scores = (await (await follow_updates(served, SCORES % "")).event())["liveScores"]
 
     assert scores["isSnapshot"] is True
     assert [(one["matchId"], one["version"], one["isSnapshot"], one["events"]) for one in scores["updates"]] == [
@@ -36,34 +43,34 @@ async def test_live_scores_begin_with_all_that_are_live(served: Served) -> None:
 
 async def test_where_nothing_is_live_there_is_an_empty_list_and_then_what_goes_live(served: Served) -> None:
     for interval in ("", "(minIntervalMs: 60000)"):
-        listener = await follow(served, SCORES % interval)
+        listener = await follow_updates(served, SCORES % interval)
         assert await listener.event() == {"liveScores": {"isSnapshot": True, "updates": []}}
 
-        await begun(served, f"m{interval}")
+        await register_at_version_1(served, f"m{interval}")
         scores = (await listener.event())["liveScores"]
 
         assert scores["isSnapshot"] is False
         assert [(one["version"], one["isSnapshot"]) for one in scores["updates"]] == [(1, True)]
-        await system(served, f'mutation {{ deactivateMatch(id: "m{interval}") {{ fence }} }}')
+        await ask_system(served, f'mutation {{ deactivateMatch(id: "m{interval}") {{ fence }} }}')
 
 
 @pytest.mark.parametrize("interval", ["", "(minIntervalMs: 60000)"])
-async def test_a_match_that_is_no_longer_live_is_told_and_begins_anew_when_it_is_back(
+async def test_a_match_that_is_no_longer_live_is_reported_and_begins_with_a_snapshot_when_it_returns(
     served: Served, interval: str
 ) -> None:
-    await begun(served, "m1", "m2")
+    await register_at_version_1(served, "m1", "m2")
     scores = f"subscription {{ liveScores{interval} {{ isSnapshot ended updates {{ matchId version isSnapshot }} }} }}"
-    listener = await follow(served, scores)
-    other = await follow(served, 'subscription { matchUpdates(matchId: "m1") { version } }')
+    listener = await follow_updates(served, scores)
+    other = await follow_updates(served, 'subscription { matchUpdates(matchId: "m1") { version } }')
     await served.settle(ACTIVE_MATCHES, 2)
     first = (await listener.event())["liveScores"]
     assert (len(first["updates"]), first["ended"]) == (2, [])
 
-    await matches(served).set_idle("m1", (await state(served)).fence)
+    await matches(served).set_idle("m1", (await active_match_state(served)).fence)
     left = (await listener.event())["liveScores"]
-    await system(served, 'mutation { registerActiveMatch(id: "m1") { version } }')
+    await ask_system(served, 'mutation { registerActiveMatch(id: "m1") { version } }')
     back = (await listener.event())["liveScores"]
-    await system(served, 'mutation { deactivateMatch(id: "m2") { version } }')
+    await ask_system(served, 'mutation { deactivateMatch(id: "m2") { version } }')
     ended = (await listener.event())["liveScores"]
 
     assert left == {"isSnapshot": False, "ended": ["m1"], "updates": []}
@@ -76,8 +83,8 @@ async def test_a_match_that_is_no_longer_live_is_told_and_begins_anew_when_it_is
 
 
 async def test_a_gap_of_one_match_is_filled_and_the_others_go_on(served: Served) -> None:
-    await begun(served, "m1", "m2")
-    listener = await follow(served, SCORES % "")
+    await register_at_version_1(served, "m1", "m2")
+    listener = await follow_updates(served, SCORES % "")
     await listener.event()
 
     await advance(served, "m1", by=3)
@@ -95,14 +102,14 @@ async def test_a_gap_of_one_match_is_filled_and_the_others_go_on(served: Served)
 
 
 async def test_a_league_is_followed_by_its_code(served: Served) -> None:
-    await begun(served, "m1", "m2")
-    await begun(served, "b1", league_code="BBL")
-    listener = await follow(served, SCORES % '(leagueCode: "BBL")')
+    await register_at_version_1(served, "m1", "m2")
+    await register_at_version_1(served, "b1", league_code="BBL")
+    listener = await follow_updates(served, SCORES % '(leagueCode: "BBL")')
     first = (await listener.event())["liveScores"]["updates"]
 
     await advance(served, "m1")
-    await begun(served, "m3")
-    await begun(served, "b2", league_code="BBL")
+    await register_at_version_1(served, "m3")
+    await register_at_version_1(served, "b2", league_code="BBL")
     await advance(served, "b1")
     later = [(await listener.event())["liveScores"]["updates"] for _ in range(2)]
 
@@ -116,7 +123,7 @@ async def test_a_league_is_followed_by_its_code(served: Served) -> None:
 async def test_five_matches_at_once_come_version_by_version(served: Served) -> None:
     ids = [f"m{number}" for number in range(5)]
     instance = await begin(served, *ids, balls=20)
-    listener = await follow(served, SCORES % "")
+    listener = await follow_updates(served, SCORES % "")
     playing = asyncio.create_task(play_out(instance, *ids))
 
     last = await scores_until_over(listener, ids)
@@ -141,8 +148,8 @@ async def scores_until_over(listener: Listener, ids: list[str]) -> dict[str, lis
 async def test_conflated_scores_lose_no_event_and_delay_no_wicket(served: Served, milliseconds: int) -> None:
     ids = ["m1", "m2"]
     instance = await begin(served, *ids, balls=3)
-    plain = await follow(served, SCORES % "")
-    slow = await follow(served, SCORES % f"(minIntervalMs: {milliseconds})")
+    plain = await follow_updates(served, SCORES % "")
+    slow = await follow_updates(served, SCORES % f"(minIntervalMs: {milliseconds})")
     await served.settle(ACTIVE_MATCHES, 2)
 
     every, some, _ = await asyncio.gather(
@@ -152,7 +159,7 @@ async def test_conflated_scores_lose_no_event_and_delay_no_wicket(served: Served
     for match_id in ids:
         all_versions, told = every[match_id], some[match_id]
         check_sequence(all_versions)
-        assert events_of(told) == events_of(all_versions)
+        assert event_ids_of_updates(told) == event_ids_of_updates(all_versions)
         assert told[-1]["liveScore"] == all_versions[-1]["liveScore"]
         for before, after in pairwise(told):
             assert after["version"] == before["version"] + 1 + after["conflated"]
@@ -168,14 +175,14 @@ async def test_conflated_scores_lose_no_event_and_delay_no_wicket(served: Served
             assert versions == [told[0]["version"], *sorted(urgent)]
 
 
-def events_of(updates: list[Any]) -> list[str]:
+def event_ids_of_updates(updates: list[Any]) -> list[str]:
     return [event["eventId"] for update in updates for event in update["events"]]
 
 
 async def test_one_match_is_conflated_likewise(served: Served) -> None:
-    await begun(served, "m1")
+    await register_at_version_1(served, "m1")
     query = 'subscription { matchUpdates(matchId: "m1", minIntervalMs: 60000) { version conflated events { kind } } }'
-    listener = await follow(served, query)
+    listener = await follow_updates(served, query)
     assert (await listener.event())["matchUpdates"]["version"] == 1
     four = CricketEvent("m1:1:four", CricketEventKind.FOUR, "FOUR!")
     result = CricketEvent("m1:result", CricketEventKind.RESULT, "Won by 3 runs")
@@ -191,11 +198,11 @@ async def test_one_match_is_conflated_likewise(served: Served) -> None:
 
 
 async def test_a_subscriber_that_leaves_is_forgotten_whatever_waits_for_it(served: Served) -> None:
-    await begun(served, "m1")
+    await register_at_version_1(served, "m1")
     listeners = [
-        await follow(served, SCORES % "(minIntervalMs: 60000)"),
-        await follow(served, UPDATES),
-        await follow(served, SCORES % ""),
+        await follow_updates(served, SCORES % "(minIntervalMs: 60000)"),
+        await follow_updates(served, UPDATES),
+        await follow_updates(served, SCORES % ""),
     ]
     for listener in listeners:
         await listener.event()

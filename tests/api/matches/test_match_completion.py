@@ -9,10 +9,10 @@ import pytest
 from datastore.change_streams.shards.stream_reader import StreamReader
 from datastore.matches.cricket import MatchPhase
 from datastore.model.identity import Role
-from tests.support.active_matches import begin, matches, state
-from tests.support.fixture_steps import one, put, system
+from tests.support.active_matches import active_match_state, begin, matches
+from tests.support.fixture_steps import ask_system, planned_match, put_fixtures
 from tests.support.match_updates import advance, play_out
-from tests.support.resuming_clients import Client, OverEvents, OverSocket
+from tests.support.resuming_clients import EventStreamClient, ResumingClient, SocketClient
 from tests.support.served import Served
 from tests.support.until import until
 
@@ -20,9 +20,9 @@ MATCH = 'subscription { matchUpdates(matchId: "m1"%s) { version isSnapshot liveS
 DEACTIVATE = 'mutation { deactivateMatch(id: "m1") { fence } }'
 
 
-@pytest.fixture(params=[OverSocket, OverEvents], ids=["WebSocket", "SSE"])
-def transport(request: pytest.FixtureRequest) -> type[Client]:
-    kind: type[Client] = request.param
+@pytest.fixture(params=[SocketClient, EventStreamClient], ids=["WebSocket", "SSE"])
+def transport(request: pytest.FixtureRequest) -> type[ResumingClient]:
+    kind: type[ResumingClient] = request.param
     return kind
 
 
@@ -44,14 +44,16 @@ async def updates_to_the_end(events: AsyncIterator[Any]) -> list[tuple[int, str]
     return found
 
 
-async def test_it_completes_when_the_match_leaves_the_list(served: Served, transport: type[Client], query: str) -> None:
+async def test_it_completes_when_the_match_leaves_the_list(
+    served: Served, transport: type[ResumingClient], query: str
+) -> None:
     instance = await begin(served, "m1", balls=24)
     client = transport(served.http, query, served.headers("ada", Role.USER))
 
     async with client.connected(served.url) as events:
         first = await anext(events)
         await play_out(instance, "m1")
-        await system(served, DEACTIVATE)
+        await ask_system(served, DEACTIVATE)
         updates = await updates_to_the_end(events)
 
     assert first["data"]["matchUpdates"]["isSnapshot"] or "begun" in first
@@ -60,9 +62,9 @@ async def test_it_completes_when_the_match_leaves_the_list(served: Served, trans
 
 
 async def test_of_a_match_that_is_over_it_gives_a_snapshot_and_completes(
-    served: Served, transport: type[Client], query: str
+    served: Served, transport: type[ResumingClient], query: str
 ) -> None:
-    await put(served, one("m1", status="Finished", phase=MatchPhase.FINISHED, version=7))
+    await put_fixtures(served, planned_match("m1", status="Finished", phase=MatchPhase.FINISHED, version=7))
     client = transport(served.http, query, served.headers("ada", Role.USER))
 
     async with client.connected(served.url) as events:
@@ -70,14 +72,14 @@ async def test_of_a_match_that_is_over_it_gives_a_snapshot_and_completes(
 
 
 async def test_a_client_that_resumes_gets_what_it_missed_before_it_completes(
-    served: Served, transport: type[Client], query: str
+    served: Served, transport: type[ResumingClient], query: str
 ) -> None:
     instance = await begin(served, "m1", balls=24)
     client = transport(served.http, query, served.headers("ada", Role.USER))
     async with client.connected(served.url) as events:
         before = await anext(events)
     await play_out(instance, "m1")
-    await system(served, DEACTIVATE)
+    await ask_system(served, DEACTIVATE)
 
     async with client.connected(served.url) as events:
         missed = await updates_to_the_end(events)
@@ -89,8 +91,8 @@ async def test_a_client_that_resumes_gets_what_it_missed_before_it_completes(
 
 
 async def test_a_client_that_has_all_and_resumes_is_not_kept_waiting(served: Served, query: str) -> None:
-    await put(served, one("m1", status="Finished", phase=MatchPhase.FINISHED, version=7))
-    socket = OverSocket(served.http, query, served.headers("ada", Role.USER))
+    await put_fixtures(served, planned_match("m1", status="Finished", phase=MatchPhase.FINISHED, version=7))
+    socket = SocketClient(served.http, query, served.headers("ada", Role.USER))
     async with socket.connected(served.url) as events:
         assert await updates_to_the_end(events) == [(7, "FINISHED")]
 
@@ -99,8 +101,8 @@ async def test_a_client_that_has_all_and_resumes_is_not_kept_waiting(served: Ser
 
 
 async def test_an_event_source_that_has_all_stops_reconnecting(served: Served, query: str) -> None:
-    await put(served, one("m1", status="Finished", phase=MatchPhase.FINISHED, version=7))
-    client = OverEvents(served.http, query, served.headers("ada", Role.USER))
+    await put_fixtures(served, planned_match("m1", status="Finished", phase=MatchPhase.FINISHED, version=7))
+    client = EventStreamClient(served.http, query, served.headers("ada", Role.USER))
     async with client.connected(served.url) as events:
         assert await updates_to_the_end(events) == [(7, "FINISHED")]
 
@@ -111,7 +113,7 @@ async def test_an_event_source_that_has_all_stops_reconnecting(served: Served, q
 
 async def test_equal_subscribers_complete_together_though_some_of_them_catch_up(served: Served) -> None:
     instance = await begin(served, "m1", balls=24)
-    clients = [OverSocket(served.http, MATCH % "", served.headers("ada", Role.USER)) for _ in range(3)]
+    clients = [SocketClient(served.http, MATCH % "", served.headers("ada", Role.USER)) for _ in range(3)]
     for client in clients[1:]:
         async with client.connected(served.url) as events:
             await anext(events)
@@ -121,7 +123,7 @@ async def test_equal_subscribers_complete_together_though_some_of_them_catch_up(
         await anext(stays)
         await play_out(instance, "m1")
         async with clients[1].connected(served.url) as returns, clients[2].connected(served.url) as returns_too:
-            await system(served, DEACTIVATE)
+            await ask_system(served, DEACTIVATE)
             ends = [await updates_to_the_end(events) for events in (stays, returns, returns_too)]
 
     last = ends[0][-1]
@@ -135,7 +137,7 @@ async def test_equal_subscribers_complete_together_though_some_of_them_catch_up(
 async def test_a_finished_match_that_is_still_polled_goes_on(served: Served) -> None:
     instance = await begin(served, "m1", balls=24)
     await play_out(instance, "m1")
-    client = OverSocket(served.http, MATCH % "", served.headers("ada", Role.USER))
+    client = SocketClient(served.http, MATCH % "", served.headers("ada", Role.USER))
 
     async with client.connected(served.url) as events:
         assert (await anext(events))["data"]["matchUpdates"]["liveScore"]["phase"] == "FINISHED"
@@ -171,14 +173,14 @@ async def test_a_match_that_is_on_the_list_again_goes_on_whatever_changes_still_
 ) -> None:
     instance = await begin(served, "m1", balls=24)
     await play_out(instance, "m1")
-    client = OverSocket(served.http, MATCH % "", served.headers("ada", Role.USER))
+    client = SocketClient(served.http, MATCH % "", served.headers("ada", Role.USER))
 
     async with client.connected(served.url) as events:
         version = (await anext(events))["data"]["matchUpdates"]["version"]
         may_read = await hold_reads()
-        await system(served, DEACTIVATE)
-        assert await matches(served).reopen(await state(served, "m1"))
-        await system(served, 'mutation { registerActiveMatch(id: "m1") { fence } }')
+        await ask_system(served, DEACTIVATE)
+        assert await matches(served).reopen(await active_match_state(served, "m1"))
+        await ask_system(served, 'mutation { registerActiveMatch(id: "m1") { fence } }')
         await advance(served)
         may_read.set()
         assert (await anext(events))["data"]["matchUpdates"]["version"] == version + 1

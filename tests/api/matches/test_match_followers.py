@@ -21,7 +21,7 @@ from datastore.session.metering import Deadline
 from datastore.session.pagination import Span
 from datastore.session.store import Store
 from tests.support.fault_proxy import Fault, Proxy, Seen, forward
-from tests.support.match_follows import REMOVE, fill, match, stored
+from tests.support.match_follows import REMOVE, match, put_follows, stored_follows
 from tests.support.served import NOON, Served, call_name
 
 __all__ = ["match"]
@@ -41,8 +41,8 @@ def open_store(database: Database) -> Callable[[], Store]:
 
 async def test_followers_are_paged_both_ways(open_store: Callable[[], Store]) -> None:
     store = open_store()
-    await fill(store, range(250))
-    await fill(store, range(1000, 1050), expiresAt=to_seconds(NOON))
+    await put_follows(store, range(250))
+    await put_follows(store, range(1000, 1050), expiresAt=to_seconds(NOON))
     follows = MatchFollows(store, NOON)
     everybody = [f"user-{number:04}" for number in range(250)]
 
@@ -66,12 +66,12 @@ FOLLOWERS = """query ($first: Int, $after: String, $last: Int, $before: String) 
 
 @pytest.mark.usefixtures("match")
 async def test_the_system_pages_through_250_followers_and_back(served: Served) -> None:
-    await fill(served.store(), range(250))
-    await fill(served.store(), range(1000, 1050), expiresAt=to_seconds(NOON))
-    first = await followers(served, first=100)
-    second = await followers(served, first=100, after=first["pageInfo"]["endCursor"])
-    third = await followers(served, first=100, after=second["pageInfo"]["endCursor"])
-    back = await followers(served, last=100, before=third["pageInfo"]["startCursor"])
+    await put_follows(served.store(), range(250))
+    await put_follows(served.store(), range(1000, 1050), expiresAt=to_seconds(NOON))
+    first = await followers_page(served, first=100)
+    second = await followers_page(served, first=100, after=first["pageInfo"]["endCursor"])
+    third = await followers_page(served, first=100, after=second["pageInfo"]["endCursor"])
+    back = await followers_page(served, last=100, before=third["pageInfo"]["startCursor"])
 
     pages = [[edge["node"]["userId"] for edge in page["edges"]] for page in (first, second, third)]
 
@@ -82,7 +82,7 @@ async def test_the_system_pages_through_250_followers_and_back(served: Served) -
     assert back["pageInfo"]["hasPreviousPage"] is True
 
 
-async def followers(served: Served, **paging: Any) -> Any:
+async def followers_page(served: Served, **paging: Any) -> Any:
     answer = await served.ask(FOLLOWERS, paging, user="poller", role=Role.SYSTEM)
     assert answer.errors is None
     assert answer.made[0] == "GetItem cricket-fixtures"
@@ -122,9 +122,9 @@ async def test_the_pipeline_reads_followers_page_by_page(
 ) -> None:
     store = open_store()
     for half in (range(15), range(15, 30)):
-        await fill(store, half, padding="x" * 60_000)
-    await fill(store, range(30, 40), expiresAt=to_seconds(NOON))
-    await fill(store, range(40, 41), createdAt="yesterday")
+        await put_follows(store, half, padding="x" * 60_000)
+    await put_follows(store, range(30, 40), expiresAt=to_seconds(NOON))
+    await put_follows(store, range(40, 41), createdAt="yesterday")
     store.meter.calls.clear()
 
     pages = [page async for page in MatchFollows(store, NOON).pages_of_match("m1")]
@@ -139,61 +139,61 @@ async def test_the_pipeline_reads_followers_page_by_page(
 
 
 async def test_all_follows_of_a_match_are_removed_in_batches(served: Served) -> None:
-    await fill(served.store(), range(60))
-    await fill(served.store(), range(2), match_id="m2")
+    await put_follows(served.store(), range(60))
+    await put_follows(served.store(), range(2), match_id="m2")
 
     answer = await served.ask(REMOVE, user="poller", role=Role.SYSTEM)
     again = await served.ask(REMOVE, user="poller", role=Role.SYSTEM)
 
     assert answer.data == {"removeMatchFollows": 60}
     assert answer.made == [*["BatchWriteItem cricket-match-follows"] * 3, "Query cricket-match-follows"]
-    assert await stored(served.store()) == []
-    assert len(await stored(served.store(), "m2")) == 2
+    assert await stored_follows(served.store()) == []
+    assert len(await stored_follows(served.store(), "m2")) == 2
     assert (again.data, again.made) == ({"removeMatchFollows": 0}, ["Query cricket-match-follows"])
 
 
 async def test_users_and_admins_remove_only_their_own_follows(served: Served) -> None:
-    await fill(served.store(), range(3))
+    await put_follows(served.store(), range(3))
 
     for role in (Role.USER, Role.ADMIN):
         assert (await served.ask(REMOVE, user="ada", role=role)).codes == ["FORBIDDEN"]
 
-    assert len(await stored(served.store())) == 3
+    assert len(await stored_follows(served.store())) == 3
 
 
 async def test_deletes_that_stay_unprocessed_are_sent_again(
     monkeypatch: pytest.MonkeyPatch, proxy: Proxy, client: Client, database: Database, open_store: Callable[[], Store]
 ) -> None:
     monkeypatch.setattr("datastore.session.batch_write.UNPROCESSED", QUICKLY)
-    await fill(open_store(), range(30))
+    await put_follows(open_store(), range(30))
     store = Store(client, prefix=database.prefix, deadline=Deadline(10), token=lambda: "")
-    proxy.faults.extend([forward, leaving(20), leaving(3), leaving(1)])
+    proxy.faults.extend([forward, unprocessed_deletes(20), unprocessed_deletes(3), unprocessed_deletes(1)])
 
     removed = await MatchFollows(store, NOON).remove_all("m1")
 
     assert removed == 30
-    assert await stored(open_store()) == []
+    assert await stored_follows(open_store()) == []
     assert proxy.operations().count("BatchWriteItem") > 3
 
 
-async def test_deletes_that_stay_unprocessed_for_good_are_told(
+async def test_deletes_that_stay_unprocessed_after_all_retries_are_reported(
     monkeypatch: pytest.MonkeyPatch, proxy: Proxy, client: Client, database: Database, open_store: Callable[[], Store]
 ) -> None:
     monkeypatch.setattr("datastore.session.batch_write.UNPROCESSED", QUICKLY)
-    await fill(open_store(), range(30))
+    await put_follows(open_store(), range(30))
     store = Store(client, prefix=database.prefix, deadline=Deadline(10), token=lambda: "")
     proxy.faults.append(forward)
-    proxy.always = leaving(1)
+    proxy.always = unprocessed_deletes(1)
 
     with pytest.raises(Throttled, match="2 of 30"):
         await MatchFollows(store, NOON).remove_all("m1")
 
     # One of each batch is left, and goes when it is asked for again.
-    assert len(await stored(open_store())) == 2
+    assert len(await stored_follows(open_store())) == 2
     assert await MatchFollows(open_store(), NOON).remove_all("m1") == 2
 
 
-def leaving(number: int) -> Fault:
+def unprocessed_deletes(number: int) -> Fault:
     """The last requests of a batch are not done, and answered as unprocessed."""
 
     async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:

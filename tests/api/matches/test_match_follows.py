@@ -9,7 +9,7 @@ import pytest
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures
 from datastore.model.identity import Role
-from tests.support.match_follows import REMOVE, fill, match, schedule, stored
+from tests.support.match_follows import REMOVE, match, put_follows, schedule, stored_follows
 from tests.support.served import NOON, Answer, Served
 
 __all__ = ["match"]
@@ -23,11 +23,11 @@ UPDATE = 'mutation ($team: ID!) { updateMatchFollow(matchId: "m1", teamId: $team
 FOLLOWED = '{ matchFollow(matchId: "m1") { id matchId userId teamId createdAt expiresAt } }'
 
 
-async def follow(served: Served, user: str = "ada", team: str = "10") -> Answer:
+async def follow_with_team(served: Served, user: str = "ada", team: str = "10") -> Answer:
     return await served.ask(FOLLOW, {"team": team}, user=user)
 
 
-async def followed(served: Served, user: str = "ada") -> Any:
+async def followed_match(served: Served, user: str = "ada") -> Any:
     answer = await served.ask(FOLLOWED, user=user)
     assert answer.errors is None
     return answer.data["matchFollow"]
@@ -38,7 +38,7 @@ async def followed(served: Served, user: str = "ada") -> Any:
 
 @pytest.mark.usefixtures("match")
 async def test_a_match_is_followed_until_48_hours_after_its_start(served: Served) -> None:
-    answer = await follow(served)
+    answer = await follow_with_team(served)
 
     assert answer.errors is None
     assert answer.data["followMatch"] == {
@@ -51,66 +51,68 @@ async def test_a_match_is_followed_until_48_hours_after_its_start(served: Served
 
 @pytest.mark.usefixtures("match")
 async def test_following_again_changes_the_team_and_keeps_since_when(served: Served) -> None:
-    await follow(served)
+    await follow_with_team(served)
     served.clock.forward(hours=1)
 
-    answer = await follow(served, team="20")
+    answer = await follow_with_team(served, team="20")
 
     assert answer.data["followMatch"]["teamId"] == "20"
     assert answer.data["followMatch"]["createdAt"] == "2026-06-25T12:00:00+00:00"
-    assert (await followed(served))["teamId"] == "20"
+    assert (await followed_match(served))["teamId"] == "20"
 
 
 async def test_an_unknown_match_cannot_be_followed(served: Served) -> None:
-    answer = await follow(served)
+    answer = await follow_with_team(served)
 
     assert answer.codes == ["NOT_FOUND"]
-    assert await followed(served) is None
+    assert await followed_match(served) is None
 
 
 @pytest.mark.usefixtures("match")
 @pytest.mark.parametrize("team", ["30", ""])
 async def test_only_a_team_that_plays_can_be_followed(served: Served, team: str) -> None:
-    answer = await follow(served, team=team)
+    answer = await follow_with_team(served, team=team)
 
     assert answer.codes == ["BAD_USER_INPUT"]
     assert answer.errors is not None
     assert answer.errors[0]["extensions"]["field"] == "teamId"
-    assert await followed(served) is None
+    assert await followed_match(served) is None
 
 
 async def test_a_match_of_long_ago_cannot_be_followed(served: Served) -> None:
     await schedule(served, NOON - timedelta(hours=48))
 
-    answer = await follow(served)
+    answer = await follow_with_team(served)
 
     assert answer.codes == ["BAD_USER_INPUT"]
-    assert await stored(served.store()) == []
+    assert await stored_follows(served.store()) == []
 
 
 @pytest.mark.usefixtures("match")
 async def test_twenty_follows_at_once_are_one(served: Served) -> None:
-    answers = await asyncio.gather(*[follow(served, team="10" if number % 2 else "20") for number in range(20)])
+    answers = await asyncio.gather(
+        *[follow_with_team(served, team="10" if number % 2 else "20") for number in range(20)]
+    )
 
     assert [answer.errors for answer in answers] == [None] * 20
-    (item,) = await stored(served.store())
+    (item,) = await stored_follows(served.store())
     assert item["createdAt"] == "2026-06-25T12:00:00.000Z"
-    assert (await followed(served))["teamId"] == item["teamId"]
+    assert (await followed_match(served))["teamId"] == item["teamId"]
 
 
 @pytest.mark.usefixtures("match")
 async def test_follows_and_unfollows_at_once_leave_a_whole_follow_or_none(served: Served) -> None:
     answers = await asyncio.gather(
-        *[follow(served) if number % 2 else served.ask(UNFOLLOW, user="ada") for number in range(20)]
+        *[follow_with_team(served) if number % 2 else served.ask(UNFOLLOW, user="ada") for number in range(20)]
     )
 
     assert [answer.errors for answer in answers] == [None] * 20
-    left = await stored(served.store())
+    left = await stored_follows(served.store())
     # Each unfollow that answered one took away what a follow had put there.
     taken = [answer for answer in answers if (answer.data or {}).get("unfollowMatch")]
     assert len(left) <= 1
     assert len(taken) + len(left) <= 10
-    assert (await followed(served) is None) is (left == [])
+    assert (await followed_match(served) is None) is (left == [])
 
 
 # FOL-1: does the user follow
@@ -118,9 +120,9 @@ async def test_follows_and_unfollows_at_once_leave_a_whole_follow_or_none(served
 
 @pytest.mark.usefixtures("match")
 async def test_a_follow_is_its_users_own(served: Served) -> None:
-    await follow(served)
+    await follow_with_team(served)
 
-    own = await followed(served)
+    own = await followed_match(served)
     assert own == {
         "id": own["id"],
         "matchId": "m1",
@@ -129,7 +131,7 @@ async def test_a_follow_is_its_users_own(served: Served) -> None:
         "createdAt": "2026-06-25T12:00:00+00:00",
         "expiresAt": "2026-06-27T14:00:00+00:00",
     }
-    assert await followed(served, "grace") is None
+    assert await followed_match(served, "grace") is None
     by_id = f'{{ node(id: "{own["id"]}") {{ ... on MatchFollow {{ userId teamId }} }} }}'
     assert (await served.ask(by_id, user="ada")).data == {"node": {"userId": "ada", "teamId": "10"}}
     assert (await served.ask(by_id, user="grace")).codes == ["FORBIDDEN"]
@@ -146,14 +148,14 @@ async def test_follows_of_one_request_are_read_together(served: Served) -> None:
 
 @pytest.mark.usefixtures("match")
 async def test_a_follow_is_gone_from_every_reading_to_the_second(served: Served) -> None:
-    await follow(served)
-    own = await followed(served)
+    await follow_with_team(served)
+    own = await followed_match(served)
     by_id = f'{{ node(id: "{own["id"]}") {{ id }} }}'
 
     served.clock.now = NOON + timedelta(hours=50, milliseconds=-1)
-    assert await followed(served) == own
+    assert await followed_match(served) == own
     served.clock.now = NOON + timedelta(hours=50)
-    assert await followed(served) is None
+    assert await followed_match(served) is None
     assert (await served.ask(by_id, user="ada")).data == {"node": None}
     assert (await served.ask(UPDATE, {"team": "20"}, user="ada")).codes == ["NOT_FOUND"]
     assert (await served.ask(UNFOLLOW, user="ada")).data == {"unfollowMatch": None}
@@ -169,7 +171,7 @@ async def test_a_follow_is_gone_from_every_reading_to_the_second(served: Served)
         (REMOVE, False),
     ],
 )
-async def test_nobody_who_is_not_signed_in_has_follows(served: Served, query: str, signed_in: bool) -> None:
+async def test_follows_require_a_signed_in_user(served: Served, query: str, signed_in: bool) -> None:
     assert (await served.ask(query)).codes == ["UNAUTHENTICATED"]
     as_user = await served.ask(query, user="ada")
     assert ("FORBIDDEN" in as_user.codes) is not signed_in
@@ -179,7 +181,7 @@ async def test_nobody_who_is_not_signed_in_has_follows(served: Served, query: st
 async def test_matches_tell_whether_the_caller_follows_them(served: Served) -> None:
     others = [Match(f"m{number}", "L", "IPL", "10", "20", NOON) for number in range(2, 40)]
     await Fixtures(served.store(), NOON).sync(others)
-    await follow(served)
+    await follow_with_team(served)
     many = ", ".join(f'"m{number}"' for number in range(1, 40))
     query = f"{{ matches(ids: [{many}]) {{ matchId isFollowed }} }}"
 
@@ -196,7 +198,7 @@ async def test_matches_tell_whether_the_caller_follows_them(served: Served) -> N
 
 @pytest.mark.usefixtures("match")
 async def test_a_follow_leads_to_its_match(served: Served) -> None:
-    await follow(served)
+    await follow_with_team(served)
 
     answer = await served.ask('{ matchFollow(matchId: "m1") { match { matchId homeTeamId } } }', user="ada")
     gone = await served.ask('{ matchFollow(matchId: "m2") { match { matchId } } }', user="ada")
@@ -211,26 +213,26 @@ async def test_a_follow_leads_to_its_match(served: Served) -> None:
 
 @pytest.mark.usefixtures("match")
 async def test_unfollowing_answers_what_was_and_then_nothing(served: Served) -> None:
-    await follow(served)
-    await follow(served, user="grace", team="20")
+    await follow_with_team(served)
+    await follow_with_team(served, user="grace", team="20")
 
     first = await served.ask(UNFOLLOW, user="ada")
     second = await served.ask(UNFOLLOW, user="ada")
 
     assert (first.data, first.made) == ({"unfollowMatch": {"teamId": "10"}}, ["DeleteItem cricket-match-follows"])
     assert (second.data, second.errors) == ({"unfollowMatch": None}, None)
-    assert (await followed(served, "grace"))["teamId"] == "20"
+    assert (await followed_match(served, "grace"))["teamId"] == "20"
 
 
 @pytest.mark.usefixtures("match")
 async def test_of_twenty_unfollows_at_once_one_finds_it(served: Served) -> None:
-    await follow(served)
+    await follow_with_team(served)
 
     answers = await asyncio.gather(*[served.ask(UNFOLLOW, user="ada") for _ in range(20)])
 
     assert [answer.errors for answer in answers] == [None] * 20
     assert [answer.data["unfollowMatch"] for answer in answers].count({"teamId": "10"}) == 1
-    assert await stored(served.store()) == []
+    assert await stored_follows(served.store()) == []
 
 
 # FOL-5: change the team
@@ -238,20 +240,20 @@ async def test_of_twenty_unfollows_at_once_one_finds_it(served: Served) -> None:
 
 @pytest.mark.usefixtures("match")
 async def test_the_team_of_a_follow_is_changed_in_one_write(served: Served) -> None:
-    await follow(served)
+    await follow_with_team(served)
     served.clock.forward(minutes=5)
 
     answer = await served.ask(UPDATE, {"team": "20"}, user="ada")
 
     assert answer.data["updateMatchFollow"] == {"teamId": "20", "createdAt": "2026-06-25T12:00:00+00:00"}
     assert answer.made == ["UpdateItem cricket-match-follows"]
-    assert (await followed(served))["teamId"] == "20"
+    assert (await followed_match(served))["teamId"] == "20"
 
 
 @pytest.mark.usefixtures("match")
 @pytest.mark.parametrize("bad", ["", " ", "x" * 101])
 async def test_ids_have_between_1_and_100_characters(served: Served, bad: str) -> None:
-    await follow(served)
+    await follow_with_team(served)
     queries = {
         "query($id: ID!) { matchFollow(matchId: $id) { teamId } }": "matchId",
         'mutation($id: ID!) { followMatch(matchId: $id, teamId: "20") { teamId } }': "matchId",
@@ -268,7 +270,7 @@ async def test_ids_have_between_1_and_100_characters(served: Served, bad: str) -
         assert error["extensions"] == {"code": "BAD_USER_INPUT", "field": field}
         assert error["message"] == f"`{field}` must have between 1 and 100 characters."
         assert answer.calls == []
-    assert (await followed(served))["teamId"] == "10"
+    assert (await followed_match(served))["teamId"] == "10"
 
 
 @pytest.mark.usefixtures("match")
@@ -276,21 +278,21 @@ async def test_the_team_of_no_follow_cannot_be_changed(served: Served) -> None:
     answer = await served.ask(UPDATE, {"team": "20"}, user="ada")
 
     assert answer.codes == ["NOT_FOUND"]
-    assert await stored(served.store()) == []
+    assert await stored_follows(served.store()) == []
 
 
 @pytest.mark.usefixtures("match")
 async def test_a_follow_cannot_change_to_a_team_that_does_not_play(served: Served) -> None:
-    await follow(served)
+    await follow_with_team(served)
 
     answer = await served.ask(UPDATE, {"team": "30"}, user="ada")
 
     assert answer.codes == ["BAD_USER_INPUT"]
-    assert (await followed(served))["teamId"] == "10"
+    assert (await followed_match(served))["teamId"] == "10"
 
 
 async def test_a_follow_that_does_not_know_its_sides_may_change_to_any(served: Served) -> None:
-    await fill(served.store(), range(1))
+    await put_follows(served.store(), range(1))
 
     answer = await served.ask(UPDATE, {"team": "20"}, user="user-0000")
 

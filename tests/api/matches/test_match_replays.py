@@ -17,10 +17,10 @@ from pipelines.matches.live.poller import MAX_EVENTS
 from pipelines.matches.providers.cricsheet.reader import load, read
 from pipelines.matches.providers.recordings import Recording
 from pipelines.matches.providers.replay import ReplayProvider
-from tests.support.cricket_count import count, winner
-from tests.support.cricket_events import Found, events
-from tests.support.cricket_pipeline import Instance
-from tests.support.cricket_play import SCORECARDS, Subscriber, list_match, play, state, subscribed
+from tests.support.cricket_count import count_match, winner
+from tests.support.cricket_events import Found, match_events
+from tests.support.cricket_pipeline import PipelineInstance
+from tests.support.cricket_play import SCORECARDS, Subscriber, current_state, list_match, play_to_the_end, subscribed
 from tests.support.cricket_samples import (
     BLUES,
     RECORDINGS,
@@ -28,11 +28,12 @@ from tests.support.cricket_samples import (
     ball,
     blues,
     innings,
-    match,
+    match_json,
     over,
     real_data,
     real_files,
 )
+from tests.support.replays import names_of
 from tests.support.served import Served
 
 Json = dict[str, Any]
@@ -41,13 +42,13 @@ FIGURES = ("overs", "maidens", "runs", "wickets", "wides", "noBalls")
 BATTED = ("out", "not_out", "retired", "absent")
 
 
-async def replayed(served: Served, recording: Recording, balls_per_tick: int) -> tuple[Subscriber, Instance]:
+async def replayed(served: Served, recording: Recording, balls_per_tick: int) -> tuple[Subscriber, PipelineInstance]:
     """What a subscriber hears of a match from its first ball to its last."""
     provider = ReplayProvider([recording], now=served.clock, balls_per_tick=balls_per_tick)
     await list_match(served, recording.match, recording.teams)
-    instance = Instance(served, provider)
+    instance = PipelineInstance(served, provider)
     async with subscribed(served, recording.match_id) as subscriber:
-        await play(instance, provider, recording.match_id)
+        await play_to_the_end(instance, provider, recording.match_id)
         await subscriber.at(instance.changes[-1].active.version)
     return subscriber, instance
 
@@ -73,7 +74,7 @@ def _found(event: Json) -> tuple[Any, ...]:
     return kind, innings, place, event["player"]
 
 
-def counted(ended: Json, names: dict[str, str]) -> list[Json]:
+def counts_of_match(ended: Json, names: dict[str, str]) -> list[Json]:
     """Innings and scorecards of the API as `cricket_count` writes them."""
     return [_counted(*both, names) for both in zip(ended["innings"], ended["scorecards"], strict=True)]
 
@@ -114,13 +115,8 @@ def _counted(score: Json, card: Json, names: dict[str, str]) -> Json:
 def expected(document: Json) -> list[Json]:
     return [
         {name: value for name, value in innings.items() if name not in ("fours", "sixes")}
-        for innings in count(document)
+        for innings in count_match(document)
     ]
-
-
-def names_of(recording: Recording, document: Json) -> dict[str, str]:
-    teams = zip(recording.teams, document["info"]["teams"], strict=True)
-    return {team.team_id: name for team, name in teams}
 
 
 def read_json(path: Path) -> Json:
@@ -150,29 +146,29 @@ async def test_a_real_match_arrives_as_counted_from_its_file(served: Served, pat
     answer = await served.ask(SCORECARDS, {"id": path.stem})
 
     ended = answer.data["match"]
-    assert counted(ended, names) == expected(document)
+    assert counts_of_match(ended, names) == expected(document)
     assert names.get(ended["result"]["winnerTeamId"] or "") == winner(document)
     assert_contiguous(subscriber)
     assert_each_told_once(subscriber)
-    assert found_in(subscriber.events) == events(document)
+    assert found_in(subscriber.events) == match_events(document)
     starts = [event["text"] for event in subscriber.events if event["kind"] == "INNINGS_START"]
     women = " Women" * (document["info"]["gender"] == "female")
     played = enumerate(document["innings"], 1)
     assert starts == [f"{one['team']}{women} bat: innings {number} begins" for number, one in played]
-    active = await state(served, path.stem)
+    active = await current_state(served, path.stem)
     assert subscriber.last["version"] == active.version == ended["version"]
     assert subscriber.last["liveScore"] == ended["liveScore"]
     assert active.previous_ball_id == recording.balls[-1].ball_id
 
 
 @real_data
-async def test_ball_by_ball_the_same_is_told(served: Served) -> None:
+async def test_ball_by_ball_the_updates_are_the_same(served: Served) -> None:
     path = RECORDINGS / "1345425.json"
     document, recording = read_json(path), load(path)
 
     subscriber, _ = await replayed(served, recording, 1)
 
-    assert found_in(subscriber.events) == events(document)
+    assert found_in(subscriber.events) == match_events(document)
     assert len(subscriber.updates) >= len(recording.balls)
     assert_contiguous(subscriber)
     for update in subscriber.updates:
@@ -181,14 +177,16 @@ async def test_ball_by_ball_the_same_is_told(served: Served) -> None:
         assert set(told) <= {balls[-1]["ballId"]} if balls else not told
 
 
-async def test_a_whole_innings_in_one_tick_is_told_in_several_versions(served: Served) -> None:
+async def test_a_whole_innings_in_one_tick_makes_several_versions(served: Served) -> None:
     sixes = [over(index, *[ball(6)] * 6) for index in range(20)]
-    document = match(innings(REDS, *sixes), innings(BLUES, over(0, *[blues(6)] * 6), target={"runs": 721, "overs": 20}))
+    document = match_json(
+        innings(REDS, *sixes), innings(BLUES, over(0, *[blues(6)] * 6), target={"runs": 721, "overs": 20})
+    )
     recording = read(document, match_id="m")
 
     subscriber, instance = await replayed(served, recording, 10_000)
 
-    assert found_in(subscriber.events) == events(document)
+    assert found_in(subscriber.events) == match_events(document)
     assert_each_told_once(subscriber)
     assert_contiguous(subscriber)
     sizes = [len(update["events"]) for update in subscriber.updates]
@@ -209,7 +207,7 @@ async def test_a_test_match_in_few_ticks_loses_nothing(served: Served) -> None:
 
     subscriber, _ = await replayed(served, recording, 10_000)
 
-    assert found_in(subscriber.events) == events(document)
+    assert found_in(subscriber.events) == match_events(document)
     assert_each_told_once(subscriber)
     assert_contiguous(subscriber)
 
@@ -226,12 +224,12 @@ async def finished(served: Served, recording: Recording) -> int:
     """A match that was played and has left the list: its last ball."""
     subscriber, instance = await replayed(served, recording, 24)
     assert subscriber.last["liveScore"]["phase"] == "FINISHED"
-    active = await state(served, REVISED)
+    active = await current_state(served, REVISED)
     await instance.orchestrator.finish(active)
     return active.previous_ball_id
 
 
-class Watched(ReplayProvider):
+class WatchedReplay(ReplayProvider):
     """Tells when the end of a match was shown twice: the first one was written by then."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -250,9 +248,9 @@ class Watched(ReplayProvider):
 @asynccontextmanager
 async def replayed_over(served: Served, recording: Recording, last_ball_id: int) -> AsyncIterator[Subscriber]:
     """A recording replayed by an orchestrator over a match that was finished, until nothing more changes."""
-    provider = Watched([recording], now=served.clock, balls_per_tick=24)
+    provider = WatchedReplay([recording], now=served.clock, balls_per_tick=24)
     provider.start_at(REVISED, last_ball_id)
-    instance = Instance(served, provider, "two", tick_seconds=0.0)
+    instance = PipelineInstance(served, provider, "two", tick_seconds=0.0)
     may_tick, match = asyncio.Event(), provider.match
 
     async def held(match_id: str) -> MatchSnapshot | None:
@@ -266,7 +264,7 @@ async def replayed_over(served: Served, recording: Recording, last_ball_id: int)
         may_tick.set()
         async with asyncio.timeout(50):
             await provider.end_shown.wait()
-        await instance.orchestrator.finish(await state(served, REVISED))
+        await instance.orchestrator.finish(await current_state(served, REVISED))
         assert instance.orchestrator.polled == set()
         await subscriber.at(instance.changes[-1].active.version)
         yield subscriber
@@ -300,7 +298,7 @@ async def test_a_revision_over_a_finished_match_corrects_the_amended_balls(serve
     assert_contiguous(subscriber)
     assert {event["kind"] for event in subscriber.events} == {"CORRECTION"}
     assert [event["ball"]["ballId"] for event in subscriber.events] == amended_balls(first, second)
-    assert counted(after, names_of(second, document)) == expected(document)
+    assert counts_of_match(after, names_of(second, document)) == expected(document)
     assert before["scorecards"] != after["scorecards"]
     assert after["liveScore"]["result"]["text"] == "Bangladesh won by 10 runs"
 

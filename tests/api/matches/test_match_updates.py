@@ -14,11 +14,18 @@ from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES, active_mat
 from datastore.matches.cricket import CricketEvent, CricketEventKind
 from datastore.matches.leagues import League, Leagues
 from datastore.matches.live_state import ActiveStatus, active_match_item
-from tests.support.active_matches import begin, matches, state
+from tests.support.active_matches import active_match_state, begin, matches
 from tests.support.contract import every_call
-from tests.support.fixture_steps import one, put, system
+from tests.support.fixture_steps import ask_system, planned_match, put_fixtures
 from tests.support.match_subscriptions import SCORES, check_sequence, is_over, live_score
-from tests.support.match_updates import advance, begun, follow, nobody_follows, play_out, publish
+from tests.support.match_updates import (
+    advance,
+    follow_updates,
+    nobody_follows,
+    play_out,
+    publish,
+    register_at_version_1,
+)
 from tests.support.served import NOON, Listener, Served, call_name
 
 
@@ -45,9 +52,9 @@ async def version_of(listener: Listener) -> tuple[int, bool]:
 
 
 async def test_a_match_that_was_never_polled_begins_with_its_fixture(served: Served) -> None:
-    await put(served, one(status="Delayed", note="Wet outfield"))
+    await put_fixtures(served, planned_match(status="Delayed", note="Wet outfield"))
 
-    update = (await (await follow(served)).event())["matchUpdates"]
+    update = (await (await follow_updates(served)).event())["matchUpdates"]
 
     assert (update["version"], update["isSnapshot"], update["conflated"], update["events"]) == (0, True, 0, [])
     assert (update["matchId"], update["leagueCode"]) == ("m1", "IPL")
@@ -55,14 +62,14 @@ async def test_a_match_that_was_never_polled_begins_with_its_fixture(served: Ser
     assert update["liveScore"]["innings"] == []
 
 
-async def test_a_match_that_ended_long_ago_is_told_from_its_fixture(served: Served) -> None:
+async def test_a_match_that_ended_long_ago_is_sent_from_its_fixture(served: Served) -> None:
     instance = await begin(served, "m1", balls=60)
     await play_out(instance, "m1")
     last = await live_score(served)
-    await system(served, 'mutation { deactivateMatch(id: "m1") { fence } }')
+    await ask_system(served, 'mutation { deactivateMatch(id: "m1") { fence } }')
     served.clock.forward(days=30)
 
-    update = (await (await follow(served)).event())["matchUpdates"]
+    update = (await (await follow_updates(served)).event())["matchUpdates"]
 
     assert (update["isSnapshot"], update["version"]) == (True, last["version"])
     # The fixture keeps totals and figures, not the last balls.
@@ -71,8 +78,8 @@ async def test_a_match_that_ended_long_ago_is_told_from_its_fixture(served: Serv
 
 
 async def test_an_update_says_what_happened_and_how_the_match_stands(served: Served) -> None:
-    await begun(served, "m1")
-    listener = await follow(served)
+    await register_at_version_1(served, "m1")
+    listener = await follow_updates(served)
     assert await version_of(listener) == (1, True)
     wicket = CricketEvent("m1:7:wicket", CricketEventKind.WICKET, "WICKET! A Batter b A Bowler", 1, "120/3", value=None)
 
@@ -87,12 +94,14 @@ async def test_an_update_says_what_happened_and_how_the_match_stands(served: Ser
     assert update["liveScore"] == await live_score(served)
 
 
-async def test_each_update_reads_its_match_anew_and_tells_the_time(served: Served) -> None:
-    await begun(served, "m1", round="Group stage")
-    listener = await follow(served, 'subscription { matchUpdates(matchId: "m1") { serverTime match { round } } }')
+async def test_each_update_reads_its_match_again_and_has_the_time(served: Served) -> None:
+    await register_at_version_1(served, "m1", round="Group stage")
+    listener = await follow_updates(
+        served, 'subscription { matchUpdates(matchId: "m1") { serverTime match { round } } }'
+    )
     first = await listener.event()
 
-    await system(served, 'mutation { updateFixture(id: "m1", input: {round: "Final"}) { round } }')
+    await ask_system(served, 'mutation { updateFixture(id: "m1", input: {round: "Final"}) { round } }')
     served.clock.forward(minutes=1)
     await advance(served)
 
@@ -115,7 +124,7 @@ REFUSED = [
 
 async def test_what_cannot_be_followed_is_refused(served: Served) -> None:
     for field in REFUSED:
-        listener = await follow(served, f"subscription {{ {field} }}")
+        listener = await follow_updates(served, f"subscription {{ {field} }}")
         message = await listener.message()
 
         assert message["type"] == "next"
@@ -126,8 +135,10 @@ async def test_what_cannot_be_followed_is_refused(served: Served) -> None:
 async def test_scores_of_a_league_that_does_not_exist_cannot_be_followed(served: Served) -> None:
     await Leagues(served.store(), NOON).put(League("1", "Big Bash League", "BBL"))
 
-    known = await follow(served, 'subscription { liveScores(leagueCode: "BBL") { isSnapshot updates { version } } }')
-    unknown = await follow(served, 'subscription { liveScores(leagueCode: "NOPE") { isSnapshot } }')
+    known = await follow_updates(
+        served, 'subscription { liveScores(leagueCode: "BBL") { isSnapshot updates { version } } }'
+    )
+    unknown = await follow_updates(served, 'subscription { liveScores(leagueCode: "NOPE") { isSnapshot } }')
 
     scores = (await known.message())["payload"]["data"]["liveScores"]
     assert scores == {"isSnapshot": True, "updates": []}
@@ -135,8 +146,8 @@ async def test_scores_of_a_league_that_does_not_exist_cannot_be_followed(served:
     assert (refusal["type"], refusal["payload"][0]["extensions"]["code"]) == ("error", "NOT_FOUND")
 
 
-async def test_a_match_that_nobody_knows_cannot_be_followed(served: Served) -> None:
-    listener = await follow(served)
+async def test_an_unknown_match_cannot_be_followed(served: Served) -> None:
+    listener = await follow_updates(served)
 
     message = await listener.message()
 
@@ -157,7 +168,7 @@ async def test_whenever_a_subscriber_joins_it_misses_nothing(served: Served, see
         while len(instance.changes) < after:  # noqa: ASYNC110 - the poller tells no event
             await asyncio.sleep(0.001)
         await asyncio.sleep(chance.random() * 0.05)
-        return await updates_of(await follow(served), is_over)
+        return await updates_of(await follow_updates(served), is_over)
 
     followed, _ = await asyncio.gather(
         asyncio.gather(*[subscriber(after) for after in joins]), play_out(instance, "m1")
@@ -183,7 +194,7 @@ async def test_a_subscriber_whose_socket_is_cut_ends_with_the_same_state(served:
     seen: list[list[Any]] = []
 
     for versions in (10, 25, 1000):
-        listener = await follow(served)
+        listener = await follow_updates(served)
         seen.append(await updates_of(listener, reached(versions)))
         # Cut, without a word of goodbye.
         listener.socket._response.connection.transport.abort()
@@ -197,8 +208,8 @@ async def test_a_subscriber_whose_socket_is_cut_ends_with_the_same_state(served:
 
 
 async def test_two_subscriptions_on_one_socket_do_not_mix(served: Served) -> None:
-    await begun(served, "m1", "m2")
-    listener = await follow(served, 'subscription { matchUpdates(matchId: "m1") { matchId version } }')
+    await register_at_version_1(served, "m1", "m2")
+    listener = await follow_updates(served, 'subscription { matchUpdates(matchId: "m1") { matchId version } }')
     other = {"query": 'subscription { matchUpdates(matchId: "m2") { matchId version } }'}
     await listener.socket.send_json({"id": "2", "type": "subscribe", "payload": other})
     await served.settle(ACTIVE_MATCHES, 2)
@@ -221,9 +232,9 @@ async def test_two_subscriptions_on_one_socket_do_not_mix(served: Served) -> Non
 async def test_a_tick_that_changed_nothing_is_no_update(served: Served) -> None:
     instance = await begin(served, "m1")
     await instance.poller.tick("m1")
-    listener = await follow(served)
+    listener = await follow_updates(served)
     assert await version_of(listener) == (1, True)
-    active = await state(served)
+    active = await active_match_state(served)
 
     served.clock.forward(seconds=2)
     assert await matches(served).record_tick("m1", active.fence)
@@ -231,20 +242,20 @@ async def test_a_tick_that_changed_nothing_is_no_update(served: Served) -> None:
     await advance(served)
 
     assert await version_of(listener) == (2, False)
-    assert (await state(served)).last_tick_at == NOON + timedelta(seconds=2)
+    assert (await active_match_state(served)).last_tick_at == NOON + timedelta(seconds=2)
 
 
 async def test_a_match_that_is_taken_off_the_list_and_put_on_again_goes_on(served: Served) -> None:
     instance = await begin(served, "m1")
     for _ in range(3):
         await instance.poller.tick("m1")
-    listener = await follow(served)
+    listener = await follow_updates(served)
     version, _ = await version_of(listener)
 
-    before = await state(served)
+    before = await active_match_state(served)
     await served.store().write_all(ACTIVE_MATCHES, puts=[active_match_item(replace(before, status=ActiveStatus.IDLE))])
-    stored = await system(served, 'mutation { registerActiveMatch(id: "m1") { version } }')
-    claimed = await matches(served).claim(await state(served), "one")
+    stored = await ask_system(served, 'mutation { registerActiveMatch(id: "m1") { version } }')
+    claimed = await matches(served).claim(await active_match_state(served), "one")
     assert claimed is not None
     await play_out(instance, "m1")
     updates = await updates_of(listener, is_over)
@@ -256,8 +267,11 @@ async def test_a_match_that_is_taken_off_the_list_and_put_on_again_goes_on(serve
 
 
 async def test_a_deleted_match_completes_its_subscription_and_has_ended_for_others(served: Served) -> None:
-    await begun(served, "m1")
-    one, all_ = await follow(served), await follow(served, "subscription { liveScores { ended updates { version } } }")
+    await register_at_version_1(served, "m1")
+    one, all_ = (
+        await follow_updates(served),
+        await follow_updates(served, "subscription { liveScores { ended updates { version } } }"),
+    )
     assert await version_of(one) == (1, True)
     assert (await all_.event())["liveScores"]["updates"] == [{"version": 1}]
 
@@ -268,12 +282,12 @@ async def test_a_deleted_match_completes_its_subscription_and_has_ended_for_othe
 
 
 async def test_a_change_without_a_new_version_is_a_snapshot_at_the_same_one(served: Served) -> None:
-    await begun(served, "m1")
-    one, all_ = await follow(served), await follow(served, SCORES % "")
+    await register_at_version_1(served, "m1")
+    one, all_ = await follow_updates(served), await follow_updates(served, SCORES % "")
     assert await version_of(one) == (1, True)
     await all_.event()
 
-    before = await state(served)
+    before = await active_match_state(served)
     changed = replace(before, live=replace(before.live, note="Rain"))
     await served.store().write_all(ACTIVE_MATCHES, puts=[active_match_item(changed)])
 
@@ -289,8 +303,8 @@ async def test_a_change_without_a_new_version_is_a_snapshot_at_the_same_one(serv
 
 
 async def test_after_a_gap_there_is_one_snapshot_and_it_goes_on_from_there(served: Served) -> None:
-    await begun(served, "m1")
-    listener = await follow(served)
+    await register_at_version_1(served, "m1")
+    listener = await follow_updates(served)
     assert await version_of(listener) == (1, True)
 
     await advance(served, by=3)
@@ -302,27 +316,27 @@ async def test_after_a_gap_there_is_one_snapshot_and_it_goes_on_from_there(serve
     assert [await version_of(listener) for _ in range(2)] == [(5, False), (6, False)]
 
 
-async def test_what_comes_through_the_feed_after_a_snapshot_is_not_told_twice(served: Served) -> None:
-    await begun(served, "m1")
-    listener = await follow(served)
+async def test_a_change_after_its_snapshot_is_not_sent_twice(served: Served) -> None:
+    await register_at_version_1(served, "m1")
+    listener = await follow_updates(served)
     assert await version_of(listener) == (1, True)
 
     # The feed is behind the table: the snapshot that fills the gap has the later versions already.
     publish(served, await advance(served, by=2))
     gap = await version_of(listener)
     for version in (2, 3):
-        publish(served, replace(await state(served), version=version))
+        publish(served, replace(await active_match_state(served), version=version))
     await advance(served)
 
     assert [gap, await version_of(listener)] == [(3, True), (4, False)]
 
 
 async def test_a_version_that_the_table_does_not_have_is_no_update(served: Served) -> None:
-    await begun(served, "m1")
-    listener = await follow(served)
+    await register_at_version_1(served, "m1")
+    listener = await follow_updates(served)
     assert await version_of(listener) == (1, True)
 
-    unknown = replace(await state(served), version=9)
+    unknown = replace(await active_match_state(served), version=9)
     with every_call(served) as calls:
         publish(served, unknown)
         async with asyncio.timeout(50):

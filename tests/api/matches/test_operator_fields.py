@@ -16,9 +16,9 @@ from datastore.matches.fixture_cache import FixtureCache
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.operator_fields import OperatorConflict
 from pipelines.matches.live.poller import Tick
-from tests.support.active_matches import begin, state
-from tests.support.cricket_pipeline import Instance
-from tests.support.fixture_steps import one, put, refusal, system
+from tests.support.active_matches import active_match_state, begin
+from tests.support.cricket_pipeline import PipelineInstance
+from tests.support.fixture_steps import ask_system, code_and_field, planned_match, put_fixtures
 from tests.support.served import NOON, Served
 
 UPDATE = """mutation ($id: ID!, $input: UpdateFixtureInput!) { updateFixture(id: $id, input: $input) {
@@ -26,37 +26,37 @@ UPDATE = """mutation ($id: ID!, $input: UpdateFixtureInput!) { updateFixture(id:
 SHOWN = '{ match(id: "m1") { note round status phase startTime venue { name } operatorFields liveScore { note } } }'
 
 
-async def update(served: Served, **changes: Any) -> Any:
-    answer = await system(served, UPDATE, {"id": "m1", "input": changes})
+async def update_fixture_fields(served: Served, **changes: Any) -> Any:
+    answer = await ask_system(served, UPDATE, {"id": "m1", "input": changes})
     assert answer.errors is None, answer.errors
     return answer.data["updateFixture"]
 
 
-async def shown(served: Served) -> Any:
+async def shown_match(served: Served) -> Any:
     answer = await served.ask(SHOWN)
     assert answer.errors is None, answer.errors
     return answer.data["match"]
 
 
-async def tick(instance: Instance) -> Tick:
+async def tick(instance: PipelineInstance) -> Tick:
     return await instance.poller.tick("m1")
 
 
 async def test_a_note_on_a_live_match_stays_and_reaches_the_live_score(served: Served) -> None:
     instance = await begin(served, "m1")
     await tick(instance)
-    before = (await state(served)).version
+    before = (await active_match_state(served)).version
 
-    set_ = await update(served, note="Floodlight failure", venue={"name": "Elsewhere"})
+    set_ = await update_fixture_fields(served, note="Floodlight failure", venue={"name": "Elsewhere"})
     for _ in range(4):
         assert await tick(instance) is Tick.CHANGED
-        match = await shown(served)
+        match = await shown_match(served)
         assert (match["note"], match["liveScore"]["note"]) == ("Floodlight failure", "Floodlight failure")
 
     assert (set_["note"], set_["operatorFields"]) == ("Floodlight failure", ["NOTE", "VENUE"])
     assert match["venue"] == {"name": "Elsewhere"}
     assert match["operatorFields"] == ["NOTE", "VENUE"]
-    assert (await state(served)).version == before + 4
+    assert (await active_match_state(served)).version == before + 4
 
 
 async def test_the_next_tick_publishes_a_note_although_the_provider_has_nothing_new(served: Served) -> None:
@@ -65,28 +65,28 @@ async def test_the_next_tick_publishes_a_note_although_the_provider_has_nothing_
     while not provider.is_over("m1"):
         await tick(instance)
     assert await tick(instance) is Tick.UNCHANGED
-    note = (await shown(served))["note"]
+    note = (await shown_match(served))["note"]
 
-    await update(served, note="Result under review")
+    await update_fixture_fields(served, note="Result under review")
     assert await tick(instance) is Tick.CHANGED
     change = instance.changes[-1].active
-    cleared = await update(served, clear=["NOTE"])
+    cleared = await update_fixture_fields(served, clear=["NOTE"])
     assert await tick(instance) is Tick.CHANGED
 
     assert ([part.value for part in change.changed], change.live.note) == (["note"], "Result under review")
     assert (cleared["note"], cleared["operatorFields"]) == (note, [])
-    assert (await shown(served))["liveScore"]["note"] == note
+    assert (await shown_match(served))["liveScore"]["note"] == note
 
 
 async def test_an_operator_takes_a_field_away_and_gives_it_back(served: Served) -> None:
-    reported = one(note="Rain is near", round="Final", start=NOON + timedelta(days=3))
-    await put(served, reported)
+    reported = planned_match(note="Rain is near", round="Final", start=NOON + timedelta(days=3))
+    await put_fixtures(served, reported)
     await FixtureCache(served.store(), NOON).put(MatchSnapshot(reported))
 
-    removed = await update(served, note=None)
-    await put(served, replace(reported, round="Semi-final"))
-    synced = await shown(served)
-    cleared = await update(served, clear=["NOTE"])
+    removed = await update_fixture_fields(served, note=None)
+    await put_fixtures(served, replace(reported, round="Semi-final"))
+    synced = await shown_match(served)
+    cleared = await update_fixture_fields(served, clear=["NOTE"])
 
     assert (removed["note"], removed["operatorFields"]) == (None, ["NOTE"])
     assert (synced["note"], synced["round"]) == (None, "Semi-final")
@@ -94,49 +94,49 @@ async def test_an_operator_takes_a_field_away_and_gives_it_back(served: Served) 
 
 
 async def test_without_a_word_of_the_source_a_cleared_field_follows_the_next_sync(served: Served) -> None:
-    await put(served, one(note="Rain is near"))
-    await update(served, note="No play today")
+    await put_fixtures(served, planned_match(note="Rain is near"))
+    await update_fixture_fields(served, note="No play today")
 
-    cleared = await update(served, clear=["NOTE", "ROUND"])
-    await put(served, one(note="Play at three"))
+    cleared = await update_fixture_fields(served, clear=["NOTE", "ROUND"])
+    await put_fixtures(served, planned_match(note="Play at three"))
 
     assert (cleared["note"], cleared["operatorFields"]) == ("No play today", [])
-    assert (await shown(served))["note"] == "Play at three"
+    assert (await shown_match(served))["note"] == "Play at three"
 
 
 async def test_a_status_of_an_operator_goes_with_its_phase(served: Served) -> None:
     instance = await begin(served, "m1")
 
-    await update(served, status="Delayed")
+    await update_fixture_fields(served, status="Delayed")
     assert await tick(instance) is Tick.CHANGED
 
-    match = await shown(served)
+    match = await shown_match(served)
     assert (match["status"], match["phase"]) == ("Delayed", "INTERRUPTED")
 
 
 async def test_a_field_cannot_be_cleared_and_set_in_the_same_call(served: Served) -> None:
-    await put(served, one())
+    await put_fixtures(served, planned_match())
 
-    both = await system(served, UPDATE, {"id": "m1", "input": {"clear": ["NOTE"], "note": "x"}})
-    unknown = await system(served, UPDATE, {"id": "m2", "input": {"clear": ["NOTE"]}})
+    both = await ask_system(served, UPDATE, {"id": "m1", "input": {"clear": ["NOTE"], "note": "x"}})
+    unknown = await ask_system(served, UPDATE, {"id": "m2", "input": {"clear": ["NOTE"]}})
 
-    assert refusal(both) == ("BAD_USER_INPUT", "clear")
+    assert code_and_field(both) == ("BAD_USER_INPUT", "clear")
     assert unknown.codes == ["NOT_FOUND"]
 
 
 async def test_a_tick_that_an_operator_overtakes_writes_nothing(served: Served) -> None:
     instance = await begin(served, "m1")
     await tick(instance)
-    version = (await state(served)).version
+    version = (await active_match_state(served)).version
     seen = await Fixtures(served.store(), NOON).latest("m1")
     assert seen is not None
-    await update(served, note="Floodlight failure")
+    await update_fixture_fields(served, note="Floodlight failure")
 
     with pytest.raises(OperatorConflict):
         await Fixtures(served.store(), NOON).write_live(seen)
 
-    assert (await shown(served))["note"] == "Floodlight failure"
-    assert (await state(served)).version == version
+    assert (await shown_match(served))["note"] == "Floodlight failure"
+    assert (await active_match_state(served)).version == version
 
 
 FACTS = {
@@ -151,23 +151,23 @@ async def test_concurrent_writes_lose_no_field_of_an_operator(served: Served, se
     """Race ticks, syncs and an operator: each field that the operator holds has the operator's last value."""
     chance = random.Random(seed)
     start = chance.choice([NOON, NOON + timedelta(days=9)])
-    await put(served, one(start=start))
+    await put_fixtures(served, planned_match(start=start))
     word: dict[str, Any] = {}
 
     def source() -> Match:
         venue = chance.choice([None, Venue("S")])
-        return one(start=start, note="source", round="source", venue=venue)
+        return planned_match(start=start, note="source", round="source", venue=venue)
 
     async def operate() -> None:
         for _ in range(6):
             if word and chance.random() < 0.3:
                 name = chance.choice(sorted(word))
-                await update(served, clear=[name.upper()])
+                await update_fixture_fields(served, clear=[name.upper()])
                 del word[name]
             else:
                 name = chance.choice(sorted(FACTS))
                 value = FACTS[name](chance)
-                await update(served, **{name: value})
+                await update_fixture_fields(served, **{name: value})
                 word[name] = value
 
     async def sync() -> None:
@@ -185,7 +185,7 @@ async def test_concurrent_writes_lose_no_field_of_an_operator(served: Served, se
     await asyncio.gather(operate(), sync(), sync(), poll())
     await Fixtures(served.store(), NOON).sync([source()])
 
-    match = await shown(served)
+    match = await shown_match(served)
     assert match["operatorFields"] == [name.upper() for name in ("round", "note", "venue") if name in word]
     assert {name: match[name] for name in word} == word
     item = await served.store().get(keys.SYNC_FIXTURES, fixture("m1"))

@@ -54,11 +54,11 @@ INDIA = {
 MUMBAI = {"teamId": "6", "name": "Mumbai", "code": "MUM"}
 
 
-async def sync(served: Served, *teams: dict[str, Any]) -> Answer:
+async def ask_to_sync_teams(served: Served, *teams: dict[str, Any]) -> Answer:
     return await served.ask(SYNC, {"teams": list(teams)}, user="job", role=Role.SYSTEM)
 
 
-async def update(served: Served, id: str, **changes: Any) -> Answer:
+async def update_team(served: Served, id: str, **changes: Any) -> Answer:
     return await served.ask(UPDATE, {"id": id, "input": changes}, user="root", role=Role.ADMIN)
 
 
@@ -67,11 +67,11 @@ async def sync_season(served: Served, *teams: dict[str, Any], **season: Any) -> 
     return await served.ask(SYNC_SEASON, {"input": given}, user="job", role=Role.SYSTEM)
 
 
-def many(count: int) -> list[dict[str, Any]]:
+def numbered_teams(count: int) -> list[dict[str, Any]]:
     return [{"teamId": f"{number:03}", "name": f"Team {number:03}", "code": "T"} for number in range(count)]
 
 
-def refusal(answer: Answer) -> tuple[str, str, str]:
+def code_field_and_message(answer: Answer) -> tuple[str, str, str]:
     """Code, field and message of the one error."""
     assert answer.errors is not None
     (error,) = answer.errors
@@ -82,7 +82,7 @@ def refusal(answer: Answer) -> tuple[str, str, str]:
 
 
 async def test_a_synced_team_is_read_as_it_was_given(served: Served) -> None:
-    synced = await sync(served, INDIA, MUMBAI)
+    synced = await ask_to_sync_teams(served, INDIA, MUMBAI)
     india = await served.ask(TEAM, {"id": "10"})
     mumbai = await served.ask(TEAM, {"id": "6"})
 
@@ -99,7 +99,7 @@ async def test_a_synced_team_is_read_as_it_was_given(served: Served) -> None:
 
 
 async def test_what_a_team_lacks_its_item_lacks(served: Served) -> None:
-    await sync(served, MUMBAI | {"imageUrl": None})
+    await ask_to_sync_teams(served, MUMBAI | {"imageUrl": None})
 
     item = await served.store().get(TEAM_BY_ID, Key("6"))
 
@@ -113,9 +113,11 @@ async def test_there_may_be_no_such_team(served: Served) -> None:
 
 
 async def test_a_sync_replaces_whole_teams_and_of_two_with_one_id_takes_the_last(served: Served) -> None:
-    await sync(served, INDIA)
+    await ask_to_sync_teams(served, INDIA)
 
-    synced = await sync(served, INDIA | {"name": "Hind"}, {"teamId": "10", "name": "Bharat", "code": "BHA"})
+    synced = await ask_to_sync_teams(
+        served, INDIA | {"name": "Hind"}, {"teamId": "10", "name": "Bharat", "code": "BHA"}
+    )
     team = await served.ask(TEAM, {"id": "10"})
 
     assert [team["name"] for team in synced.data["syncTeams"]] == ["Bharat"]
@@ -123,7 +125,7 @@ async def test_a_sync_replaces_whole_teams_and_of_two_with_one_id_takes_the_last
 
 
 async def test_a_hundred_teams_are_written_25_a_call(served: Served) -> None:
-    answer = await sync(served, *many(100))
+    answer = await ask_to_sync_teams(served, *numbered_teams(100))
 
     assert len(answer.data["syncTeams"]) == 100
     assert answer.made == ["BatchWriteItem cricket-teams"] * 4
@@ -144,26 +146,26 @@ async def test_a_hundred_teams_are_written_25_a_call(served: Served) -> None:
         ({"imageUrl": "javascript:alert(1)"}, "teams[1].imageUrl", "https://"),
     ],
 )
-async def test_what_is_out_of_bounds_is_told_by_field_and_limit(
+async def test_values_out_of_bounds_are_refused_by_field_and_limit(
     served: Served, wrong: dict[str, Any], field: str, limit: str
 ) -> None:
-    answer = await sync(served, INDIA, MUMBAI | wrong)
+    answer = await ask_to_sync_teams(served, INDIA, MUMBAI | wrong)
 
-    code, named, message = refusal(answer)
+    code, named, message = code_field_and_message(answer)
     assert (code, named) == ("BAD_USER_INPUT", field)
     assert limit in message
     assert answer.calls == []
 
 
 async def test_a_sync_has_at_most_a_hundred_teams(served: Served) -> None:
-    answer = await sync(served, *many(101))
+    answer = await ask_to_sync_teams(served, *numbered_teams(101))
 
-    assert refusal(answer) == ("BAD_USER_INPUT", "teams", "`teams` may contain at most 100, not 101.")
+    assert code_field_and_message(answer) == ("BAD_USER_INPUT", "teams", "`teams` may contain at most 100, not 101.")
     assert answer.calls == []
 
 
 async def test_texts_of_just_the_longest_length_are_taken_without_the_space_around(served: Served) -> None:
-    answer = await sync(served, {"teamId": "i" * 100, "name": f"  {'n' * 200} ", "code": "c" * 20})
+    answer = await ask_to_sync_teams(served, {"teamId": "i" * 100, "name": f"  {'n' * 200} ", "code": "c" * 20})
 
     assert answer.errors is None
     assert answer.data["syncTeams"][0]["name"] == "n" * 200
@@ -181,12 +183,12 @@ async def test_texts_of_just_the_longest_length_are_taken_without_the_space_arou
 async def test_ids_that_are_asked_for_have_their_bounds(served: Served, query: str, field: str) -> None:
     answer = await served.ask(query, {"id": "x" * 101})
 
-    assert refusal(answer)[:2] == ("BAD_USER_INPUT", field)
+    assert code_field_and_message(answer)[:2] == ("BAD_USER_INPUT", field)
     assert answer.calls == []
 
 
 async def test_teams_and_leagues_are_nodes_read_together(served: Served) -> None:
-    await sync(served, INDIA, MUMBAI)
+    await ask_to_sync_teams(served, INDIA, MUMBAI)
     put = 'mutation { putLeague(input: {leagueId: "1", name: "Premier League", code: "IPL"}) { id } }'
     league = (await served.ask(put, user="job", role=Role.SYSTEM)).data["putLeague"]["id"]
     ids = [global_id("Team", "6"), league, global_id("Team", "none"), global_id("Team", "10")]
@@ -210,7 +212,7 @@ async def test_teams_and_leagues_are_nodes_read_together(served: Served) -> None
 
 
 async def test_all_teams_come_by_name(served: Served) -> None:
-    await sync(served, MUMBAI, INDIA, {"teamId": "2", "name": "Chennai", "code": "CHE"})
+    await ask_to_sync_teams(served, MUMBAI, INDIA, {"teamId": "2", "name": "Chennai", "code": "CHE"})
 
     answer = await served.ask(ALL)
 
@@ -220,10 +222,10 @@ async def test_all_teams_come_by_name(served: Served) -> None:
     assert [call.request["ConsistentRead"] for call in answer.calls] == [True]
 
 
-async def test_a_damaged_team_is_left_out_of_the_list_and_told_in_the_log(
+async def test_a_damaged_team_is_omitted_from_the_list_and_logged(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await sync(served, INDIA)
+    await ask_to_sync_teams(served, INDIA)
     await served.store().write_all(TEAMS, puts=[{"teamId": "broken", "updatedAt": "never"}])
 
     with caplog.at_level(logging.ERROR, "datastore.dynamodb.records"):
@@ -240,10 +242,10 @@ async def test_a_damaged_team_is_left_out_of_the_list_and_told_in_the_log(
 
 
 async def test_an_update_changes_what_is_given_and_nothing_else(served: Served) -> None:
-    await sync(served, INDIA)
+    await ask_to_sync_teams(served, INDIA)
     served.clock.forward(hours=1)
 
-    answer = await update(served, "10", name=" Bharat ", imageUrl=None)
+    answer = await update_team(served, "10", name=" Bharat ", imageUrl=None)
     team = await served.ask(TEAM, {"id": "10"})
 
     expected = INDIA | {"name": "Bharat", "imageUrl": None, "updatedAt": "2026-06-25T13:00:00+00:00"}
@@ -257,15 +259,15 @@ async def test_an_update_changes_what_is_given_and_nothing_else(served: Served) 
     [("code", "BHA"), ("countryId", "1"), ("countryId", None), ("national", False), ("imageUrl", "http://a/b")],
 )
 async def test_each_field_can_be_changed_alone(served: Served, change: str, value: Any) -> None:
-    await sync(served, INDIA)
+    await ask_to_sync_teams(served, INDIA)
 
-    answer = await update(served, "10", **{change: value})
+    answer = await update_team(served, "10", **{change: value})
 
     assert answer.data == {"updateTeam": INDIA | {change: value, "updatedAt": MOMENT}}
 
 
 async def test_a_team_that_is_not_there_is_not_made_by_an_update(served: Served) -> None:
-    answer = await update(served, "nobody", name="Somebody")
+    answer = await update_team(served, "nobody", name="Somebody")
 
     assert answer.codes == ["NOT_FOUND"]
     assert (await served.ask(TEAM, {"id": "nobody"})).data == {"team": None}
@@ -285,11 +287,11 @@ async def test_a_team_that_is_not_there_is_not_made_by_an_update(served: Served)
 async def test_an_update_that_says_nothing_or_too_much_is_refused(
     served: Served, changes: dict[str, Any], field: str
 ) -> None:
-    await sync(served, INDIA)
+    await ask_to_sync_teams(served, INDIA)
 
-    answer = await update(served, "10", **changes)
+    answer = await update_team(served, "10", **changes)
 
-    assert refusal(answer)[:2] == ("BAD_USER_INPUT", field)
+    assert code_field_and_message(answer)[:2] == ("BAD_USER_INPUT", field)
     assert answer.calls == []
 
 
@@ -322,13 +324,13 @@ async def test_a_row_of_a_season_is_read_as_it_was_given(served: Served) -> None
 
 
 async def test_the_teams_of_a_hundred_rows_are_one_batch(served: Served) -> None:
-    await sync(served, *many(100))
-    await sync_season(served, *[{"teamId": team["teamId"]} for team in many(100)])
+    await ask_to_sync_teams(served, *numbered_teams(100))
+    await sync_season(served, *[{"teamId": team["teamId"]} for team in numbered_teams(100)])
 
     answer = await served.ask(SEASON, {"first": 100})
 
     names = [row["team"]["name"] for row in answer.data["seasonTeams"]["nodes"]]
-    assert names == [team["name"] for team in many(100)]
+    assert names == [team["name"] for team in numbered_teams(100)]
     assert answer.made == ["BatchGetItem cricket-teams", "Query cricket-team-seasons"]
 
 
@@ -380,7 +382,7 @@ async def test_a_damaged_row_is_one_damaged_place(served: Served) -> None:
 async def test_figures_have_their_bounds(served: Served, row: dict[str, Any], field: str) -> None:
     answer = await sync_season(served, {"teamId": "1", **row})
 
-    assert refusal(answer)[:2] == ("BAD_USER_INPUT", field)
+    assert code_field_and_message(answer)[:2] == ("BAD_USER_INPUT", field)
     assert answer.calls == []
 
 
@@ -394,7 +396,7 @@ async def test_a_number_too_small_for_the_store_is_nought(served: Served) -> Non
 async def test_a_season_has_at_most_a_hundred_teams_a_sync(served: Served) -> None:
     answer = await sync_season(served, *[{"teamId": str(number)} for number in range(101)])
 
-    assert refusal(answer)[:2] == ("BAD_USER_INPUT", "teams")
+    assert code_field_and_message(answer)[:2] == ("BAD_USER_INPUT", "teams")
     assert answer.calls == []
 
 

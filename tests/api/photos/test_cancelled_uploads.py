@@ -14,57 +14,57 @@ from datastore.photos.file_deletion_outbox import incoming_keys
 from datastore.photos.reservation_expiry import ReservationExpiry
 from datastore.photos.uploads import Uploads, _cleanup_tasks
 from tests.support.late_uploads import OWN_ID, late, other_pictures
-from tests.support.photo_items import ADA, EVE, put, user
-from tests.support.photo_steps import DELETE, done, stored
+from tests.support.photo_items import ADA, EVE, photo_user, put_library_items
+from tests.support.photo_steps import DELETE, ask_library, library_items
 from tests.support.pictures import jpeg
 from tests.support.served import Served
-from tests.support.upload_forms import cancel, complete, count, create
-from tests.support.upload_steps import files, items, janitor, shown, uploaded
+from tests.support.upload_forms import cancel, complete_photo, create_photo, upload_count
+from tests.support.upload_steps import files_of_gateway, files_without_hashes, items, janitor, upload_original
 
 __all__ = ["late", "other_pictures"]
 
 
 @pytest.fixture(autouse=True)
 async def ada(served: Served) -> None:
-    await put(served, user(uploadCount=0, uploadLimit=10))
+    await put_library_items(served, photo_user(uploadCount=0, uploadLimit=10))
 
 
 async def test_an_upload_that_is_given_up_leaves_a_free_place_and_no_files(served: Served) -> None:
-    await put(served, user(uploadCount=9, uploadLimit=10))
-    id = await uploaded(served, jpeg(), imageId=OWN_ID)
+    await put_library_items(served, photo_user(uploadCount=9, uploadLimit=10))
+    id = await upload_original(served, jpeg(), imageId=OWN_ID)
     given_up = await cancel(served, id)
     again = await cancel(served, id)
 
     assert (given_up.errors, given_up.data, again.data) == (None, {"cancelUpload": True}, {"cancelUpload": False})
     assert given_up.made == ["DeleteItem sparks", "GetItem sparks", "Query sparks", "TransactWriteItems sparks"]
     assert again.made == ["GetItem sparks"]
-    assert (await count(served), files(served)) == (9, set())
-    assert (await stored(served, "UPLOAD"), await stored(served, "REMOVAL")) == ([], [])
-    assert (await complete(served, id)).codes == ["NOT_FOUND"]
-    assert (await create(served, imageId=OWN_ID)).errors is None
+    assert (await upload_count(served), files_of_gateway(served)) == (9, set())
+    assert (await library_items(served, "UPLOAD"), await library_items(served, "REMOVAL")) == ([], [])
+    assert (await complete_photo(served, id)).codes == ["NOT_FOUND"]
+    assert (await create_photo(served, imageId=OWN_ID)).errors is None
 
 
 async def test_an_upload_that_has_expired_can_be_given_up(served: Served) -> None:
-    id = await uploaded(served, jpeg())
+    id = await upload_original(served, jpeg())
     served.clock.forward(hours=1)
 
     assert (await cancel(served, id)).data == {"cancelUpload": True}
     assert await janitor(served).release_expired() == 0
-    assert (await count(served), files(served)) == (0, set())
+    assert (await upload_count(served), files_of_gateway(served)) == (0, set())
 
 
-async def test_only_who_reserved_it_gives_an_upload_up_and_nobody_a_photo(served: Served) -> None:
-    await put(served, user(EVE, uploadCount=1))
-    id = await uploaded(served, jpeg())
+async def test_only_the_uploader_cancels_an_upload_and_a_photo_cannot_be_cancelled(served: Served) -> None:
+    await put_library_items(served, photo_user(EVE, uploadCount=1))
+    id = await upload_original(served, jpeg())
     anothers = await cancel(served, id, EVE)
-    there = await count(served), files(served)
-    await complete(served, id)
+    there = await upload_count(served), files_of_gateway(served)
+    await complete_photo(served, id)
     answers = [anothers, await cancel(served, id), await cancel(served, id, EVE)]
 
     assert [answer.data for answer in answers] == [{"cancelUpload": False}] * 3
     assert there == (1, {incoming_keys(id)[0]})
-    assert shown(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
-    assert (await count(served), await count(served, EVE)) == (1, 1)
+    assert files_without_hashes(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
+    assert (await upload_count(served), await upload_count(served, EVE)) == (1, 1)
     assert (await cancel(served, id, None)).codes == ["FORBIDDEN"]
 
 
@@ -72,21 +72,21 @@ async def test_only_who_reserved_it_gives_an_upload_up_and_nobody_a_photo(served
 async def test_a_place_that_was_taken_late_can_be_given_up_without_the_photo(served: Served) -> None:
     assert (await cancel(served, OWN_ID)).data == {"cancelUpload": True}
 
-    assert (await count(served), await items(served, "UPLOAD")) == (1, [])
-    assert shown(served) == {f"originals/{OWN_ID}.jpg", f"thumbnails/{OWN_ID}.jpg"}
+    assert (await upload_count(served), await items(served, "UPLOAD")) == (1, [])
+    assert files_without_hashes(served) == {f"originals/{OWN_ID}.jpg", f"thumbnails/{OWN_ID}.jpg"}
 
 
 async def test_files_that_are_written_while_an_upload_is_given_up_are_removed(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The confirmation breaks off, and the upload was read by who gives it up before its files were noted."""
-    id = await uploaded(served, jpeg())
+    id = await upload_original(served, jpeg())
     left_by = ReservationExpiry._files_to_delete
 
     async def slow(self: ReservationExpiry, image_id: str, item: Any) -> Any:
         found = await left_by(self, image_id, item)
         if not item.get("objectKeys"):
-            assert (await complete(served, id)).codes == ["INTERNAL"]
+            assert (await complete_photo(served, id)).codes == ["INTERNAL"]
         return found
 
     def breaks(*_: Any) -> None:
@@ -96,14 +96,18 @@ async def test_files_that_are_written_while_an_upload_is_given_up_are_removed(
     monkeypatch.setattr(ReservationExpiry, "_files_to_delete", slow)
 
     assert (await cancel(served, id)).data == {"cancelUpload": True}
-    assert (await count(served), files(served), await stored(served, "REMOVAL")) == (0, set(), [])
+    assert (await upload_count(served), files_of_gateway(served), await library_items(served, "REMOVAL")) == (
+        0,
+        set(),
+        [],
+    )
 
 
 async def test_files_that_are_written_while_an_upload_is_released_are_removed(
     served: Served, monkeypatch: pytest.MonkeyPatch, other_pictures: DecoderPool
 ) -> None:
     """The confirmation began a second before the end, and breaks off; the janitor read the upload before."""
-    id = await uploaded(served, jpeg())
+    id = await upload_original(served, jpeg())
     left_by, before = ReservationExpiry._files_to_delete, served.clock.now + timedelta(minutes=59, seconds=59)
     late = Uploads(served.store(), served.gateway.objects, other_pictures, before, served.store)
 
@@ -122,14 +126,18 @@ async def test_files_that_are_written_while_an_upload_is_released_are_removed(
     served.clock.forward(hours=1)
 
     assert await janitor(served).release_expired() == 1
-    assert (await count(served), files(served), await stored(served, "REMOVAL")) == (0, set(), [])
+    assert (await upload_count(served), files_of_gateway(served), await library_items(served, "REMOVAL")) == (
+        0,
+        set(),
+        [],
+    )
 
 
 async def test_files_that_are_written_after_an_upload_was_given_up_are_removed(
     served: Served, monkeypatch: pytest.MonkeyPatch, other_pictures: DecoderPool
 ) -> None:
     """The confirmation is cut off, and its thread writes on."""
-    id = await uploaded(served, jpeg())
+    id = await upload_original(served, jpeg())
     began, going, write = threading.Event(), threading.Event(), LocalObjects._write
 
     def slow(self: LocalObjects, key: str, content: bytes) -> None:
@@ -147,23 +155,27 @@ async def test_files_that_are_written_after_an_upload_was_given_up_are_removed(
     going.set()
     await asyncio.wait_for(asyncio.gather(*_cleanup_tasks), 50)
 
-    assert (cut_off.cancelled(), files(served), await stored(served, "REMOVAL")) == (True, set(), [])
+    assert (cut_off.cancelled(), files_of_gateway(served), await library_items(served, "REMOVAL")) == (True, set(), [])
 
 
 async def test_of_two_that_give_up_and_confirm_one_does(served: Served) -> None:
-    ids = [await uploaded(served, jpeg()) for _ in range(4)]
-    given_up = await asyncio.gather(*[do(served, id) for id in ids for do in (complete, cancel)])
+    ids = [await upload_original(served, jpeg()) for _ in range(4)]
+    given_up = await asyncio.gather(*[do(served, id) for id in ids for do in (complete_photo, cancel)])
 
     for confirmed, cancelled in zip(given_up[::2], given_up[1::2], strict=True):
         assert (confirmed.errors is None) != cancelled.data["cancelUpload"]
     photos = len(await items(served, "IMAGE"))
-    assert (await count(served), len(files(served)), await items(served, "UPLOAD")) == (photos, 2 * photos, [])
+    assert (await upload_count(served), len(files_of_gateway(served)), await items(served, "UPLOAD")) == (
+        photos,
+        2 * photos,
+        [],
+    )
 
 
 async def test_an_upload_that_is_confirmed_again_and_again_is_given_up_later(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    id = await uploaded(served, jpeg())
+    id = await upload_original(served, jpeg())
 
     async def overtaken(*_: Any) -> None:
         return None
@@ -177,28 +189,28 @@ async def test_an_upload_that_is_confirmed_again_and_again_is_given_up_later(
 async def test_a_confirmation_of_what_was_given_up_makes_no_photo_of_what_came_in_its_place(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await uploaded(served, jpeg(), imageId=OWN_ID)
+    await upload_original(served, jpeg(), imageId=OWN_ID)
     confirming = Uploads._confirm
 
     async def late(self: Uploads, *given: Any) -> Any:
         assert (await cancel(served, OWN_ID)).data == {"cancelUpload": True}
-        assert (await create(served, imageId=OWN_ID)).errors is None
+        assert (await create_photo(served, imageId=OWN_ID)).errors is None
         return await confirming(self, *given)
 
     monkeypatch.setattr(Uploads, "_confirm", late)
 
-    assert (await complete(served, OWN_ID)).codes == ["NOT_FOUND"]
-    assert (await count(served), len(await items(served, "UPLOAD")), await items(served, "IMAGE")) == (1, 1, [])
-    assert files(served) == set()
+    assert (await complete_photo(served, OWN_ID)).codes == ["NOT_FOUND"]
+    assert (await upload_count(served), len(await items(served, "UPLOAD")), await items(served, "IMAGE")) == (1, 1, [])
+    assert files_of_gateway(served) == set()
 
 
 async def test_a_deletion_that_comes_late_takes_no_files_of_a_photo_made_again(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the same id and picture, while what the first photo left is removed twice."""
-    await uploaded(served, jpeg(), imageId=OWN_ID)
-    await complete(served, OWN_ID)
-    first = files(served)
+    await upload_original(served, jpeg(), imageId=OWN_ID)
+    await complete_photo(served, OWN_ID)
+    first = files_of_gateway(served)
     began, going = asyncio.Event(), asyncio.Event()
     delete = LocalObjects.delete
 
@@ -209,29 +221,29 @@ async def test_a_deletion_that_comes_late_takes_no_files_of_a_photo_made_again(
         await delete(self, object_keys)
 
     monkeypatch.setattr(LocalObjects, "delete", slow)
-    late = asyncio.create_task(done(served, DELETE, id=OWN_ID))
+    late = asyncio.create_task(ask_library(served, DELETE, id=OWN_ID))
     await began.wait()
     await janitor(served).clean_up()
-    await uploaded(served, jpeg(), imageId=OWN_ID)
-    assert (await complete(served, OWN_ID)).errors is None
-    again = files(served)
+    await upload_original(served, jpeg(), imageId=OWN_ID)
+    assert (await complete_photo(served, OWN_ID)).errors is None
+    again = files_of_gateway(served)
     going.set()
     await late
 
-    assert (files(served), len(again), first & again) == (again, 2, set())
+    assert (files_of_gateway(served), len(again), first & again) == (again, 2, set())
 
 
 async def test_a_confirmation_that_comes_late_takes_no_files_of_a_photo_made_again(
     served: Served, monkeypatch: pytest.MonkeyPatch, other_pictures: DecoderPool
 ) -> None:
     """Of the same id and picture, which is made after it was looked up whether it is there."""
-    await uploaded(served, jpeg(), imageId=OWN_ID)
+    await upload_original(served, jpeg(), imageId=OWN_ID)
     confirming, remove = Uploads._confirm, Uploads._remove
 
     async def late(self: Uploads, *given: Any) -> Any:
         monkeypatch.setattr(Uploads, "_confirm", confirming)
         assert (await cancel(served, OWN_ID)).data == {"cancelUpload": True}
-        await uploaded(served, jpeg(), imageId=OWN_ID)
+        await upload_original(served, jpeg(), imageId=OWN_ID)
         monkeypatch.setattr(Uploads, "_remove", later)
         return await confirming(self, *given)
 
@@ -243,15 +255,15 @@ async def test_a_confirmation_that_comes_late_takes_no_files_of_a_photo_made_aga
 
     monkeypatch.setattr(Uploads, "_confirm", late)
 
-    assert (await complete(served, OWN_ID)).codes == []
-    assert (len(await items(served, "IMAGE")), len(files(served))) == (1, 2)
+    assert (await complete_photo(served, OWN_ID)).codes == []
+    assert (len(await items(served, "IMAGE")), len(files_of_gateway(served))) == (1, 2)
 
 
 async def test_a_confirmation_that_is_late_leaves_its_files_to_the_reservation_that_knows_them(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another that confirms the same by an earlier clock still may."""
-    await uploaded(served, jpeg(), imageId=OWN_ID)
+    await upload_original(served, jpeg(), imageId=OWN_ID)
     write = Uploads._confirm_actions
 
     def expired(self: Uploads, *given: Any) -> Any:
@@ -260,7 +272,7 @@ async def test_a_confirmation_that_is_late_leaves_its_files_to_the_reservation_t
 
     with monkeypatch.context() as late:
         late.setattr(Uploads, "_confirm_actions", expired)
-        assert (await complete(served, OWN_ID)).codes == ["NOT_FOUND"]
-    assert shown(served) >= {f"originals/{OWN_ID}.jpg", f"thumbnails/{OWN_ID}.jpg"}
+        assert (await complete_photo(served, OWN_ID)).codes == ["NOT_FOUND"]
+    assert files_without_hashes(served) >= {f"originals/{OWN_ID}.jpg", f"thumbnails/{OWN_ID}.jpg"}
     assert (await cancel(served, OWN_ID)).data == {"cancelUpload": True}
-    assert files(served) == set()
+    assert files_of_gateway(served) == set()

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from datastore.model.identity import Role
-from tests.support.photo_items import ADA, EVE, ask_as, face, person, photo, put, user
-from tests.support.photo_steps import BOX, DELETE, MERGE, RENAME, TAG, UNTAG, assert_consistent, stored
+from tests.support.photo_items import ADA, EVE, ask_as, face, person, photo, photo_user, put_library_items
+from tests.support.photo_steps import BOX, DELETE, MERGE, RENAME, TAG, UNTAG, assert_consistent, library_items
 from tests.support.served import Served
 
 ALLOWED = {"CONFLICT", "NOT_FOUND", "FORBIDDEN"}
@@ -38,8 +38,8 @@ class Play:
         persons = [person(id) for id in self.persons]
         del persons[0]["faceCount"], persons[1]["faceCount"]
         persons[2]["faceCount"] = 1
-        users = [user(email, uploadCount=list(self.owners.values()).count(email)) for email in (ADA, EVE)]
-        await put(self.served, *users, *photos, *persons, *old)
+        users = [photo_user(email, uploadCount=list(self.owners.values()).count(email)) for email in (ADA, EVE)]
+        await put_library_items(self.served, *users, *photos, *persons, *old)
 
     async def step(self) -> None:
         kind = self.chance.choices(("tag", "untag", "rename", "merge", "delete"), (10, 5, 3, 1, 0.3))[0]
@@ -79,13 +79,13 @@ class Play:
         """Merges that met others, and those of who was not counted, are asked for again, until each is done."""
         self.served.clock.forward(minutes=11)
         for _ in range(3):
-            for item in await stored(self.served, "PERSON"):
+            for item in await library_items(self.served, "PERSON"):
                 if "mergedInto" in item:
                     ids = {"one": item["personId"], "into": item["mergedInto"]}
                     await ask_as(self.served, MERGE, role=Role.ADMIN, **ids)
 
 
-async def play(served: Served, seed: int, rounds: int, at_once: int) -> Play:
+async def play_rounds(served: Served, seed: int, rounds: int, at_once: int) -> Play:
     game = Play(served, seed)
     await game.begin()
     for _ in range(rounds):
@@ -97,6 +97,6 @@ async def play(served: Served, seed: int, rounds: int, at_once: int) -> Play:
 
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_whatever_many_do_at_once_counts_and_lists_stay_exact(served: Served, seed: int) -> None:
-    game = await play(served, seed, rounds=4, at_once=8)
+    game = await play_rounds(served, seed, rounds=4, at_once=8)
 
     assert game.faces

@@ -9,19 +9,39 @@ from datastore.model.identity import Role
 from datastore.model.ids import uuid7
 from datastore.photos import face_tags as tagging
 from datastore.photos import optimistic_update as current
-from tests.support.photo_items import ADA, EVE, WRITTEN, ask_as, face, person, photo, put, tagged, user
-from tests.support.photo_steps import BOX, TAG, UNTAG, assert_consistent, done, one, stored, tag
+from tests.support.photo_items import (
+    ADA,
+    EVE,
+    WRITTEN,
+    ask_as,
+    face,
+    person,
+    photo,
+    photo_user,
+    put_library_items,
+    tagged,
+)
+from tests.support.photo_steps import (
+    BOX,
+    TAG,
+    UNTAG,
+    ask_library,
+    assert_consistent,
+    library_item,
+    library_items,
+    tag_person,
+)
 from tests.support.served import NOON, Served
 
 OWN = uuid7(NOON, "own")
 
 
-async def place(served: Served, *more: Any) -> None:
-    await put(served, user(uploadCount=1), photo("i"), person("p", "Grace"), *more)
+async def place_photo(served: Served, *more: Any) -> None:
+    await put_library_items(served, photo_user(uploadCount=1), photo("i"), person("p", "Grace"), *more)
 
 
 async def test_a_face_is_answered_as_it_is_kept_and_shown_on_its_photo(served: Served) -> None:
-    await place(served)
+    await place_photo(served)
     given = {"imageId": "i", "personId": "p", "boundingBox": BOX, "confidence": 0.5, "faceId": OWN}
 
     answer = await ask_as(served, TAG, input=given, at=WRITTEN)
@@ -36,7 +56,7 @@ async def test_a_face_is_answered_as_it_is_kept_and_shown_on_its_photo(served: S
     }
     # The person is found, and no face with this id.
     assert answer.made == ["GetItem sparks", *["Query sparks"] * 2, "TransactWriteItems sparks"]
-    assert await one(served, f"FACE#{OWN}") == {
+    assert await library_item(served, f"FACE#{OWN}") == {
         "PK": f"FACE#{OWN}",
         "SK": "IMAGE#i",
         "entityType": "FACE",
@@ -47,15 +67,15 @@ async def test_a_face_is_answered_as_it_is_kept_and_shown_on_its_photo(served: S
         "boundingBox": BOX,
         "createdAt": "2026-06-25T12:00:00.000Z",
     }
-    assert await one(served, "IMAGE#i") == photo(
+    assert await library_item(served, "IMAGE#i") == photo(
         "i", persons=["p"], personNames={"p": "Grace"}, faces=[{"faceId": OWN, "personId": "p"}], revision=1
     )
-    assert await one(served, "PERSON#p") == person("p", "Grace", faceCount=1)
+    assert await library_item(served, "PERSON#p") == person("p", "Grace", faceCount=1)
 
 
 async def test_a_known_moment_saves_a_query(served: Served) -> None:
     at = "2026-06-25T10:00:00.250Z"
-    await put(served, photo("i", at=at), person("p"))
+    await put_library_items(served, photo("i", at=at), person("p"))
     given = {"imageId": "i", "personId": "p", "boundingBox": BOX}
 
     known = await ask_as(served, TAG, input=given, at=at)
@@ -64,16 +84,16 @@ async def test_a_known_moment_saves_a_query(served: Served) -> None:
     assert known.made == ["GetItem sparks", "Query sparks", "TransactWriteItems sparks"]
     assert wrong.codes == ["NOT_FOUND"]
     assert wrong.errors[0]["message"] == "There is no such photo taken at that moment."
-    assert [item["faceCount"] for item in await stored(served, "PERSON")] == [1]
+    assert [item["faceCount"] for item in await library_items(served, "PERSON")] == [1]
 
 
 async def test_the_answer_shows_the_photo_with_the_face(served: Served) -> None:
-    await place(served)
+    await place_photo(served)
     query = """mutation ($input: TagFaceInput!) { tagFace(input: $input) {
       photo { personIds persons { name } faces { personId } } person { name faceCount }
     } }"""
 
-    told = await done(served, query, input={"imageId": "i", "personId": "p", "boundingBox": BOX})
+    told = await ask_library(served, query, input={"imageId": "i", "personId": "p", "boundingBox": BOX})
 
     assert told == {
         "photo": {"personIds": ["p"], "persons": [{"name": "Grace"}], "faces": [{"personId": "p"}]},
@@ -82,65 +102,67 @@ async def test_the_answer_shows_the_photo_with_the_face(served: Served) -> None:
 
 
 async def test_a_face_asked_for_again_is_there_once(served: Served) -> None:
-    await place(served)
+    await place_photo(served)
 
-    told = await asyncio.gather(*[tag(served, "i", "p", faceId=OWN) for _ in range(8)])
+    told = await asyncio.gather(*[tag_person(served, "i", "p", faceId=OWN) for _ in range(8)])
     served.clock.forward(hours=1)
-    told.append(await tag(served, "i", "p", faceId=OWN, confidence=0.1))
+    told.append(await tag_person(served, "i", "p", faceId=OWN, confidence=0.1))
 
     assert told == [told[0]] * 9
-    assert (await one(served, "PERSON#p") or {})["faceCount"] == 1
+    assert (await library_item(served, "PERSON#p") or {})["faceCount"] == 1
     await assert_consistent(served)
 
 
 async def test_an_id_that_is_on_another_photo_is_taken(served: Served) -> None:
-    await place(served, photo("j"))
-    await tag(served, "i", "p", faceId=OWN)
+    await place_photo(served, photo("j"))
+    await tag_person(served, "i", "p", faceId=OWN)
 
     answer = await ask_as(served, TAG, input={"imageId": "j", "personId": "p", "boundingBox": BOX, "faceId": OWN})
 
     assert answer.codes == ["CONFLICT"]
-    assert len(await stored(served, "FACE")) == 1
+    assert len(await library_items(served, "FACE")) == 1
 
 
 async def test_a_person_leaves_the_photo_with_their_last_face(served: Served) -> None:
-    await place(served, person("q"))
-    faces = [(await tag(served, "i", whose))["faceId"] for whose in ("p", "q", "p")]
+    await place_photo(served, person("q"))
+    faces = [(await tag_person(served, "i", whose))["faceId"] for whose in ("p", "q", "p")]
 
     answer = await ask_as(served, UNTAG, face=faces[0], image="i")
-    between = await one(served, "IMAGE#i")
-    again = await done(served, UNTAG, face=faces[0], image="i")
-    await done(served, UNTAG, face=faces[2], image="i")
+    between = await library_item(served, "IMAGE#i")
+    again = await ask_library(served, UNTAG, face=faces[0], image="i")
+    await ask_library(served, UNTAG, face=faces[2], image="i")
 
     assert answer.data["untagFace"] == {"faceId": faces[0], "personId": "p"}
     # The face; its photo by the key that it holds; the person.
     assert answer.made == ["GetItem sparks", "GetItem sparks", "Query sparks", "TransactWriteItems sparks"]
     assert (between or {})["persons"] == ["p", "q"]
     assert again is None
-    assert await one(served, "IMAGE#i") == photo(
+    assert await library_item(served, "IMAGE#i") == photo(
         "i", persons=["q"], personNames={"q": "Q"}, faces=[{"faceId": faces[1], "personId": "q"}], revision=5
     )
     await assert_consistent(served)
 
 
-async def test_of_many_who_take_a_face_off_at_once_one_is_told_of_it(served: Served) -> None:
-    await place(served)
-    face_id = (await tag(served, "i", "p"))["faceId"]
+async def test_of_concurrent_removals_of_a_face_one_returns_it(served: Served) -> None:
+    await place_photo(served)
+    face_id = (await tag_person(served, "i", "p"))["faceId"]
 
-    told = await asyncio.gather(*[done(served, UNTAG, face=face_id, image="i") for _ in range(6)])
+    told = await asyncio.gather(*[ask_library(served, UNTAG, face=face_id, image="i") for _ in range(6)])
 
     assert sorted(map(bool, told)) == [False] * 5 + [True]
-    assert (await one(served, "PERSON#p") or {})["faceCount"] == 0
+    assert (await library_item(served, "PERSON#p") or {})["faceCount"] == 0
     await assert_consistent(served)
 
 
-async def test_a_photo_that_others_wrote_learns_its_faces_when_somebody_is_tagged(served: Served) -> None:
+async def test_a_photo_of_another_program_gets_its_faces_when_a_person_is_tagged(served: Served) -> None:
     old = photo("i", persons=["p", "q"])
-    await put(served, old, person("p", faceCount=2), person("q"), face("f1", "i", "p", None), face("f2", "j", "p"))
+    await put_library_items(
+        served, old, person("p", faceCount=2), person("q"), face("f1", "i", "p", None), face("f2", "j", "p")
+    )
 
-    new = await tag(served, "i", "q")
+    new = await tag_person(served, "i", "q")
 
-    assert await one(served, "IMAGE#i") == {
+    assert await library_item(served, "IMAGE#i") == {
         **old,
         "personNames": {"q": "Q"},
         "faces": [{"faceId": "f1", "personId": "p"}, {"faceId": new["faceId"], "personId": "q"}],
@@ -150,47 +172,47 @@ async def test_a_photo_that_others_wrote_learns_its_faces_when_somebody_is_tagge
 
 async def test_an_old_face_is_taken_off_a_photo_that_does_not_know_it(served: Served) -> None:
     faces = [face("f1", "i", "p", None), face("f2", "i", "p", None)]
-    await put(served, photo("i", persons=["p"]), person("p", faceCount=2), *faces)
+    await put_library_items(served, photo("i", persons=["p"]), person("p", faceCount=2), *faces)
 
     first = await ask_as(served, UNTAG, face="f1", image="i")
-    between = await one(served, "IMAGE#i")
-    await done(served, UNTAG, face="f2", image="i")
+    between = await library_item(served, "IMAGE#i")
+    await ask_library(served, UNTAG, face="f2", image="i")
 
     assert first.data["untagFace"] == {"faceId": "f1", "personId": "p"}
     assert ((between or {})["persons"], (between or {})["faces"]) == (["p"], [{"faceId": "f2", "personId": "p"}])
-    assert (await one(served, "IMAGE#i") or {})["persons"] == []
-    assert await one(served, "PERSON#p") == person("p", faceCount=0)
+    assert (await library_item(served, "IMAGE#i") or {})["persons"] == []
+    assert await library_item(served, "PERSON#p") == person("p", faceCount=0)
 
 
 async def test_who_is_not_counted_yet_is_counted_with_the_next_face(served: Served) -> None:
     old = person("p")
-    await put(served, photo("i"), old | {"faceCount": None}, face("f1", "j", "p"), face("f2", "k", "p"))
+    await put_library_items(served, photo("i"), old | {"faceCount": None}, face("f1", "j", "p"), face("f2", "k", "p"))
 
-    await asyncio.gather(tag(served, "i", "p"), tag(served, "i", "p"))
+    await asyncio.gather(tag_person(served, "i", "p"), tag_person(served, "i", "p"))
 
-    assert (await one(served, "PERSON#p") or {})["faceCount"] == 4
+    assert (await library_item(served, "PERSON#p") or {})["faceCount"] == 4
 
 
 async def test_a_count_that_others_wrote_too_low_does_not_fall_below_nothing(served: Served) -> None:
     faces = [face("f", "i", "p")]
-    await put(served, tagged(photo("i"), faces, person("p")), person("p"), *faces)
+    await put_library_items(served, tagged(photo("i"), faces, person("p")), person("p"), *faces)
 
-    await done(served, UNTAG, face="f", image="i")
+    await ask_library(served, UNTAG, face="f", image="i")
 
-    assert (await one(served, "PERSON#p") or {})["faceCount"] == 0
+    assert (await library_item(served, "PERSON#p") or {})["faceCount"] == 0
 
 
 async def test_a_face_whose_person_is_gone_is_taken_off(served: Served) -> None:
     faces = [face("f", "i", "p")]
-    await put(served, tagged(photo("i"), faces, person("p")), *faces)
+    await put_library_items(served, tagged(photo("i"), faces, person("p")), *faces)
 
-    assert await done(served, UNTAG, face="f", image="i") == {"faceId": "f", "personId": "p"}
-    assert await stored(served, "FACE") == []
+    assert await ask_library(served, UNTAG, face="f", image="i") == {"faceId": "f", "personId": "p"}
+    assert await library_items(served, "FACE") == []
 
 
 async def test_a_photo_has_its_limit(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tagging, "MAX_FACES", 3)
-    await place(served)
+    await place_photo(served)
 
     answers = await asyncio.gather(
         *[ask_as(served, TAG, input={"imageId": "i", "personId": "p", "boundingBox": BOX}) for _ in range(5)]
@@ -203,16 +225,16 @@ async def test_a_photo_has_its_limit(served: Served, monkeypatch: pytest.MonkeyP
 
 
 async def test_whom_a_merge_makes_another_is_tagged_as_that_one(served: Served) -> None:
-    await put(served, photo("i"), person("p", mergedInto="q"), person("q", receives={"p"}))
+    await put_library_items(served, photo("i"), person("p", mergedInto="q"), person("q", receives={"p"}))
 
-    assert (await tag(served, "i", "p"))["personId"] == "q"
-    assert [item["faceCount"] for item in await stored(served, "PERSON")] == [0, 1]
+    assert (await tag_person(served, "i", "p"))["personId"] == "q"
+    assert [item["faceCount"] for item in await library_items(served, "PERSON")] == [0, 1]
 
 
 async def test_faces_are_for_the_photos_owner_and_not_for_others(served: Served) -> None:
-    await place(served)
-    face_id = (await tag(served, "i", "p"))["faceId"]
-    before = await stored(served)
+    await place_photo(served)
+    face_id = (await tag_person(served, "i", "p"))["faceId"]
+    before = await library_items(served)
     given = {"imageId": "i", "personId": "p", "boundingBox": BOX}
 
     for email, role in ((EVE, Role.USER), (EVE, Role.SYSTEM), (None, Role.USER), (None, Role.SYSTEM)):
@@ -226,37 +248,37 @@ async def test_faces_are_for_the_photos_owner_and_not_for_others(served: Served)
         assert (await ask_as(served, TAG, admin, Role.ADMIN, input=given)).codes == ["FORBIDDEN"]
     assert (await ask_as(served, TAG, None, input=given)).codes == ["FORBIDDEN"]
     assert (await served.ask(TAG, {"input": given})).codes == ["UNAUTHENTICATED"]
-    assert await stored(served) == before
+    assert await library_items(served) == before
 
 
 @pytest.mark.parametrize("admin", [EVE, None])
 async def test_an_admin_takes_any_face_off_anybodys_photo(served: Served, admin: str | None) -> None:
-    await place(served)
-    first, second = [(await tag(served, "i", "p"))["faceId"] for _ in range(2)]
+    await place_photo(served)
+    first, second = [(await tag_person(served, "i", "p"))["faceId"] for _ in range(2)]
 
-    told = await done(served, UNTAG, admin, Role.ADMIN, face=first, image="i")
+    told = await ask_library(served, UNTAG, admin, Role.ADMIN, face=first, image="i")
 
     assert told == {"faceId": first, "personId": "p"}
-    assert (await one(served, "IMAGE#i") or {})["faces"] == [{"faceId": second, "personId": "p"}]
-    assert await done(served, UNTAG, admin, Role.ADMIN, face=first, image="i") is None
+    assert (await library_item(served, "IMAGE#i") or {})["faces"] == [{"faceId": second, "personId": "p"}]
+    assert await ask_library(served, UNTAG, admin, Role.ADMIN, face=first, image="i") is None
     await assert_consistent(served)
 
 
 async def test_an_owner_is_known_however_their_email_is_written(served: Served) -> None:
-    await put(served, photo("i", "Ada@Example.com"), person("p"))
+    await put_library_items(served, photo("i", "Ada@Example.com"), person("p"))
 
-    assert (await tag(served, "i", "p", "ADA@example.COM"))["personId"] == "p"
+    assert (await tag_person(served, "i", "p", "ADA@example.COM"))["personId"] == "p"
 
 
-async def test_an_unknown_photo_person_or_face_is_told(served: Served) -> None:
-    await place(served)
-    before = await stored(served)
+async def test_an_unknown_photo_person_or_face_is_refused(served: Served) -> None:
+    await place_photo(served)
+    before = await library_items(served)
 
     for image_id, person_id in (("j", "p"), ("i", "q")):
         given = {"imageId": image_id, "personId": person_id, "boundingBox": BOX}
         assert (await ask_as(served, TAG, input=given)).codes == ["NOT_FOUND"]
-    assert await done(served, UNTAG, face="f", image="i") is None
-    assert await stored(served) == before
+    assert await ask_library(served, UNTAG, face="f", image="i") is None
+    assert await library_items(served) == before
 
 
 async def test_what_is_out_of_bounds_is_refused(served: Served) -> None:
@@ -285,15 +307,15 @@ async def test_what_is_out_of_bounds_is_refused(served: Served) -> None:
 
 
 async def test_a_face_may_fill_the_photo_and_be_as_unsure_as_can_be(served: Served) -> None:
-    await place(served)
+    await place_photo(served)
 
     for box in ({"left": 0, "top": 0, "width": 1, "height": 1}, {"left": 0.7, "top": 0.9, "width": 0.3, "height": 0.1}):
-        told = await tag(served, "i", "p", boundingBox=box, confidence=1e-300)
+        told = await tag_person(served, "i", "p", boundingBox=box, confidence=1e-300)
         assert (told["boundingBox"], told["confidence"]) == (box, 0)
 
 
 async def test_the_person_of_a_face_is_read_with_what_was_counted_just_now(served: Served) -> None:
-    await place(served)
+    await place_photo(served)
     given = {"imageId": "i", "personId": "p", "boundingBox": BOX, "faceId": OWN}
     shown = "{ faceId person { faceCount } }"
     queries: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -312,12 +334,12 @@ async def test_the_person_of_a_face_is_read_with_what_was_counted_just_now(serve
 
 class TestFacesThatAreListedAndGone:
     async def test_one_that_is_tagged_again_is_listed_once(self, served: Served) -> None:
-        await put(served, user(uploadCount=1), person("p"), person("q"))
-        await put(served, tagged(photo("i"), [face(OWN, "i", "q")], person("q")))
+        await put_library_items(served, photo_user(uploadCount=1), person("p"), person("q"))
+        await put_library_items(served, tagged(photo("i"), [face(OWN, "i", "q")], person("q")))
 
-        await tag(served, "i", "p", faceId=OWN)
+        await tag_person(served, "i", "p", faceId=OWN)
 
-        assert await one(served, "IMAGE#i") == photo(
+        assert await library_item(served, "IMAGE#i") == photo(
             "i", persons=["p"], personNames={"p": "P"}, faces=[{"faceId": OWN, "personId": "p"}], revision=1
         )
         await assert_consistent(served)
@@ -325,39 +347,41 @@ class TestFacesThatAreListedAndGone:
     async def test_one_is_taken_off_by_the_photos_owner_alone(self, served: Served) -> None:
         people, left = (person("p", faceCount=1), person("q")), face("f1", "i", "p")
         listed = tagged(photo("i"), [left, face("f2", "i", "p"), face("f3", "i", "q")], *people)
-        await put(served, user(uploadCount=1), *people, listed, left)
-        before = await stored(served)
+        await put_library_items(served, photo_user(uploadCount=1), *people, listed, left)
+        before = await library_items(served)
 
         assert (await ask_as(served, UNTAG, EVE, face="f3", image="i")).data == {"untagFace": None}
-        assert await stored(served) == before
+        assert await library_items(served) == before
         for gone in ("f2", "f3", "f3"):
-            assert await done(served, UNTAG, face=gone, image="i") is None
+            assert await ask_library(served, UNTAG, face=gone, image="i") is None
 
-        assert (await one(served, "IMAGE#i") or {})["revision"] == 2
+        assert (await library_item(served, "IMAGE#i") or {})["revision"] == 2
         await assert_consistent(served)
 
 
 async def test_a_face_that_is_listed_and_gone_is_taken_off_by_an_admin(served: Served) -> None:
-    await put(served, person("p"), tagged(photo("i"), [face("f", "i", "p")], person("p")), user(uploadCount=1))
+    await put_library_items(
+        served, person("p"), tagged(photo("i"), [face("f", "i", "p")], person("p")), photo_user(uploadCount=1)
+    )
 
-    assert await done(served, UNTAG, None, Role.ADMIN, face="f", image="i") is None
+    assert await ask_library(served, UNTAG, None, Role.ADMIN, face="f", image="i") is None
 
-    assert (await one(served, "IMAGE#i") or {})["persons"] == []
+    assert (await library_item(served, "IMAGE#i") or {})["persons"] == []
     await assert_consistent(served)
 
 
 async def test_a_face_whose_photo_is_gone_is_taken_away_by_an_admin(served: Served) -> None:
-    await put(served, person("p", faceCount=2), face("f", "gone", "p"), face("g", "gone", "nobody"))
-    before = await stored(served)
+    await put_library_items(served, person("p", faceCount=2), face("f", "gone", "p"), face("g", "gone", "nobody"))
+    before = await library_items(served)
 
     for role in (Role.USER, Role.SYSTEM):
         assert (await ask_as(served, UNTAG, role=role, face="f", image="gone")).codes == ["NOT_FOUND"]
-    assert await stored(served) == before
+    assert await library_items(served) == before
     for face_id, whose in (("f", "p"), ("g", "nobody")):
-        told = await done(served, UNTAG, role=Role.ADMIN, face=face_id, image="gone")
+        told = await ask_library(served, UNTAG, role=Role.ADMIN, face=face_id, image="gone")
         assert told == {"faceId": face_id, "personId": whose}
 
-    assert await stored(served) == [person("p", faceCount=1)]
+    assert await library_items(served) == [person("p", faceCount=1)]
 
 
 async def test_where_others_tagged_more_than_a_photo_has_room_for_persons_are_listed_whole_or_not(
@@ -365,14 +389,16 @@ async def test_where_others_tagged_more_than_a_photo_has_room_for_persons_are_li
 ) -> None:
     monkeypatch.setattr(current, "MAX_LISTED_FACES", 3)
     faces = [face(f"f{number}", "i", "p" if number < 4 else "q", None) for number in range(7)]
-    await put(served, photo("i", persons=["p", "q"]), person("p", faceCount=4), person("q", faceCount=3), *faces)
+    await put_library_items(
+        served, photo("i", persons=["p", "q"]), person("p", faceCount=4), person("q", faceCount=3), *faces
+    )
 
-    await done(served, UNTAG, face="f6", image="i")
-    first = await one(served, "IMAGE#i") or {}
-    await done(served, UNTAG, face="f0", image="i")
-    second = await one(served, "IMAGE#i") or {}
-    await done(served, 'mutation { deletePhoto(imageId: "i") { imageId } }')
+    await ask_library(served, UNTAG, face="f6", image="i")
+    first = await library_item(served, "IMAGE#i") or {}
+    await ask_library(served, UNTAG, face="f0", image="i")
+    second = await library_item(served, "IMAGE#i") or {}
+    await ask_library(served, 'mutation { deletePhoto(imageId: "i") { imageId } }')
 
     assert (first["persons"], [listed["faceId"] for listed in first["faces"]]) == (["p", "q"], ["f4", "f5"])
     assert (second["persons"], [listed["faceId"] for listed in second["faces"]]) == (["p", "q"], ["f4", "f5"])
-    assert await stored(served) == [person("p"), person("q")]
+    assert await library_items(served) == [person("p"), person("q")]

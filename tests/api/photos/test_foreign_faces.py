@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from datastore.photos import lookups
-from tests.support.photo_items import BOX, EVE, face, person, photo, put, tagged
+from tests.support.photo_items import BOX, EVE, face, person, photo, put_library_items, tagged
 from tests.support.served import Answer, Served
 
 FACES = """query ($id: ID!, $person: ID) { photo(id: $id) {
@@ -19,12 +19,12 @@ def faces_of(answer: Answer) -> Any:
     return answer.data["photo"]["faces"]
 
 
-def ids(faces: Any) -> list[str]:
+def face_ids(faces: Any) -> list[str]:
     return [face["faceId"] for face in faces]
 
 
 async def test_a_face_of_the_document_is_shown_on_its_photo(served: Served) -> None:
-    await put(served, photo("a", persons=["p1"]), person("p1"), face("f1", "a", "p1", at=None))
+    await put_library_items(served, photo("a", persons=["p1"]), person("p1"), face("f1", "a", "p1", at=None))
 
     there = await served.ask('{ photosOfPerson(personId: "p1") { edges { faces { faceId } } nodes { imageId } } }')
     answer = await served.ask(FACES, {"id": "a"})
@@ -42,15 +42,17 @@ async def test_a_face_of_the_document_is_shown_on_its_photo(served: Served) -> N
 async def test_only_the_faces_on_that_photo_are_shown(served: Served) -> None:
     elsewhere = [face(f"e{number}", "b", "p1", at=None) for number in range(5)]
     here = [face("f1", "a", "p1", at=None), face("f2", "a", "p2", at=None), face("f3", "a", "p1", at=None)]
-    await put(served, photo("a", persons=["p1", "p2", "p3"]), photo("b", persons=["p1"]), *here, *elsewhere)
+    await put_library_items(
+        served, photo("a", persons=["p1", "p2", "p3"]), photo("b", persons=["p1"]), *here, *elsewhere
+    )
 
     everybody, one, nobody = [
         await served.ask(FACES, {"id": "a", "person": person}) for person in (None, "p1", "not on it")
     ]
 
-    assert ids(faces_of(everybody)) == ["f1", "f3", "f2"]
-    assert ids(faces_of(one)) == ["f1", "f3"]
-    assert ids(faces_of(nobody)) == []
+    assert face_ids(faces_of(everybody)) == ["f1", "f3", "f2"]
+    assert face_ids(faces_of(one)) == ["f1", "f3"]
+    assert face_ids(faces_of(nobody)) == []
     assert one.made == ["Query sparks", BY_PERSON]
     assert nobody.made == ["Query sparks"]
 
@@ -58,12 +60,12 @@ async def test_only_the_faces_on_that_photo_are_shown(served: Served) -> None:
 async def test_each_person_is_asked_for_once_for_a_page_of_photos(served: Served) -> None:
     photos = [photo(f"i{number:02}", persons=["p1", "p2"]) for number in range(25)]
     faces = [face(f"f{number:02}-{who}", f"i{number:02}", who, at=None) for number in range(25) for who in ("p1", "p2")]
-    await put(served, *photos, *faces)
+    await put_library_items(served, *photos, *faces)
 
     answer = await served.ask("{ photos { nodes { imageId faces { faceId } } } }")
 
     assert answer.errors is None
-    assert {node["imageId"]: ids(node["faces"]) for node in answer.data["photos"]["nodes"]} == {
+    assert {node["imageId"]: face_ids(node["faces"]) for node in answer.data["photos"]["nodes"]} == {
         f"i{number:02}": [f"f{number:02}-p1", f"f{number:02}-p2"] for number in range(25)
     }
     assert answer.made == ["Query sparks.entityType-PK-index", BY_PERSON, BY_PERSON]
@@ -71,29 +73,29 @@ async def test_each_person_is_asked_for_once_for_a_page_of_photos(served: Served
 
 async def test_photos_that_list_their_faces_take_no_more_calls(served: Served) -> None:
     faces = [face("f1", "a", "p1"), face("f2", "a", "p2")]
-    await put(served, tagged(photo("a", EVE), faces, person("p1"), person("p2")), *faces)
+    await put_library_items(served, tagged(photo("a", EVE), faces, person("p1"), person("p2")), *faces)
 
     answer = await served.ask(FACES, {"id": "a"})
 
-    assert ids(faces_of(answer)) == ["f1", "f2"]
+    assert face_ids(faces_of(answer)) == ["f1", "f2"]
     assert answer.made == ["BatchGetItem sparks", "Query sparks"]
 
 
 async def test_a_photo_may_list_some_and_not_others(served: Served) -> None:
     ours = face("f1", "a", "p1")
     item = tagged(photo("a"), [ours], person("p1"))
-    await put(served, item | {"persons": ["p1", "p2"]}, ours, face("f2", "a", "p2", at=None))
+    await put_library_items(served, item | {"persons": ["p1", "p2"]}, ours, face("f2", "a", "p2", at=None))
 
     answer = await served.ask(FACES, {"id": "a"})
 
-    assert ids(faces_of(answer)) == ["f1", "f2"]
+    assert face_ids(faces_of(answer)) == ["f1", "f2"]
     assert sorted(answer.made) == ["GetItem sparks", "Query sparks", BY_PERSON]
 
 
 async def test_a_damaged_face_is_an_error_in_its_own_place(served: Served) -> None:
     damaged = face("f2", "a", "p1", at=None)
     del damaged["boundingBox"]
-    await put(served, photo("a", persons=["p1"]), face("f1", "a", "p1", at=None), damaged)
+    await put_library_items(served, photo("a", persons=["p1"]), face("f1", "a", "p1", at=None), damaged)
 
     answer = await served.ask('{ photo(id: "a") { faces { faceId } } }')
 
@@ -103,17 +105,19 @@ async def test_a_damaged_face_is_an_error_in_its_own_place(served: Served) -> No
 
 async def test_of_very_many_faces_a_bounded_number_is_read(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookups, "MAX_ITEMS", 10)
-    await put(served, photo("a", persons=["p1"]), *[face(f"f{number:02}", "b", "p1", at=None) for number in range(30)])
-    await put(served, face("f31", "a", "p1", at=None))
+    await put_library_items(
+        served, photo("a", persons=["p1"]), *[face(f"f{number:02}", "b", "p1", at=None) for number in range(30)]
+    )
+    await put_library_items(served, face("f31", "a", "p1", at=None))
 
     answer = await served.ask(FACES, {"id": "a"})
 
-    assert ids(faces_of(answer)) == ["f31"]
+    assert face_ids(faces_of(answer)) == ["f31"]
     assert [call.request["Limit"] for call in answer.calls if call.index] == [10]
 
 
 async def test_many_persons_are_looked_for_up_to_a_number(served: Served) -> None:
-    await put(served, photo("a", persons=[f"p{number}" for number in range(300)]))
+    await put_library_items(served, photo("a", persons=[f"p{number}" for number in range(300)]))
 
     answer = await served.ask(FACES, {"id": "a"})
 

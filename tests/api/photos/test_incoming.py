@@ -23,15 +23,15 @@ from datastore.objects.local import LocalObjects
 from datastore.photos.file_deletion_outbox import incoming_keys
 from server.admission.settings import Capacity
 from server.settings import Settings
-from tests.support.media import begun
-from tests.support.photo_items import ADA, EVE, ask_as, put, user
+from tests.support.media import begin_upload
+from tests.support.photo_items import ADA, EVE, ask_as, photo_user, put_library_items
 from tests.support.photo_steps import DELETE
 from tests.support.pictures import jpeg
 from tests.support.served import NOON, SECRET, Served
 from tests.support.store_engines import ROOT, free_port
 from tests.support.until import until
-from tests.support.upload_forms import cancel, complete, form_of, send
-from tests.support.upload_steps import files, janitor, reserved, uploaded
+from tests.support.upload_forms import cancel, complete_photo, form_of, post_form
+from tests.support.upload_steps import files_of_gateway, janitor, reserved, upload_original
 
 OWN_ID = uuid7(NOON, "a client's own")
 MEGABYTE = 2**20
@@ -53,7 +53,7 @@ def store_options(store_options: StoreOptions, tmp_path: Path) -> StoreOptions:
 @pytest.fixture(autouse=True)
 async def users(served: Served) -> None:
     emails = (ADA, EVE, "bob@example.com", "dan@example.com", "fay@example.com")
-    await put(served, *[user(email, uploadCount=0, uploadLimit=100) for email in emails])
+    await put_library_items(served, *[photo_user(email, uploadCount=0, uploadLimit=100) for email in emails])
 
 
 @pytest.fixture
@@ -62,7 +62,9 @@ def objects(served: Served) -> LocalObjects:
     return served.gateway.objects
 
 
-async def sent(served: Served, target: Mapping[str, Any], content: bytes) -> tuple[int, dict[str, Any], str | None]:
+async def send_upload(
+    served: Served, target: Mapping[str, Any], content: bytes
+) -> tuple[int, dict[str, Any], str | None]:
     """The status, the error's extensions and Retry-After that an upload is answered with."""
     fields = {field["name"]: field["value"] for field in target["fields"]}
     form = form_of(fields, content, target["contentType"])
@@ -72,7 +74,7 @@ async def sent(served: Served, target: Mapping[str, Any], content: bytes) -> tup
     return response.status, details, response.headers.get("Retry-After")
 
 
-def held(objects: LocalObjects) -> tuple[int, int]:
+def ledger_totals(objects: LocalObjects) -> tuple[int, int]:
     """How many files the ledger knows, and how many bytes it counts for them."""
     with sqlite3.connect(objects.ledger._path) as database:
         number, size = database.execute("SELECT count(*), total(bytes) FROM incoming").fetchone()
@@ -85,24 +87,24 @@ def held(objects: LocalObjects) -> tuple[int, int]:
 
 async def test_a_token_is_good_for_nothing_once_its_upload_is_cancelled(served: Served, objects: LocalObjects) -> None:
     upload = await reserved(served)
-    assert await send(served.http, upload["original"], jpeg()) == 204
+    assert await post_form(served.http, upload["original"], jpeg()) == 204
     await cancel(served, upload["imageId"])
-    assert (files(served), held(objects)) == (set(), (0, 0))
+    assert (files_of_gateway(served), ledger_totals(objects)) == (set(), (0, 0))
 
     for target in (upload["original"], upload["thumbnail"]):
-        status, details, _ = await sent(served, target, jpeg())
+        status, details, _ = await send_upload(served, target, jpeg())
         assert (status, details["code"]) == (404, "NOT_FOUND")
-    assert (files(served), held(objects)) == (set(), (0, 0))
+    assert (files_of_gateway(served), ledger_totals(objects)) == (set(), (0, 0))
 
 
 async def test_a_token_is_good_for_nothing_once_its_photo_is_there(served: Served, objects: LocalObjects) -> None:
     upload = await reserved(served)
-    assert await send(served.http, upload["original"], jpeg()) == 204
-    assert (await complete(served, upload["imageId"])).errors is None
-    before = files(served)
+    assert await post_form(served.http, upload["original"], jpeg()) == 204
+    assert (await complete_photo(served, upload["imageId"])).errors is None
+    before = files_of_gateway(served)
 
-    assert (await sent(served, upload["original"], jpeg()))[0] == 404
-    assert (files(served), held(objects)) == (before, (0, 0))
+    assert (await send_upload(served, upload["original"], jpeg()))[0] == 404
+    assert (files_of_gateway(served), ledger_totals(objects)) == (before, (0, 0))
 
 
 async def test_a_token_is_none_for_another_reservation_of_the_same_id(served: Served) -> None:
@@ -110,9 +112,9 @@ async def test_a_token_is_none_for_another_reservation_of_the_same_id(served: Se
     await cancel(served, OWN_ID)
     second = await reserved(served, EVE, imageId=OWN_ID)
 
-    assert (await sent(served, first["original"], jpeg()))[0] == 404
-    assert files(served) == set()
-    assert (await sent(served, second["original"], jpeg()))[0] == 204
+    assert (await send_upload(served, first["original"], jpeg()))[0] == 404
+    assert files_of_gateway(served) == set()
+    assert (await send_upload(served, second["original"], jpeg()))[0] == 204
 
 
 async def test_a_reservation_that_expires_takes_no_files(served: Served) -> None:
@@ -121,7 +123,7 @@ async def test_a_reservation_that_expires_takes_no_files(served: Served) -> None
     again = await reserved(served, imageId=OWN_ID)
     served.clock.forward(minutes=10)
 
-    assert [await send(served.http, one["original"], jpeg()) for one in (upload, again)] == [403, 403]
+    assert [await post_form(served.http, one["original"], jpeg()) for one in (upload, again)] == [403, 403]
 
 
 async def test_a_file_on_its_way_when_its_upload_is_cancelled_is_not_kept(
@@ -131,23 +133,23 @@ async def test_a_file_on_its_way_when_its_upload_is_cancelled_is_not_kept(
     fields = {field["name"]: field["value"] for field in upload["original"]["fields"]}
     payload = form_of(fields, b"x" * 100_000, "image/jpeg")()
     body = await payload.as_bytes()
-    reader, writer = await begun(served, payload.headers["Content-Type"], len(body))
+    reader, writer = await begin_upload(served, payload.headers["Content-Type"], len(body))
     writer.write(body[:-300])
-    await until(lambda: len(files(served)) == 1)
+    await until(lambda: len(files_of_gateway(served)) == 1)
     await cancel(served, upload["imageId"])
     # Its bytes take room as long as somebody writes to it.
-    assert held(objects)[0] == 1
+    assert ledger_totals(objects)[0] == 1
     writer.write(body[-300:])
 
     assert (await reader.readline()).startswith(b"HTTP/1.1 404")
-    await until(lambda: held(objects)[0] == 0)
-    assert files(served) == set()
+    await until(lambda: ledger_totals(objects)[0] == 0)
+    assert files_of_gateway(served) == set()
     writer.close()
 
 
 async def test_an_address_of_a_photo_is_good_for_nothing_once_it_is_deleted(served: Served) -> None:
-    image_id = await uploaded(served, jpeg())
-    photo = (await complete(served, image_id)).data["completePhoto"]
+    image_id = await upload_original(served, jpeg())
+    photo = (await complete_photo(served, image_id)).data["completePhoto"]
     urls = [photo["originalUrl"], photo["thumbnailUrl"]]
 
     async def statuses() -> list[int]:
@@ -166,37 +168,37 @@ async def test_an_address_of_a_photo_is_good_for_nothing_once_it_is_deleted(serv
 # Bytes that wait
 
 
-async def test_the_uploads_of_a_user_have_so_many_bytes_together(served: Served, objects: LocalObjects) -> None:
+async def test_the_uploads_of_a_user_share_a_limit_of_bytes(served: Served, objects: LocalObjects) -> None:
     uploads = [await reserved(served) for _ in range(3)]
     for upload in uploads[:2]:
-        assert await send(served.http, upload["original"], b"x" * 900_000) == 204
-    status, details, after = await sent(served, uploads[2]["original"], b"x" * 900_000)
+        assert await post_form(served.http, upload["original"], b"x" * 900_000) == 204
+    status, details, after = await send_upload(served, uploads[2]["original"], b"x" * 900_000)
 
     assert (status, details["code"], details["retryAfter"], after) == (429, "THROTTLED", 60, "60")
-    assert held(objects) == (2, 1_800_000)
+    assert ledger_totals(objects) == (2, 1_800_000)
     # To complete one, or give it up, makes room; and others have room of their own.
     await cancel(served, uploads[0]["imageId"])
-    assert await send(served.http, uploads[2]["original"], b"x" * 900_000) == 204
+    assert await post_form(served.http, uploads[2]["original"], b"x" * 900_000) == 204
     other = await reserved(served, EVE)
-    assert await send(served.http, other["original"], b"x" * 900_000) == 204
+    assert await post_form(served.http, other["original"], b"x" * 900_000) == 204
 
 
-async def test_all_uploads_have_so_many_bytes_together(served: Served, objects: LocalObjects) -> None:
+async def test_all_uploads_share_a_limit_of_bytes(served: Served, objects: LocalObjects) -> None:
     taken = 0
     for email in (ADA, EVE, "bob@example.com"):
         for _ in range(2):
             upload = await reserved(served, email)
-            status, details, after = await sent(served, upload["original"], b"x" * 900_000)
+            status, details, after = await send_upload(served, upload["original"], b"x" * 900_000)
             taken += status == 204
 
     assert taken == 4
     assert (status, details["code"], details["retryable"], after) == (503, "UNAVAILABLE", True, "60")
-    assert held(objects)[1] <= LIMITS.total
+    assert ledger_totals(objects)[1] <= LIMITS.total
 
 
 async def test_many_small_files_count_too(served: Served, objects: LocalObjects) -> None:
     uploads = [await reserved(served) for _ in range(LIMITS.per_user // MIN_BYTES + 1)]
-    statuses = [await send(served.http, upload["original"], b"x") for upload in uploads]
+    statuses = [await post_form(served.http, upload["original"], b"x") for upload in uploads]
 
     assert statuses == [204] * (len(uploads) - 1) + [429]
 
@@ -204,18 +206,18 @@ async def test_many_small_files_count_too(served: Served, objects: LocalObjects)
 async def test_a_file_that_replaces_another_counts_once(served: Served, objects: LocalObjects) -> None:
     upload = await reserved(served)
     for size in (900_000, 700_000, 800_000):
-        assert await send(served.http, upload["original"], b"x" * size) == 204
+        assert await post_form(served.http, upload["original"], b"x" * size) == 204
 
-    assert held(objects) == (1, 800_000)
-    assert len(files(served)) == 1
+    assert ledger_totals(objects) == (1, 800_000)
+    assert len(files_of_gateway(served)) == 1
 
 
 async def test_uploads_at_once_stay_within_the_bounds(served: Served, objects: LocalObjects) -> None:
     uploads = [await reserved(served) for _ in range(12)]
-    statuses = await asyncio.gather(*[send(served.http, upload["original"], b"x" * 900_000) for upload in uploads])
+    statuses = await asyncio.gather(*[post_form(served.http, upload["original"], b"x" * 900_000) for upload in uploads])
 
     assert sorted(statuses) == [204, 204] + [429] * 10
-    assert held(objects) == (2, 1_800_000)
+    assert ledger_totals(objects) == (2, 1_800_000)
 
 
 ENTERS = """
@@ -261,19 +263,19 @@ async def test_what_a_killed_gateway_was_receiving_counts_until_it_is_swept(
     dead = LocalObjects(objects.folder, SECRET.encode(), lambda: "")
     arriving = dead.incoming_file(key, owner=ADA, max_bytes=MEGABYTE, seconds=3_600, limits=limits)
     (await arriving.__aenter__()).write(b"x" * 1000)  # and never goes on: its process is killed
-    assert (len(files(served)), held(objects)) == (1, (1, MEGABYTE))
+    assert (len(files_of_gateway(served)), ledger_totals(objects)) == (1, (1, MEGABYTE))
 
     with pytest.raises(Throttled):
         async with objects.incoming_file(key, owner=ADA, max_bytes=1, seconds=1, limits=limits):
             pass
-    assert held(objects) == (1, MEGABYTE)
+    assert ledger_totals(objects) == (1, MEGABYTE)
     real = time.time
     lifetime, more = UPLOAD_LIFETIME.total_seconds(), STALE_AGE.total_seconds()
     monkeypatch.setattr(time, "time", lambda: real() + lifetime + more - 10)
-    assert (await objects.sweep(), len(files(served))) == (0, 1)
+    assert (await objects.sweep(), len(files_of_gateway(served))) == (0, 1)
     monkeypatch.setattr(time, "time", lambda: real() + lifetime + more + 10)
     assert await objects.sweep() == 1
-    assert (files(served), held(objects)) == (set(), (0, 0))
+    assert (files_of_gateway(served), ledger_totals(objects)) == (set(), (0, 0))
     async with objects.incoming_file(key, owner=ADA, max_bytes=1, seconds=1, limits=limits):
         pass
     await arriving.__aexit__(None, None, None)
@@ -282,15 +284,15 @@ async def test_what_a_killed_gateway_was_receiving_counts_until_it_is_swept(
 async def test_a_file_waits_as_long_as_its_reservation(
     served: Served, objects: LocalObjects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await uploaded(served, jpeg())
+    await upload_original(served, jpeg())
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + 3_590)
     await janitor(served).clean_up()
-    assert len(files(served)) == 1
+    assert len(files_of_gateway(served)) == 1
     monkeypatch.setattr(time, "time", lambda: real() + 3_600 + 310)
     await janitor(served).clean_up()
 
-    assert (files(served), held(objects)) == (set(), (0, 0))
+    assert (files_of_gateway(served), ledger_totals(objects)) == (set(), (0, 0))
 
 
 async def test_a_caller_who_goes_away_at_once_leaves_no_entry(objects: LocalObjects) -> None:
@@ -306,17 +308,17 @@ async def test_a_caller_who_goes_away_at_once_leaves_no_entry(objects: LocalObje
         await asyncio.gather(task, return_exceptions=True)
     await until(lambda: not objects._removals)
 
-    assert not objects.ledger._path.exists() or held(objects) == (0, 0)
+    assert not objects.ledger._path.exists() or ledger_totals(objects) == (0, 0)
 
 
-async def test_a_ledger_that_is_damaged_is_begun_anew(served: Served, objects: LocalObjects) -> None:
+async def test_a_damaged_ledger_is_started_again(served: Served, objects: LocalObjects) -> None:
     upload = await reserved(served)
-    assert await send(served.http, upload["original"], jpeg()) == 204
+    assert await post_form(served.http, upload["original"], jpeg()) == 204
     objects.ledger._path.write_bytes(b"no database" * 1000)
 
-    assert (await sent(served, upload["original"], jpeg()))[:2][0] == 503
-    assert await send(served.http, upload["original"], jpeg()) == 204
-    assert held(objects)[0] == 1
+    assert (await send_upload(served, upload["original"], jpeg()))[:2][0] == 503
+    assert await post_form(served.http, upload["original"], jpeg()) == 204
+    assert ledger_totals(objects)[0] == 1
     # What the damaged one knew is swept by its age.
     lost = objects.path("incoming/lost/original")
     lost.parent.mkdir()
@@ -325,15 +327,15 @@ async def test_a_ledger_that_is_damaged_is_begun_anew(served: Served, objects: L
     assert await objects.sweep() == 1
 
 
-def test_a_ledger_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_ledger_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
 
     with pytest.raises(Unavailable):
         Ledger(tmp_path / "file" / "uploads.sqlite").add("a", "me", 1, 0.0, IncomingLimits())
 
 
-async def test_the_ledger_names_nobody(served: Served, objects: LocalObjects) -> None:
-    await uploaded(served, jpeg())
+async def test_the_ledger_contains_no_emails(served: Served, objects: LocalObjects) -> None:
+    await upload_original(served, jpeg())
     content = objects.ledger._path.read_bytes()
 
     assert ADA.encode() not in content
@@ -359,14 +361,14 @@ class TestBudgets:
     async def test_an_upload_is_charged_by_its_size(self, served: Served) -> None:
         upload = await reserved(served)
         before = await self.left(served)
-        assert await send(served.http, upload["original"], b"x" * 640_000) == 204
+        assert await post_form(served.http, upload["original"], b"x" * 640_000) == 204
 
         assert before - await self.left(served) == pytest.approx(11, abs=1)
 
     async def test_who_has_spent_the_budget_may_not_upload(self, served: Served) -> None:
         upload, statuses = await reserved(served), []
         for _ in range(24):
-            status, details, after = await sent(served, upload["original"], b"x" * 640_000)
+            status, details, after = await send_upload(served, upload["original"], b"x" * 640_000)
             statuses.append(status)
 
         assert set(statuses) == {204, 429}
@@ -380,7 +382,7 @@ class TestBudgets:
         await cancel(served, upload["imageId"])
         before = await self.left(served)
         for _ in range(5):
-            assert (await sent(served, upload["original"], b"x" * 640_000))[0] == 404
+            assert (await send_upload(served, upload["original"], b"x" * 640_000))[0] == 404
 
         assert before - await self.left(served) == pytest.approx(5, abs=1)
 
@@ -393,7 +395,7 @@ class TestBudgets:
             incoming_keys(OWN_ID)[0], content_type="image/jpeg", max_bytes=MEGABYTE, now=NOON
         )
         token = {"fields": [{"name": "token", "value": target.fields["token"]}]}
-        assert (await sent(served, upload["original"] | token, b"x" * 640_000))[0] == 204
+        assert (await send_upload(served, upload["original"] | token, b"x" * 640_000))[0] == 204
 
         assert before - await self.left(served) < 2
 

@@ -12,8 +12,8 @@ from datastore.keyspace.photos.table import SPARKS
 from datastore.model.composite_keys import Key
 from datastore.photos import livestreams
 from datastore.photos.livestreams import Livestream, LivestreamSchedule
-from tests.support.livestreams import END, admin, announce, at, change
-from tests.support.photo_items import WRITTEN, face, livestream, person, photo, put, user
+from tests.support.livestreams import END, admin, announce, change_livestream, iso_after_noon
+from tests.support.photo_items import WRITTEN, face, livestream, person, photo, photo_user, put_library_items
 from tests.support.served import NOON, Clock, Listener, Served
 
 FIELDS = "{ title state startTime endTime }"
@@ -32,59 +32,64 @@ async def listen(served: Served, id: str | None = None, when_slow: str = "CLOSE"
     return listener
 
 
-async def told(listener: Listener) -> tuple[str, str]:
+async def next_title_and_state(listener: Listener) -> tuple[str, str]:
     event = (await listener.event())["livestreamChanged"]
     return event["title"], event["state"]
 
 
-async def ready(served: Served, *listeners: Listener) -> None:
+async def all_ready(served: Served, *listeners: Listener) -> None:
     """Wait until what was there at the start is known to all: only then the clock may be moved."""
-    await announce(served, title="Ready", startTime=at(days=300), endTime=None)
-    assert [await told(listener) for listener in listeners] == [("Ready", "UPCOMING")] * len(listeners)
+    await announce(served, title="Ready", startTime=iso_after_noon(days=300), endTime=None)
+    assert [await next_title_and_state(listener) for listener in listeners] == [("Ready", "UPCOMING")] * len(listeners)
 
 
 async def rest(served: Served, *listeners: Listener) -> list[tuple[str, str]]:
     """What is told until a livestream that is announced now comes last: that one left out."""
-    await announce(served, title="Last", startTime=at(days=300), endTime=None)
+    await announce(served, title="Last", startTime=iso_after_noon(days=300), endTime=None)
     found = []
     for listener in listeners:
-        while (event := await told(listener)) != ("Last", "UPCOMING"):
+        while (event := await next_title_and_state(listener)) != ("Last", "UPCOMING"):
             found.append(event)
     return found
 
 
-async def test_a_livestream_is_told_when_it_is_announced_changed_and_ended(served: Served) -> None:
+async def test_a_livestream_is_sent_when_it_is_announced_changed_and_ended(served: Served) -> None:
     listener = await listen(served)
 
     made = await announce(served)
     events = [(await listener.event())["livestreamChanged"]]
-    await change(served, made["livestreamId"], title="Closing", startTime=at(minutes=-1))
+    await change_livestream(served, made["livestreamId"], title="Closing", startTime=iso_after_noon(minutes=-1))
     events.append((await listener.event())["livestreamChanged"])
     await admin(served, END, id=made["livestreamId"])
     events.append((await listener.event())["livestreamChanged"])
 
-    first = {"title": "Opening", "state": "UPCOMING", "startTime": at(hours=1), "endTime": at(hours=2)}
-    second = first | {"title": "Closing", "state": "LIVE", "startTime": at(minutes=-1)}
-    assert events == [first, second, second | {"state": "ENDED", "endTime": at()}]
+    first = {
+        "title": "Opening",
+        "state": "UPCOMING",
+        "startTime": iso_after_noon(hours=1),
+        "endTime": iso_after_noon(hours=2),
+    }
+    second = first | {"title": "Closing", "state": "LIVE", "startTime": iso_after_noon(minutes=-1)}
+    assert events == [first, second, second | {"state": "ENDED", "endTime": iso_after_noon()}]
 
 
-async def test_it_is_told_once_that_a_livestream_begins_and_once_that_it_ends_to_each_subscriber(
+async def test_each_subscriber_receives_the_start_and_the_end_of_a_livestream_once(
     served: Served,
 ) -> None:
-    await put(
+    await put_library_items(
         served,
         livestream("a", NOON + timedelta(hours=1), NOON + timedelta(hours=3)),
         livestream("over", NOON - timedelta(hours=1), NOON),
         livestream("open", NOON - timedelta(hours=1)),
     )
     listeners = [await listen(served), await listen(served, followers=2)]
-    await announce(served, startTime=at(hours=2), endTime=at(hours=4))
-    events = [[await told(listener)] for listener in listeners]
+    await announce(served, startTime=iso_after_noon(hours=2), endTime=iso_after_noon(hours=4))
+    events = [[await next_title_and_state(listener)] for listener in listeners]
 
     for _ in range(4):
         served.clock.forward(hours=1)
         for listener, heard in zip(listeners, events, strict=True):
-            heard.append(await told(listener))
+            heard.append(await next_title_and_state(listener))
 
     expected = [
         ("Opening", "UPCOMING"),
@@ -97,29 +102,29 @@ async def test_it_is_told_once_that_a_livestream_begins_and_once_that_it_ends_to
     assert await rest(served, *listeners) == []
 
 
-async def test_of_a_livestream_that_began_and_ended_meanwhile_its_end_is_told(served: Served) -> None:
-    await put(served, livestream("a", NOON + timedelta(hours=1), NOON + timedelta(hours=2)))
+async def test_of_a_livestream_that_began_and_ended_between_reads_the_end_is_sent(served: Served) -> None:
+    await put_library_items(served, livestream("a", NOON + timedelta(hours=1), NOON + timedelta(hours=2)))
     listener = await listen(served)
-    await ready(served, listener)
+    await all_ready(served, listener)
 
     served.clock.forward(hours=3)
 
-    assert await told(listener) == ("Livestream a", "ENDED")
+    assert await next_title_and_state(listener) == ("Livestream a", "ENDED")
     assert await rest(served, listener) == []
 
 
-async def test_the_times_before_a_change_are_not_told(served: Served) -> None:
-    await put(served, livestream("a", NOON + timedelta(hours=1), NOON + timedelta(hours=2)))
+async def test_the_times_before_a_change_are_not_sent(served: Served) -> None:
+    await put_library_items(served, livestream("a", NOON + timedelta(hours=1), NOON + timedelta(hours=2)))
     listener = await listen(served)
-    await change(served, "a", startTime=at(hours=5), endTime=at(hours=6))
-    events = [await told(listener)]
+    await change_livestream(served, "a", startTime=iso_after_noon(hours=5), endTime=iso_after_noon(hours=6))
+    events = [await next_title_and_state(listener)]
 
     served.clock.forward(hours=3)
     events += await rest(served, listener)
     served.clock.forward(hours=2)
-    events.append(await told(listener))
-    await change(served, "a", endTime=None)
-    events.append(await told(listener))
+    events.append(await next_title_and_state(listener))
+    await change_livestream(served, "a", endTime=None)
+    events.append(await next_title_and_state(listener))
     served.clock.forward(hours=2)
     events += await rest(served, listener)
 
@@ -131,13 +136,13 @@ async def test_one_alone_comes_as_it_stands_and_then_as_it_changes_and_passes(se
     listener = await listen(served, made["livestreamId"])
     await announce(served, title="Other")
 
-    events = [await told(listener)]
+    events = [await next_title_and_state(listener)]
     served.clock.forward(hours=1)
-    events.append(await told(listener))
-    await change(served, made["livestreamId"], title="Still on")
-    events.append(await told(listener))
+    events.append(await next_title_and_state(listener))
+    await change_livestream(served, made["livestreamId"], title="Still on")
+    events.append(await next_title_and_state(listener))
     served.clock.forward(hours=1)
-    events.append(await told(listener))
+    events.append(await next_title_and_state(listener))
 
     assert events == [("Opening", "UPCOMING"), ("Opening", "LIVE"), ("Still on", "LIVE"), ("Still on", "ENDED")]
 
@@ -151,7 +156,7 @@ async def test_an_unknown_one_is_not_found(served: Served) -> None:
 
 
 @pytest.mark.parametrize("when_slow", ["CLOSE", "LATEST"])
-async def test_a_change_that_comes_while_one_is_read_is_told_once(
+async def test_a_change_during_a_read_is_sent_once(
     served: Served, when_slow: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The subscriber follows, two changes are published, then the livestream is read, then two more are published."""
@@ -168,8 +173,8 @@ async def test_a_change_that_comes_while_one_is_read_is_told_once(
 
     async def publish(*titles: str) -> None:
         for title in titles:
-            await change(served, id, title=title)
-        assert [await told(witness) for _ in titles] == [(title, "UPCOMING") for title in titles]
+            await change_livestream(served, id, title=title)
+        assert [await next_title_and_state(witness) for _ in titles] == [(title, "UPCOMING") for title in titles]
 
     monkeypatch.setattr(livestreams.Livestreams, "one_at_start", read_late)
     witness = await listen(served)
@@ -180,19 +185,19 @@ async def test_a_change_that_comes_while_one_is_read_is_told_once(
     await publish("Fourth", "Fifth")
     may_begin.set()
 
-    events = [await told(listener)]
+    events = [await next_title_and_state(listener)]
     while events[-1] != ("Fifth", "UPCOMING"):
-        events.append(await told(listener))
+        events.append(await next_title_and_state(listener))
     await publish("Sixth")
-    events.append(await told(listener))
+    events.append(await next_title_and_state(listener))
     served.clock.forward(hours=1)
-    events.append(await told(listener))
+    events.append(await next_title_and_state(listener))
 
     waited = {"CLOSE": ["Fourth", "Fifth"], "LATEST": ["Fifth"]}[when_slow]
     assert events == [*[(title, "UPCOMING") for title in ("Third", *waited, "Sixth")], ("Sixth", "LIVE")]
 
 
-async def test_one_is_read_anew_when_the_change_that_followed_the_reading_is_lost(
+async def test_a_livestream_is_read_again_when_the_change_after_the_read_is_lost(
     served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What is read at first is as no change will find it; the first time that it is read anew, that fails."""
@@ -210,54 +215,60 @@ async def test_one_is_read_anew_when_the_change_that_followed_the_reading_is_los
 
     async def publish(*titles: str) -> None:
         for title in titles:
-            await change(served, id, title=title)
-        assert [(await told(witness))[0] for _ in titles] == list(titles)
+            await change_livestream(served, id, title=title)
+        assert [(await next_title_and_state(witness))[0] for _ in titles] == list(titles)
 
     monkeypatch.setattr(livestreams.Livestreams, "one_at_start", read_otherwise)
     witness = await listen(served)
     listener = await listen(served, id, followers=2)
-    assert await told(listener) == ("Opening", "UPCOMING")
+    assert await next_title_and_state(listener) == ("Opening", "UPCOMING")
 
     for title in "123":
         await publish(title)
     await asyncio.wait_for(has_failed.wait(), 50)
     for title in "456":
         await publish(title)
-    events = [await told(listener)]
+    events = [await next_title_and_state(listener)]
     await publish("7")
     served.clock.forward(hours=1)
-    events += [await told(listener), await told(listener)]
+    events += [await next_title_and_state(listener), await next_title_and_state(listener)]
 
     assert events == [("6", "UPCOMING"), ("7", "UPCOMING"), ("7", "LIVE")]
     assert (reads, "could not be read for its subscriber (UNAVAILABLE)" in caplog.text) == (3, True)
 
 
-async def test_of_other_items_nothing_is_told_or_logged(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+async def test_changes_of_other_items_are_neither_sent_nor_logged(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
     listener = await listen(served)
-    await ready(served, listener)
+    await all_ready(served, listener)
 
-    await put(
-        served, user("secret@example.com"), photo("i1", "secret@example.com"), person("p1"), face("f1", "i1", "p1")
+    await put_library_items(
+        served,
+        photo_user("secret@example.com"),
+        photo("i1", "secret@example.com"),
+        person("p1"),
+        face("f1", "i1", "p1"),
     )
-    await put(served, livestream("damaged", startTime="soon"))
+    await put_library_items(served, livestream("damaged", startTime="soon"))
 
     assert await rest(served, listener) == []
     assert "secret" not in caplog.text
     assert ["damaged" in line for line in caplog.messages if "cannot be read" in line] == [True]
 
 
-async def test_what_does_not_show_and_what_is_gone_is_not_told(served: Served) -> None:
+async def test_invisible_changes_and_deletions_are_not_sent(served: Served) -> None:
     there = livestream("a", NOON + timedelta(hours=1))
-    await put(served, there, livestream("b", NOON + timedelta(hours=1)))
+    await put_library_items(served, there, livestream("b", NOON + timedelta(hours=1)))
     listener = await listen(served)
 
-    await put(served, there | {"note": "of another program"})
+    await put_library_items(served, there | {"note": "of another program"})
     await served.store().write_all(SPARKS, deletes=[Key("LIVESTREAM#b", f"LIVESTREAM#{WRITTEN}")])
     assert await rest(served, listener) == []
     served.clock.forward(hours=1)
 
-    assert await told(listener) == ("Livestream a", "LIVE")
+    assert await next_title_and_state(listener) == ("Livestream a", "LIVE")
     assert await rest(served, listener) == []
 
 
@@ -267,7 +278,7 @@ async def test_a_slow_subscriber_is_disconnected_or_gets_the_newest_of_each(
     """Two subscribers are held up while they begin, and fall behind meanwhile."""
     released, read = asyncio.Event(), livestreams.Livestreams.at_start
     quick = await listen(served)
-    await ready(served, quick)
+    await all_ready(served, quick)
 
     async def read_late(self: livestreams.Livestreams) -> list[Livestream]:
         await released.wait()
@@ -280,20 +291,20 @@ async def test_a_slow_subscriber_is_disconnected_or_gets_the_newest_of_each(
     id = (await announce(served))["livestreamId"]
     await announce(served, title="Other")
     for title in "ABC":
-        await change(served, id, title=title)
-    assert [(await told(quick))[0] for _ in range(5)] == ["Opening", "Other", "A", "B", "C"]
+        await change_livestream(served, id, title=title)
+    assert [(await next_title_and_state(quick))[0] for _ in range(5)] == ["Opening", "Other", "A", "B", "C"]
     released.set()
 
     closing = await slow.message()
     assert (closing["type"], closing["payload"][0]["extensions"]["code"]) == ("error", "SLOW_SUBSCRIBER")
-    assert [await told(latest) for _ in range(2)] == [("Other", "UPCOMING"), ("C", "UPCOMING")]
+    assert [await next_title_and_state(latest) for _ in range(2)] == [("Other", "UPCOMING"), ("C", "UPCOMING")]
     assert await rest(served, latest) == []
 
 
 async def test_a_subscriber_that_leaves_stops_the_reading_and_the_waiting(served: Served) -> None:
     before = asyncio.all_tasks()
     listener = await listen(served)
-    await ready(served, listener)
+    await all_ready(served, listener)
 
     services = served.gateway.services
     assert services is not None
@@ -320,8 +331,8 @@ async def test_a_subscriber_looks_at_no_clock_while_nothing_is_to_begin_or_end(
 
     events = []
     for title in "AB":
-        await announce(served, title=title, startTime=at(minutes=-1), endTime=None)
-        events.append(await told(listener))
+        await announce(served, title=title, startTime=iso_after_noon(minutes=-1), endTime=None)
+        events.append(await next_title_and_state(listener))
 
     assert (events, looks) == ([("A", "LIVE"), ("B", "LIVE")], [])
 
@@ -332,7 +343,7 @@ def stream(start: float, end: float | None = None) -> Livestream:
     return Livestream("a", "A", None, "https://example.com", NOON + timedelta(minutes=start), ends, NOON)
 
 
-def test_nobody_waits_for_what_only_a_change_can_bring(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_timer_waits_for_what_only_a_change_can_bring(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(livestreams, "MAX_SLEEP_SECONDS", 60.0)
     clock = Clock()
     naps = []

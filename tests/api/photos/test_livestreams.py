@@ -12,15 +12,15 @@ from datastore.model.identity import Role
 from datastore.model.ids import uuid7
 from datastore.photos.livestreams import Livestreams
 from datastore.session.writes import WriteResult
-from tests.support.livestreams import ALL, CREATE, END, UPDATE, admin, announce, at, change
-from tests.support.photo_items import livestream, photo, put, user
+from tests.support.livestreams import ALL, CREATE, END, UPDATE, admin, announce, change_livestream, iso_after_noon
+from tests.support.photo_items import livestream, photo, photo_user, put_library_items
 from tests.support.served import NOON, Served
 
 ONE = "query ($id: ID!) { livestream(id: $id, consistent: true) { ...All } }" + ALL
 INDEX, TABLE = "Query sparks.entityType-PK-index", "Query sparks"
 
 
-async def one(served: Served, id: str) -> Any:
+async def livestream_of(served: Served, id: str) -> Any:
     return (await served.ask(ONE, {"id": id})).data["livestream"]
 
 
@@ -44,7 +44,7 @@ async def test_a_livestream_is_announced_and_found_by_its_id_and_as_the_latest(s
         "streamUrl": "https://example.com/live",
         "startTime": "2026-06-25T13:00:00.123000+00:00",
         "endTime": None,
-        "createdAt": at(),
+        "createdAt": iso_after_noon(),
         "state": "UPCOMING",
     }
     assert (made.data["createLivestream"], made.made) == (expected, ["PutItem sparks"])
@@ -62,7 +62,7 @@ async def test_a_livestream_is_announced_and_found_by_its_id_and_as_the_latest(s
 
 
 async def test_where_there_is_none_nothing_is_answered(served: Served) -> None:
-    await put(served, photo("i1"), user())
+    await put_library_items(served, photo("i1"), photo_user())
 
     answer = await served.ask(
         '{ latestLivestream { title } livestream(id: "x") { title } livestreams { nodes { title } } }'
@@ -73,7 +73,7 @@ async def test_where_there_is_none_nothing_is_answered(served: Served) -> None:
 
 async def test_livestreams_that_others_wrote_are_read_with_their_state_by_the_clock(served: Served) -> None:
     hour = timedelta(hours=1)
-    await put(
+    await put_library_items(
         served,
         livestream("a", NOON - 2 * hour, NOON, startTime="2026-06-25T10:00:00Z"),
         livestream("b", NOON, NOON + hour),
@@ -94,15 +94,15 @@ async def test_livestreams_that_others_wrote_are_read_with_their_state_by_the_cl
         {"a": "ENDED", "b": "LIVE", "c": "LIVE", "d": "UPCOMING"},
         {"a": "ENDED", "b": "ENDED", "c": "LIVE", "d": "LIVE"},
     ]
-    assert (before.made, await one(served, "a")) == (
+    assert (before.made, await livestream_of(served, "a")) == (
         [INDEX],
         {
             "livestreamId": "a",
             "title": "Livestream a",
             "description": "Live",
             "streamUrl": "https://example.com/stream",
-            "startTime": at(hours=-2),
-            "endTime": at(),
+            "startTime": iso_after_noon(hours=-2),
+            "endTime": iso_after_noon(),
             "createdAt": "2023-01-01T00:00:00+00:00",
             "state": "ENDED",
         },
@@ -160,21 +160,22 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"streamUrl": "https://ada:word@example.com/live"}, "streamUrl"),
     ({"streamUrl": "https://example.com@evil.example"}, "streamUrl"),
     ({"startTime": "0999-12-31"}, "startTime"),
-    ({"endTime": at(hours=1)}, "endTime"),
-    ({"endTime": at(hours=1, microseconds=900)}, "endTime"),
-    ({"endTime": at(hours=1, days=30, seconds=1)}, "endTime"),
+    ({"endTime": iso_after_noon(hours=1)}, "endTime"),
+    ({"endTime": iso_after_noon(hours=1, microseconds=900)}, "endTime"),
+    ({"endTime": iso_after_noon(hours=1, days=30, seconds=1)}, "endTime"),
     ({"livestreamId": "mine"}, "livestreamId"),
     ({"livestreamId": uuid7(NOON - timedelta(days=2), "")}, "livestreamId"),
     ({"livestreamId": uuid7(NOON + timedelta(minutes=6), "")}, "livestreamId"),
 ]
 
 
-async def test_what_is_wrong_with_a_livestream_is_told_and_nothing_is_written(served: Served) -> None:
+async def test_a_bad_livestream_is_refused_and_nothing_is_written(served: Served) -> None:
     for wrong, field in WRONG:
         answer = await admin(
             served,
             CREATE,
-            input={"title": "Opening", "streamUrl": "https://example.com/live", "startTime": at(hours=1)} | wrong,
+            input={"title": "Opening", "streamUrl": "https://example.com/live", "startTime": iso_after_noon(hours=1)}
+            | wrong,
         )
         assert [(error["extensions"]["code"], error["extensions"]["field"]) for error in answer.errors or ()] == [
             ("BAD_USER_INPUT", field)
@@ -185,7 +186,7 @@ async def test_what_is_wrong_with_a_livestream_is_told_and_nothing_is_written(se
 @pytest.mark.parametrize("role", [None, Role.USER, Role.SYSTEM])
 async def test_only_admins_write_livestreams(served: Served, role: Role | None) -> None:
     made = await announce(served)
-    fields = {"title": "Mine", "streamUrl": "https://example.com", "startTime": at()}
+    fields = {"title": "Mine", "streamUrl": "https://example.com", "startTime": iso_after_noon()}
     asked: list[tuple[str, dict[str, Any]]] = [
         (CREATE, {"input": fields}),
         (UPDATE, {"input": {"livestreamId": made["livestreamId"], "title": "Mine"}}),
@@ -198,23 +199,26 @@ async def test_only_admins_write_livestreams(served: Served, role: Role | None) 
 
     code = "FORBIDDEN" if role else "UNAUTHENTICATED"
     assert [(answer.codes, answer.made) for answer in answers] == [([code], [])] * 3
-    assert await one(served, made["livestreamId"]) == made
+    assert await livestream_of(served, made["livestreamId"]) == made
 
 
 async def test_what_is_changed_is_changed_and_the_rest_stays(served: Served) -> None:
     made = await announce(served, description="Doors at noon")
     id = made["livestreamId"]
 
-    renamed = await change(served, id, title="Closing", description=None)
-    moved = await change(served, id, startTime=at(hours=5), endTime=None)
-    closed = await change(served, id, endTime=at(hours=6))
+    renamed = await change_livestream(served, id, title="Closing", description=None)
+    moved = await change_livestream(served, id, startTime=iso_after_noon(hours=5), endTime=None)
+    closed = await change_livestream(served, id, endTime=iso_after_noon(hours=6))
 
     expected = made | {"title": "Closing", "description": None}
     assert renamed.data["updateLivestream"] == expected
     assert renamed.made == [TABLE, "UpdateItem sparks"]
-    assert moved.data["updateLivestream"] == expected | {"startTime": at(hours=5), "endTime": None}
-    assert closed.data["updateLivestream"] == expected | {"startTime": at(hours=5), "endTime": at(hours=6)}
-    assert await one(served, id) == closed.data["updateLivestream"]
+    assert moved.data["updateLivestream"] == expected | {"startTime": iso_after_noon(hours=5), "endTime": None}
+    assert closed.data["updateLivestream"] == expected | {
+        "startTime": iso_after_noon(hours=5),
+        "endTime": iso_after_noon(hours=6),
+    }
+    assert await livestream_of(served, id) == closed.data["updateLivestream"]
     latest = await served.ask("{ latestLivestream { ...All } }" + ALL)
     assert latest.data["latestLivestream"] == closed.data["updateLivestream"]
 
@@ -222,11 +226,11 @@ async def test_what_is_changed_is_changed_and_the_rest_stays(served: Served) -> 
 async def test_no_change_makes_it_end_before_it_begins(served: Served) -> None:
     made = await announce(served)
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"startTime": at(hours=2)}, "startTime"),
-        ({"startTime": at(days=-30)}, "startTime"),
-        ({"endTime": at(minutes=59)}, "endTime"),
-        ({"endTime": at(days=31)}, "endTime"),
-        ({"startTime": at(hours=4), "endTime": at(hours=3)}, "endTime"),
+        ({"startTime": iso_after_noon(hours=2)}, "startTime"),
+        ({"startTime": iso_after_noon(days=-30)}, "startTime"),
+        ({"endTime": iso_after_noon(minutes=59)}, "endTime"),
+        ({"endTime": iso_after_noon(days=31)}, "endTime"),
+        ({"startTime": iso_after_noon(hours=4), "endTime": iso_after_noon(hours=3)}, "endTime"),
         ({"startTime": None}, "startTime"),
         ({"title": None}, "title"),
         ({"streamUrl": ""}, "streamUrl"),
@@ -234,18 +238,18 @@ async def test_no_change_makes_it_end_before_it_begins(served: Served) -> None:
     ]
 
     for changes, field in wrong:
-        answer = await change(served, made["livestreamId"], **changes)
+        answer = await change_livestream(served, made["livestreamId"], **changes)
         assert (answer.codes, (answer.errors or [])[0]["extensions"]["field"]) == (["BAD_USER_INPUT"], field)
         assert "UpdateItem sparks" not in answer.made
 
-    assert await one(served, made["livestreamId"]) == made
+    assert await livestream_of(served, made["livestreamId"]) == made
 
 
 async def test_of_changes_at_once_none_is_lost_and_none_makes_it_end_before_it_begins(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three changes go by what they read before any of them was written."""
-    id = (await announce(served, endTime=at(hours=9)))["livestreamId"]
+    id = (await announce(served, endTime=iso_after_noon(hours=9)))["livestreamId"]
     write, all_have_read, tries = Livestreams._write, asyncio.Barrier(3), iter(range(100))
 
     async def write_after_all_reads(
@@ -258,41 +262,50 @@ async def test_of_changes_at_once_none_is_lost_and_none_makes_it_end_before_it_b
     monkeypatch.setattr(Livestreams, "_write", write_after_all_reads)
 
     later, earlier, renamed = await asyncio.gather(
-        change(served, id, startTime=at(hours=8)),
-        change(served, id, endTime=at(hours=3)),
-        change(served, id, title="Closing"),
+        change_livestream(served, id, startTime=iso_after_noon(hours=8)),
+        change_livestream(served, id, endTime=iso_after_noon(hours=3)),
+        change_livestream(served, id, title="Closing"),
     )
 
-    kept = await one(served, id)
+    kept = await livestream_of(served, id)
     assert sorted((later.codes, earlier.codes)) == [[], ["BAD_USER_INPUT"]]
-    times = (at(hours=8), at(hours=9)) if not later.codes else (at(hours=1), at(hours=3))
+    times = (
+        (iso_after_noon(hours=8), iso_after_noon(hours=9))
+        if not later.codes
+        else (iso_after_noon(hours=1), iso_after_noon(hours=3))
+    )
     assert (kept["startTime"], kept["endTime"], kept["title"]) == (*times, "Closing")
     assert renamed.codes == []
 
 
 async def test_a_livestream_that_others_wrote_can_be_changed(served: Served) -> None:
-    await put(served, livestream("theirs", startTime="2026-06-25T12:00:00Z"), livestream("closed", end=NOON))
+    await put_library_items(
+        served, livestream("theirs", startTime="2026-06-25T12:00:00Z"), livestream("closed", end=NOON)
+    )
 
-    first = await change(served, "theirs", endTime=at(hours=1))
-    second = await change(served, "closed", title="Closed")
+    first = await change_livestream(served, "theirs", endTime=iso_after_noon(hours=1))
+    second = await change_livestream(served, "closed", title="Closed")
 
-    assert first.data["updateLivestream"]["endTime"] == at(hours=1)
-    assert (second.data["updateLivestream"]["title"], (await one(served, "closed"))["title"]) == ("Closed", "Closed")
+    assert first.data["updateLivestream"]["endTime"] == iso_after_noon(hours=1)
+    assert (second.data["updateLivestream"]["title"], (await livestream_of(served, "closed"))["title"]) == (
+        "Closed",
+        "Closed",
+    )
 
 
 async def test_an_end_that_others_wrote_as_null_is_not_known(served: Served) -> None:
-    await put(served, livestream("a", endTime=None), livestream("b", endTime=None))
+    await put_library_items(served, livestream("a", endTime=None), livestream("b", endTime=None))
 
     latest = await served.ask("{ latestLivestream { livestreamId endTime state } }")
-    closed = await change(served, "a", endTime=at(hours=1))
+    closed = await change_livestream(served, "a", endTime=iso_after_noon(hours=1))
     ended = await admin(served, END, id="b")
 
     assert (latest.errors, latest.data) == (
         None,
         {"latestLivestream": {"livestreamId": "b", "endTime": None, "state": "LIVE"}},
     )
-    assert closed.data["updateLivestream"]["endTime"] == at(hours=1)
-    assert (ended.data["endLivestream"]["endTime"], ended.data["endLivestream"]["state"]) == (at(), "ENDED")
+    assert closed.data["updateLivestream"]["endTime"] == iso_after_noon(hours=1)
+    assert (ended.data["endLivestream"]["endTime"], ended.data["endLivestream"]["state"]) == (iso_after_noon(), "ENDED")
 
 
 async def test_one_that_is_live_is_ended_now_and_stays_ended(served: Served) -> None:
@@ -306,12 +319,12 @@ async def test_one_that_is_live_is_ended_now_and_stays_ended(served: Served) -> 
     again = await admin(served, END, id=id)
 
     assert too_soon.codes == ["CONFLICT"]
-    assert ended.data["endLivestream"] == made | {"endTime": at(hours=1, minutes=30), "state": "ENDED"}
+    assert ended.data["endLivestream"] == made | {"endTime": iso_after_noon(hours=1, minutes=30), "state": "ENDED"}
     assert (again.data, again.made) == (ended.data, [TABLE])
 
 
 async def test_one_that_is_not_there_cannot_be_changed_or_ended(served: Served) -> None:
-    answers = [await change(served, "gone", title="Mine"), await admin(served, END, id="gone")]
+    answers = [await change_livestream(served, "gone", title="Mine"), await admin(served, END, id="gone")]
 
     assert [answer.codes for answer in answers] == [["NOT_FOUND"]] * 2
     assert (await served.ask("{ livestreams { nodes { title } } }")).data == {"livestreams": {"nodes": []}}
@@ -319,7 +332,7 @@ async def test_one_that_is_not_there_cannot_be_changed_or_ended(served: Served) 
 
 async def test_a_damaged_livestream_is_an_error_in_its_own_place(served: Served) -> None:
     made = await announce(served)
-    await put(served, livestream("damaged", startTime="soon"))
+    await put_library_items(served, livestream("damaged", startTime="soon"))
 
     answer = await served.ask("{ livestreams { nodes { livestreamId } } }")
 

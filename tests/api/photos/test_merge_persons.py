@@ -12,8 +12,17 @@ from datastore.dynamodb.retry.backoff import Backoff
 from datastore.model.identity import Role
 from datastore.photos import merge_persons as merging
 from tests.support.fault_proxy import Proxy, Seen, forward
-from tests.support.photo_items import ask_as, face, person, photo, put, tagged, user
-from tests.support.photo_steps import MERGE, RENAME, UNTAG, assert_consistent, done, one, stored, tag
+from tests.support.photo_items import ask_as, face, person, photo, photo_user, put_library_items, tagged
+from tests.support.photo_steps import (
+    MERGE,
+    RENAME,
+    UNTAG,
+    ask_library,
+    assert_consistent,
+    library_item,
+    library_items,
+    tag_person,
+)
 from tests.support.served import Served
 
 
@@ -28,16 +37,18 @@ async def merge(served: Served, source: str, into: str) -> Any:
 
 
 async def test_the_faces_of_the_one_become_the_others(served: Served) -> None:
-    await put(served, user(uploadCount=2), photo("i"), photo("j"), person("p"), person("q"), person("r"))
+    await put_library_items(
+        served, photo_user(uploadCount=2), photo("i"), photo("j"), person("p"), person("q"), person("r")
+    )
     for image_id, whose in (("i", "r"), ("i", "p"), ("i", "q"), ("j", "p"), ("j", "p")):
-        await tag(served, image_id, whose)
+        await tag_person(served, image_id, whose)
 
     answer = await merge(served, "p", "q")
 
     assert answer.data["mergePersons"] == {"personId": "q", "name": "Q", "faceCount": 4}
-    assert await one(served, "PERSON#p") is None
-    assert await one(served, "PERSON#q") == person("q", faceCount=4)
-    shown = [await one(served, f"IMAGE#{image_id}") or {} for image_id in ("i", "j")]
+    assert await library_item(served, "PERSON#p") is None
+    assert await library_item(served, "PERSON#q") == person("q", faceCount=4)
+    shown = [await library_item(served, f"IMAGE#{image_id}") or {} for image_id in ("i", "j")]
     assert [item["persons"] for item in shown] == [["r", "q"], ["q"]]
     assert [item["personNames"] for item in shown] == [{"r": "R", "q": "Q"}, {"q": "Q"}]
     assert [[on_it["personId"] for on_it in item["faces"]] for item in shown] == [["r", "q", "q"], ["q", "q"]]
@@ -45,9 +56,9 @@ async def test_the_faces_of_the_one_become_the_others(served: Served) -> None:
 
 
 async def test_a_merge_of_few_faces_takes_few_calls(served: Served) -> None:
-    await put(served, photo("i"), person("p"), person("q"))
-    await tag(served, "i", "p")
-    await tag(served, "i", "p")
+    await put_library_items(served, photo("i"), person("p"), person("q"))
+    await tag_person(served, "i", "p")
+    await tag_person(served, "i", "p")
 
     answer = await merge(served, "p", "q")
 
@@ -64,7 +75,7 @@ async def test_many_faces_are_moved_some_at_a_time(served: Served) -> None:
     people = person("p", faceCount=45), person("q")
     faces = [face(f"f{number:02}", f"i{number % 3}", "p") for number in range(45)]
     photos = [tagged(photo(f"i{number}"), faces[number::3], people[0]) for number in range(3)]
-    await put(served, *people, *photos, *faces)
+    await put_library_items(served, *people, *photos, *faces)
 
     answer = await merge(served, "p", "q")
 
@@ -76,15 +87,15 @@ async def test_many_faces_are_moved_some_at_a_time(served: Served) -> None:
 async def test_a_merge_that_was_cut_off_goes_on_and_one_that_is_done_changes_nothing(served: Served) -> None:
     people = person("p", faceCount=1, mergedInto="q"), person("q", faceCount=1, receives={"p"})
     moved, left = face("f1", "i", "q"), face("f2", "i", "p")
-    await put(served, *people, tagged(photo("i"), [moved, left], people[1], people[0]), moved, left)
+    await put_library_items(served, *people, tagged(photo("i"), [moved, left], people[1], people[0]), moved, left)
 
     first = await merge(served, "p", "q")
-    before = await stored(served)
+    before = await library_items(served)
     second = await merge(served, "p", "q")
 
     assert first.data == second.data == {"mergePersons": {"personId": "q", "name": "Q", "faceCount": 2}}
-    assert await stored(served) == before
-    assert await one(served, "PERSON#q") == person("q", faceCount=2)
+    assert await library_items(served) == before
+    assert await library_item(served, "PERSON#q") == person("q", faceCount=2)
     await assert_consistent(served)
 
 
@@ -92,13 +103,13 @@ async def test_faces_without_a_photo_and_photos_that_know_no_faces_are_merged_to
     old = photo("i", persons=["p", "q"])
     faces = [face("f1", "i", "p", None), face("f2", "i", "q", None), face("f3", "gone", "p")]
     del faces[2]["boundingBox"]  # nor need it be whole
-    await put(served, old, person("p", faceCount=2), person("q", faceCount=1), *faces)
+    await put_library_items(served, old, person("p", faceCount=2), person("q", faceCount=1), *faces)
 
     answer = await merge(served, "p", "q")
 
     assert answer.data["mergePersons"]["faceCount"] == 3
-    assert {item["personId"] for item in await stored(served, "FACE")} == {"q"}
-    assert await one(served, "IMAGE#i") == {
+    assert {item["personId"] for item in await library_items(served, "FACE")} == {"q"}
+    assert await library_item(served, "IMAGE#i") == {
         **old,
         "persons": ["q"],
         "personNames": {"q": "Q"},
@@ -108,10 +119,10 @@ async def test_faces_without_a_photo_and_photos_that_know_no_faces_are_merged_to
 
 
 async def test_a_count_that_was_too_low_does_not_keep_a_merge_from_its_end(served: Served) -> None:
-    await put(served, person("p"), person("q"), face("f", "i", "p"))
+    await put_library_items(served, person("p"), person("q"), face("f", "i", "p"))
 
     assert (await merge(served, "p", "q")).errors is None
-    assert await stored(served, "PERSON") == [person("q", faceCount=1)]
+    assert await library_items(served, "PERSON") == [person("q", faceCount=1)]
 
 
 async def test_of_who_is_not_counted_no_count_begins_while_they_become_another(served: Served) -> None:
@@ -119,31 +130,31 @@ async def test_of_who_is_not_counted_no_count_begins_while_they_become_another(s
     uncounted, nothing = person("p1"), person("p2", faceCount=None)
     del uncounted["faceCount"]
     faces = [face(f"f{number}", "i", whose) for number, whose in enumerate(("p1", "p1", "p2"))]
-    await put(served, photo("i"), uncounted, nothing, person("q"), *faces)
+    await put_library_items(served, photo("i"), uncounted, nothing, person("q"), *faces)
 
     for source in ("p1", "p2"):
         assert (await merge(served, source, "q")).codes == ["CONFLICT"]
-    await put(served, face("late", "i", "p1"))
-    await done(served, UNTAG, face="late", image="i")
-    left = [item for item in await stored(served, "PERSON") if item["personId"] != "q"]
+    await put_library_items(served, face("late", "i", "p1"))
+    await ask_library(served, UNTAG, face="late", image="i")
+    left = [item for item in await library_items(served, "PERSON") if item["personId"] != "q"]
     served.clock.forward(minutes=11)
 
     assert [item.get("faceCount") for item in left] == [None, None]
     for source in ("p1", "p2"):
         assert (await merge(served, source, "q")).errors is None
-    assert await stored(served, "PERSON") == [person("q", faceCount=3)]
+    assert await library_items(served, "PERSON") == [person("q", faceCount=3)]
 
 
 @pytest.mark.parametrize("begun", [{}, {"mergedInto": "q"}])
 async def test_a_count_that_was_too_high_keeps_a_merge_open_for_as_long_as_an_index_may_lag(
     served: Served, begun: dict[str, str]
 ) -> None:
-    await put(served, person("p", faceCount=7, **begun), person("q"), face("f", "i", "p"))
+    await put_library_items(served, person("p", faceCount=7, **begun), person("q"), face("f", "i", "p"))
 
     first = await merge(served, "p", "q")
     served.clock.forward(minutes=9)
     second = await merge(served, "p", "q")
-    marked = await stored(served, "PERSON")
+    marked = await library_items(served, "PERSON")
     served.clock.forward(minutes=2)
 
     for answer in (first, second):
@@ -155,7 +166,7 @@ async def test_a_count_that_was_too_high_keeps_a_merge_open_for_as_long_as_an_in
         person("q", faceCount=1, receives={"p"}),
     ]
     assert (await merge(served, "p", "q")).data["mergePersons"]["faceCount"] == 1
-    assert await stored(served, "PERSON") == [person("q", faceCount=1)]
+    assert await library_items(served, "PERSON") == [person("q", faceCount=1)]
 
 
 async def test_faces_of_who_is_gone_that_the_index_shows_only_now_are_merged_when_it_is_asked_for_again(
@@ -163,12 +174,14 @@ async def test_faces_of_who_is_gone_that_the_index_shows_only_now_are_merged_whe
 ) -> None:
     late, shown = face("f1", "i", "p"), face("f2", "i", "p")
     seen = tagged(photo("i"), [late, shown], person("p"))
-    await put(served, user(uploadCount=1), seen, person("q", faceCount=1), late, {**shown, "personId": "q"})
+    await put_library_items(
+        served, photo_user(uploadCount=1), seen, person("q", faceCount=1), late, {**shown, "personId": "q"}
+    )
 
     answer = await merge(served, "p", "q")
 
     assert answer.data["mergePersons"]["faceCount"] == 2
-    assert {item["personId"] for item in await stored(served, "FACE")} == {"q"}
+    assert {item["personId"] for item in await library_items(served, "FACE")} == {"q"}
 
 
 @pytest.mark.parametrize("missing", [{}, {"faceCount": None}])
@@ -176,41 +189,41 @@ async def test_who_is_not_counted_and_has_no_faces_in_the_index_stays_as_long_as
     served: Served, missing: dict[str, Any]
 ) -> None:
     uncounted = {name: value for name, value in person("p").items() if name != "faceCount"} | missing
-    await put(served, uncounted, person("q"))
+    await put_library_items(served, uncounted, person("q"))
 
     first = await merge(served, "p", "q")
     assert first.codes == ["CONFLICT"]
     assert first.errors[0]["message"].endswith("repeat it in 10 minutes.")
     served.clock.forward(minutes=11)
     assert (await merge(served, "p", "q")).errors is None
-    assert await stored(served, "PERSON") == [person("q")]
+    assert await library_items(served, "PERSON") == [person("q")]
 
 
-async def test_a_mark_of_somebody_who_is_gone_is_taken_off_when_their_merge_is_asked_for_again(served: Served) -> None:
-    await put(served, person("q", receives={"gone", "p"}), person("p", mergedInto="q"), person("r"))
+async def test_a_mark_of_a_deleted_person_is_removed_when_the_merge_is_requested_again(served: Served) -> None:
+    await put_library_items(served, person("q", receives={"gone", "p"}), person("p", mergedInto="q"), person("r"))
 
     assert (await merge(served, "gone", "q")).data == {"mergePersons": {"personId": "q", "name": "Q", "faceCount": 0}}
-    assert await one(served, "PERSON#q") == person("q", receives={"p"})
+    assert await library_item(served, "PERSON#q") == person("q", receives={"p"})
     for pair in (("p", "q"), ("q", "r")):
         assert (await merge(served, *pair)).errors is None
-    assert await stored(served, "PERSON") == [person("r")]
+    assert await library_items(served, "PERSON") == [person("r")]
 
 
 async def test_tags_and_names_of_the_moment_are_merged_exactly(served: Served) -> None:
-    await put(served, user(uploadCount=1), photo("i"), person("p"), person("q"))
+    await put_library_items(served, photo_user(uploadCount=1), photo("i"), person("p"), person("q"))
     for _ in range(5):
-        await tag(served, "i", "p")
+        await tag_person(served, "i", "p")
     naming = {"personId": "q", "name": "New"}
 
     merged, *_ = await asyncio.gather(
-        done(served, MERGE, role=Role.ADMIN, one="p", into="q"),
-        done(served, MERGE, role=Role.ADMIN, one="p", into="q"),
-        done(served, RENAME, role=Role.ADMIN, input=naming),
+        ask_library(served, MERGE, role=Role.ADMIN, one="p", into="q"),
+        ask_library(served, MERGE, role=Role.ADMIN, one="p", into="q"),
+        ask_library(served, RENAME, role=Role.ADMIN, input=naming),
         *[ask_as(served, TAG_ONE, who=who) for who in ("p", "q", "p")],
     )
 
     assert merged["personId"] == "q"
-    (left,) = await stored(served, "PERSON")
+    (left,) = await library_items(served, "PERSON")
     assert left["name"] == "New"
     await assert_consistent(served)
 
@@ -221,13 +234,13 @@ TAG_ONE = """mutation ($who: ID!) { tagFace(input: {
 
 
 async def test_of_two_merges_across_each_other_one_is_refused(served: Served) -> None:
-    await put(served, photo("i"), person("p"), person("q"))
-    await tag(served, "i", "p")
-    await tag(served, "i", "q")
+    await put_library_items(served, photo("i"), person("p"), person("q"))
+    await tag_person(served, "i", "p")
+    await tag_person(served, "i", "q")
 
     answers = await asyncio.gather(merge(served, "p", "q"), merge(served, "q", "p"))
 
-    (left,) = await stored(served, "PERSON")
+    (left,) = await library_items(served, "PERSON")
     assert left["faceCount"] == 2
     # The other comes too soon, or too late.
     assert sorted(answer.codes for answer in answers) in ([[], ["CONFLICT"]], [[], ["NOT_FOUND"]])
@@ -235,32 +248,32 @@ async def test_of_two_merges_across_each_other_one_is_refused(served: Served) ->
 
 
 async def test_who_is_in_another_merge_is_not_merged(served: Served) -> None:
-    await put(served, person("p", mergedInto="q"), person("q", receives={"p"}), person("r"))
-    before = await stored(served)
+    await put_library_items(served, person("p", mergedInto="q"), person("q", receives={"p"}), person("r"))
+    before = await library_items(served)
 
     refused = [await merge(served, *pair) for pair in (("p", "r"), ("r", "p"), ("q", "r"))]
 
     assert [answer.codes for answer in refused] == [["CONFLICT"]] * 3
     assert {answer.errors[0]["message"] for answer in refused} == {"p is being merged into q: finish that first."}
-    assert await stored(served) == before
+    assert await library_items(served) == before
 
 
 async def test_who_stays_must_be_there_and_be_another(served: Served) -> None:
-    await put(served, person("p"))
+    await put_library_items(served, person("p"))
 
     same, unknown = await merge(served, "p", " p "), await merge(served, "p", "nobody")
 
     assert (same.codes, same.calls) == (["BAD_USER_INPUT"], [])
     assert unknown.codes == ["NOT_FOUND"]
-    assert await stored(served) == [person("p")]
+    assert await library_items(served) == [person("p")]
 
 
 async def test_persons_are_merged_by_admins_alone(served: Served) -> None:
-    await put(served, person("p"), person("q"))
+    await put_library_items(served, person("p"), person("q"))
 
     for role in (Role.USER, Role.SYSTEM):
         assert (await ask_as(served, MERGE, role=role, one="p", into="q")).codes == ["FORBIDDEN"]
-    assert len(await stored(served, "PERSON")) == 2
+    assert len(await library_items(served, "PERSON")) == 2
 
 
 class TestBehindAnIndexThatLags:
@@ -282,8 +295,8 @@ class TestBehindAnIndexThatLags:
         proxy.always = lagging
 
     async def test_faces_that_the_index_shows_later_are_merged(self, served: Served, proxy: Proxy) -> None:
-        await put(served, user(uploadCount=1), photo("i"), person("p"), person("q"))
-        await tag(served, "i", "p")
+        await put_library_items(served, photo_user(uploadCount=1), photo("i"), person("p"), person("q"))
+        await tag_person(served, "i", "p")
 
         self.lag(proxy, 2)
         answer = await merge(served, "p", "q")
@@ -294,16 +307,16 @@ class TestBehindAnIndexThatLags:
     async def test_faces_that_the_index_shows_much_later_are_merged_when_it_is_asked_for_again(
         self, served: Served, proxy: Proxy
     ) -> None:
-        await put(served, user(uploadCount=1), photo("i"), person("p"), person("q"))
-        await tag(served, "i", "p")
-        before = await stored(served, "FACE")
+        await put_library_items(served, photo_user(uploadCount=1), photo("i"), person("p"), person("q"))
+        await tag_person(served, "i", "p")
+        before = await library_items(served, "FACE")
 
         self.lag(proxy, 1000)
         answer = await merge(served, "p", "q")
 
         assert answer.codes == ["CONFLICT"]
         assert answer.errors[0]["extensions"]["retryable"] is True
-        assert await stored(served, "FACE") == before
+        assert await library_items(served, "FACE") == before
         self.lag(proxy, 0)
         assert (await merge(served, "p", "q")).data["mergePersons"]["faceCount"] == 1
         await assert_consistent(served)
@@ -313,17 +326,17 @@ class TestBehindAnIndexThatLags:
         self, served: Served, proxy: Proxy, count: dict[str, None]
     ) -> None:
         uncounted = {name: value for name, value in person("p").items() if name != "faceCount"} | count
-        await put(served, uncounted, person("q"), face("f", "i", "p"))
+        await put_library_items(served, uncounted, person("q"), face("f", "i", "p"))
 
         self.lag(proxy, 2)
         first = await merge(served, "p", "q")
         # What the index showed is moved; what it did not show yet is when it is asked for again.
-        moved = await stored(served, "FACE")
-        await put(served, face("late", "i", "p"))
+        moved = await library_items(served, "FACE")
+        await put_library_items(served, face("late", "i", "p"))
         served.clock.forward(minutes=11)
         answer = await merge(served, "p", "q")
 
         assert first.codes == ["CONFLICT"]
         assert {item["personId"] for item in moved} == {"q"}
         assert answer.data["mergePersons"]["faceCount"] == 2
-        assert {item["personId"] for item in await stored(served, "FACE")} == {"q"}
+        assert {item["personId"] for item in await library_items(served, "FACE")} == {"q"}

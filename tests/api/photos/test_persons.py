@@ -8,19 +8,27 @@ import pytest
 from datastore.model.identity import Role
 from datastore.photos.optimistic_update import OptimisticUpdate
 from datastore.photos.rename_person import PersonRename
-from tests.support.photo_items import ADA, ask_as, face, person, photo, put, user
-from tests.support.photo_steps import CREATE, RENAME, assert_consistent, done, one, stored, tag
+from tests.support.photo_items import ADA, ask_as, face, person, photo, photo_user, put_library_items
+from tests.support.photo_steps import (
+    CREATE,
+    RENAME,
+    ask_library,
+    assert_consistent,
+    library_item,
+    library_items,
+    tag_person,
+)
 from tests.support.served import Served
 
 OWN = "01900000-0000-7000-8000-000000000001"
 
 
-async def create(served: Served, **given: Any) -> Any:
-    return await done(served, CREATE, role=Role.ADMIN, input=given)
+async def create_named_person(served: Served, **given: Any) -> Any:
+    return await ask_library(served, CREATE, role=Role.ADMIN, input=given)
 
 
-async def rename(served: Served, **given: Any) -> Any:
-    return await done(served, RENAME, role=Role.ADMIN, input=given)
+async def rename_person(served: Served, **given: Any) -> Any:
+    return await ask_library(served, RENAME, role=Role.ADMIN, input=given)
 
 
 async def test_a_person_is_answered_as_they_are_kept(served: Served) -> None:
@@ -38,7 +46,7 @@ async def test_a_person_is_answered_as_they_are_kept(served: Served) -> None:
     }
     # Whether they are there, and whether they are alone.
     assert answer.made == ["PutItem sparks", "Query sparks", "Query sparks"]
-    assert await stored(served) == [
+    assert await library_items(served) == [
         {
             "PK": f"PERSON#{OWN}",
             "SK": "PERSON#Grace %231",
@@ -56,22 +64,22 @@ async def test_without_an_id_one_is_made_for_one_write(served: Served) -> None:
     answer = await ask_as(served, CREATE, role=Role.ADMIN, input={"name": "Grace"})
 
     assert answer.made == ["PutItem sparks"]
-    assert (await stored(served))[0]["personId"] == answer.data["createPerson"]["personId"]
+    assert (await library_items(served))[0]["personId"] == answer.data["createPerson"]["personId"]
 
 
 async def test_who_is_named_again_is_answered_as_they_stand_even_by_another_name(served: Served) -> None:
-    await create(served, name="Grace", personId=OWN)
-    await rename(served, personId=OWN, name="Hopper")
-    before = await stored(served)
+    await create_named_person(served, name="Grace", personId=OWN)
+    await rename_person(served, personId=OWN, name="Hopper")
+    before = await library_items(served)
 
-    again = await create(served, name="Grace", personId=OWN)
+    again = await create_named_person(served, name="Grace", personId=OWN)
 
     assert again["name"] == "Hopper"
-    assert await stored(served) == before
+    assert await library_items(served) == before
 
 
 async def test_a_new_name_moves_the_item_with_all_that_is_known(served: Served) -> None:
-    await put(served, person("p", "Grace", faceCount=5, theirs="kept"))
+    await put_library_items(served, person("p", "Grace", faceCount=5, theirs="kept"))
 
     answer = await ask_as(served, RENAME, role=Role.ADMIN, input={"personId": "p", "name": "Hopper"})
 
@@ -82,12 +90,12 @@ async def test_a_new_name_moves_the_item_with_all_that_is_known(served: Served) 
         "thumbnailUrl": "https://example.com/thumbnail.jpg",
     }
     assert answer.made == ["Query sparks", "TransactWriteItems sparks"]
-    assert await stored(served) == [person("p", "Hopper", faceCount=5, theirs="kept", version=1)]
+    assert await library_items(served) == [person("p", "Hopper", faceCount=5, theirs="kept", version=1)]
 
 
 async def test_without_a_new_name_the_item_stays_where_it_is(served: Served) -> None:
     # A name that others wrote into a key as it is.
-    await put(served, person("p", "A#B"))
+    await put_library_items(served, person("p", "A#B"))
 
     answer = await ask_as(served, RENAME, role=Role.ADMIN, input={"personId": "p", "name": "A#B", "thumbnailUrl": None})
 
@@ -95,13 +103,13 @@ async def test_without_a_new_name_the_item_stays_where_it_is(served: Served) -> 
     assert answer.made == ["Query sparks", "UpdateItem sparks"]
     kept = person("p", "A#B", version=1)
     del kept["thumbnailUrl"]
-    assert await stored(served) == [kept]
+    assert await library_items(served) == [kept]
 
 
 async def test_who_has_another_name_is_shown_by_it_on_their_photos(served: Served) -> None:
-    await put(served, user(), photo("i"), person("p", "Grace"))
-    await tag(served, "i", "p")
-    await rename(served, personId="p", name="Hopper")
+    await put_library_items(served, photo_user(), photo("i"), person("p", "Grace"))
+    await tag_person(served, "i", "p")
+    await rename_person(served, personId="p", name="Hopper")
 
     answer = await served.ask('{ photo(id: "i") { persons { name } faces { person { name faceCount } } } }')
 
@@ -109,19 +117,19 @@ async def test_who_has_another_name_is_shown_by_it_on_their_photos(served: Serve
         "persons": [{"name": "Hopper"}],
         "faces": [{"person": {"name": "Hopper", "faceCount": 1}}],
     }
-    await tag(served, "i", "p")
-    assert (await one(served, "IMAGE#i") or {})["personNames"] == {"p": "Hopper"}
+    await tag_person(served, "i", "p")
+    assert (await library_item(served, "IMAGE#i") or {})["personNames"] == {"p": "Hopper"}
 
 
 async def test_many_names_and_faces_at_once_leave_one_person_with_every_face(served: Served) -> None:
-    await put(served, user(uploadCount=1), photo("i"), person("p"))
+    await put_library_items(served, photo_user(uploadCount=1), photo("i"), person("p"))
 
     await asyncio.gather(
-        *[tag(served, "i", "p") for _ in range(6)],
-        *[rename(served, personId="p", name=f"Name {number}") for number in range(4)],
+        *[tag_person(served, "i", "p") for _ in range(6)],
+        *[rename_person(served, personId="p", name=f"Name {number}") for number in range(4)],
     )
 
-    (found,) = await stored(served, "PERSON")
+    (found,) = await library_items(served, "PERSON")
     assert found["faceCount"] == 6
     await assert_consistent(served)
 
@@ -129,10 +137,10 @@ async def test_many_names_and_faces_at_once_leave_one_person_with_every_face(ser
 async def test_a_person_without_a_count_keeps_having_none_under_a_new_name(served: Served) -> None:
     item = person("p", "Grace")
     del item["faceCount"]
-    await put(served, item, face("f", "i", "p"))
+    await put_library_items(served, item, face("f", "i", "p"))
 
-    assert (await rename(served, personId="p", name="Hopper"))["faceCount"] == 0
-    assert "faceCount" not in (await one(served, "PERSON#p") or {})
+    assert (await rename_person(served, personId="p", name="Hopper"))["faceCount"] == 0
+    assert "faceCount" not in (await library_item(served, "PERSON#p") or {})
 
 
 async def test_what_is_out_of_bounds_is_refused(served: Served) -> None:
@@ -155,21 +163,21 @@ async def test_what_is_out_of_bounds_is_refused(served: Served) -> None:
 
 
 async def test_persons_are_named_by_admins_alone(served: Served) -> None:
-    await put(served, person("p"))
+    await put_library_items(served, person("p"))
     asked = [(CREATE, {"name": "x"}), (RENAME, {"personId": "p", "name": "x"})]
 
     for query, given in asked:
         for role in (Role.USER, Role.SYSTEM):
             assert (await ask_as(served, query, ADA, role, input=given)).codes == ["FORBIDDEN"]
         assert (await served.ask(query, {"input": given})).codes == ["UNAUTHENTICATED"]
-    assert await stored(served) == [person("p")]
+    assert await library_items(served) == [person("p")]
 
 
 async def test_who_is_not_there_cannot_be_changed(served: Served) -> None:
     answer = await ask_as(served, RENAME, role=Role.ADMIN, input={"personId": "p", "name": "x"})
 
     assert answer.codes == ["NOT_FOUND"]
-    assert await stored(served) == []
+    assert await library_items(served) == []
 
 
 async def test_of_two_names_given_to_one_id_at_once_one_stays(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,10 +197,10 @@ async def test_of_two_names_given_to_one_id_at_once_one_stays(served: Served, mo
 
     monkeypatch.setattr(OptimisticUpdate, "person", look)
     monkeypatch.setattr(PersonRename, "_only", look_again)
-    named = await asyncio.gather(*[create(served, name=name, personId=OWN) for name in ("Bob", "Ann")])
+    named = await asyncio.gather(*[create_named_person(served, name=name, personId=OWN) for name in ("Bob", "Ann")])
 
     assert [told["name"] for told in named] == ["Ann", "Ann"]
-    assert [item["name"] for item in await stored(served)] == ["Ann"]
+    assert [item["name"] for item in await library_items(served)] == ["Ann"]
 
 
 class Together:
@@ -213,7 +221,7 @@ class Together:
 async def test_a_name_that_comes_late_does_not_stand_against_who_has_faces_or_came_before(
     served: Served, monkeypatch: pytest.MonkeyPatch, there: dict[str, Any]
 ) -> None:
-    await put(served, before := person(OWN, "Zed", **there))
+    await put_library_items(served, before := person(OWN, "Zed", **there))
 
     async def not_yet(*_: Any, **__: Any) -> None:
         return None
@@ -224,4 +232,4 @@ async def test_a_name_that_comes_late_does_not_stand_against_who_has_faces_or_ca
 
     assert answer.data["createPerson"]["name"] == "Zed"
     assert answer.made == ["PutItem sparks", "Query sparks", "TransactWriteItems sparks"]
-    assert await stored(served) == [before]
+    assert await library_items(served) == [before]

@@ -13,7 +13,7 @@ from datastore.dynamodb.retry.backoff import Backoff
 from datastore.keyspace.photos.table import BY_EMAIL, BY_TYPE, SPARKS
 from datastore.model.access_patterns import AccessPattern, Who
 from tests.support.fault_proxy import Proxy, Seen
-from tests.support.photo_items import ADA, ask_as, photo, put
+from tests.support.photo_items import ADA, ask_as, photo, put_library_items
 from tests.support.served import NOON, Answer, Served
 
 LOG = "mutation ($events: [LogEventInput!]!) { logEvent(events: $events) { eventId eventType eventData createdAt } }"
@@ -26,19 +26,19 @@ def view(**more: Any) -> dict[str, Any]:
     return {"eventType": "PHOTO_VIEW", "eventData": {"imageId": "i1"}} | more
 
 
-async def log(served: Served, *events: dict[str, Any], email: str | None = ADA) -> Answer:
+async def log_events(served: Served, *events: dict[str, Any], email: str | None = ADA) -> Answer:
     answer: Answer = await ask_as(served, LOG, email, events=list(events))
     return answer
 
 
-async def kept(served: Served) -> list[dict[str, Any]]:
+async def stored_log_items(served: Served) -> list[dict[str, Any]]:
     return sorted(await served.store().scan(EVERYTHING), key=lambda item: str(item["PK"]))
 
 
 async def test_events_are_kept_as_the_document_has_them(served: Served) -> None:
     when = NOON - timedelta(hours=1)
 
-    answer = await log(served, view(at=when.isoformat()), {"eventType": "app.open-2"}, email="Ada@Example.com")
+    answer = await log_events(served, view(at=when.isoformat()), {"eventType": "app.open-2"}, email="Ada@Example.com")
 
     assert (answer.errors, answer.made) == (None, ["BatchWriteItem sparks"])
     first, second = answer.data["logEvent"]
@@ -50,7 +50,7 @@ async def test_events_are_kept_as_the_document_has_them(served: Served) -> None:
     }
     assert (second["eventType"], second["eventData"]) == ("app.open-2", {})
     assert [UUID(event["eventId"]).version for event in (first, second)] == [7, 7]
-    items = {item["PK"]: item for item in await kept(served)}
+    items = {item["PK"]: item for item in await stored_log_items(served)}
     assert items[f"EVENT#{first['eventId']}"] == {
         "PK": f"EVENT#{first['eventId']}",
         "SK": "EVENT#2026-06-25T11:00:00.000Z",
@@ -64,36 +64,36 @@ async def test_events_are_kept_as_the_document_has_them(served: Served) -> None:
 
 
 async def test_without_a_verified_email_there_is_none_in_the_event(served: Served) -> None:
-    assert (await log(served, view(), email=None)).errors is None
+    assert (await log_events(served, view(), email=None)).errors is None
 
-    assert [item.get("email") for item in await kept(served)] == [None]
+    assert [item.get("email") for item in await stored_log_items(served)] == [None]
 
 
-async def test_whoever_is_not_signed_in_logs_nothing(served: Served) -> None:
+async def test_logging_events_requires_a_signed_in_user(served: Served) -> None:
     answer = await served.ask(LOG, {"events": [view()]})
 
-    assert (answer.codes, answer.made, await kept(served)) == (["UNAUTHENTICATED"], [], [])
+    assert (answer.codes, answer.made, await stored_log_items(served)) == (["UNAUTHENTICATED"], [], [])
 
 
 async def test_twenty_five_events_are_one_call_and_each_has_its_own_id(served: Served) -> None:
-    answer = await log(served, *[view(eventData={"n": n}) for n in range(25)])
+    answer = await log_events(served, *[view(eventData={"n": n}) for n in range(25)])
 
     assert answer.made == ["BatchWriteItem sparks"]
     assert [event["eventData"]["n"] for event in answer.data["logEvent"]] == list(range(25))
-    assert sorted(item["eventData"]["n"] for item in await kept(served)) == list(range(25))
+    assert sorted(item["eventData"]["n"] for item in await stored_log_items(served)) == list(range(25))
 
 
 async def test_text_in_events_is_kept_in_one_form(served: Served) -> None:
-    answer = await log(served, view(eventData={"cafe\u0301": ["e\u0301", {"in": "Zoe\u0308"}]}))
+    answer = await log_events(served, view(eventData={"cafe\u0301": ["e\u0301", {"in": "Zoe\u0308"}]}))
 
     kept_as = {"caf\u00e9": ["\u00e9", {"in": "Zo\u00eb"}]}
     assert answer.data["logEvent"][0]["eventData"] == kept_as
-    assert [item["eventData"] for item in await kept(served)] == [kept_as]
+    assert [item["eventData"] for item in await stored_log_items(served)] == [kept_as]
 
 
 async def test_more_or_no_events_are_refused(served: Served) -> None:
     for number in (0, 26):
-        answer = await log(served, *[view()] * number)
+        answer = await log_events(served, *[view()] * number)
         assert (answer.codes, answer.made) == (["BAD_USER_INPUT"], [])
         assert [error["message"] for error in answer.errors or ()] == [
             f"`events` must contain between 1 and 25, not {number}."
@@ -116,11 +116,11 @@ async def test_what_is_within_the_limits_is_kept_exactly(served: Served) -> None
         {"k" * 100: "x" * (4096 - 107)},
     ]
 
-    answer = await log(served, *[view(eventData=each, eventType="x" * 50) for each in data])
+    answer = await log_events(served, *[view(eventData=each, eventType="x" * 50) for each in data])
 
     assert answer.errors is None
     assert [event["eventData"] for event in answer.data["logEvent"]] == data
-    items = {item["PK"].removeprefix("EVENT#"): item["eventData"] for item in await kept(served)}
+    items = {item["PK"].removeprefix("EVENT#"): item["eventData"] for item in await stored_log_items(served)}
     assert [items[event["eventId"]] for event in answer.data["logEvent"]] == data
 
 
@@ -156,14 +156,14 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
 
 async def test_one_wrong_event_refuses_the_call_by_its_name_and_nothing_is_written(served: Served) -> None:
     for wrong, field, limit in WRONG:
-        answer = await log(served, view(), view(), view(), view(**wrong), view())
+        answer = await log_events(served, view(), view(), view(), view(**wrong), view())
         (error,) = answer.errors or [{}]
         assert error["extensions"] == {"code": "BAD_USER_INPUT", "field": f"events[3].{field}"}
         assert f"`events[3].{field}`" in error["message"]
         assert limit in error["message"]
         assert answer.made == []
 
-    assert await kept(served) == []
+    assert await stored_log_items(served) == []
 
 
 async def test_numbers_that_are_written_in_the_query_are_checked_too(served: Served) -> None:
@@ -179,8 +179,8 @@ async def test_numbers_that_are_written_in_the_query_are_checked_too(served: Ser
 
 
 async def test_what_events_tell_is_in_no_index_and_they_are_among_no_photos(served: Served) -> None:
-    await put(served, photo("i1"))
-    logged = await log(served, view(eventData={"note": "x" * 4000}))
+    await put_library_items(served, photo("i1"))
+    logged = await log_events(served, view(eventData={"note": "x" * 4000}))
 
     in_indexes = [
         (await served.store().query(pattern, {"partition": partition})).items
@@ -206,31 +206,29 @@ class TestBehindAStoreThatIsBusy:
         )
 
     async def test_what_stays_unprocessed_is_sent_again(self, served: Served, proxy: Proxy) -> None:
-        proxy.faults += [leaving(20), leaving(3)]
+        proxy.faults += [unprocessed_puts(20), unprocessed_puts(3)]
         proxy.seen.clear()
 
-        answer = await log(served, *[view(eventData={"n": n}) for n in range(25)])
+        answer = await log_events(served, *[view(eventData={"n": n}) for n in range(25)])
 
         assert answer.errors is None
         sent = [len(next(iter(seen.body["RequestItems"].values()))) for seen in proxy.seen]
         assert sent == [25, 20, 3]
-        assert sorted(item["eventData"]["n"] for item in await kept(served)) == list(range(25))
+        assert sorted(item["eventData"]["n"] for item in await stored_log_items(served)) == list(range(25))
 
-    async def test_what_cannot_be_written_in_the_end_is_told_and_may_be_tried_again(
-        self, served: Served, proxy: Proxy
-    ) -> None:
-        proxy.always = leaving(2)
+    async def test_events_that_cannot_be_written_are_reported_as_retryable(self, served: Served, proxy: Proxy) -> None:
+        proxy.always = unprocessed_puts(2)
 
-        answer = await log(served, view(), view(), view())
+        answer = await log_events(served, view(), view(), view())
 
         proxy.always = None
         assert answer.data is None
         assert answer.codes == ["THROTTLED"]
         assert [error["extensions"]["retryable"] for error in answer.errors or ()] == [True]
-        assert len(await kept(served)) == 1
+        assert len(await stored_log_items(served)) == 1
 
 
-def leaving(count: int) -> Any:
+def unprocessed_puts(count: int) -> Any:
     """A store that does all of a batch but the last so many, and says so."""
 
     async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:

@@ -4,6 +4,7 @@ import pytest
 
 from datastore.model.identity import Role
 from resolvers.shared.node_ids import global_id
+from tests.support.answers import data_of
 from tests.support.feed_steps import assert_paged
 from tests.support.photo_items import (
     ADA,
@@ -11,11 +12,10 @@ from tests.support.photo_items import (
     WRITTEN,
     person,
     photo,
-    put,
-    user,
+    photo_user,
+    put_library_items,
     user_id,
 )
-from tests.support.photo_reads import good
 from tests.support.served import Answer, Served
 
 # Pages.
@@ -25,9 +25,9 @@ async def test_lists_are_paged_both_ways_in_both_orders(served: Served) -> None:
     mine = [f"i{number:02}" for number in range(0, 10, 2)]
     others = [f"i{number:02}" for number in (1, 7)]
     people = [f"p{number}" for number in range(4)]
-    await put(
+    await put_library_items(
         served,
-        user(),
+        photo_user(),
         *[photo(id) for id in mine],
         *[photo(id, EVE) for id in others],
         *[person(id) for id in people],
@@ -44,12 +44,12 @@ async def test_lists_are_paged_both_ways_in_both_orders(served: Served) -> None:
 
 
 async def test_the_last_evaluated_key_goes_on_where_the_page_ends_and_ends_with_the_list(served: Served) -> None:
-    await put(served, user(), *[photo(f"i{number}") for number in range(3)])
+    await put_library_items(served, photo_user(), *[photo(f"i{number}") for number in range(3)])
     ask = """query ($after: String) { photosByUser(email: "ada@example.com", first: 2, after: $after) {
       nodes { imageId } lastEvaluatedKey pageInfo { endCursor } } }"""
 
-    first = good(await served.ask(ask))["photosByUser"]
-    second = good(await served.ask(ask, {"after": first["lastEvaluatedKey"]}))["photosByUser"]
+    first = data_of(await served.ask(ask))["photosByUser"]
+    second = data_of(await served.ask(ask, {"after": first["lastEvaluatedKey"]}))["photosByUser"]
 
     assert first["nodes"] == [{"imageId": "i2"}, {"imageId": "i1"}]
     assert first["lastEvaluatedKey"] == first["pageInfo"]["endCursor"]
@@ -58,7 +58,9 @@ async def test_the_last_evaluated_key_goes_on_where_the_page_ends_and_ends_with_
 
 
 async def test_a_cursor_is_good_for_its_own_list_alone(served: Served) -> None:
-    await put(served, user(), user(EVE), person("p1"), person("p2"), photo("a"), photo("b"), photo("c", EVE))
+    await put_library_items(
+        served, photo_user(), photo_user(EVE), person("p1"), person("p2"), photo("a"), photo("b"), photo("c", EVE)
+    )
     lists = {
         "photos": "photos(%s)",
         "ascending": "photos(order: ASCENDING, %s)",
@@ -74,7 +76,7 @@ async def test_a_cursor_is_good_for_its_own_list_alone(served: Served) -> None:
         return await served.ask(f"{{ page: {field % paging} {body} }}", user="root", role=Role.ADMIN)
 
     cursors = {
-        name: good(await page(field, "first: 1"))["page"]["pageInfo"]["endCursor"] for name, field in lists.items()
+        name: data_of(await page(field, "first: 1"))["page"]["pageInfo"]["endCursor"] for name, field in lists.items()
     }
 
     for name, cursor in cursors.items():
@@ -89,20 +91,20 @@ async def test_a_cursor_is_good_for_its_own_list_alone(served: Served) -> None:
     # However the same user is named, it is the same list.
     mine = cursors["ada's"]
     answer = await page(f'photosByUser(userId: "{user_id(served, ADA)}", %s)', f'after: "{mine}"')
-    assert [node["id"] for node in good(answer)["page"]["nodes"]] == [photo_id("a")]
+    assert [node["id"] for node in data_of(answer)["page"]["nodes"]] == [photo_id("a")]
 
 
 def photo_id(image_id: str) -> str:
     return global_id("Photo", image_id, WRITTEN)
 
 
-async def test_a_user_id_that_stands_for_nobody_is_no_user_and_lists_nothing(served: Served) -> None:
-    await put(served, user(), photo("a"))
+async def test_a_user_id_of_no_email_is_no_user_and_lists_nothing(served: Served) -> None:
+    await put_library_items(served, photo_user(), photo("a"))
 
     one = await served.ask('{ photoUser(userId: "forged") { id } }')
     listed = await served.ask('{ photosByUser(userId: "forged") { nodes { id } } }')
 
-    assert (good(one), one.calls) == ({"photoUser": None}, [])
+    assert (data_of(one), one.calls) == ({"photoUser": None}, [])
     assert (listed.codes, listed.calls) == (["BAD_USER_INPUT"], [])
     assert [(error["message"], error["extensions"]["field"]) for error in listed.errors or ()] == [
         ("`userId` is not the id of a photo user.", "userId")

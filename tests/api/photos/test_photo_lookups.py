@@ -17,9 +17,9 @@ from datastore.keyspace.photos.table import SPARKS
 from datastore.photos.lookups import CONCURRENCY, Lookups
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
+from tests.support.dataloader_faults import withhold
 from tests.support.fault_proxy import Proxy, Seen, client_of, forward, refuse
-from tests.support.loading import withhold
-from tests.support.photo_items import face, person, photo, put, tagged
+from tests.support.photo_items import face, person, photo, put_library_items, tagged
 from tests.support.served import Served
 
 
@@ -62,7 +62,7 @@ def only_queries(fault: Callable[[Proxy, Seen], Any], partition: str = "") -> Ca
     return answer
 
 
-async def find(lookups: Lookups, *ids: str) -> list[Any]:
+async def find_names(lookups: Lookups, *ids: str) -> list[Any]:
     """The names of those people, None, or the exception."""
     finding = [lookups.find(keys.PERSON, keys.partition(id), keys.PREFIX) for id in ids]
     found = await asyncio.gather(*finding, return_exceptions=True)
@@ -70,16 +70,16 @@ async def find(lookups: Lookups, *ids: str) -> list[Any]:
 
 
 async def test_each_is_asked_for_once_in_a_request(served: Served, proxy: Proxy, lookups: Lookups) -> None:
-    await put(served, person("p1"), person("p2"))
+    await put_library_items(served, person("p1"), person("p2"))
 
-    assert await find(lookups, "p1", "p2", "p1", "none") == ["P1", "P2", "P1", None]
-    assert await find(lookups, "none", "p2") == [None, "P2"]
+    assert await find_names(lookups, "p1", "p2", "p1", "none") == ["P1", "P2", "P1", None]
+    assert await find_names(lookups, "none", "p2") == [None, "P2"]
     assert queries(proxy) == ["PERSON#none", "PERSON#p1", "PERSON#p2"]
 
 
 async def test_some_are_looked_for_at_once_and_no_more(served: Served, proxy: Proxy, lookups: Lookups) -> None:
     ids = [f"p{number:02}" for number in range(2 * CONCURRENCY + 3)]
-    await put(served, *map(person, ids))
+    await put_library_items(served, *map(person, ids))
     inside, most = 0, 0
     full = asyncio.Event()
 
@@ -98,7 +98,7 @@ async def test_some_are_looked_for_at_once_and_no_more(served: Served, proxy: Pr
     proxy.always = only_queries(together)
 
     # Also when they are asked for by several, one after another.
-    found = await asyncio.gather(find(lookups, *ids[:10]), _later(find, lookups, *ids[10:]))
+    found = await asyncio.gather(find_names(lookups, *ids[:10]), _later(find_names, lookups, *ids[10:]))
 
     assert found[0] + found[1] == [id.title() for id in ids]
     assert most == CONCURRENCY
@@ -112,23 +112,23 @@ async def _later(find: Callable[..., Any], *arguments: Any) -> list[Any]:
 async def test_one_that_fails_leaves_the_others_and_is_looked_for_again_when_asked_again(
     served: Served, proxy: Proxy, lookups: Lookups
 ) -> None:
-    await put(served, person("p1"), person("p2"))
+    await put_library_items(served, person("p1"), person("p2"))
     busy = refuse(400, "ProvisionedThroughputExceededException")
     proxy.always = only_queries(busy, "PERSON#p1")
 
-    throttled, fine = await find(lookups, "p1", "p2")
+    throttled, fine = await find_names(lookups, "p1", "p2")
     proxy.always = None
 
     assert isinstance(throttled, Throttled)
     assert fine == "P2"
-    assert await find(lookups, "p1", "p2") == ["P1", "P2"]
+    assert await find_names(lookups, "p1", "p2") == ["P1", "P2"]
     assert queries(proxy).count("PERSON#p2") == 1
 
 
 async def test_one_reader_who_goes_leaves_the_query_to_the_others(
     served: Served, proxy: Proxy, lookups: Lookups
 ) -> None:
-    await put(served, photo("a"))
+    await put_library_items(served, photo("a"))
     began, go_on = asyncio.Event(), asyncio.Event()
 
     async def wait(proxy: Proxy, seen: Seen) -> web.StreamResponse:
@@ -156,16 +156,16 @@ async def test_one_reader_who_goes_leaves_the_query_to_the_others(
 PHOTO = '{ photo(id: "a") { imageId persons { name } faces { faceId person { name } } } }'
 
 
-async def fill(served: Served) -> None:
+async def put_tagged_photo(served: Served) -> None:
     people = [person(id) for id in ("p1", "p2", "p3")]
     faces = [face(f"f{number}", "a", f"p{number}") for number in (1, 2, 3)]
-    await put(served, *people, *faces, tagged(photo("a"), faces, *people))
+    await put_library_items(served, *people, *faces, tagged(photo("a"), faces, *people))
 
 
 async def test_persons_and_faces_that_a_busy_table_withholds_are_errors_in_their_own_place(
     served: Served, proxy: Proxy
 ) -> None:
-    await fill(served)
+    await put_tagged_photo(served)
     busy = withhold(SPARKS, lambda sort: sort == "PERSON#P2")
 
     async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
@@ -185,7 +185,7 @@ async def test_persons_and_faces_that_a_busy_table_withholds_are_errors_in_their
 
 
 async def test_a_batch_that_fails_leaves_the_photo(served: Served, proxy: Proxy) -> None:
-    await fill(served)
+    await put_tagged_photo(served)
     broken = refuse(400, "AccessDeniedException")
 
     async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:

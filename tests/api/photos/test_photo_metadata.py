@@ -13,31 +13,31 @@ from PIL import Image
 from datastore.model.identity import Role
 from datastore.photos.metadata import MAX_PARTS
 from server.settings import Misconfigured, Settings, from_environment
-from tests.support.marked_pictures import KINDS, MARKER, TEXT, chunk, encoded, exif_block, noise, shown
-from tests.support.photo_items import ADA, EVE, ask_as, photo, put, user
+from tests.support.marked_pictures import KINDS, MARKER, TEXT, chunk, decoded_frames, encode_image, exif_block, noise
+from tests.support.photo_items import ADA, EVE, ask_as, photo, photo_user, put_library_items
 from tests.support.pictures import jpeg, png
 from tests.support.s3_server import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, S3Server
 from tests.support.served import NOON, Served
-from tests.support.upload_forms import complete, create, send
-from tests.support.upload_steps import reserved, uploaded
+from tests.support.upload_forms import complete_photo, create_photo, post_form
+from tests.support.upload_steps import reserved, upload_original
 
 ONE = "query($id: ID!) { photo(id: $id) { originalUrl thumbnailUrl takenAt camera size width height } }"
 
 
 @pytest.fixture(autouse=True)
 async def ada(served: Served) -> None:
-    await put(served, user(uploadCount=0, uploadLimit=100), user(EVE, uploadCount=0))
+    await put_library_items(served, photo_user(uploadCount=0, uploadLimit=100), photo_user(EVE, uploadCount=0))
 
 
-async def made(served: Served, content: bytes, **given: Any) -> Any:
+async def photo_of_picture(served: Served, content: bytes, **given: Any) -> Any:
     """The photo that comes of a picture, as anybody sees it."""
-    image_id = await uploaded(served, content, **given)
-    answer = await complete(served, image_id)
+    image_id = await upload_original(served, content, **given)
+    answer = await complete_photo(served, image_id)
     assert answer.errors is None, answer.errors
     return (await served.ask(ONE, {"id": image_id})).data["photo"]
 
 
-async def fetched(served: Served, url: str) -> bytes:
+async def fetch_file(served: Served, url: str) -> bytes:
     async with served.http.get(url) as response:
         assert response.status == 200
         return await response.read()
@@ -65,15 +65,15 @@ class Remembering(dict[str, tuple[bytes, str]]):
 
 
 @pytest.mark.parametrize("kind", ["JPEG of several pictures", "PNG animated", "WebP lossless"])
-async def test_anybody_is_shown_an_original_without_metadata(served: Served, kind: str) -> None:
+async def test_every_caller_sees_an_original_without_metadata(served: Served, kind: str) -> None:
     content = KINDS[kind](6)
-    told = await made(served, content, contentType=kind.split()[0].upper())
-    original = await fetched(served, told["originalUrl"])
+    told = await photo_of_picture(served, content, contentType=kind.split()[0].upper())
+    original = await fetch_file(served, told["originalUrl"])
 
     assert MARKER not in original
-    assert list(shown(original)) == list(shown(content))
+    assert list(decoded_frames(original)) == list(decoded_frames(content))
     assert (told["width"], told["height"], told["size"]) == (32, 48, len(original))
-    assert MARKER not in await fetched(served, told["thumbnailUrl"])
+    assert MARKER not in await fetch_file(served, told["thumbnailUrl"])
     folder = served.gateway.objects.folder  # type: ignore[attr-defined]
     assert [path for path in folder.rglob("*") if path.is_file() and MARKER in path.read_bytes()] == []
 
@@ -93,12 +93,12 @@ class TestBucket:
         return replace(settings, photo_bucket=BUCKET, s3_url=server.url)
 
     async def test_a_bucket_holds_no_original_with_metadata_at_any_time(self, served: Served, server: S3Server) -> None:
-        told = await made(served, KINDS["JPEG"](6))
+        told = await photo_of_picture(served, KINDS["JPEG"](6))
 
         assert isinstance(server.objects, Remembering)
         assert {key.partition("/")[0] for key, content in server.objects.written if MARKER in content} == {"incoming"}
         assert {key.partition("/")[0] for key in server.objects} == {"originals", "thumbnails"}
-        assert MARKER not in await fetched(served, told["originalUrl"])
+        assert MARKER not in await fetch_file(served, told["originalUrl"])
 
 
 class TestKeeping:
@@ -108,21 +108,21 @@ class TestKeeping:
 
     async def test_an_original_with_metadata_is_for_its_owner_and_admins(self, served: Served) -> None:
         content = KINDS["JPEG"](6)
-        image_id = await uploaded(served, content)
-        await put(served, photo("old", EVE, originalKey="originals/old.jpg"))
+        image_id = await upload_original(served, content)
+        await put_library_items(served, photo("old", EVE, originalKey="originals/old.jpg"))
 
-        owner = (await complete(served, image_id)).data["completePhoto"]["originalUrl"]
+        owner = (await complete_photo(served, image_id)).data["completePhoto"]["originalUrl"]
         admin = (await ask_as(served, ONE, "root@example.com", Role.ADMIN, id=image_id)).data["photo"]["originalUrl"]
         others = [await ask_as(served, ONE, email, role, id=id) for email, role, id in strangers(image_id)]
         others.append(await served.ask(ONE, {"id": image_id}))
 
-        assert await fetched(served, owner) == await fetched(served, admin) == content
+        assert await fetch_file(served, owner) == await fetch_file(served, admin) == content
         assert [answer.data["photo"]["originalUrl"] for answer in others] == [None] * len(others)
-        assert MARKER not in await fetched(served, others[0].data["photo"]["thumbnailUrl"])
+        assert MARKER not in await fetch_file(served, others[0].data["photo"]["thumbnailUrl"])
 
     async def test_it_stays_so_when_the_gateway_keeps_no_more(self, served: Served) -> None:
-        image_id = await uploaded(served, KINDS["JPEG"](6))
-        await complete(served, image_id)
+        image_id = await upload_original(served, KINDS["JPEG"](6))
+        await complete_photo(served, image_id)
         listed = "{ photos { nodes { originalUrl } } }"
         gateway = served.gateway
         assert gateway.services is not None
@@ -158,7 +158,7 @@ async def test_moment_and_camera_come_from_the_picture_where_the_client_states_n
         (jpeg(), {}, "2026-06-25T12:00:00+00:00", None),
     ]
     for content, given, moment, camera in cases:
-        told = await made(served, content, **given)
+        told = await photo_of_picture(served, content, **given)
         assert (told["takenAt"], told["camera"]) == (moment, camera), (given, moment)
 
 
@@ -181,10 +181,10 @@ async def test_a_camera_in_a_picture_is_one_that_could_be_stated(
     exif = Image.Exif()
     exif[0x010F] = stated.encode()
 
-    told = (await made(served, jpeg(exif=exif)))["camera"]
+    told = (await photo_of_picture(served, jpeg(exif=exif)))["camera"]
 
     assert told == camera
-    assert camera is None or (await create(served, camera=told)).errors is None
+    assert camera is None or (await create_photo(served, camera=told)).errors is None
 
 
 async def test_a_picture_with_a_side_that_is_too_long_is_refused(
@@ -193,9 +193,9 @@ async def test_a_picture_with_a_side_that_is_too_long_is_refused(
     for width, height in ((1, 65_536), (1, 1_000_000), (1, 40_000_000), (65_536, 1)):
         rows = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
         rows += chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
-        image_id = await uploaded(served, b"\x89PNG\r\n\x1a\n" + rows, contentType="PNG")
+        image_id = await upload_original(served, b"\x89PNG\r\n\x1a\n" + rows, contentType="PNG")
 
-        answer = await complete(served, image_id)
+        answer = await complete_photo(served, image_id)
 
         assert answer.codes == ["BAD_USER_INPUT"]
         assert (answer.errors or [])[0]["extensions"]["reason"] == "TOO_MANY_PIXELS"
@@ -203,19 +203,19 @@ async def test_a_picture_with_a_side_that_is_too_long_is_refused(
 
 
 async def test_a_photo_is_read_by_the_moment_of_its_metadata(served: Served) -> None:
-    image_id = await uploaded(served, taken("2024:05:06 07:08:09", "-01:00"))
-    await complete(served, image_id)
+    image_id = await upload_original(served, taken("2024:05:06 07:08:09", "-01:00"))
+    await complete_photo(served, image_id)
     by_key = 'query($id: ID!) { photo(id: $id, takenAt: "2024-05-06T08:08:09Z") { imageId } }'
 
     answer = await ask_as(served, by_key, id=image_id)
 
     assert (answer.data["photo"], answer.made) == ({"imageId": image_id}, ["GetItem sparks"])
-    assert (await complete(served, image_id)).data["completePhoto"]["takenAt"] == "2024-05-06T08:08:09+00:00"
+    assert (await complete_photo(served, image_id)).data["completePhoto"]["takenAt"] == "2024-05-06T08:08:09+00:00"
 
 
 async def test_a_moment_in_the_future_is_refused(served: Served) -> None:
     ahead = [(NOON + timedelta(minutes=5, milliseconds=extra)).isoformat() for extra in (0, 1)]
-    near, far = [await create(served, takenAt=moment) for moment in ahead]
+    near, far = [await create_photo(served, takenAt=moment) for moment in ahead]
 
     assert near.errors is None
     assert far.errors is not None
@@ -226,7 +226,7 @@ async def test_a_moment_in_the_future_is_refused(served: Served) -> None:
 
 async def test_a_camera_has_a_name_of_some_length(served: Served) -> None:
     for camera in ("", "x" * 101, "a\0b"):
-        refused = await create(served, camera=camera)
+        refused = await create_photo(served, camera=camera)
         assert refused.codes == ["BAD_USER_INPUT"]
         assert refused.errors is not None
         assert refused.errors[0]["extensions"]["field"] == "camera"
@@ -234,8 +234,8 @@ async def test_a_camera_has_a_name_of_some_length(served: Served) -> None:
 
 async def test_a_reservation_says_the_same_camera_when_it_is_asked_for_again(served: Served) -> None:
     first = await reserved(served, camera="Box 1")
-    again = [await create(served, imageId=first["imageId"], **given) for given in ({}, {"camera": "Box 1"})]
-    other = await create(served, imageId=first["imageId"], camera="Box 2")
+    again = [await create_photo(served, imageId=first["imageId"], **given) for given in ({}, {"camera": "Box 1"})]
+    other = await create_photo(served, imageId=first["imageId"], camera="Box 2")
 
     assert [answer.errors for answer in again] == [None, None]
     assert other.codes == ["CONFLICT"]
@@ -244,9 +244,9 @@ async def test_a_reservation_says_the_same_camera_when_it_is_asked_for_again(ser
 async def test_a_picture_of_too_many_chunks_is_refused(served: Served) -> None:
     upload = await reserved(served, contentType="PNG")
     content = png()
-    await send(served.http, upload["original"], content[:33] + chunk(b"abCd", b"") * MAX_PARTS + content[33:])
+    await post_form(served.http, upload["original"], content[:33] + chunk(b"abCd", b"") * MAX_PARTS + content[33:])
 
-    refused = await complete(served, upload["imageId"])
+    refused = await complete_photo(served, upload["imageId"])
 
     assert refused.errors is not None
     assert refused.errors[0]["message"] == "The original must have at most 10000 chunks."
@@ -255,14 +255,14 @@ async def test_a_picture_of_too_many_chunks_is_refused(served: Served) -> None:
 
 async def test_a_thumbnail_of_the_clients_is_turned_and_bare(served: Served) -> None:
     upload = await reserved(served)
-    await send(served.http, upload["original"], jpeg(40, 60))
-    small = encoded(noise(), "JPEG", exif=exif_block(6), comment=MARKER)
-    await send(served.http, upload["thumbnail"], small)
+    await post_form(served.http, upload["original"], jpeg(40, 60))
+    small = encode_image(noise(), "JPEG", exif=exif_block(6), comment=MARKER)
+    await post_form(served.http, upload["thumbnail"], small)
 
-    done = await complete(served, upload["imageId"])
+    done = await complete_photo(served, upload["imageId"])
 
     assert done.errors is None
-    assert MARKER not in await fetched(served, done.data["completePhoto"]["thumbnailUrl"])
+    assert MARKER not in await fetch_file(served, done.data["completePhoto"]["thumbnailUrl"])
     assert TEXT in str(small)
 
 

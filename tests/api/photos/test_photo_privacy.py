@@ -25,8 +25,8 @@ from datastore.queues import QueueLimits
 from resolvers.shared.event_source import follow
 from resolvers.shared.node_ids import global_id
 from schema.photos import NODES
-from tests.support.photo_items import face, livestream, person, photo, put, tagged, user, user_id
-from tests.support.photo_privacy import Values, library_fields, operations, reveals
+from tests.support.photo_items import face, livestream, person, photo, photo_user, put_library_items, tagged, user_id
+from tests.support.photo_privacy import Values, library_fields, operation_variants, reveals
 from tests.support.served import Served
 
 OWNER, BROKEN, EVE, ROOT = "victim.v@private.example", "broken.b@private.example", "eve@example.com", "root@example.com"
@@ -36,7 +36,7 @@ Item = dict[str, Any]
 
 
 @dataclass
-class World:
+class OwnedValues:
     """The values of each argument that lead to the owner's data, or to damaged items of it."""
 
     values: Values
@@ -56,19 +56,19 @@ class Images(NamedTuple):
 
 
 @pytest.fixture
-async def world(served: Served) -> World:
+async def world(served: Served) -> OwnedValues:
     now = served.clock.now
     images = Images(*[uuid7(now, served.gateway.services.new_id()) for _ in Images._fields])  # type: ignore[union-attr]
-    await put(served, *users_and_persons(), *images_and_faces(images), *other_items(images, now))
+    await put_library_items(served, *users_and_persons(), *images_and_faces(images), *other_items(images, now))
     users = [user_id(served, email) for email in (OWNER, BROKEN, EVE)]
-    return World(argument_values(images, users))
+    return OwnedValues(argument_values(images, users))
 
 
 def users_and_persons() -> list[Item]:
     return [
-        user(OWNER, displayName="Vic"),
-        user(EVE),
-        {**user(BROKEN, displayName="Bo"), "createdAt": BROKEN},  # damaged: the error must not hold the email
+        photo_user(OWNER, displayName="Vic"),
+        photo_user(EVE),
+        {**photo_user(BROKEN, displayName="Bo"), "createdAt": BROKEN},  # damaged: the error must not hold the email
         person("p1"),
         person("p2"),
         person("p3", createdAt=OWNER),
@@ -158,7 +158,7 @@ def telling(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(services.objects, "url", url)
 
 
-async def body(
+async def answer_body(
     served: Served, document: str, variables: dict[str, Any], email: str | None, role: Role = Role.USER
 ) -> str:
     """The whole body of an answer."""
@@ -169,14 +169,17 @@ async def body(
         return await response.text()
 
 
-async def everything(
-    served: Served, world: World, email: str | None, role: Role, kinds: Sequence[str]
+async def all_answers(
+    served: Served, world: OwnedValues, email: str | None, role: Role, kinds: Sequence[str]
 ) -> dict[str, str]:
     """The answers of all queries and mutations of the library, asked in every way."""
     types = [node.__name__ for node in NODES]
     return {
         name: "\n".join(
-            [await body(served, *asked, email, role) for asked in operations(kind, name, world.values, types)]
+            [
+                await answer_body(served, *asked, email, role)
+                for asked in operation_variants(kind, name, world.values, types)
+            ]
         )
         for kind in kinds
         for name in library_fields(kind)
@@ -193,12 +196,12 @@ OTHERS: list[tuple[str | None, Role, Sequence[str], set[str]]] = [
 
 
 @pytest.mark.usefixtures("telling")
-async def test_nobody_else_is_told_an_email_by_any_field_of_the_library(
-    served: Served, world: World, caplog: pytest.LogCaptureFixture
+async def test_no_field_of_the_library_shows_another_user_an_email(
+    served: Served, world: OwnedValues, caplog: pytest.LogCaptureFixture
 ) -> None:
     for email, role, kinds, codes in OTHERS:
         with caplog.at_level(logging.DEBUG):
-            answers = await everything(served, world, email, role, kinds)
+            answers = await all_answers(served, world, email, role, kinds)
 
         assert [name for name, told in answers.items() if reveals(told, *NEEDLES)] == []
         # It is not for want of answers, nor of refusals of every kind.
@@ -211,31 +214,31 @@ async def test_nobody_else_is_told_an_email_by_any_field_of_the_library(
 
 
 @pytest.mark.usefixtures("telling")
-async def test_owners_are_told_their_own_emails_and_admins_all(served: Served, world: World) -> None:
+async def test_owners_see_their_own_emails_and_admins_all(served: Served, world: OwnedValues) -> None:
     shown = "{ photos { nodes { email originalUrl thumbnailUrl user { email } } } }"
 
-    own = await body(served, shown, {}, OWNER.upper())
-    everybodys = await body(served, shown, {}, ROOT, Role.ADMIN)
-    me = await body(served, "{ me { photoUser { email photos { nodes { email thumbnailUrl } } } } }", {}, OWNER)
+    own = await answer_body(served, shown, {}, OWNER.upper())
+    everybodys = await answer_body(served, shown, {}, ROOT, Role.ADMIN)
+    me = await answer_body(served, "{ me { photoUser { email photos { nodes { email thumbnailUrl } } } } }", {}, OWNER)
 
     assert [reveals(own, needle) for needle in NEEDLES] == [True, False, True]
     assert [reveals(everybodys, needle) for needle in NEEDLES] == [True, True, True]
     assert reveals(me, "victim.v")
     assert "https://bucket.s3.example/originals/victim.v@private.example/" in own
     # What a search in all of it finds, it finds in the same answers that others get without.
-    answers = await everything(served, world, ROOT, Role.ADMIN, QUERIES)
+    answers = await all_answers(served, world, ROOT, Role.ADMIN, QUERIES)
     assert {"photos", "photosByUser", "photoUser", "photo", "node", "nodes", "photoUsers", "photosOfPerson"} <= {
         name for name, told in answers.items() if reveals(told, *NEEDLES)
     }
 
 
-async def test_cursors_and_ids_hold_no_email_whoever_they_are_made_for(served: Served, world: World) -> None:
+async def test_cursors_and_ids_of_every_caller_contain_no_email(served: Served, world: OwnedValues) -> None:
     page = "edges { cursor node { id } } lastEvaluatedKey pageInfo { startCursor endCursor }"
     asked = f"""{{ photoUsers(first: 1) {{ {page} nodes {{ id userId }} }}
       photosByUser(email: "{OWNER}", first: 1) {{ {page} nodes {{ id userId }} }}
       photos(first: 1) {{ {page} nodes {{ id userId thumbnailUrl originalUrl faces {{ id }} }} }} }}"""
 
-    answer = await body(served, asked, {}, ROOT, Role.ADMIN)
+    answer = await answer_body(served, asked, {}, ROOT, Role.ADMIN)
 
     assert answer.count("lastEvaluatedKey") == 3
     assert '"lastEvaluatedKey":null' not in answer
@@ -247,7 +250,7 @@ async def test_urls_that_show_keys_are_given_to_others_only_where_no_email_is_in
     keys = {"originalKey": "originals/1.jpg", "thumbnailKey": "thumbnails/1.jpg"}
     encoded = {"originalKey": f"originals/{OWNER.replace('@', '%40')}/2.jpg", "thumbnailKey": "thumbnails/2.jpg"}
     elses = {"originalKey": f"originals/{BROKEN}/3.jpg", "thumbnailKey": f"thumbnails/{OWNER.title()}/3.jpg"}
-    await put(
+    await put_library_items(
         served,
         photo("a", OWNER),
         photo("b", OWNER, **keys),
@@ -279,7 +282,7 @@ async def test_a_picture_of_a_person_is_shown_to_others_only_where_no_email_is_i
         "j": "https://example.com/victim.v@1.5x.io/thumbnail.jpg",
         "k": "https://example.com/victim.v%402x.jpg.com/thumbnail.jpg",
     }
-    await put(served, *[person(id, thumbnailUrl=url) for id, url in urls.items()])
+    await put_library_items(served, *[person(id, thumbnailUrl=url) for id, url in urls.items()])
     ask = "{ persons { nodes { personId thumbnailUrl } } }"
 
     async def shown(role: Role) -> list[str]:
@@ -297,12 +300,12 @@ async def test_a_picture_of_a_person_is_shown_to_others_only_where_no_email_is_i
 # The log.
 
 
-def test_a_damaged_item_is_told_in_the_log_by_a_hash_of_its_email(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_item_is_logged_with_a_hash_of_its_email(caplog: pytest.LogCaptureFixture) -> None:
     def fails(item: Any) -> PhotoUser:
         raise ValueError(f"no date: {item['email']!r}")
 
     for convert in (photo_user_from, fails):
-        assert isinstance(record_or_error(convert, user(OWNER) | {"createdAt": OWNER}), Internal)
+        assert isinstance(record_or_error(convert, photo_user(OWNER) | {"createdAt": OWNER}), Internal)
 
     hashed = redact_emails(OWNER)
     assert not reveals(caplog.text, *NEEDLES)
@@ -330,7 +333,7 @@ def test_no_other_process_makes_the_hashes_of_this_one() -> None:
     assert hashlib.sha256(OWNER.encode()).hexdigest()[:8] not in redact_emails(OWNER)
 
 
-async def test_a_change_that_cannot_be_read_is_told_without_the_email(
+async def test_an_unreadable_change_is_reported_without_the_email(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
     def select(change: Change) -> str:
@@ -342,8 +345,8 @@ async def test_a_change_that_cannot_be_read_is_told_without_the_email(
     events = follow(served.gateway.open_context(None), SPARKS, select, QueueLimits())
     first = asyncio.ensure_future(anext(events))
     await served.settle(SPARKS)
-    await put(served, user(OWNER))
-    await put(served, photo("a"))
+    await put_library_items(served, photo_user(OWNER))
+    await put_library_items(served, photo("a"))
 
     assert await first == "a"
     await events.aclose()

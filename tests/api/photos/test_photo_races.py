@@ -14,8 +14,18 @@ from datastore.photos.lookups import Lookups
 from datastore.photos.merge_persons import PersonMerge
 from datastore.photos.optimistic_update import ChangedMeanwhile, OptimisticUpdate
 from datastore.session.writes import Action
-from tests.support.photo_items import ask_as, face, person, photo, put, tagged, user
-from tests.support.photo_steps import BOX, DELETE, MERGE, RENAME, TAG, UNTAG, assert_consistent, one, stored
+from tests.support.photo_items import ask_as, face, person, photo, photo_user, put_library_items, tagged
+from tests.support.photo_steps import (
+    BOX,
+    DELETE,
+    MERGE,
+    RENAME,
+    TAG,
+    UNTAG,
+    assert_consistent,
+    library_item,
+    library_items,
+)
 from tests.support.served import Answer, Served
 
 Operation = Callable[[Served, str], Awaitable[Any]]
@@ -93,20 +103,20 @@ class Between:
         return answer
 
 
-async def place(served: Served, count: int) -> None:
+async def place_photos(served: Served, count: int) -> None:
     """For each number a photo with a face of each of two persons."""
-    await put(served, user(uploadCount=count))
+    await put_library_items(served, photo_user(uploadCount=count))
     for number in range(count):
         them = person(f"p{number}", faceCount=1), person(f"q{number}", faceCount=1)
         faces = [face(f"f{number}", f"i{number}", f"p{number}"), face(f"g{number}", f"i{number}", f"q{number}")]
-        await put(served, *them, tagged(photo(f"i{number}"), faces, *them), *faces)
+        await put_library_items(served, *them, tagged(photo(f"i{number}"), faces, *them), *faces)
 
 
 @pytest.mark.parametrize("outer", [tags, untags, untags_as_admin, renames, deletes, deletes_as_admin])
 async def test_what_changed_since_it_was_read_is_read_again(
     served: Served, monkeypatch: pytest.MonkeyPatch, outer: Operation
 ) -> None:
-    await place(served, len(OPERATIONS))
+    await place_photos(served, len(OPERATIONS))
     between = Between(monkeypatch)
     codes = {}
 
@@ -124,7 +134,7 @@ async def test_what_changed_since_it_was_read_is_read_again(
 async def test_who_begins_to_become_another_since_they_were_read_is_tagged_as_that_one(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await place(served, 1)
+    await place_photos(served, 1)
 
     answer = await Between(monkeypatch).run(tags(served, "0"), partial(begins, served, "p0", "q0"), 1)
 
@@ -133,11 +143,11 @@ async def test_who_begins_to_become_another_since_they_were_read_is_tagged_as_th
     await assert_consistent(served)
 
 
-async def test_what_changes_too_often_is_told_and_may_be_tried_again(
+async def test_an_item_that_changes_too_often_is_reported_as_retryable(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await place(served, 1)
-    before = await stored(served)
+    await place_photos(served, 1)
+    before = await library_items(served)
 
     async def changed(_: OptimisticUpdate, __: AccessPattern, ___: Sequence[Action]) -> None:
         raise ChangedMeanwhile
@@ -149,20 +159,20 @@ async def test_what_changes_too_often_is_told_and_may_be_tried_again(
         answer = await operation(served, "0")
         assert answer.codes == ["CONFLICT"]
         assert answer.errors[0]["extensions"]["retryable"] is True
-    assert await stored(served) == before
+    assert await library_items(served) == before
 
 
 async def test_a_new_name_keeps_what_else_was_changed_meanwhile(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await place(served, 3)
+    await place_photos(served, 3)
     between, changes = Between(monkeypatch), {"personId": "p2", "thumbnailUrl": None}
 
     await between.run(renames(served, "0"), partial(begins, served, "p0", "q0"), 1)
     await between.run(renames(served, "1"), partial(begins, served, "q1", "p1"), 1)
     await between.run(renames(served, "2"), partial(ask_as, served, RENAME, role=ADMIN, input=changes), 1)
 
-    first, second, third = [await one(served, f"PERSON#p{number}") or {} for number in range(3)]
+    first, second, third = [await library_item(served, f"PERSON#p{number}") or {} for number in range(3)]
     assert [item["name"] for item in (first, second, third)] == ["New"] * 3
     assert (first["mergedInto"], second["receives"], "thumbnailUrl" in third) == ("q0", {"q1"}, False)
 
@@ -170,11 +180,11 @@ async def test_a_new_name_keeps_what_else_was_changed_meanwhile(
 async def test_of_merges_that_stand_against_each_other_the_first_stays(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await place(served, 3)
+    await place_photos(served, 3)
     between = Between(monkeypatch)
 
     for at, begun in enumerate((("r0", "p0"), ("p1", "r1"), ("q2", "r2"))):
-        await put(served, person(f"r{at}"))
+        await put_library_items(served, person(f"r{at}"))
         answer = await between.run(merges(served, str(at)), partial(begins, served, *begun), 1)
         assert answer.codes == ["CONFLICT"]
         assert (await ask_as(served, MERGE, role=ADMIN, one=begun[0], into=begun[1])).errors is None
@@ -188,7 +198,7 @@ async def test_of_merges_that_stand_against_each_other_the_first_stays(
 async def test_a_merge_is_exact_whatever_comes_between(
     served: Served, monkeypatch: pytest.MonkeyPatch, transaction: int
 ) -> None:
-    await place(served, len(OPERATIONS))
+    await place_photos(served, len(OPERATIONS))
     between = Between(monkeypatch)
 
     for number, inner in enumerate(OPERATIONS):
@@ -196,7 +206,7 @@ async def test_a_merge_is_exact_whatever_comes_between(
         answer = await between.run(merges(served, at), partial(inner, served, at), transaction)
         assert answer.codes == (["NOT_FOUND"] if inner is merges_back and transaction == 1 else [])
 
-    left = {item["personId"] for item in await stored(served, "PERSON")}
+    left = {item["personId"] for item in await library_items(served, "PERSON")}
     into = "p" if transaction == 1 else "q"
     assert left == {*[f"q{number}" for number in range(6)], f"{into}6"}
     await assert_consistent(served)

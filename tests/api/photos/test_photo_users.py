@@ -17,7 +17,7 @@ from datastore.photos.encrypted_user_ids import MAX_LENGTH, UserIds
 from runtime.container import Gateway
 from server.settings import Settings
 from tests.support.feed_steps import assert_paged
-from tests.support.photo_items import ADA, EVE, ask_as, photo, put, user, user_id
+from tests.support.photo_items import ADA, EVE, ask_as, photo, photo_user, put_library_items, user_id
 from tests.support.served import SECRET, Answer, Served
 
 NOON, LONG_AGO = "2026-06-25T12:00:00+00:00", "2023-01-01T00:00:00+00:00"
@@ -26,21 +26,21 @@ CREATE = f"mutation ($input: CreatePhotoUserInput!) {{ createPhotoUser(input: $i
 UPDATE = f"mutation ($input: UpdatePhotoUserInput!) {{ updatePhotoUser(input: $input) {{ {SHOWN} }} }}"
 
 
-async def enter(served: Served, me: str | None = ADA, role: Role = Role.USER, **given: Any) -> Answer:
+async def create_photo_user(served: Served, me: str | None = ADA, role: Role = Role.USER, **given: Any) -> Answer:
     answer: Answer = await ask_as(served, CREATE, me, role, input={"displayName": "Ada", **given})
     return answer
 
 
-async def change(served: Served, me: str | None = ADA, role: Role = Role.USER, **given: Any) -> Answer:
+async def change_photo_user(served: Served, me: str | None = ADA, role: Role = Role.USER, **given: Any) -> Answer:
     answer: Answer = await ask_as(served, UPDATE, me, role, input=given)
     return answer
 
 
-async def stored(served: Served, email: str = ADA) -> Any:
+async def stored_photo_user(served: Served, email: str = ADA) -> Any:
     return await served.store().get(keys.PHOTO_USER_CONSISTENT, keys.user(email))
 
 
-def told(answer: Answer) -> list[tuple[str, str | None]]:
+def codes_and_fields(answer: Answer) -> list[tuple[str, str | None]]:
     return [(error["extensions"]["code"], error["extensions"].get("field")) for error in answer.errors or ()]
 
 
@@ -48,7 +48,7 @@ def told(answer: Answer) -> list[tuple[str, str | None]]:
 
 
 async def test_who_enters_the_library_is_answered_as_they_are_kept(served: Served) -> None:
-    answer = await enter(served, "ADA@Example.com", displayName="  Ada L. ")
+    answer = await create_photo_user(served, "ADA@Example.com", displayName="  Ada L. ")
 
     assert answer.errors is None
     assert answer.data["createPhotoUser"] == {
@@ -59,7 +59,7 @@ async def test_who_enters_the_library_is_answered_as_they_are_kept(served: Serve
         "uploadCount": None,
         "createdAt": NOON,
     }
-    assert await stored(served) == {
+    assert await stored_photo_user(served) == {
         "PK": f"USER#{ADA}",
         "SK": f"USER#{ADA}",
         "entityType": "USER",
@@ -72,10 +72,12 @@ async def test_who_enters_the_library_is_answered_as_they_are_kept(served: Serve
 
 
 async def test_who_enters_again_stays_as_they_were(served: Served) -> None:
-    await put(served, user(displayName="First", uploadLimit=7))
-    before = await stored(served)
+    await put_library_items(served, photo_user(displayName="First", uploadLimit=7))
+    before = await stored_photo_user(served)
 
-    one, two = await asyncio.gather(enter(served, displayName="Second"), enter(served, displayName="Third"))
+    one, two = await asyncio.gather(
+        create_photo_user(served, displayName="Second"), create_photo_user(served, displayName="Third")
+    )
 
     first = {
         "userId": user_id(served, ADA),
@@ -86,16 +88,16 @@ async def test_who_enters_again_stays_as_they_were(served: Served) -> None:
         "createdAt": LONG_AGO,
     }
     assert one.data["createPhotoUser"] == two.data["createPhotoUser"] == first
-    assert await stored(served) == before
+    assert await stored_photo_user(served) == before
 
 
 async def test_an_admin_enters_others_with_a_limit(served: Served) -> None:
-    answer = await enter(served, "root@example.com", Role.ADMIN, email="Eve@Example.com", uploadLimit=0)
+    answer = await create_photo_user(served, "root@example.com", Role.ADMIN, email="Eve@Example.com", uploadLimit=0)
 
     assert answer.data["createPhotoUser"]["email"] == EVE
     assert answer.data["createPhotoUser"]["uploadLimit"] == 0
-    assert (await stored(served, EVE))["uploadLimit"] == 0
-    assert await stored(served, "root@example.com") is None
+    assert (await stored_photo_user(served, EVE))["uploadLimit"] == 0
+    assert await stored_photo_user(served, "root@example.com") is None
 
 
 @pytest.mark.parametrize("role", [Role.USER, Role.SYSTEM])
@@ -103,7 +105,7 @@ async def test_an_admin_enters_others_with_a_limit(served: Served) -> None:
 async def test_others_may_say_neither_whose_entry_it_is_nor_the_limit(
     served: Served, role: Role, given: dict[str, Any]
 ) -> None:
-    answer = await enter(served, role=role, **given)
+    answer = await create_photo_user(served, role=role, **given)
 
     assert answer.codes == ["FORBIDDEN"]
     assert (answer.errors or [])[0]["message"] == f"`{list(given)[-1]}` is for admins only."
@@ -111,15 +113,15 @@ async def test_others_may_say_neither_whose_entry_it_is_nor_the_limit(
 
 
 async def test_one_may_name_oneself(served: Served) -> None:
-    entered = await enter(served, email="ADA@example.com")
+    entered = await create_photo_user(served, email="ADA@example.com")
     me = (await ask_as(served, "{ me { photoUser { userId } } }")).data["me"]["photoUser"]["userId"]
     changed = await ask_as(served, UPDATE, input={"userId": me, "displayName": "Countess"})
 
     assert (entered.errors, changed.errors) == (None, None)
-    assert (await stored(served, ADA))["displayName"] == "Countess"
+    assert (await stored_photo_user(served, ADA))["displayName"] == "Countess"
 
 
-async def test_without_a_verified_email_nobody_enters(served: Served) -> None:
+async def test_a_profile_requires_a_verified_email(served: Served) -> None:
     for role in Role:
         for email in (None, "  "):
             answer = await served.ask(CREATE, {"input": {"displayName": "A"}}, user="ada", role=role, email=email)
@@ -146,23 +148,25 @@ async def test_without_a_verified_email_nobody_enters(served: Served) -> None:
     ids=str,
 )
 async def test_what_is_outside_the_limits_is_refused(served: Served, given: dict[str, Any], field: str) -> None:
-    await put(served, user())
-    before = await stored(served)
+    await put_library_items(served, photo_user())
+    before = await stored_photo_user(served)
 
-    answer = await enter(served, role=Role.ADMIN, **given)
-    assert told(answer) == [("BAD_USER_INPUT", field)]
+    answer = await create_photo_user(served, role=Role.ADMIN, **given)
+    assert codes_and_fields(answer) == [("BAD_USER_INPUT", field)]
     if field != "email":
-        assert told(await change(served, role=Role.ADMIN, **given)) == [("BAD_USER_INPUT", field)]
-    assert await stored(served) == before
+        assert codes_and_fields(await change_photo_user(served, role=Role.ADMIN, **given)) == [
+            ("BAD_USER_INPUT", field)
+        ]
+    assert await stored_photo_user(served) == before
 
 
 # Changing.
 
 
 async def test_one_changes_ones_own_name_and_nothing_else_of_it(served: Served) -> None:
-    await put(served, user(uploadCount=3, since="long"))
+    await put_library_items(served, photo_user(uploadCount=3, since="long"))
 
-    answer = await change(served, displayName=" Countess ")
+    answer = await change_photo_user(served, displayName=" Countess ")
 
     assert answer.data["updatePhotoUser"] == {
         "userId": user_id(served, ADA),
@@ -172,49 +176,53 @@ async def test_one_changes_ones_own_name_and_nothing_else_of_it(served: Served) 
         "uploadCount": 3,
         "createdAt": LONG_AGO,
     }
-    assert await stored(served) == user(uploadCount=3, since="long", displayName="Countess", version=1)
+    assert await stored_photo_user(served) == photo_user(uploadCount=3, since="long", displayName="Countess", version=1)
     assert answer.made == ["UpdateItem sparks"]
 
 
 async def test_an_admin_changes_anybodys_limit_by_their_id(served: Served) -> None:
-    await put(served, user(), user(EVE))
+    await put_library_items(served, photo_user(), photo_user(EVE))
 
-    answer = await change(served, None, Role.ADMIN, userId=user_id(served, EVE), uploadLimit=3)
+    answer = await change_photo_user(served, None, Role.ADMIN, userId=user_id(served, EVE), uploadLimit=3)
 
     assert answer.data["updatePhotoUser"]["uploadLimit"] == 3
-    assert (await stored(served, EVE))["uploadLimit"] == 3
-    assert await stored(served) == user()
+    assert (await stored_photo_user(served, EVE))["uploadLimit"] == 3
+    assert await stored_photo_user(served) == photo_user()
 
 
 async def test_who_is_no_admin_changes_neither_others_nor_the_limit(served: Served) -> None:
-    await put(served, user(), user(EVE))
+    await put_library_items(served, photo_user(), photo_user(EVE))
 
     for role in (Role.USER, Role.SYSTEM):
         for said in ({"userId": user_id(served, EVE), "displayName": "x"}, {"uploadLimit": 3}, {"uploadLimit": None}):
-            answer = await change(served, role=role, **said)
+            answer = await change_photo_user(served, role=role, **said)
             assert answer.codes == ["FORBIDDEN"]
             assert answer.calls == []
-    assert [await stored(served), await stored(served, EVE)] == [user(), user(EVE)]
+    assert [await stored_photo_user(served), await stored_photo_user(served, EVE)] == [photo_user(), photo_user(EVE)]
 
 
-async def test_a_change_that_changes_nothing_or_nobody_is_refused(served: Served) -> None:
-    await put(served, user(EVE))
+async def test_a_change_without_fields_or_of_a_missing_user_is_refused(served: Served) -> None:
+    await put_library_items(served, photo_user(EVE))
 
-    assert told(await change(served)) == [("BAD_USER_INPUT", "input")]
-    assert told(await change(served, displayName=None)) == [("BAD_USER_INPUT", "displayName")]
-    assert told(await change(served, role=Role.ADMIN, uploadLimit=None)) == [("BAD_USER_INPUT", "uploadLimit")]
-    assert told(await change(served, role=Role.ADMIN, userId="x", uploadLimit=1)) == [("BAD_USER_INPUT", "userId")]
-    missing = await change(served, displayName="Ada")
-    assert told(missing) == [("NOT_FOUND", None)]
+    assert codes_and_fields(await change_photo_user(served)) == [("BAD_USER_INPUT", "input")]
+    assert codes_and_fields(await change_photo_user(served, displayName=None)) == [("BAD_USER_INPUT", "displayName")]
+    assert codes_and_fields(await change_photo_user(served, role=Role.ADMIN, uploadLimit=None)) == [
+        ("BAD_USER_INPUT", "uploadLimit")
+    ]
+    assert codes_and_fields(await change_photo_user(served, role=Role.ADMIN, userId="x", uploadLimit=1)) == [
+        ("BAD_USER_INPUT", "userId")
+    ]
+    missing = await change_photo_user(served, displayName="Ada")
+    assert codes_and_fields(missing) == [("NOT_FOUND", None)]
     assert "createPhotoUser comes first" in (missing.errors or [])[0]["message"]
-    assert await stored(served) is None
+    assert await stored_photo_user(served) is None
 
 
 # Reading.
 
 
 async def test_the_list_of_users_is_for_admins(served: Served) -> None:
-    await put(served, user(), user(EVE, uploadCount=2), photo("a"))
+    await put_library_items(served, photo_user(), photo_user(EVE, uploadCount=2), photo("a"))
     ask = "{ photoUsers { nodes { userId email displayName uploadCount } } }"
 
     assert (await served.ask(ask)).codes == ["UNAUTHENTICATED"]
@@ -233,7 +241,7 @@ async def test_the_list_of_users_is_paged_both_ways_in_both_orders(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = list("abcde")
-    await put(served, *[user(f"{name}@example.com", displayName=name) for name in names])
+    await put_library_items(served, *[photo_user(f"{name}@example.com", displayName=name) for name in names])
 
     asked = served.ask
     monkeypatch.setattr(served, "ask", lambda query: asked(query, user="root", role=Role.ADMIN))
@@ -243,7 +251,7 @@ async def test_the_list_of_users_is_paged_both_ways_in_both_orders(
 
 async def test_who_asks_for_themselves_finds_their_entry_by_their_verified_email(served: Served) -> None:
     ask = "{ me { photoUser { displayName email photos { nodes { imageId } } } } }"
-    await put(served, user(), photo("a"), photo("b", EVE))
+    await put_library_items(served, photo_user(), photo("a"), photo("b", EVE))
 
     mine = {"displayName": "ada", "email": ADA, "photos": {"nodes": [{"imageId": "a"}]}}
     assert (await ask_as(served, ask, "Ada@Example.COM")).data["me"]["photoUser"] == mine
@@ -254,7 +262,7 @@ async def test_who_asks_for_themselves_finds_their_entry_by_their_verified_email
 
 
 async def test_entries_that_others_wrote_in_another_spelling_are_known_by_their_ids(served: Served) -> None:
-    await put(served, user("Ada@Example.com"), photo("a", "Ada@Example.com"))
+    await put_library_items(served, photo_user("Ada@Example.com"), photo("a", "Ada@Example.com"))
 
     ask = "{ photos { nodes { userId email user { userId email photos { nodes { imageId } } } } } }"
     own, others = await ask_as(served, ask), await ask_as(served, ask, EVE)
@@ -286,10 +294,10 @@ BY_EMAIL = "{ photoUser(email: %s, consistent: %s) { userId displayName } }"
         ("\u212ave@example.com", Role.USER, "FORBIDDEN"),
     ],
 )
-async def test_nobody_else_learns_whether_an_email_has_an_account(
+async def test_other_callers_cannot_learn_whether_an_email_has_an_account(
     served: Served, email: str | None, role: Role, code: str, consistent: str
 ) -> None:
-    await put(served, user(EXISTING), user(EVE), photo("a", EXISTING))
+    await put_library_items(served, photo_user(EXISTING), photo_user(EVE), photo("a", EXISTING))
 
     answers = [
         await served.ask(
@@ -302,8 +310,8 @@ async def test_nobody_else_learns_whether_an_email_has_an_account(
     assert answers[0].errors == answers[1].errors == answers[2].errors
 
 
-async def test_one_finds_oneself_by_email_and_admins_anybody(served: Served) -> None:
-    await put(served, user(EXISTING))
+async def test_users_find_themselves_by_email_and_admins_any_user(served: Served) -> None:
+    await put_library_items(served, photo_user(EXISTING))
     ask = BY_EMAIL % (f'"{EXISTING.title()}"', "false")
 
     own = await ask_as(served, ask)
@@ -315,8 +323,8 @@ async def test_one_finds_oneself_by_email_and_admins_anybody(served: Served) -> 
     assert own.made == admins.made == unknown.made == ["GetItem sparks"]
 
 
-async def test_anybody_finds_a_user_by_id_and_no_email_with_it(served: Served) -> None:
-    await put(served, user(EXISTING))
+async def test_every_caller_finds_a_user_by_id_without_the_email(served: Served) -> None:
+    await put_library_items(served, photo_user(EXISTING))
     ask = f'{{ photoUser(userId: "{user_id(served, EXISTING)}") {{ displayName email }} }}'
 
     for answer in (await served.ask(ask), await ask_as(served, ask, EVE), await ask_as(served, ask, EVE, Role.SYSTEM)):
@@ -324,7 +332,7 @@ async def test_anybody_finds_a_user_by_id_and_no_email_with_it(served: Served) -
 
 
 async def test_a_list_of_photos_by_email_is_empty_alike_with_and_without_an_account(served: Served) -> None:
-    await put(served, user(EXISTING))
+    await put_library_items(served, photo_user(EXISTING))
 
     for email in (None, EVE):
         answers = [
@@ -338,12 +346,13 @@ async def test_a_list_of_photos_by_email_is_empty_alike_with_and_without_an_acco
         assert answers[0].errors is answers[1].errors is None
 
 
-async def test_what_is_forbidden_to_do_for_others_is_told_alike_for_every_email(served: Served) -> None:
-    await put(served, user(EXISTING))
+async def test_forbidden_requests_for_others_are_refused_alike_for_every_email(served: Served) -> None:
+    await put_library_items(served, photo_user(EXISTING))
 
-    created = [await enter(served, EVE, email=email) for email in (EXISTING, UNKNOWN)]
+    created = [await create_photo_user(served, EVE, email=email) for email in (EXISTING, UNKNOWN)]
     changed = [
-        await change(served, EVE, userId=user_id(served, email), displayName="x") for email in (EXISTING, UNKNOWN)
+        await change_photo_user(served, EVE, userId=user_id(served, email), displayName="x")
+        for email in (EXISTING, UNKNOWN)
     ]
 
     for one, other in (created, changed):

@@ -9,6 +9,7 @@ from datastore.errors import Internal
 from datastore.model.identity import Role
 from datastore.photos.photos import Photo, photo_from, photo_item
 from resolvers.shared.node_ids import global_id
+from tests.support.answers import data_of
 from tests.support.photo_items import (
     ADA,
     EVE,
@@ -18,12 +19,11 @@ from tests.support.photo_items import (
     face,
     person,
     photo,
-    put,
+    photo_user,
+    put_library_items,
     tagged,
-    user,
     user_id,
 )
-from tests.support.photo_reads import good
 from tests.support.served import Served
 
 BY_TYPE, BY_EMAIL = "Query sparks.entityType-PK-index", "Query sparks.email-PK-index"
@@ -36,7 +36,7 @@ SHOWN = """imageId user { displayName } persons { name }
 INSTANT = "2023-01-01T00:00:00+00:00"
 
 
-async def fill(served: Served) -> None:
+async def put_25_photos(served: Served) -> None:
     """Ada's 25 photos of 12 people, two on each: faces and people as this gateway writes them."""
     people = [person(f"p{number:02}") for number in range(12)]
     photos, faces = [], []
@@ -46,18 +46,18 @@ async def fill(served: Served) -> None:
         on_it = [face(f"f{number:02}{place}", image_id, who["personId"]) for place, who in enumerate(shown)]
         photos.append(tagged(photo(image_id), on_it, *shown))
         faces += on_it
-    await put(served, user(), *people, *photos, *faces)
+    await put_library_items(served, photo_user(), *people, *photos, *faces)
 
 
 # What pages cost.
 
 
 async def test_a_page_with_persons_and_faces_is_one_query_and_one_batch(served: Served) -> None:
-    await fill(served)
+    await put_25_photos(served)
 
     answer = await served.ask(f"{{ photos {{ nodes {{ {SHOWN} }} }} }}")
 
-    nodes = good(answer)["photos"]["nodes"]
+    nodes = data_of(answer)["photos"]["nodes"]
     assert [node["imageId"] for node in nodes] == [f"i{number:02}" for number in reversed(range(25))]
     box = {"left": 0.1, "top": 0.1, "width": 0.2, "height": 0.2}
     assert nodes[0] == {
@@ -79,7 +79,7 @@ async def test_a_page_with_persons_and_faces_is_one_query_and_one_batch(served: 
 
 
 async def test_a_page_costs_the_same_from_either_end_of_every_list_of_photos(served: Served) -> None:
-    await fill(served)
+    await put_25_photos(served)
     id = user_id(served, ADA)
     nodes = f"nodes {{ {SHOWN} }}"
     costs: dict[str, list[str]] = {
@@ -105,12 +105,12 @@ async def test_a_page_costs_the_same_from_either_end_of_every_list_of_photos(ser
 
     made = {query: await served.ask(query) for query in costs}
 
-    assert {query: good(answer) and answer.made for query, answer in made.items()} == costs
+    assert {query: data_of(answer) and answer.made for query, answer in made.items()} == costs
 
 
-async def test_the_faces_of_one_person_are_shown_alone_and_who_never_entered_is_nobody(served: Served) -> None:
+async def test_the_faces_of_one_person_are_shown_and_a_person_without_profile_is_null(served: Served) -> None:
     faces = [face("f1", "a", "p1"), face("f2", "a", "p2"), face("f3", "a", "p1")]
-    await put(served, tagged(photo("a", EVE), faces, person("p1"), person("p2")), *faces)
+    await put_library_items(served, tagged(photo("a", EVE), faces, person("p1"), person("p2")), *faces)
 
     answer = await served.ask(
         """{ photo(id: "a") { user { displayName } email persons { name }
@@ -118,7 +118,7 @@ async def test_the_faces_of_one_person_are_shown_alone_and_who_never_entered_is_
           hers: faces(personId: "p1") { faceId personId } } }"""
     )
 
-    assert good(answer)["photo"] == {
+    assert data_of(answer)["photo"] == {
         "user": None,
         "email": None,
         "persons": [],  # they are no more
@@ -135,7 +135,9 @@ async def test_photos_are_read_as_the_document_has_them(served: Served) -> None:
     bare = photo("b", createdAt=WRITTEN, colour="blue", tags=None, description=None, personNames=None, faces=None)
     old = photo("a", persons=["p1", "p2", "gone"])
     del old["tags"], old["description"], bare["persons"]
-    await put(served, user(uploadLimit=None), old, bare, person("p1"), person("p2", faceCount=None, thumbnailUrl=None))
+    await put_library_items(
+        served, photo_user(uploadLimit=None), old, bare, person("p1"), person("p2", faceCount=None, thumbnailUrl=None)
+    )
 
     answer = await ask_as(
         served,
@@ -162,7 +164,7 @@ async def test_photos_are_read_as_the_document_has_them(served: Served) -> None:
         {"personId": "p1", "name": "P1", "faceCount": 0, "thumbnailUrl": "https://example.com/thumbnail.jpg"},
         {"personId": "p2", "name": "P2", "faceCount": 0, "thumbnailUrl": None},
     ]
-    assert good(answer)["photos"]["nodes"] == [
+    assert data_of(answer)["photos"]["nodes"] == [
         {"imageId": "a", "personIds": ["p1", "p2", "gone"], "persons": people, **common},
         {"imageId": "b", "personIds": [], "persons": [], **common},
     ]
@@ -173,15 +175,17 @@ async def test_photos_are_read_as_the_document_has_them(served: Served) -> None:
 async def test_what_the_file_of_a_photo_is_is_read_in_both_forms(served: Served) -> None:
     file: dict[str, Any] = {"contentType": "image/png", "size": 1234, "width": 60, "height": 40}
     partly = {"contentType": "image/jpeg", "size": None}
-    await put(served, photo("a", **file), photo("b", file=file), photo("c", file=partly), photo("d", file=None))
+    await put_library_items(
+        served, photo("a", **file), photo("b", file=file), photo("c", file=partly), photo("d", file=None)
+    )
     fields = "{ contentType size width height }"
 
     alone = await served.ask("{ " + " ".join(f'{id}: photo(id: "{id}") {fields}' for id in "abcd") + " }")
     listed = await served.ask(f"{{ photos(order: ASCENDING) {{ nodes {fields} }} }}")
 
     nothing = dict.fromkeys(file)
-    assert good(alone) == {"a": file, "b": file, "c": nothing | partly, "d": nothing}
-    assert good(listed)["photos"]["nodes"][1:] == [file, nothing | partly, nothing]
+    assert data_of(alone) == {"a": file, "b": file, "c": nothing | partly, "d": nothing}
+    assert data_of(listed)["photos"]["nodes"][1:] == [file, nothing | partly, nothing]
     assert (listed.made, photo_item(photo_from(photo("a", **file)))["file"]) == ([BY_TYPE], file)
 
 
@@ -201,13 +205,13 @@ async def test_what_the_file_of_a_photo_is_is_read_in_both_forms(served: Served)
     ],
     ids=str,
 )
-def test_what_cannot_be_read_of_a_photo_is_told_in_its_place(damage: dict[str, Any]) -> None:
+def test_an_unreadable_field_of_a_photo_is_an_error_in_its_place(damage: dict[str, Any]) -> None:
     assert isinstance(record_or_error(photo_from, photo("a")), Photo)
     assert isinstance(record_or_error(photo_from, photo("a") | damage), Internal)
 
 
 async def test_a_damaged_photo_is_an_error_in_its_own_place_of_the_page(served: Served) -> None:
-    await put(served, photo("a"), photo("b", at="someday"), photo("c") | {"SK": "IMAGE"}, photo("d"))
+    await put_library_items(served, photo("a"), photo("b", at="someday"), photo("c") | {"SK": "IMAGE"}, photo("d"))
 
     page = await served.ask("{ photos { nodes { imageId } edges { cursor } } }")
     alone = await served.ask('{ photo(id: "b") { imageId } other: photo(id: "a") { imageId } }')
@@ -227,7 +231,7 @@ async def test_a_damaged_photo_is_an_error_in_its_own_place_of_the_page(served: 
 async def test_a_damaged_person_or_face_is_an_error_in_its_own_place_of_the_photo(served: Served) -> None:
     people = [person("p1"), person("p2", createdAt="once"), person("p3")]
     faces = [face("f1", "a", "p1"), face("f2", "a", "p2", boundingBox={"left": 0}), face("f3", "a", "p3")]
-    await put(served, tagged(photo("a"), faces, *people), *people, *faces[:2])
+    await put_library_items(served, tagged(photo("a"), faces, *people), *people, *faces[:2])
 
     answer = await served.ask('{ photo(id: "a") { persons { name } faces { faceId person { name } } } }')
 
@@ -248,12 +252,12 @@ async def test_a_damaged_person_or_face_is_an_error_in_its_own_place_of_the_phot
 async def test_a_photo_is_one_point_read_where_the_moment_it_was_taken_is_known_and_else_one_query(
     served: Served,
 ) -> None:
-    await put(served, photo("ours"), photo("theirs", at=OTHERWISE))
+    await put_library_items(served, photo("ours"), photo("theirs", at=OTHERWISE))
     ask = "query ($id: ID!, $at: DateTime) { photo(id: $id, takenAt: $at) { imageId takenAt } }"
 
     async def found(id: str, at: str | None = None) -> tuple[Any, list[str]]:
         answer = await served.ask(ask, {"id": id, "at": at})
-        return good(answer)["photo"], answer.made
+        return data_of(answer)["photo"], answer.made
 
     ours, theirs = [{"imageId": id, "takenAt": INSTANT} for id in ("ours", "theirs")]
     assert await found("ours", "2023-01-01T01:00:00+01:00") == (ours, [GET])
@@ -268,24 +272,24 @@ async def test_who_was_renamed_is_looked_for_once_however_many_photos_know_the_o
     was, now = person("p1", "Old"), person("p1", "New")
     faces = [face(f"f{number}", f"i{number}", "p1") for number in range(5)]
     photos = [tagged(photo(f"i{number}"), [faces[number]], was) for number in range(5)]
-    await put(served, now, *photos, *faces)
+    await put_library_items(served, now, *photos, *faces)
 
     answer = await served.ask("{ photos { nodes { persons { name } faces { person { name } } } } }")
 
     shown = {"persons": [{"name": "New"}], "faces": [{"person": {"name": "New"}}]}
-    assert good(answer)["photos"]["nodes"] == [shown] * 5
+    assert data_of(answer)["photos"]["nodes"] == [shown] * 5
     assert answer.made == [BATCH, QUERY, BY_TYPE]
 
 
 async def test_a_face_leads_to_its_photo_and_person_by_themselves(served: Served) -> None:
-    await put(served, photo("a"), person("p"), face("new", "a", "p"), face("old", "a", "p", at=None))
+    await put_library_items(served, photo("a"), person("p"), face("new", "a", "p"), face("old", "a", "p", at=None))
 
     async def shown(id: str) -> tuple[Any, list[str]]:
         answer = await served.ask(
             "query ($id: ID!) { node(id: $id) { ... on Face { photo { imageId } person { name } } } }",
             {"id": global_id("Face", id, "a")},
         )
-        return good(answer)["node"], answer.made
+        return data_of(answer)["node"], answer.made
 
     expected = {"photo": {"imageId": "a"}, "person": {"name": "P"}}
     assert await shown("new") == (expected, [GET, GET, QUERY])
@@ -305,11 +309,11 @@ async def test_a_face_leads_to_its_photo_and_person_by_themselves(served: Served
     ],
 )
 async def test_what_is_read_from_the_table_can_be_read_consistently(served: Served, field: str, operation: str) -> None:
-    await put(served, user(), photo("a"), person("p"))
+    await put_library_items(served, photo_user(), photo("a"), person("p"))
 
     async def asked(consistent: str) -> tuple[Any, list[tuple[str, bool]]]:
         answer = await served.ask(f"{{ it: {field % consistent} }}", user="ada", email=ADA)
-        return good(answer)["it"], [
+        return data_of(answer)["it"], [
             (call.operation, call.request.get("ConsistentRead", False)) for call in answer.calls
         ]
 
@@ -340,13 +344,13 @@ async def test_what_is_read_from_an_index_cannot_be_read_consistently(served: Se
 
 async def test_every_node_of_the_library_is_read_by_its_id(served: Served) -> None:
     shown, people = face("f", "ours", "p"), person("p")
-    await put(served, user(), tagged(photo("ours"), [shown], people), photo("theirs", at=OTHERWISE))
-    await put(served, people, shown)
+    await put_library_items(served, photo_user(), tagged(photo("ours"), [shown], people), photo("theirs", at=OTHERWISE))
+    await put_library_items(served, people, shown)
     ids = [
-        *[node["id"] for node in good(await served.ask("{ photos { nodes { id } } }"))["photos"]["nodes"]],
-        *good(await served.ask('{ person(id: "p") { id } }'))["person"].values(),
-        *[one["id"] for one in good(await served.ask('{ photo(id: "ours") { faces { id } } }'))["photo"]["faces"]],
-        *good(await served.ask('{ photo(id: "ours") { user { id } } }'))["photo"]["user"].values(),
+        *[node["id"] for node in data_of(await served.ask("{ photos { nodes { id } } }"))["photos"]["nodes"]],
+        *data_of(await served.ask('{ person(id: "p") { id } }'))["person"].values(),
+        *[one["id"] for one in data_of(await served.ask('{ photo(id: "ours") { faces { id } } }'))["photo"]["faces"]],
+        *data_of(await served.ask('{ photo(id: "ours") { user { id } } }'))["photo"]["user"].values(),
     ]
 
     answer = await served.ask(
@@ -354,7 +358,7 @@ async def test_every_node_of_the_library_is_read_by_its_id(served: Served) -> No
         {"ids": ids},
     )
 
-    assert good(answer)["nodes"] == [
+    assert data_of(answer)["nodes"] == [
         {"__typename": "Photo", "id": ids[0], "imageId": "theirs"},
         {"__typename": "Photo", "id": ids[1], "imageId": "ours"},
         {"__typename": "Person", "id": ids[2]},
@@ -366,7 +370,7 @@ async def test_every_node_of_the_library_is_read_by_its_id(served: Served) -> No
 
 
 async def test_ids_of_nothing_are_null(served: Served) -> None:
-    await put(served, user(), photo("a"), person("p"), face("f", "a", "p"))
+    await put_library_items(served, photo_user(), photo("a"), person("p"), face("f", "a", "p"))
     ids = [
         global_id("Photo", "a", "2023-01-01T00:00:01Z"),
         global_id("Photo", "a", "someday"),
@@ -381,13 +385,13 @@ async def test_ids_of_nothing_are_null(served: Served) -> None:
 
     answer = await served.ask("query ($ids: [ID!]!) { nodes(ids: $ids) { id } }", {"ids": ids})
 
-    assert good(answer)["nodes"] == [None] * len(ids)
+    assert data_of(answer)["nodes"] == [None] * len(ids)
 
 
 @pytest.mark.parametrize("spelling", ["{}!!", "{}==", " {}", "{}\n"])
 async def test_a_node_has_one_id_only(served: Served, spelling: str) -> None:
-    await put(served, photo("a"))
-    id = good(await served.ask('{ photo(id: "a") { id } }'))["photo"]["id"]
+    await put_library_items(served, photo("a"))
+    id = data_of(await served.ask('{ photo(id: "a") { id } }'))["photo"]["id"]
 
     answer = await served.ask("query ($id: ID!) { node(id: $id) { id } }", {"id": spelling.format(id)})
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from datastore.photos.lookups import CONCURRENCY
-from tests.support.photo_items import face, person, photo, put, tagged, user
+from tests.support.photo_items import face, person, photo, photo_user, put_library_items, tagged
 from tests.support.served import Answer, Served, queries_at_once
 
 BATCH, LIST, FOUND = "BatchGetItem sparks", "Query sparks.personId-PK-index", "Query sparks"
@@ -26,7 +26,7 @@ Item = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Page:
+class PersonPage:
     """A page as a client got it: the photos, the person's faces on each, and the calls made for it."""
 
     photos: list[str]
@@ -42,7 +42,7 @@ class Page:
         return self.made.count(LIST), self.made.count(FOUND), self.made.count(BATCH)
 
 
-async def page(served: Served, person_id: str = "p1", *, faces: bool = False, **paging: Any) -> Page:
+async def page_of_person(served: Served, person_id: str = "p1", *, faces: bool = False, **paging: Any) -> PersonPage:
     query = PAGE.replace("FACES", "faces { faceId personId imageId }" if faces else "")
     answer = await served.ask(query, {"person": person_id, **paging})
     assert answer.errors is None, answer.errors
@@ -53,7 +53,7 @@ async def page(served: Served, person_id: str = "p1", *, faces: bool = False, **
     assert {each["personId"] for on_it in shown for each in on_it} <= {person_id}
     assert [info["startCursor"], info["endCursor"]] == ([cursors[0], cursors[-1]] if cursors else [None, None])
     assert found["lastEvaluatedKey"] == (cursors[-1] if info["hasNextPage"] else None)
-    return Page(
+    return PersonPage(
         [edge["node"]["imageId"] for edge in edges],
         [[each["faceId"] for each in on_it] for on_it in shown],
         cursors,
@@ -63,30 +63,30 @@ async def page(served: Served, person_id: str = "p1", *, faces: bool = False, **
     )
 
 
-async def forward(served: Served, size: int, person_id: str = "p1", **arguments: Any) -> list[Page]:
-    pages = [await page(served, person_id, first=size, **arguments)]
+async def pages_forward(served: Served, size: int, person_id: str = "p1", **arguments: Any) -> list[PersonPage]:
+    pages = [await page_of_person(served, person_id, first=size, **arguments)]
     while pages[-1].more:
-        pages.append(await page(served, person_id, first=size, after=pages[-1].cursors[-1], **arguments))
+        pages.append(await page_of_person(served, person_id, first=size, after=pages[-1].cursors[-1], **arguments))
     assert all(len(each.photos) == size for each in pages[:-1])
     assert [each.less for each in pages] == [False, *[True] * (len(pages) - 1)]
     return pages
 
 
-async def backward(served: Served, size: int, person_id: str = "p1", **arguments: Any) -> list[Page]:
+async def backward(served: Served, size: int, person_id: str = "p1", **arguments: Any) -> list[PersonPage]:
     """In the order of the list."""
-    pages = [await page(served, person_id, last=size, **arguments)]
+    pages = [await page_of_person(served, person_id, last=size, **arguments)]
     while pages[0].less:
-        pages.insert(0, await page(served, person_id, last=size, before=pages[0].cursors[0], **arguments))
+        pages.insert(0, await page_of_person(served, person_id, last=size, before=pages[0].cursors[0], **arguments))
     assert all(len(each.photos) == size for each in pages[1:])
     assert [each.more for each in pages] == [*[True] * (len(pages) - 1), False]
     return pages
 
 
-def photos_of(pages: Sequence[Page]) -> list[str]:
+def photos_of(pages: Sequence[PersonPage]) -> list[str]:
     return [image_id for each in pages for image_id in each.photos]
 
 
-def names(letter: str, numbers: Sequence[int]) -> list[str]:
+def numbered_names(letter: str, numbers: Sequence[int]) -> list[str]:
     return [f"{letter}{number:03}" for number in numbers]
 
 
@@ -103,7 +103,7 @@ async def library(
         shot = photo(f"i{number:03}")
         photos.append(tagged(shot, those, ADA) if knowing else shot)
         faces += those
-    await put(served, user(), ADA, *photos, *faces)
+    await put_library_items(served, photo_user(), ADA, *photos, *faces)
     return photos
 
 
@@ -113,25 +113,30 @@ async def library(
 async def test_a_page_of_25_is_one_query_and_one_batch(served: Served) -> None:
     await library(served, [[number] for number in range(30)])
 
-    first = await page(served, faces=True)
-    rest = await page(served, faces=True, after=first.cursors[-1])
+    first = await page_of_person(served, faces=True)
+    rest = await page_of_person(served, faces=True, after=first.cursors[-1])
 
-    assert first.photos == names("i", range(29, 4, -1))
-    assert first.faces == [[each] for each in names("f", range(29, 4, -1))]
+    assert first.photos == numbered_names("i", range(29, 4, -1))
+    assert first.faces == [[each] for each in numbered_names("f", range(29, 4, -1))]
     assert (first.more, first.less, first.cost) == (True, False, (1, 0, 1))
-    assert (rest.photos, rest.more, rest.less, rest.cost) == (names("i", range(4, -1, -1)), False, True, (1, 0, 1))
+    assert (rest.photos, rest.more, rest.less, rest.cost) == (
+        numbered_names("i", range(4, -1, -1)),
+        False,
+        True,
+        (1, 0, 1),
+    )
 
 
 @pytest.mark.parametrize("faces", [True, False])
 async def test_a_person_twice_on_every_photo_costs_no_more(served: Served, faces: bool) -> None:
     await library(served, [[2 * number, 2 * number + 1] for number in range(40)])
 
-    first = await page(served, faces=faces)
-    second = await page(served, faces=faces, after=first.cursors[-1])
-    back = await page(served, faces=faces, last=25, before=second.cursors[0])
+    first = await page_of_person(served, faces=faces)
+    second = await page_of_person(served, faces=faces, after=first.cursors[-1])
+    back = await page_of_person(served, faces=faces, last=25, before=second.cursors[0])
 
-    assert first.photos == back.photos == names("i", range(39, 14, -1))
-    assert second.photos == names("i", range(14, -1, -1))
+    assert first.photos == back.photos == numbered_names("i", range(39, 14, -1))
+    assert second.photos == numbered_names("i", range(14, -1, -1))
     assert not faces or first.faces[0] == ["f079", "f078"]
     assert [each.cost for each in (first, second, back)] == [(1, 0, 1)] * 3
 
@@ -145,14 +150,14 @@ async def test_a_face_far_behind_does_not_show_its_photo_again_and_is_read_only_
     await library(served, shots)
     order = [13, 12, 11, 10][::-1]
 
-    first = await page(served)
-    with_faces = await page(served, faces=True)
-    second = await page(served, after=first.cursors[-1], faces=True)
-    back = await page(served, last=25, before=second.cursors[0], faces=True)
+    first = await page_of_person(served)
+    with_faces = await page_of_person(served, faces=True)
+    second = await page_of_person(served, after=first.cursors[-1], faces=True)
+    back = await page_of_person(served, last=25, before=second.cursors[0], faces=True)
 
-    assert first.photos == [*names("i", order), *names("i", range(59, 38, -1))]
+    assert first.photos == [*numbered_names("i", order), *numbered_names("i", range(59, 38, -1))]
     assert with_faces.faces[4:8] == [[f"f{59 - each:03}", f"f{10 + each:03}"] for each in range(4)]
-    assert second.photos == names("i", range(38, 13, -1))
+    assert second.photos == numbered_names("i", range(38, 13, -1))
     assert (back.photos, back.faces) == (with_faces.photos, with_faces.faces)
     assert [each.cost for each in (first, second)] == [(1, 0, 1)] * 2
     assert [each.cost for each in (with_faces, back)] == [(1, 0, 2)] * 2
@@ -160,9 +165,9 @@ async def test_a_face_far_behind_does_not_show_its_photo_again_and_is_read_only_
 
 async def test_many_faces_that_show_nothing_new_are_passed_in_few_calls(served: Served) -> None:
     await library(served, [[900 + number, *range(100 + number, 500, 10)] for number in range(10)] + [[0]])
-    first = await page(served, first=10)
+    first = await page_of_person(served, first=10)
 
-    last = await page(served, first=1, after=first.cursors[-1])
+    last = await page_of_person(served, first=1, after=first.cursors[-1])
 
     assert (last.photos, last.more) == (["i010"], False)
     assert last.made.count(LIST) <= 8
@@ -195,7 +200,7 @@ async def test_photos_of_a_list_of_persons_are_one_batch(served: Served) -> None
     people = [person(f"p{number}") for number in range(5)]
     faces = [face(f"f{number:02}", f"i{number:02}", f"p{number % 5}") for number in range(15)]
     photos = [tagged(photo(f"i{number:02}"), [faces[number]], people[number % 5]) for number in range(15)]
-    await put(served, *people, *faces, *photos)
+    await put_library_items(served, *people, *faces, *photos)
 
     answer = await served.ask("{ persons { nodes { photos { nodes { imageId persons { name } } } } } }")
 
@@ -215,9 +220,9 @@ async def test_old_faces_have_their_photos_found_by_a_query_each_some_at_once(
     await library(served, [[number] for number in range(25)], at=None)
     most = queries_at_once(served, monkeypatch)
 
-    found = await page(served)
+    found = await page_of_person(served)
 
-    assert found.photos == names("i", range(24, -1, -1))
+    assert found.photos == numbered_names("i", range(24, -1, -1))
     assert found.cost == (1, 25, 0)
     assert max(most) == CONCURRENCY
 
@@ -230,13 +235,13 @@ async def test_old_faces_among_others_are_looked_for_beside_the_batch(served: Se
         those = [face(f"f{each:03}", f"i{number:03}", "p1", **({} if new else {"at": None})) for each, new in ages]
         faces += those
         photos.append(tagged(photo(f"i{number:03}"), those, ADA))
-    await put(served, ADA, *photos, *faces)
+    await put_library_items(served, ADA, *photos, *faces)
 
-    await put(served, {**faces[0], "photoSK": 5})
+    await put_library_items(served, {**faces[0], "photoSK": 5})
 
-    found = await page(served, faces=True)
+    found = await page_of_person(served, faces=True)
 
-    assert found.photos == names("i", range(24, -1, -1))
+    assert found.photos == numbered_names("i", range(24, -1, -1))
     assert found.faces[0] == ["f049", "f048"]
     assert found.cost == (1, 5, 1)
 
@@ -244,11 +249,11 @@ async def test_old_faces_among_others_are_looked_for_beside_the_batch(served: Se
 async def test_photos_that_do_not_list_their_faces_cost_one_query_more_away_from_the_beginning(served: Served) -> None:
     await library(served, [[0], [1, 20], *[[number] for number in range(2, 12)]], knowing=False)
 
-    pages = await forward(served, 3)
-    with_faces = await forward(served, 3, faces=True)
+    pages = await pages_forward(served, 3)
+    with_faces = await pages_forward(served, 3, faces=True)
     back = await backward(served, 3, faces=True)
 
-    assert photos_of(pages) == photos_of(back) == ["i001", *names("i", range(11, 1, -1)), "i000"]
+    assert photos_of(pages) == photos_of(back) == ["i001", *numbered_names("i", range(11, 1, -1)), "i000"]
     assert [each.cost for each in pages] == [(1, 0, 1), *[(2, 0, 1)] * 3]
     # Where `faces` are shown, those that come after too: one Query more, but at the end.
     assert with_faces[0].faces == [["f020", "f001"], ["f011"], ["f010"]]
@@ -262,12 +267,12 @@ async def test_what_comes_before_is_read_to_the_end_however_much_it_is(served: S
     # Every photo has a face among the first four and one among the last four.
     faces = [face(f"f{number}", f"i{number % 4}", "p1", boundingBox=heavy) for number in range(8)]
     for each in faces:
-        await put(served, each)
-    await put(served, ADA, *shots)
+        await put_library_items(served, each)
+    await put_library_items(served, ADA, *shots)
 
-    first = await page(served, first=3)
-    second = await page(served, first=3, after=first.cursors[-1])
-    last = await page(served, last=3)
+    first = await page_of_person(served, first=3)
+    second = await page_of_person(served, first=3, after=first.cursors[-1])
+    last = await page_of_person(served, last=3)
 
     assert (first.photos, second.photos, last.photos) == (["i3", "i2", "i1"], ["i0"], ["i2", "i1", "i0"])
 
@@ -277,9 +282,9 @@ async def test_a_photo_that_lists_one_of_two_faces_stands_at_that_one(served: Se
     on_it = {number: face(f"f{number}", f"i{number % 3}", "p1") for number in range(6)}
     # The face that came last is listed by none of them: as the first or the second, or alone.
     photos = [tagged(shots[0], [on_it[0]], ADA), tagged(shots[1], [on_it[4]], ADA), tagged(shots[2], [])]
-    await put(served, ADA, *photos, *on_it.values())
+    await put_library_items(served, ADA, *photos, *on_it.values())
 
-    ways = [await walk(served, size) for walk in (forward, backward) for size in (1, 2, 5)]
+    ways = [await walk(served, size) for walk in (pages_forward, backward) for size in (1, 2, 5)]
 
     assert [photos_of(pages) for pages in ways] == [["i2", "i1", "i0"]] * 6
 
@@ -287,9 +292,9 @@ async def test_a_photo_that_lists_one_of_two_faces_stands_at_that_one(served: Se
 async def test_a_photo_that_lists_a_face_that_is_gone_stands_at_the_next_one(served: Served) -> None:
     photos = await library(served, [[0, 4], [1], [2]])
     gone = [face("f009", "i000", "p1"), face("f000", "i000", "p1"), face("f004", "i000", "p1")]
-    await put(served, tagged(photos[0], gone, ADA))
+    await put_library_items(served, tagged(photos[0], gone, ADA))
 
-    found = await page(served, faces=True)
+    found = await page_of_person(served, faces=True)
 
     assert found.photos == ["i000", "i002", "i001"]
     assert found.faces[0] == ["f004", "f000"]
@@ -299,28 +304,30 @@ async def test_a_face_that_is_another_persons_by_now_is_not_shown(served: Served
     shots = [[number] for number in range(1, 80)]
     shots[-1].append(0)
     await library(served, shots)
-    await put(served, face("f000", "i078", "p2"))
+    await put_library_items(served, face("f000", "i078", "p2"))
 
-    found = await page(served, faces=True, first=1)
+    found = await page_of_person(served, faces=True, first=1)
 
     assert (found.photos, found.faces) == (["i078"], [["f079"]])
 
 
 async def test_faces_whose_photo_is_gone_are_left_out_and_the_page_is_full(served: Served) -> None:
     await library(served, [[2 * number] for number in range(20)])
-    await put(served, *(face(f"f{2 * number + 1:03}", f"gone{number}", "p1") for number in range(20)))
+    await put_library_items(served, *(face(f"f{2 * number + 1:03}", f"gone{number}", "p1") for number in range(20)))
 
-    pages = await forward(served, 7)
+    pages = await pages_forward(served, 7)
     back = await backward(served, 7)
 
-    assert photos_of(pages) == photos_of(back) == names("i", range(19, -1, -1))
+    assert photos_of(pages) == photos_of(back) == numbered_names("i", range(19, -1, -1))
     assert not pages[0].less
 
 
 async def test_what_is_damaged_is_an_error_in_its_own_place(served: Served) -> None:
     await library(served, [[0, 3], [1], [2]])
     broken = {**photo("i001"), "createdAt": "soon"}
-    await put(served, broken, face("f003", "i000", "p1", boundingBox="here"), {**face("f9", "", "p1"), "SK": "IMAGE#"})
+    await put_library_items(
+        served, broken, face("f003", "i000", "p1", boundingBox="here"), {**face("f9", "", "p1"), "SK": "IMAGE#"}
+    )
 
     answer = await served.ask(
         """{ photosOfPerson(personId: "p1") {
@@ -343,8 +350,8 @@ async def test_what_is_damaged_is_an_error_in_its_own_place(served: Served) -> N
 
 async def test_a_cursor_is_good_for_its_own_list_only(served: Served) -> None:
     await library(served, [[number] for number in range(3)])
-    await put(served, person("p2"), face("f9", "i000", "p2"))
-    cursor = (await page(served, first=1)).cursors[0]
+    await put_library_items(served, person("p2"), face("f9", "i000", "p2"))
+    cursor = (await page_of_person(served, first=1)).cursors[0]
     of_field = 'query ($after: String) { person(id: "p1") { photos(after: $after) { nodes { imageId } } } }'
 
     refused = [
@@ -355,7 +362,7 @@ async def test_a_cursor_is_good_for_its_own_list_only(served: Served) -> None:
     ]
 
     assert [each.codes for each in refused] == [["BAD_CURSOR"]] * 4
-    assert (await page(served, after=cursor)).photos == ["i001", "i000"]
+    assert (await page_of_person(served, after=cursor)).photos == ["i001", "i000"]
 
 
 async def test_a_persons_own_photos_are_paged_likewise(served: Served) -> None:
@@ -376,8 +383,8 @@ async def test_a_persons_own_photos_are_paged_likewise(served: Served) -> None:
     assert (last["pageInfo"]["hasPreviousPage"], rest["pageInfo"]["hasPreviousPage"]) == (True, False)
 
 
-async def test_nobody_has_no_photos(served: Served) -> None:
-    found = await page(served, "nobody")
+async def test_an_unknown_person_has_no_photos(served: Served) -> None:
+    found = await page_of_person(served, "nobody")
 
     assert (found.photos, found.more, found.less, found.made) == ([], False, False, [LIST])
 
@@ -406,7 +413,7 @@ Shot = tuple[str, list[str]]
 
 
 @dataclass(frozen=True)
-class World:
+class ExpectedPhotos:
     """Random faces of two persons on a few photos, as plain Python has them."""
 
     faces: list[dict[str, Any]]
@@ -420,7 +427,7 @@ class World:
             own = sorted(self._faces_on(shot, person_id), reverse=downward)
             if own:
                 # What it lists counts more than what it does not.
-                first = next((each for each in own if each in listed(shot)), own[0])
+                first = next((each for each in own if each in listed_face_ids(shot)), own[0])
                 shots[first] = (shot["imageId"], own)
         return [shots[first] for first in sorted(shots, reverse=downward)]
 
@@ -434,11 +441,11 @@ class World:
         return {
             shot["imageId"]
             for shot in self.photos
-            if 0 < len(listed(shot)) < sum(each["imageId"] == shot["imageId"] for each in self.faces)
+            if 0 < len(listed_face_ids(shot)) < sum(each["imageId"] == shot["imageId"] for each in self.faces)
         }
 
 
-def listed(shot: Item) -> set[str]:
+def listed_face_ids(shot: Item) -> set[str]:
     return {each["faceId"] for each in shot.get("faces", ())}
 
 
@@ -446,7 +453,7 @@ def face_id(item: Item) -> str:
     return str(item["PK"]).removeprefix("FACE#")
 
 
-def world(chance: random.Random) -> World:
+def random_photos(chance: random.Random) -> ExpectedPhotos:
     places = [f"i{number:02}" for number in range(chance.randint(1, 9))]
     faces = [
         face(
@@ -462,19 +469,19 @@ def world(chance: random.Random) -> World:
         on_it = [each for each in faces if each["imageId"] == image_id]
         known = chance.choice((0, len(on_it), len(on_it), chance.randint(0, len(on_it))))
         photos.append(tagged(photo(image_id), chance.sample(on_it, known)) if known else photo(image_id))
-    return World(faces, photos)
+    return ExpectedPhotos(faces, photos)
 
 
 @pytest.mark.parametrize("seed", range(8))
 async def test_pages_of_any_size_both_ways_are_the_list(served: Served, seed: int) -> None:
     chance = random.Random(seed)
-    made = world(chance)
-    await put(served, person("p1"), person("p2"), *made.faces, *made.photos)
+    made = random_photos(chance)
+    await put_library_items(served, person("p1"), person("p2"), *made.faces, *made.photos)
 
     for person_id in ("p1", "p2"):
         for order in ("ASCENDING", "DESCENDING"):
             expected = made.list_of(person_id, order)
-            for walk in (forward, backward):
+            for walk in (pages_forward, backward):
                 pages = await walk(served, chance.randint(1, 6), person_id, order=order, faces=True)
                 found = [pair for each in pages for pair in zip(each.photos, each.faces, strict=True)]
                 assert [image_id for image_id, _ in found] == [image_id for image_id, _ in expected]

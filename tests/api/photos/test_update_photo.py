@@ -15,8 +15,28 @@ from datastore.photos.file_deletion_outbox import FileDeletionOutbox
 from datastore.photos.optimistic_update import OptimisticUpdate
 from datastore.session.store import Store
 from datastore.session.writes import Action
-from tests.support.photo_items import ADA, EVE, OTHERWISE, WRITTEN, ask_as, face, person, photo, put, tagged, user
-from tests.support.photo_steps import DELETE, UPDATE, assert_consistent, done, one, stored, tag
+from tests.support.photo_items import (
+    ADA,
+    EVE,
+    OTHERWISE,
+    WRITTEN,
+    ask_as,
+    face,
+    person,
+    photo,
+    photo_user,
+    put_library_items,
+    tagged,
+)
+from tests.support.photo_steps import (
+    DELETE,
+    UPDATE,
+    ask_library,
+    assert_consistent,
+    library_item,
+    library_items,
+    tag_person,
+)
 from tests.support.served import Served
 
 AT = "2026-06-25T10:00:00.250Z"
@@ -28,29 +48,29 @@ def objects(served: Served) -> Any:
     return served.gateway.services.objects
 
 
-async def upload(served: Served) -> None:
+async def upload_files(served: Served) -> None:
     for key in FILES:
         await objects(served).write(key, b"a picture", content_type="image/jpeg")
 
 
-async def files(served: Served) -> list[bool]:
+async def files_exist(served: Served) -> list[bool]:
     """Whether each of the photo's files is there."""
     return [await objects(served).read(key, max_bytes=100) is not None for key in FILES]
 
 
 async def test_what_a_photo_says_is_changed_in_one_call(served: Served) -> None:
-    await put(served, photo("i", at=AT))
+    await put_library_items(served, photo("i", at=AT))
     tags = [" Sea ", "sea", "FOG"]
 
     answer = await ask_as(served, UPDATE, input={"imageId": "i", "description": " New ", "tags": tags}, at=AT)
 
     assert answer.data["updatePhoto"] == {"imageId": "i", "description": "New", "tags": ["sea", "fog"]}
     assert answer.made == ["UpdateItem sparks"]
-    assert await stored(served) == [photo("i", at=AT, description="New", tags=["sea", "fog"], version=1)]
+    assert await library_items(served) == [photo("i", at=AT, description="New", tags=["sea", "fog"], version=1)]
 
 
 async def test_without_the_moment_as_it_is_written_a_photo_is_found(served: Served) -> None:
-    await put(served, photo("i", at=OTHERWISE))
+    await put_library_items(served, photo("i", at=OTHERWISE))
 
     found = await ask_as(served, UPDATE, input={"imageId": "i", "description": None})
     otherwise = await ask_as(served, UPDATE, input={"imageId": "i", "tags": []}, at=WRITTEN)
@@ -62,10 +82,10 @@ async def test_without_the_moment_as_it_is_written_a_photo_is_found(served: Serv
 
 
 @pytest.mark.parametrize("at", [WRITTEN, OTHERWISE])
-async def test_a_photo_of_another_moment_is_told_and_stays(served: Served, at: str) -> None:
-    await put(served, user(uploadCount=1), photo("i", at=at))
-    await upload(served)
-    before, told = await stored(served), "There is no such photo taken at that moment."
+async def test_a_photo_with_another_version_is_a_conflict_and_stays(served: Served, at: str) -> None:
+    await put_library_items(served, photo_user(uploadCount=1), photo("i", at=at))
+    await upload_files(served)
+    before, told = await library_items(served), "There is no such photo taken at that moment."
 
     for email, role in ((ADA, Role.USER), (EVE, Role.ADMIN)):
         answer = await ask_as(served, DELETE, email, role, id="i", at=AT)
@@ -74,36 +94,36 @@ async def test_a_photo_of_another_moment_is_told_and_stays(served: Served, at: s
     changed = await ask_as(served, UPDATE, input={"imageId": "i", "tags": ["x"]}, at=AT)
     assert (changed.codes, changed.errors[0]["message"]) == (["NOT_FOUND"], told)
 
-    assert await stored(served) == before
-    assert await files(served) == [True, True]
+    assert await library_items(served) == before
+    assert await files_exist(served) == [True, True]
     # As it was written or not, the right moment is the photo's; and then it is gone, whatever moment is said.
-    assert await done(served, DELETE, id="i", at=WRITTEN) is not None
+    assert await ask_library(served, DELETE, id="i", at=WRITTEN) is not None
     for moment in (WRITTEN, AT, None):
-        assert await done(served, DELETE, id="i", at=moment) is None
+        assert await ask_library(served, DELETE, id="i", at=moment) is None
 
 
 async def test_the_moment_is_no_change_that_can_be_asked_for(served: Served) -> None:
-    await put(served, photo("i"))
+    await put_library_items(served, photo("i"))
 
     answer = await ask_as(served, UPDATE, input={"imageId": "i", "tags": [], "takenAt": AT})
 
     assert "takenAt" in answer.errors[0]["message"]
     assert answer.calls == []
-    assert await stored(served) == [photo("i")]
+    assert await library_items(served) == [photo("i")]
 
 
 async def test_a_moment_without_an_offset_is_in_utc(served: Served) -> None:
-    await put(served, photo("i", at=AT))
+    await put_library_items(served, photo("i", at=AT))
 
     answer = await ask_as(served, DELETE, id="i", at=AT.removesuffix("Z"))
 
     assert answer.errors is None
-    assert await stored(served) == []
+    assert await library_items(served) == []
 
 
 async def test_photos_are_changed_and_deleted_by_their_owner_and_not_by_others(served: Served) -> None:
-    await put(served, photo("i", at=AT))
-    await upload(served)
+    await put_library_items(served, photo("i", at=AT))
+    await upload_files(served)
     changes = {"imageId": "i", "description": "x"}
 
     for role in Role:
@@ -119,8 +139,8 @@ async def test_photos_are_changed_and_deleted_by_their_owner_and_not_by_others(s
     assert (await ask_as(served, UPDATE, None, input=changes)).codes == ["FORBIDDEN"]
     for role in (Role.USER, Role.SYSTEM):
         assert (await ask_as(served, DELETE, None, role, id="i")).codes == ["FORBIDDEN"]
-    assert await stored(served) == [photo("i", at=AT)]
-    assert await files(served) == [True, True]
+    assert await library_items(served) == [photo("i", at=AT)]
+    assert await files_exist(served) == [True, True]
 
 
 async def test_what_is_out_of_bounds_is_refused(served: Served) -> None:
@@ -143,13 +163,15 @@ async def test_what_is_out_of_bounds_is_refused(served: Served) -> None:
 
 
 async def test_a_photo_goes_with_its_faces_its_counts_and_its_files(served: Served) -> None:
-    await put(served, user(uploadCount=2), photo("i", at=AT), photo("j"), person("p"), person("q"), person("r"))
-    await upload(served)
+    await put_library_items(
+        served, photo_user(uploadCount=2), photo("i", at=AT), photo("j"), person("p"), person("q"), person("r")
+    )
+    await upload_files(served)
     for image_id, whose in (("i", "p"), ("i", "q"), ("i", "p"), ("j", "p")):
-        await tag(served, image_id, whose)
+        await tag_person(served, image_id, whose)
 
     answer = await ask_as(served, DELETE, id="i", at=AT)
-    again = await done(served, DELETE, id="i", at=AT)
+    again = await ask_library(served, DELETE, id="i", at=AT)
 
     assert answer.data["deletePhoto"] == {"imageId": "i", "description": "Photo i"}
     # The photo; the persons and the user; all at once; and the note of the files, when they are gone.
@@ -160,9 +182,9 @@ async def test_a_photo_goes_with_its_faces_its_counts_and_its_files(served: Serv
         "TransactWriteItems sparks",
     ]
     assert again is None
-    assert [item["PK"] for item in await stored(served, "IMAGE")] == ["IMAGE#j"]
-    assert [item["faceCount"] for item in await stored(served, "PERSON")] == [1, 0, 0]
-    assert await files(served) == [False, False]
+    assert [item["PK"] for item in await library_items(served, "IMAGE")] == ["IMAGE#j"]
+    assert [item["faceCount"] for item in await library_items(served, "PERSON")] == [1, 0, 0]
+    assert await files_exist(served) == [False, False]
     await assert_consistent(served)
 
 
@@ -170,37 +192,39 @@ async def test_a_photo_goes_with_its_faces_its_counts_and_its_files(served: Serv
 async def test_an_admin_deletes_anybodys_photo_and_its_owner_gets_the_place_back(
     served: Served, admin: str | None
 ) -> None:
-    others = user(EVE, uploadCount=1), photo("j", EVE)
-    await put(served, user(uploadCount=1), photo("i", at=AT), person("p"), *others)
-    await upload(served)
-    await tag(served, "i", "p")
+    others = photo_user(EVE, uploadCount=1), photo("j", EVE)
+    await put_library_items(served, photo_user(uploadCount=1), photo("i", at=AT), person("p"), *others)
+    await upload_files(served)
+    await tag_person(served, "i", "p")
 
-    told = await done(served, DELETE, admin, Role.ADMIN, id="i", at=AT)
+    told = await ask_library(served, DELETE, admin, Role.ADMIN, id="i", at=AT)
 
     assert told == {"imageId": "i", "description": "Photo i"}
-    assert await stored(served, "USER") == [user(uploadCount=0), user(EVE, uploadCount=1)]
-    assert await stored(served, "IMAGE") == [photo("j", EVE)]
-    assert await files(served) == [False, False]
+    assert await library_items(served, "USER") == [photo_user(uploadCount=0), photo_user(EVE, uploadCount=1)]
+    assert await library_items(served, "IMAGE") == [photo("j", EVE)]
+    assert await files_exist(served) == [False, False]
     await assert_consistent(served)
-    assert await done(served, DELETE, admin, Role.ADMIN, id="i", at=AT) is None
+    assert await ask_library(served, DELETE, admin, Role.ADMIN, id="i", at=AT) is None
 
 
 async def test_an_admin_deletes_the_photo_of_an_owner_whose_email_others_wrote_in_capitals(served: Served) -> None:
-    await put(served, photo("i", "Ada@Example.com"))
+    await put_library_items(served, photo("i", "Ada@Example.com"))
 
-    assert await done(served, DELETE, EVE, Role.ADMIN, id="i") is not None
-    assert await stored(served) == []
+    assert await ask_library(served, DELETE, EVE, Role.ADMIN, id="i") is not None
+    assert await library_items(served) == []
 
 
 async def test_the_faces_of_a_photo_that_others_wrote_go_with_it(served: Served) -> None:
     faces = [face("f1", "i", "p", None), face("f2", "j", "p", None), face("f3", "i", "q", None)]
-    await put(served, photo("i", persons=["p", "q"]), person("p", faceCount=2), person("q", faceCount=1), *faces)
+    await put_library_items(
+        served, photo("i", persons=["p", "q"]), person("p", faceCount=2), person("q", faceCount=1), *faces
+    )
 
-    assert await done(served, DELETE, id="i") == {"imageId": "i", "description": "Photo i"}
+    assert await ask_library(served, DELETE, id="i") == {"imageId": "i", "description": "Photo i"}
 
-    left = [item["PK"] for item in await stored(served)]
+    left = [item["PK"] for item in await library_items(served)]
     assert left == ["FACE#f2", "PERSON#p", "PERSON#q"]
-    assert [item["faceCount"] for item in await stored(served, "PERSON")] == [1, 0]
+    assert [item["faceCount"] for item in await library_items(served, "PERSON")] == [1, 0]
 
 
 async def test_a_photo_with_more_faces_than_fit_goes_in_some_steps(
@@ -208,54 +232,58 @@ async def test_a_photo_with_more_faces_than_fit_goes_in_some_steps(
 ) -> None:
     monkeypatch.setattr(editing, "MAX_FACES", 2)
     faces = [face(f"f{number}", "i", "p") for number in range(5)]
-    await put(served, user(uploadCount=1), tagged(photo("i"), faces, person("p")), person("p", faceCount=5), *faces)
+    await put_library_items(
+        served, photo_user(uploadCount=1), tagged(photo("i"), faces, person("p")), person("p", faceCount=5), *faces
+    )
 
     answer = await ask_as(served, DELETE, id="i")
 
     assert answer.made.count("TransactWriteItems sparks") == 3
-    assert await stored(served) == [person("p"), user(uploadCount=0)]
+    assert await library_items(served) == [person("p"), photo_user(uploadCount=0)]
 
 
 async def test_where_no_count_is_kept_a_photo_goes_all_the_same(served: Served) -> None:
-    for kept in ((), (user(uploadCount=0),)):
-        await put(served, *kept, photo("i"))
+    for kept in ((), (photo_user(uploadCount=0),)):
+        await put_library_items(served, *kept, photo("i"))
 
-        assert await done(served, DELETE, id="i") is not None
-        assert await stored(served) == list(kept)
+        assert await ask_library(served, DELETE, id="i") is not None
+        assert await library_items(served) == list(kept)
 
 
 async def test_a_photo_whose_revision_others_wrote_as_null_is_changed_and_deleted(served: Served) -> None:
-    await put(served, user(uploadCount=2), photo("i", revision=None), photo("j", revision=None), person("p"))
+    await put_library_items(
+        served, photo_user(uploadCount=2), photo("i", revision=None), photo("j", revision=None), person("p")
+    )
 
-    await tag(served, "i", "p")
-    assert (await one(served, "IMAGE#i") or {})["revision"] == 1
+    await tag_person(served, "i", "p")
+    assert (await library_item(served, "IMAGE#i") or {})["revision"] == 1
     for image_id in ("i", "j"):
-        assert await done(served, DELETE, id=image_id) is not None
-    assert await stored(served) == [person("p"), user(uploadCount=0)]
+        assert await ask_library(served, DELETE, id=image_id) is not None
+    assert await library_items(served) == [person("p"), photo_user(uploadCount=0)]
 
 
 @pytest.mark.parametrize("count", [{}, {"uploadCount": None}])
 async def test_where_no_count_is_kept_it_begins_with_a_deletion(served: Served, count: Any) -> None:
-    owner = user(**count)
+    owner = photo_user(**count)
     del owner["uploadLimit"]
-    await put(served, owner, photo("i"), photo("j"), photo("k", EVE))
+    await put_library_items(served, owner, photo("i"), photo("j"), photo("k", EVE))
 
     answer = await ask_as(served, DELETE, id="i")
 
     assert (answer.errors, answer.made.count("Query sparks.email-PK-index")) == (None, 1)
-    assert await stored(served, "USER") == [user(uploadCount=1, uploadLimit=100)]
+    assert await library_items(served, "USER") == [photo_user(uploadCount=1, uploadLimit=100)]
 
 
 async def test_a_photo_that_goes_while_the_photos_are_counted_holds_no_place(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await put(served, user(), photo("i"), photo("j"))
+    await put_library_items(served, photo_user(), photo("i"), photo("j"))
     count = Store.count
 
     async def slow(store: Store, pattern: AccessPattern, values: Mapping[str, Any]) -> int:
         counted = await count(store, pattern, values)
         monkeypatch.setattr(Store, "count", count)
-        assert await done(served, DELETE, id="i") is not None
+        assert await ask_library(served, DELETE, id="i") is not None
         return counted
 
     monkeypatch.setattr(Store, "count", slow)
@@ -264,14 +292,14 @@ async def test_a_photo_that_goes_while_the_photos_are_counted_holds_no_place(
 
     # One that is left, and one that is to come.
     assert answer.errors is None
-    assert await stored(served, "USER") == [user(uploadCount=2)]
+    assert await library_items(served, "USER") == [photo_user(uploadCount=2)]
 
 
-async def test_of_many_who_delete_a_photo_at_once_one_is_told_of_it(served: Served) -> None:
-    await put(served, user(uploadCount=1), photo("i"), person("p"))
-    await tag(served, "i", "p")
+async def test_of_concurrent_deletions_of_a_photo_one_returns_it(served: Served) -> None:
+    await put_library_items(served, photo_user(uploadCount=1), photo("i"), person("p"))
+    await tag_person(served, "i", "p")
 
-    told = await asyncio.gather(*[done(served, DELETE, id="i") for _ in range(6)])
+    told = await asyncio.gather(*[ask_library(served, DELETE, id="i") for _ in range(6)])
 
     assert sorted(map(bool, told)) == [False] * 5 + [True]
     await assert_consistent(served)
@@ -280,19 +308,19 @@ async def test_of_many_who_delete_a_photo_at_once_one_is_told_of_it(served: Serv
 async def test_what_cannot_be_removed_now_is_removed_later(
     served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await put(served, user(uploadCount=1), photo("i"))
-    await upload(served)
+    await put_library_items(served, photo_user(uploadCount=1), photo("i"))
+    await upload_files(served)
 
     async def fails(_: Any, __: Any) -> None:
         raise Unavailable(f"{FILES} cannot be reached.")
 
     with monkeypatch.context() as broken, caplog.at_level(logging.ERROR):
         broken.setattr(type(objects(served)), "delete", fails)
-        told = await done(served, DELETE, id="i")
+        told = await ask_library(served, DELETE, id="i")
 
     assert told is not None
-    assert await files(served) == [True, True]
-    assert await one(served, "REMOVAL#i") == {
+    assert await files_exist(served) == [True, True]
+    assert await library_item(served, "REMOVAL#i") == {
         "PK": "REMOVAL#i",
         "SK": "REMOVAL#i",
         "entityType": "REMOVAL",
@@ -304,32 +332,34 @@ async def test_what_cannot_be_removed_now_is_removed_later(
 
     assert await FileDeletionOutbox(served.store(), objects(served)).process_all() == 1
 
-    assert await files(served) == [False, False]
-    assert await stored(served) == [user(uploadCount=0)]
+    assert await files_exist(served) == [False, False]
+    assert await library_items(served) == [photo_user(uploadCount=0)]
 
 
 async def test_files_that_are_to_be_removed_already_are_not_forgotten_by_a_deletion(served: Served) -> None:
     earlier, key = f"originals/{ADA}/earlier.jpg", "REMOVAL#i"
     note = {"PK": key, "SK": key, "entityType": "REMOVAL", "imageId": "i", "objectKeys": [earlier]}
-    await put(served, user(uploadCount=1), photo("i"), note | {"createdAt": AT})
+    await put_library_items(served, photo_user(uploadCount=1), photo("i"), note | {"createdAt": AT})
     for file in (earlier, *FILES):
         await objects(served).write(file, b"a picture", content_type="image/jpeg")
 
-    await done(served, DELETE, id="i")
+    await ask_library(served, DELETE, id="i")
     await FileDeletionOutbox(served.store(), objects(served)).process_all()
 
     assert [await objects(served).read(file, max_bytes=100) for file in (earlier, *FILES)] == [None] * 3
-    assert await stored(served) == [user(uploadCount=0)]
+    assert await library_items(served) == [photo_user(uploadCount=0)]
 
 
 async def test_a_photo_that_lists_a_face_twice_goes_and_it_is_counted_once(served: Served) -> None:
     twice, other = face("f", "i", "p"), face("g", "j", "p")
-    await put(served, user(uploadCount=1), tagged(photo("i"), [twice, twice], person("p")), twice, other)
-    await put(served, person("p", faceCount=2))
+    await put_library_items(
+        served, photo_user(uploadCount=1), tagged(photo("i"), [twice, twice], person("p")), twice, other
+    )
+    await put_library_items(served, person("p", faceCount=2))
 
-    assert await done(served, DELETE, id="i") is not None
+    assert await ask_library(served, DELETE, id="i") is not None
 
-    assert await stored(served) == [other, person("p", faceCount=1), user(uploadCount=0)]
+    assert await library_items(served) == [other, person("p", faceCount=1), photo_user(uploadCount=0)]
 
 
 async def test_faces_that_are_gone_already_are_not_counted_however_many_a_photo_lists(
@@ -339,28 +369,30 @@ async def test_faces_that_are_gone_already_are_not_counted_however_many_a_photo_
     # Still listed, as the index shows such a moment longer, too.
     gone, left = [face(f"f{number}", "i", "p") for number in range(3)], face("f3", "i", "p")
     other = face("g", "j", "p")
-    await put(served, user(uploadCount=1), tagged(photo("i"), [*gone, left], person("p")), left, other)
-    await put(served, person("p", faceCount=2))
+    await put_library_items(
+        served, photo_user(uploadCount=1), tagged(photo("i"), [*gone, left], person("p")), left, other
+    )
+    await put_library_items(served, person("p", faceCount=2))
 
-    await done(served, DELETE, id="i")
+    await ask_library(served, DELETE, id="i")
 
-    assert await stored(served) == [other, person("p", faceCount=1), user(uploadCount=0)]
+    assert await library_items(served) == [other, person("p", faceCount=1), photo_user(uploadCount=0)]
 
 
 @pytest.mark.parametrize("count", [{}, {"uploadCount": None}])
 async def test_a_count_that_begins_while_a_photo_is_deleted_gives_its_place_back(
     served: Served, monkeypatch: pytest.MonkeyPatch, count: Any
 ) -> None:
-    await put(served, user(**count), photo("i"))
+    await put_library_items(served, photo_user(**count), photo("i"))
     commit, begun = OptimisticUpdate.commit, list[bool]()
 
     async def after(current: OptimisticUpdate, pattern: AccessPattern, actions: Sequence[Action]) -> None:
         if not begun:
             begun.append(True)
-            await put(served, user(uploadCount=1))
+            await put_library_items(served, photo_user(uploadCount=1))
         await commit(current, pattern, actions)
 
     monkeypatch.setattr(OptimisticUpdate, "commit", after)
-    assert await done(served, DELETE, id="i") is not None
+    assert await ask_library(served, DELETE, id="i") is not None
 
-    assert await stored(served) == [user(uploadCount=0)]
+    assert await library_items(served) == [photo_user(uploadCount=0)]

@@ -21,23 +21,23 @@ from datastore.photos.file_deletion_outbox import FileDeletionOutbox, incoming_k
 from datastore.photos.reservation_expiry import MAX_RELEASED, ReservationExpiry
 from datastore.photos.uploads import Uploads
 from tests.support.late_uploads import OWN_ID, late, other_pictures
-from tests.support.photo_items import ADA, photo, put, user
-from tests.support.photo_steps import DELETE, done, stored
+from tests.support.photo_items import ADA, photo, photo_user, put_library_items
+from tests.support.photo_steps import DELETE, ask_library, library_items
 from tests.support.pictures import jpeg
 from tests.support.served import NOON, Served
-from tests.support.upload_forms import cancel, complete, count, create, send
+from tests.support.upload_forms import cancel, complete_photo, create_photo, post_form, upload_count
 from tests.support.upload_load import files_in
-from tests.support.upload_steps import files, items, janitor, reserved, shown, uploaded
+from tests.support.upload_steps import files_of_gateway, files_without_hashes, items, janitor, reserved, upload_original
 
 __all__ = ["late", "other_pictures"]
 
 
 @pytest.fixture(autouse=True)
 async def ada(served: Served) -> None:
-    await put(served, user(uploadCount=0, uploadLimit=10))
+    await put_library_items(served, photo_user(uploadCount=0, uploadLimit=10))
 
 
-def note(image_id: str, **more: Any) -> dict[str, Any]:
+def removal_note(image_id: str, **more: Any) -> dict[str, Any]:
     key = f"REMOVAL#{image_id}"
     return {"PK": key, "SK": key, "entityType": "REMOVAL", "imageId": image_id} | more
 
@@ -45,24 +45,32 @@ def note(image_id: str, **more: Any) -> dict[str, Any]:
 @pytest.mark.usefixtures("late")
 async def test_a_repeat_that_comes_late_takes_no_photo_its_files(served: Served) -> None:
     # As one does that confirmed the first upload at the same time, and found the second one in its place.
-    shown_keys = set(files(served))
+    shown_keys = set(files_of_gateway(served))
     here: dict[str, Any] = {"keys": shown_keys, "me": ADA, "now": int(NOON.timestamp())}
     assert (await served.store().update(keys.COMPLETE_PHOTO, keys.upload(OWN_ID), **here)).ok
     served.clock.forward(hours=2)
     await janitor(served).clean_up()
 
-    assert shown(served) == {f"originals/{OWN_ID}.jpg", f"thumbnails/{OWN_ID}.jpg"}
-    assert (await count(served), await stored(served, "UPLOAD"), await stored(served, "REMOVAL")) == (1, [], [])
+    assert files_without_hashes(served) == {f"originals/{OWN_ID}.jpg", f"thumbnails/{OWN_ID}.jpg"}
+    assert (
+        await upload_count(served),
+        await library_items(served, "UPLOAD"),
+        await library_items(served, "REMOVAL"),
+    ) == (1, [], [])
 
 
 @pytest.mark.usefixtures("late")
 async def test_a_place_that_was_taken_late_is_given_back_when_the_photo_is_confirmed_again(served: Served) -> None:
-    assert (await complete(served, OWN_ID)).errors is None
-    assert (await complete(served, OWN_ID)).made == ["GetItem sparks", "Query sparks"]
+    assert (await complete_photo(served, OWN_ID)).errors is None
+    assert (await complete_photo(served, OWN_ID)).made == ["GetItem sparks", "Query sparks"]
     await janitor(served).clean_up()
 
-    assert (await count(served), await items(served, "UPLOAD"), await stored(served, "REMOVAL")) == (1, [], [])
-    assert shown(served) == {f"originals/{OWN_ID}.jpg", f"thumbnails/{OWN_ID}.jpg"}
+    assert (await upload_count(served), await items(served, "UPLOAD"), await library_items(served, "REMOVAL")) == (
+        1,
+        [],
+        [],
+    )
+    assert files_without_hashes(served) == {f"originals/{OWN_ID}.jpg", f"thumbnails/{OWN_ID}.jpg"}
 
 
 @pytest.mark.usefixtures("late")
@@ -74,43 +82,43 @@ async def test_a_photo_that_is_confirmed_again_ends_no_upload_that_came_after_it
 
     async def slow(self: ReservationExpiry, image_id: str, item: Any) -> Any:
         monkeypatch.setattr(ReservationExpiry, "_files_to_delete", left_by)
-        await done(served, DELETE, id=OWN_ID)
+        await ask_library(served, DELETE, id=OWN_ID)
         assert (await cancel(served, OWN_ID)).data == {"cancelUpload": True}
-        await uploaded(served, jpeg(), imageId=OWN_ID)
+        await upload_original(served, jpeg(), imageId=OWN_ID)
         return await left_by(self, image_id, item)
 
     monkeypatch.setattr(ReservationExpiry, "_files_to_delete", slow)
-    await complete(served, OWN_ID)
+    await complete_photo(served, OWN_ID)
 
-    assert (await count(served), len(await items(served, "UPLOAD"))) == (1, 1)
-    assert (await complete(served, OWN_ID)).errors is None
+    assert (await upload_count(served), len(await items(served, "UPLOAD"))) == (1, 1)
+    assert (await complete_photo(served, OWN_ID)).errors is None
 
 
 async def test_what_is_uploaded_again_after_a_photo_goes_with_it(served: Served) -> None:
     upload = await reserved(served)
     id = upload["imageId"]
-    await send(served.http, upload["original"], jpeg())
-    await complete(served, id)
+    await post_form(served.http, upload["original"], jpeg())
+    await complete_photo(served, id)
     # As an upload that began before may do in a bucket.
     await served.gateway.objects.write(incoming_keys(id)[0], jpeg(70, 50), content_type="image/jpeg")
-    await done(served, DELETE, id=id)
+    await ask_library(served, DELETE, id=id)
 
-    assert (files(served), await stored(served, "REMOVAL")) == (set(), [])
+    assert (files_of_gateway(served), await library_items(served, "REMOVAL")) == (set(), [])
 
 
 async def test_a_repeat_removes_what_one_that_was_cut_off_left(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    id = await uploaded(served, jpeg())
+    id = await upload_original(served, jpeg())
 
     async def nothing(*_: Any) -> None:
         return None
 
     with monkeypatch.context() as cut_off:
         cut_off.setattr(Uploads, "_remove", nothing)
-        await complete(served, id)
-    assert incoming_keys(id)[0] in files(served)
-    assert (await complete(served, id)).errors is None
+        await complete_photo(served, id)
+    assert incoming_keys(id)[0] in files_of_gateway(served)
+    assert (await complete_photo(served, id)).errors is None
 
-    assert shown(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
+    assert files_without_hashes(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
 
 
 async def test_nothing_is_uploaded_any_more_when_the_reservation_is_over(served: Served) -> None:
@@ -120,10 +128,10 @@ async def test_nothing_is_uploaded_any_more_when_the_reservation_is_over(served:
     served.clock.forward(minutes=1)
 
     assert [again[name]["expiresAt"] for name in ("original", "thumbnail")] == [again["expiresAt"]] * 2
-    assert await send(served.http, again["original"], jpeg()) == 403
+    assert await post_form(served.http, again["original"], jpeg()) == 403
 
 
-async def test_uploads_that_nobody_waits_for_are_swept(served: Served) -> None:
+async def test_abandoned_uploads_are_swept(served: Served) -> None:
     objects = served.gateway.objects
     assert isinstance(objects, LocalObjects)
     assert await objects.sweep() == 0
@@ -139,7 +147,7 @@ async def test_uploads_that_nobody_waits_for_are_swept(served: Served) -> None:
         aged(objects.path(folder))
     await janitor(served).clean_up()
 
-    assert files(served) == {"incoming/both/new", "originals/old.jpg"}
+    assert files_of_gateway(served) == {"incoming/both/new", "originals/old.jpg"}
     assert [path.name for path in (objects.folder / "incoming").iterdir()] == ["both"]
 
 
@@ -167,20 +175,20 @@ async def test_of_two_that_confirm_different_files_the_photo_shows_its_own(
             await going.wait()
             await write(key, content, content_type=content_type)
 
-    await send(served.http, upload["original"], jpeg(60, 40))
+    await post_form(served.http, upload["original"], jpeg(60, 40))
     slow: Any = Slow()
     late = asyncio.create_task(
         Uploads(served.store(), slow, other_pictures, served.clock.now, served.store).complete(id, ADA)
     )
     await held.wait()
-    await send(served.http, upload["original"], jpeg(300, 100))
-    answer = await complete(served, id)
+    await post_form(served.http, upload["original"], jpeg(300, 100))
+    answer = await complete_photo(served, id)
     going.set()
 
     assert ((await late).width, answer.data["completePhoto"]["width"]) == (300, 300)
     async with served.http.get(answer.data["completePhoto"]["originalUrl"]) as response:
         assert Image.open(BytesIO(await response.read())).size == (300, 100)
-    assert shown(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
+    assert files_without_hashes(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
 
 
 async def test_files_of_another_try_that_breaks_off_meanwhile_go_with_the_upload(
@@ -188,7 +196,7 @@ async def test_files_of_another_try_that_breaks_off_meanwhile_go_with_the_upload
 ) -> None:
     upload = await reserved(served)
     id = upload["imageId"]
-    await send(served.http, upload["original"], jpeg(60, 40))
+    await post_form(served.http, upload["original"], jpeg(60, 40))
     confirming = Uploads._confirm
 
     async def breaks(*_: Any) -> Any:
@@ -196,52 +204,52 @@ async def test_files_of_another_try_that_breaks_off_meanwhile_go_with_the_upload
 
     async def late(self: Uploads, *given: Any) -> Any:
         monkeypatch.setattr(Uploads, "_confirm", breaks)
-        await send(served.http, upload["original"], jpeg(80, 40))
+        await post_form(served.http, upload["original"], jpeg(80, 40))
         other = Uploads(served.store(), served.gateway.objects, other_pictures, served.clock.now, served.store)
         with pytest.raises(RuntimeError):
             await other.complete(id, ADA)
-        assert len(files(served)) == 5
+        assert len(files_of_gateway(served)) == 5
         return await confirming(self, *given)
 
     monkeypatch.setattr(Uploads, "_confirm", late)
-    answer = await complete(served, id)
+    answer = await complete_photo(served, id)
 
     assert (answer.errors, answer.data["completePhoto"]["width"]) == (None, 60)
-    assert shown(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
-    assert len(files(served)) == 2
+    assert files_without_hashes(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
+    assert len(files_of_gateway(served)) == 2
 
 
 async def test_files_that_were_written_before_it_broke_off_are_released(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    id = await uploaded(served, jpeg())
+    id = await upload_original(served, jpeg())
 
     def breaks(*_: Any) -> None:
         raise RuntimeError("The power is off.")
 
     with monkeypatch.context() as broken:
         broken.setattr(Uploads, "_confirm_actions", breaks)
-        assert (await complete(served, id)).codes == ["INTERNAL"]
-    assert len(files(served)) == 3
+        assert (await complete_photo(served, id)).codes == ["INTERNAL"]
+    assert len(files_of_gateway(served)) == 3
     served.clock.forward(hours=1)
     await janitor(served).clean_up()
 
-    assert (files(served), await count(served)) == (set(), 0)
+    assert (files_of_gateway(served), await upload_count(served)) == (set(), 0)
 
 
 async def test_one_damaged_item_does_not_keep_the_others(served: Served, caplog: pytest.LogCaptureFixture) -> None:
-    await uploaded(served, jpeg())
+    await upload_original(served, jpeg())
 
     def reservation(id: str, **more: Any) -> dict[str, Any]:
         return {"PK": f"UPLOAD#{id}", "SK": f"UPLOAD#{id}", "entityType": "UPLOAD"} | more
 
-    await put(
+    await put_library_items(
         served,
         reservation("0", email=ADA, createdAt=None, expires=None),
         reservation("00", createdAt="2026-01-01T00:00:00Z", expires=1),  # whose it is is not told
-        note("0", objectKeys="x"),
-        note("1", objectKeys=["../../x"]),
-        note("2", objectKeys=["originals/2.jpg"]),
+        removal_note("0", objectKeys="x"),
+        removal_note("1", objectKeys=["../../x"]),
+        removal_note("2", objectKeys=["originals/2.jpg"]),
     )
     served.clock.forward(hours=5)
     tidying = janitor(served)
@@ -249,9 +257,9 @@ async def test_one_damaged_item_does_not_keep_the_others(served: Served, caplog:
     told = len(told_of_files(caplog))
     await tidying.clean_up()
 
-    assert [item["PK"] for item in await stored(served, "REMOVAL")] == ["REMOVAL#0", "REMOVAL#1"]
-    assert [item["PK"] for item in await stored(served, "UPLOAD")] == ["UPLOAD#0", "UPLOAD#00"]
-    assert (files(served), await count(served)) == (set(), 0)
+    assert [item["PK"] for item in await library_items(served, "REMOVAL")] == ["REMOVAL#0", "REMOVAL#1"]
+    assert [item["PK"] for item in await library_items(served, "UPLOAD")] == ["UPLOAD#0", "UPLOAD#00"]
+    assert (files_of_gateway(served), await upload_count(served)) == (set(), 0)
     assert (told, len(told_of_files(caplog))) == (2, 2)
 
 
@@ -261,14 +269,14 @@ async def test_damaged_uploads_do_not_keep_a_user_from_the_places_of_good_ones(s
         made = {"email": ADA, "createdAt": "2026-01-01T00:00:00Z", "expires": None}
         return {"PK": key, "SK": key, "entityType": "UPLOAD"} | made
 
-    await put(served, user(uploadCount=0, uploadLimit=1), *map(damaged, range(MAX_RELEASED)))
+    await put_library_items(served, photo_user(uploadCount=0, uploadLimit=1), *map(damaged, range(MAX_RELEASED)))
     await reserved(served)
-    full = await create(served)
+    full = await create_photo(served)
     served.clock.forward(hours=1)
 
     assert full.codes == ["CONFLICT"]
-    assert (await create(served)).errors is None
-    assert (await count(served), len(await items(served, "UPLOAD"))) == (1, MAX_RELEASED + 1)
+    assert (await create_photo(served)).errors is None
+    assert (await upload_count(served), len(await items(served, "UPLOAD"))) == (1, MAX_RELEASED + 1)
 
 
 def told_of_files(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -291,44 +299,50 @@ async def test_a_table_that_cannot_be_asked_does_not_keep_files_from_being_swept
     with caplog.at_level(logging.WARNING):
         await tidying.clean_up()
 
-    assert files(served) == set()
+    assert files_of_gateway(served) == set()
     assert caplog.text.count("There is no table.") == 2
 
 
 async def test_a_gateway_without_a_place_for_files_leaves_notes_to_others(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await put(served, note("1", objectKeys=["originals/1.jpg"]))
+    await put_library_items(served, removal_note("1", objectKeys=["originals/1.jpg"]))
     tidying = janitor(served)
     tidying._objects = NoObjects()
     await tidying.clean_up()
 
-    assert (len(await stored(served, "REMOVAL")), told_of_files(caplog)) == (1, [])
+    assert (len(await library_items(served, "REMOVAL")), told_of_files(caplog)) == (1, [])
 
 
 async def test_a_note_that_came_meanwhile_stays_and_knows_all_files(served: Served) -> None:
     """A reservation of the id of a deleted photo is released while the photo's files are still to be removed."""
-    await uploaded(served, jpeg(), imageId=OWN_ID)
-    await put(served, note(OWN_ID, objectKeys=["originals/1.jpg"], createdAt="2026-06-25T12:00:00.000Z"))
+    await upload_original(served, jpeg(), imageId=OWN_ID)
+    await put_library_items(
+        served, removal_note(OWN_ID, objectKeys=["originals/1.jpg"], createdAt="2026-06-25T12:00:00.000Z")
+    )
     await served.gateway.objects.write("originals/1.jpg", b"x", content_type="image/jpeg")
     served.clock.forward(hours=1)
     assert await janitor(served).release_expired() == 1
-    (after,) = await stored(served, "REMOVAL")
+    (after,) = await library_items(served, "REMOVAL")
     await FileDeletionOutbox(served.store(), served.gateway.objects).delete_files(OWN_ID, ["originals/2.jpg"])
-    still = await stored(served, "REMOVAL")
+    still = await library_items(served, "REMOVAL")
     await janitor(served).clean_up()
 
     assert after["objectKeys"] == ["originals/1.jpg", *incoming_keys(OWN_ID)]
-    assert (still, await stored(served, "REMOVAL"), files(served)) == ([after], [], set())
+    assert (still, await library_items(served, "REMOVAL"), files_of_gateway(served)) == ([after], [], set())
 
 
 async def test_a_photo_in_the_form_of_others_is_no_reason_to_keep_a_place(served: Served) -> None:
-    await uploaded(served, jpeg(), imageId=OWN_ID)
-    await put(served, photo(OWN_ID))
+    await upload_original(served, jpeg(), imageId=OWN_ID)
+    await put_library_items(served, photo(OWN_ID))
     served.clock.forward(hours=1)
 
     assert await janitor(served).release_expired() == 1
-    assert (await count(served), files(served), len(await stored(served, table.SPARKS.name))) == (0, set(), 0)
+    assert (
+        await upload_count(served),
+        files_of_gateway(served),
+        len(await library_items(served, table.SPARKS.name)),
+    ) == (0, set(), 0)
 
 
 async def test_what_a_killed_gateway_was_writing_is_swept(tmp_path: Path) -> None:

@@ -24,11 +24,19 @@ from datastore.session.store import Store
 from pipelines.photos.janitor import Janitor
 from runtime.container import Gateway, new_id
 from tests.support.fault_proxy import Proxy, Seen, client_of, forward, refuse
-from tests.support.photo_items import ADA, EVE, ask_as, photo, put, user
+from tests.support.photo_items import ADA, EVE, ask_as, photo, photo_user, put_library_items
 from tests.support.pictures import claimed_png, jpeg, png
 from tests.support.served import NOON, Served
-from tests.support.upload_forms import COMPLETE, CREATE, complete, count, create, send, sent
-from tests.support.upload_steps import files, items, reserved, shown, uploaded
+from tests.support.upload_forms import (
+    COMPLETE,
+    CREATE,
+    complete_photo,
+    create_photo,
+    post_form,
+    size_and_color,
+    upload_count,
+)
+from tests.support.upload_steps import files_of_gateway, files_without_hashes, items, reserved, upload_original
 
 CONFLICT = refuse(400, "TransactionCanceledException", CancellationReasons=[{"Code": "TransactionConflict"}])
 
@@ -41,17 +49,17 @@ OWN_ID = uuid7(NOON, "a client's own")
 
 @pytest.fixture(autouse=True)
 async def ada(served: Served) -> None:
-    await put(served, user(uploadCount=0, uploadLimit=10))
+    await put_library_items(served, photo_user(uploadCount=0, uploadLimit=10))
 
 
 async def test_a_photo_is_reserved_uploaded_and_confirmed(served: Served) -> None:
     tags = [" Sea ", "SEA", "sun"]
-    made = await create(served, description=" At sea ", tags=tags, takenAt="2020-02-03T04:05:06+01:00")
+    made = await create_photo(served, description=" At sea ", tags=tags, takenAt="2020-02-03T04:05:06+01:00")
     upload = made.data["createPhoto"]
     id, content = upload["imageId"], jpeg(600, 400)
-    assert await send(served.http, upload["original"], content) == 204
+    assert await post_form(served.http, upload["original"], content) == 204
     served.clock.forward(minutes=1)
-    done = await complete(served, id)
+    done = await complete_photo(served, id)
 
     assert (made.errors, done.errors) == (None, None)
     assert upload["expiresAt"] == "2026-06-25T13:00:00+00:00"
@@ -85,22 +93,22 @@ async def test_a_photo_is_reserved_uploaded_and_confirmed(served: Served) -> Non
         assert length in (None, len(body))
     assert made.made == ["TransactWriteItems sparks"]
     assert done.made == ["GetItem sparks", "Query sparks", "TransactWriteItems sparks", "UpdateItem sparks"]
-    assert shown(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
-    assert (await count(served), await items(served, "UPLOAD")) == (1, [])
+    assert files_without_hashes(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
+    assert (await upload_count(served), await items(served, "UPLOAD")) == (1, [])
 
 
 async def test_an_email_is_in_no_key_and_no_address(served: Served) -> None:
-    await complete(served, await uploaded(served, jpeg()))
+    await complete_photo(served, await upload_original(served, jpeg()))
 
     answer = await served.ask("{ photos { nodes { id email originalUrl thumbnailUrl } } }")
 
     assert answer.errors is None
     assert "ada" not in str(answer.data)
-    assert not any("ada" in name for name in files(served))
+    assert not any("ada" in name for name in files_of_gateway(served))
 
 
 async def test_fifty_at_once_leave_as_many_reservations_as_the_limit_is(served: Served) -> None:
-    answers = await asyncio.gather(*[create(served) for _ in range(50)])
+    answers = await asyncio.gather(*[create_photo(served) for _ in range(50)])
 
     refused = [answer for answer in answers if answer.errors]
     assert len(refused) == 40
@@ -108,12 +116,12 @@ async def test_fifty_at_once_leave_as_many_reservations_as_the_limit_is(served: 
         "You may have at most 10 photos, including uploads in progress."
     }
     assert {code for answer in refused for code in answer.codes} == {"CONFLICT"}
-    assert (await count(served), len(await items(served, "UPLOAD"))) == (10, 10)
+    assert (await upload_count(served), len(await items(served, "UPLOAD"))) == (10, 10)
 
 
 async def test_many_at_once_that_stand_in_each_others_way_are_as_many(served: Served, proxy: Proxy) -> None:
     """As in DynamoDB, where of transactions on one item at a time one goes on and the others are to come again."""
-    await put(served, user(uploadCount=5, uploadLimit=10))
+    await put_library_items(served, photo_user(uploadCount=5, uploadLimit=10))
     going = asyncio.Lock()
 
     async def one_at_a_time(proxy: Proxy, seen: Seen) -> web.StreamResponse:
@@ -150,73 +158,73 @@ async def test_many_at_once_that_stand_in_each_others_way_are_as_many(served: Se
         outcomes = Counter(await asyncio.gather(*[reserve(number) for number in range(15)]))
 
     assert outcomes == {"RESERVED": 5, "CONFLICT": 10}
-    assert (await count(served), len(await items(served, "UPLOAD"))) == (10, 5)
+    assert (await upload_count(served), len(await items(served, "UPLOAD"))) == (10, 5)
 
 
 async def test_photos_that_others_wrote_are_counted_at_the_first_upload(served: Served) -> None:
-    written = user(EVE)
+    written = photo_user(EVE)
     del written["uploadLimit"]
-    await put(served, written, photo("a", EVE), photo("b", EVE), photo("c"))
+    await put_library_items(served, written, photo("a", EVE), photo("b", EVE), photo("c"))
 
-    first, _ = await asyncio.gather(create(served, EVE), create(served, EVE))
-    again = await create(served, EVE)
+    first, _ = await asyncio.gather(create_photo(served, EVE), create_photo(served, EVE))
+    again = await create_photo(served, EVE)
 
     assert (first.errors, again.errors) == (None, None)
     assert again.made == ["TransactWriteItems sparks"]
-    assert await count(served, EVE) == 5
+    assert await upload_count(served, EVE) == 5
 
 
 @pytest.mark.parametrize("given", [{"uploadLimit": None}, {"uploadCount": None, "uploadLimit": None}, {}])
 async def test_a_count_or_a_limit_that_is_null_or_missing_is_none(served: Served, given: dict[str, Any]) -> None:
-    written = {"uploadCount": 2} | user(EVE) | given
+    written = {"uploadCount": 2} | photo_user(EVE) | given
     if not given:
         del written["uploadLimit"]
-    await put(served, written, photo("a", EVE), photo("b", EVE))
+    await put_library_items(served, written, photo("a", EVE), photo("b", EVE))
 
-    assert (await create(served, EVE)).errors is None
+    assert (await create_photo(served, EVE)).errors is None
     kept = await served.store().get(user_keys.PHOTO_USER_CONSISTENT, user_keys.user(EVE))
     assert kept is not None
     assert (kept["uploadCount"], kept["uploadLimit"]) == (3, 100)
 
 
 async def test_who_enters_with_photos_that_others_wrote_has_them_counted(served: Served) -> None:
-    await put(served, photo("a", EVE), photo("b", EVE))
+    await put_library_items(served, photo("a", EVE), photo("b", EVE))
     entering = 'mutation { createPhotoUser(input: {displayName: "Eve"}) { uploadCount } }'
 
     entered = await ask_as(served, entering, EVE)
-    await create(served, EVE)
+    await create_photo(served, EVE)
 
     assert entered.data["createPhotoUser"] == {"uploadCount": None}
-    assert await count(served, EVE) == 3
+    assert await upload_count(served, EVE) == 3
 
 
-async def test_at_the_limit_an_index_that_lags_keeps_nobody_from_hearing_of_it(
+async def test_a_lagging_index_does_not_hide_that_the_limit_is_reached(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await put(served, user(uploadCount=10, uploadLimit=10))
+    await put_library_items(served, photo_user(uploadCount=10, uploadLimit=10))
 
     async def lagging(_self: ReservationExpiry, _email: str) -> bool:
         return True
 
     monkeypatch.setattr(ReservationExpiry, "release_of_user", lagging)
-    refused = await create(served)
+    refused = await create_photo(served)
 
     assert refused.errors is not None
     assert refused.errors[0]["message"] == "You may have at most 10 photos, including uploads in progress."
     assert refused.errors[0]["extensions"] == {"code": "CONFLICT", "limit": 10, "retryable": True}
 
 
-async def test_a_limit_of_one_is_told_as_such(served: Served) -> None:
-    await put(served, user(uploadCount=1, uploadLimit=1))
-    refused = await create(served)
+async def test_a_limit_of_one_is_reported_in_the_singular(served: Served) -> None:
+    await put_library_items(served, photo_user(uploadCount=1, uploadLimit=1))
+    refused = await create_photo(served)
 
     assert refused.errors is not None
     assert refused.errors[0]["message"] == "You may have at most 1 photo, including uploads in progress."
     assert refused.errors[0]["extensions"] == {"code": "CONFLICT", "limit": 1}
 
 
-async def test_who_has_not_entered_the_library_is_told_to(served: Served) -> None:
-    answer = await create(served, EVE)
+async def test_an_upload_requires_a_profile_in_the_library(served: Served) -> None:
+    answer = await create_photo(served, EVE)
 
     assert answer.codes == ["NOT_FOUND"]
     assert "createPhotoUser" in str(answer.errors)
@@ -225,12 +233,12 @@ async def test_who_has_not_entered_the_library_is_told_to(served: Served) -> Non
 
 async def test_only_a_caller_with_an_email_uploads(served: Served) -> None:
     signed_out = await served.ask(CREATE, {"input": {"contentType": "PNG"}})
-    nameless = await create(served, None)
+    nameless = await create_photo(served, None)
     neither = await served.ask(COMPLETE, {"id": OWN_ID})
 
     assert (signed_out.codes, nameless.codes) == (["UNAUTHENTICATED"], ["FORBIDDEN"])
     assert neither.codes == ["UNAUTHENTICATED"]
-    assert await count(served) == 0
+    assert await upload_count(served) == 0
 
 
 async def test_what_a_photo_may_not_be_is_refused(served: Served) -> None:
@@ -248,10 +256,10 @@ async def test_what_a_photo_may_not_be_is_refused(served: Served) -> None:
         ({"imageId": ahead}, f"`imageId` must have a time {limits}."),
     ]
     for given, message in refusals:
-        answer = await create(served, **given)
+        answer = await create_photo(served, **given)
         assert (answer.codes, answer.errors and answer.errors[0]["message"]) == (["BAD_USER_INPUT"], message)
         assert answer.made == []
-    assert await count(served) == 0
+    assert await upload_count(served) == 0
 
 
 async def test_asked_for_again_a_reservation_takes_no_second_place(served: Served) -> None:
@@ -263,9 +271,9 @@ async def test_asked_for_again_a_reservation_takes_no_second_place(served: Serve
     assert (again["imageId"], again["expiresAt"]) == (first["imageId"], first["expiresAt"])
     assert again["original"]["contentType"] == "image/png"
     assert again["original"]["expiresAt"] == "2026-06-25T12:35:00+00:00"
-    assert await send(served.http, first["original"], png()) == 403
-    assert await send(served.http, again["original"], png()) == 204
-    assert await count(served) == 1
+    assert await post_form(served.http, first["original"], png()) == 403
+    assert await post_form(served.http, again["original"], png()) == 204
+    assert await upload_count(served) == 1
 
 
 async def test_asked_for_again_with_something_else_it_is_a_conflict(served: Served) -> None:
@@ -278,93 +286,93 @@ async def test_asked_for_again_with_something_else_it_is_a_conflict(served: Serv
         "tags": [],
         "takenAt": "2026-01-02T00:00:00Z",
     }
-    refused = [await create(served, imageId=OWN_ID, **{name: value}) for name, value in others.items()]
-    nothing_else = [await create(served, imageId=OWN_ID, **given) for given in ({}, said, {"tags": [" sea "]})]
+    refused = [await create_photo(served, imageId=OWN_ID, **{name: value}) for name, value in others.items()]
+    nothing_else = [await create_photo(served, imageId=OWN_ID, **given) for given in ({}, said, {"tags": [" sea "]})]
 
     assert [(answer.codes, answer.errors and answer.errors[0]["extensions"]["field"]) for answer in refused] == [
         (["CONFLICT"], name) for name in others
     ]
     assert "is reserved with another `tags`." in str(refused[2].errors)
     assert [answer.errors for answer in nothing_else] == [None] * 3
-    assert await count(served) == 1
+    assert await upload_count(served) == 1
 
 
 async def test_many_at_once_with_one_id_are_one_reservation_even_at_the_limit(served: Served) -> None:
-    await put(served, user(uploadCount=9, uploadLimit=10))
+    await put_library_items(served, photo_user(uploadCount=9, uploadLimit=10))
 
-    answers = await asyncio.gather(*[create(served, imageId=OWN_ID) for _ in range(5)])
-    later = await create(served, imageId=OWN_ID)
+    answers = await asyncio.gather(*[create_photo(served, imageId=OWN_ID) for _ in range(5)])
+    later = await create_photo(served, imageId=OWN_ID)
 
     assert [answer.errors for answer in [*answers, later]] == [None] * 6
-    assert await count(served) == 10
+    assert await upload_count(served) == 10
 
 
 async def test_an_id_that_is_anothers_or_a_photos_is_taken(served: Served) -> None:
-    await put(served, user(EVE, uploadCount=0))
-    await uploaded(served, jpeg(), imageId=OWN_ID)
-    while_reserved = await create(served, EVE, imageId=OWN_ID)
-    await complete(served, OWN_ID)
-    as_a_photo = await create(served, EVE, imageId=OWN_ID)
-    own = await create(served, imageId=OWN_ID)
+    await put_library_items(served, photo_user(EVE, uploadCount=0))
+    await upload_original(served, jpeg(), imageId=OWN_ID)
+    while_reserved = await create_photo(served, EVE, imageId=OWN_ID)
+    await complete_photo(served, OWN_ID)
+    as_a_photo = await create_photo(served, EVE, imageId=OWN_ID)
+    own = await create_photo(served, imageId=OWN_ID)
 
     assert [answer.codes for answer in (while_reserved, as_a_photo, own)] == [["CONFLICT"]] * 3
-    assert (await count(served), await count(served, EVE)) == (1, 0)
+    assert (await upload_count(served), await upload_count(served, EVE)) == (1, 0)
 
 
 async def test_an_id_whose_files_are_still_to_be_removed_is_taken(served: Served) -> None:
     removal = keys.outbox_entry(OWN_ID)
     note = {"PK": removal.partition, "SK": removal.sort, "entityType": "REMOVAL", "imageId": OWN_ID, "objectKeys": []}
-    await put(served, note)
+    await put_library_items(served, note)
 
-    refused = await create(served, imageId=OWN_ID)
+    refused = await create_photo(served, imageId=OWN_ID)
     assert (refused.codes, refused.errors and refused.errors[0]["extensions"].get("retryable")) == (["CONFLICT"], True)
-    assert await count(served) == 0
+    assert await upload_count(served) == 0
 
 
 async def test_confirmed_again_or_by_several_at_once_it_is_one_photo(served: Served) -> None:
-    id = await uploaded(served, jpeg())
-    answers = await asyncio.gather(*[complete(served, id) for _ in range(12)])
-    answers.append(await complete(served, id))
+    id = await upload_original(served, jpeg())
+    answers = await asyncio.gather(*[complete_photo(served, id) for _ in range(12)])
+    answers.append(await complete_photo(served, id))
 
     assert [answer.errors for answer in answers] == [None] * 13
     assert len({str(answer.data) for answer in answers}) == 1
-    assert (await count(served), len(await items(served, "IMAGE"))) == (1, 1)
-    assert shown(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
+    assert (await upload_count(served), len(await items(served, "IMAGE"))) == (1, 1)
+    assert files_without_hashes(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
 
 
 async def test_only_who_reserved_it_confirms_an_upload(served: Served) -> None:
-    await put(served, user(EVE, uploadCount=0))
-    id = await uploaded(served, jpeg())
-    before = await complete(served, id, EVE)
-    await complete(served, id)
-    after = await complete(served, id, EVE)
+    await put_library_items(served, photo_user(EVE, uploadCount=0))
+    id = await upload_original(served, jpeg())
+    before = await complete_photo(served, id, EVE)
+    await complete_photo(served, id)
+    after = await complete_photo(served, id, EVE)
 
     assert (before.codes, after.codes) == (["NOT_FOUND"], ["NOT_FOUND"])
     assert before.errors == after.errors
-    assert (await complete(served, OWN_ID)).codes == ["NOT_FOUND"]
+    assert (await complete_photo(served, OWN_ID)).codes == ["NOT_FOUND"]
 
 
 async def test_what_is_uploaded_later_changes_no_photo(served: Served) -> None:
     upload = await reserved(served)
     first = jpeg(60, 40)
-    await send(served.http, upload["original"], first)
-    url = (await complete(served, upload["imageId"])).data["completePhoto"]["originalUrl"]
-    assert await send(served.http, upload["original"], jpeg(600, 400)) == 404
+    await post_form(served.http, upload["original"], first)
+    url = (await complete_photo(served, upload["imageId"])).data["completePhoto"]["originalUrl"]
+    assert await post_form(served.http, upload["original"], jpeg(600, 400)) == 404
 
     async with served.http.get(url) as response:
         assert await response.read() == first
-    assert (await complete(served, upload["imageId"])).data["completePhoto"]["width"] == 60
+    assert (await complete_photo(served, upload["imageId"])).data["completePhoto"]["width"] == 60
 
 
 async def test_a_given_thumbnail_is_checked_and_made_small(served: Served) -> None:
     upload = await reserved(served, contentType="PNG")
-    await send(served.http, upload["original"], png(40, 40, "red"))
-    await send(served.http, upload["thumbnail"], b"not a picture")
-    refused = await complete(served, upload["imageId"])
-    await send(served.http, upload["thumbnail"], jpeg(960, 900, "blue"))
-    other_shape = await complete(served, upload["imageId"])
-    await send(served.http, upload["thumbnail"], jpeg(960, 960, "blue", comment=b"a secret"))
-    done = await complete(served, upload["imageId"])
+    await post_form(served.http, upload["original"], png(40, 40, "red"))
+    await post_form(served.http, upload["thumbnail"], b"not a picture")
+    refused = await complete_photo(served, upload["imageId"])
+    await post_form(served.http, upload["thumbnail"], jpeg(960, 900, "blue"))
+    other_shape = await complete_photo(served, upload["imageId"])
+    await post_form(served.http, upload["thumbnail"], jpeg(960, 960, "blue", comment=b"a secret"))
+    done = await complete_photo(served, upload["imageId"])
 
     assert [answer.errors and answer.errors[0]["extensions"] for answer in (refused, other_shape)] == [
         {"code": "BAD_USER_INPUT", "reason": "NOT_A_PICTURE", "file": "thumbnail"},
@@ -372,7 +380,7 @@ async def test_a_given_thumbnail_is_checked_and_made_small(served: Served) -> No
     ]
     async with served.http.get(done.data["completePhoto"]["thumbnailUrl"]) as response:
         thumbnail = await response.read()
-    assert sent(thumbnail) == ((480, 480), "blue")
+    assert size_and_color(thumbnail) == ((480, 480), "blue")
     assert b"a secret" not in thumbnail
 
 
@@ -389,23 +397,23 @@ async def test_what_is_no_picture_can_be_uploaded_again(served: Served) -> None:
     ]
     for content, reason, message in refusals:
         if content is not None:
-            assert await send(served.http, upload["original"], content) == 204
-        refused = await complete(served, id)
+            assert await post_form(served.http, upload["original"], content) == 204
+        refused = await complete_photo(served, id)
         assert refused.errors is not None
         extensions = {"code": "BAD_USER_INPUT", "reason": reason, "file": "original"}
         assert (refused.errors[0]["message"], refused.errors[0]["extensions"]) == (message, extensions)
-        assert files(served) == ({incoming_keys(id)[0]} if content else set())
-        assert (await count(served), await items(served, "IMAGE")) == (1, [])
-    await send(served.http, upload["original"], jpeg())
+        assert files_of_gateway(served) == ({incoming_keys(id)[0]} if content else set())
+        assert (await upload_count(served), await items(served, "IMAGE")) == (1, [])
+    await post_form(served.http, upload["original"], jpeg())
 
-    assert (await complete(served, id)).errors is None
-    assert await count(served) == 1
+    assert (await complete_photo(served, id)).errors is None
+    assert await upload_count(served) == 1
 
 
 async def test_a_file_with_more_bytes_than_its_form_takes_is_too_large(served: Served) -> None:
-    id = await uploaded(served, jpeg())
+    id = await upload_original(served, jpeg())
     await served.gateway.objects.write(incoming_keys(id)[1], bytes(512 * 2**10 + 1), content_type="image/jpeg")
-    refused = await complete(served, id)
+    refused = await complete_photo(served, id)
 
     assert refused.errors is not None
     assert refused.errors[0]["message"] == "The thumbnail may have at most 524,288 bytes."

@@ -22,21 +22,21 @@ TRUST = '{ userProfile(userId: "ada") { confirmedReports } }'
 WITNESS = "auth0|507f1f77bcf86cd799439011-{}"
 
 
-async def report(served: Served) -> str:
+async def report_sighting_id(served: Served) -> str:
     return str((await served.ask(REPORT, user="ada")).data["reportSighting"]["sightingId"])
 
 
-async def confirm(served: Served, sighting: str, user: str) -> Answer:
+async def confirm_by_id(served: Served, sighting: str, user: str) -> Answer:
     answer = await served.ask(CONFIRM, {"id": sighting}, user=user)
     assert answer.errors is None, answer.errors
     return answer
 
 
-def count(answer: Answer) -> int:
+def confirmation_count(answer: Answer) -> int:
     return int(answer.data["confirmSighting"]["confirmationCount"])
 
 
-def written(answer: Answer) -> float:
+def written_units(answer: Answer) -> float:
     return sum(call.units for call in answer.calls if call.operation == "TransactWriteItems")
 
 
@@ -50,37 +50,37 @@ async def beside(served: Served, sighting: str, prefix: str) -> list[Item]:
 
 
 async def test_one_more_confirmation_costs_the_same_however_many_there_are(served: Served) -> None:
-    sighting = await report(served)
-    await confirm(served, sighting, WITNESS.format("first"))
+    sighting = await report_sighting_id(served)
+    await confirm_by_id(served, sighting, WITNESS.format("first"))
 
-    second = await confirm(served, sighting, WITNESS.format("second"))
-    await asyncio.gather(*[confirm(served, sighting, WITNESS.format(number)) for number in range(120)])
-    last = await confirm(served, sighting, WITNESS.format("last"))
+    second = await confirm_by_id(served, sighting, WITNESS.format("second"))
+    await asyncio.gather(*[confirm_by_id(served, sighting, WITNESS.format(number)) for number in range(120)])
+    last = await confirm_by_id(served, sighting, WITNESS.format("last"))
 
-    assert (count(second), count(last)) == (2, 123)
-    assert written(last) == written(second)
+    assert (confirmation_count(second), confirmation_count(last)) == (2, 123)
+    assert written_units(last) == written_units(second)
     assert last.made == second.made == ["Query blip", "TransactWriteItems blip"]
 
 
 async def test_each_user_leaves_a_marker_that_goes_with_the_sighting(served: Served) -> None:
-    sighting = await report(served)
+    sighting = await report_sighting_id(served)
 
-    await confirm(served, sighting, "grace")
-    again = await confirm(served, sighting, "grace")
+    await confirm_by_id(served, sighting, "grace")
+    again = await confirm_by_id(served, sighting, "grace")
 
     (marker,) = await beside(served, sighting, "CONFIRMER#")
     assert (marker["SK"], marker["userId"]) == ("CONFIRMER#grace", "grace")
     assert marker["expiresAt"] == int(NOON.timestamp()) + 1800
-    assert count(again) == 1
+    assert confirmation_count(again) == 1
     assert len(await beside(served, sighting, "CONFIRMATION#")) == 1
 
 
 async def test_one_user_at_many_places_at_once_counts_once(served: Served) -> None:
-    sighting = await report(served)
+    sighting = await report_sighting_id(served)
 
-    answers = await asyncio.gather(*[confirm(served, sighting, "grace") for _ in range(20)])
+    answers = await asyncio.gather(*[confirm_by_id(served, sighting, "grace") for _ in range(20)])
 
-    assert [count(answer) for answer in answers] == [1] * 20
+    assert [confirmation_count(answer) for answer in answers] == [1] * 20
     assert await confirmed_reports(served) == 1
 
 
@@ -105,20 +105,23 @@ def stored_before(**more: Any) -> Item:
 
 
 async def test_those_who_confirmed_a_sighting_before_do_not_count_again(served: Served) -> None:
-    await report(served)
+    await report_sighting_id(served)
     await served.store().write_all(BLIP, puts=[stored_before(confirmationCount=2, confirmers={"grace", "eve"})])
 
-    counts = [count(await confirm(served, "before", user)) for user in ("grace", "eve", "linus", "linus", "grace")]
+    counts = [
+        confirmation_count(await confirm_by_id(served, "before", user))
+        for user in ("grace", "eve", "linus", "linus", "grace")
+    ]
 
     assert counts == [2, 2, 3, 3, 3]
     assert await confirmed_reports(served) == 0  # that was counted with the first, before
 
 
-async def test_a_sighting_of_before_that_nobody_confirmed_counts_for_trust(served: Served) -> None:
-    await report(served)
+async def test_an_old_unconfirmed_sighting_counts_for_trust(served: Served) -> None:
+    await report_sighting_id(served)
     await served.store().write_all(BLIP, puts=[stored_before()])
 
-    counts = [count(await confirm(served, "before", user)) for user in ("grace", "eve", "grace")]
+    counts = [confirmation_count(await confirm_by_id(served, "before", user)) for user in ("grace", "eve", "grace")]
 
     assert counts == [1, 2, 2]
     assert await confirmed_reports(served) == 1
@@ -147,17 +150,17 @@ class TestLostAnswers:
         return tokens
 
     async def test_a_confirmation_whose_answer_is_lost_counts_once(self, served: Served, lost: list[str]) -> None:
-        sighting = await report(served)
+        sighting = await report_sighting_id(served)
 
-        answers = [await confirm(served, sighting, user) for user in ("grace", "eve", "grace")]
+        answers = [await confirm_by_id(served, sighting, user) for user in ("grace", "eve", "grace")]
 
-        assert [count(answer) for answer in answers] == [1, 2, 2]
+        assert [confirmation_count(answer) for answer in answers] == [1, 2, 2]
         assert len(lost) > len(set(lost))
         assert await confirmed_reports(served) == 1
         assert len(await beside(served, sighting, "CONFIRMER#")) == 2
 
     async def test_a_key_sent_again_counts_once(self, served: Served, lost: list[str]) -> None:
-        sighting = await report(served)
+        sighting = await report_sighting_id(served)
         body = {"query": CONFIRM, "variables": {"id": sighting}}
         headers = served.headers("grace", Role.USER) | {"Idempotency-Key": "k"}
 

@@ -1,14 +1,13 @@
 """Expired sightings that DynamoDB has not deleted yet cost a reader nothing (BLIP-1, BLIP-4, BLIP-5)."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from datastore.keyspace.sightings import BLIP
 from datastore.model.timestamps import iso
 from tests.support.served import Answer, Clock, Served
+from tests.support.sightings import put_sightings
 
 # Far ahead of the engine's own clock, whose sweeper deletes what has expired by that.
 LATER = datetime(2100, 1, 1, 12, 0, tzinfo=UTC)
@@ -30,7 +29,7 @@ def clock() -> Clock:
     return clock
 
 
-def sighting(id: str, age: timedelta, *, whole_seconds: bool = False) -> dict[str, Any]:
+def aged_sighting(id: str, age: timedelta, *, whole_seconds: bool = False) -> dict[str, Any]:
     """An item that was reported so long ago, in our form or in the document's."""
     reported = LATER - age
     moment = f"{reported:%Y-%m-%dT%H:%M:%SZ}" if whole_seconds else iso(reported)
@@ -49,29 +48,25 @@ def sighting(id: str, age: timedelta, *, whole_seconds: bool = False) -> dict[st
     }
 
 
-async def put(served: Served, items: Sequence[dict[str, Any]]) -> None:
-    await served.store().write_all(BLIP, puts=items)
-
-
-def units(answer: Answer) -> float:
+def units_without_errors(answer: Answer) -> float:
     assert answer.errors is None, answer.errors
     return sum(call.units for call in answer.calls)
 
 
 def expired(number: int) -> list[dict[str, Any]]:
     """So many sightings of the last two days, none of which is alive."""
-    return [sighting(f"old-{n}", timedelta(minutes=31, seconds=50 * n)) for n in range(number)]
+    return [aged_sighting(f"old-{n}", timedelta(minutes=31, seconds=50 * n)) for n in range(number)]
 
 
 async def test_expired_sightings_cost_nothing(served: Served) -> None:
     async def asked() -> list[Answer]:
         return [await served.ask(query, user="eve") for query in (LISTED, TRENDING, CONFIRM % "nothing")]
 
-    await put(served, [sighting(f"new-{n}", timedelta(minutes=n)) for n in range(14)])
+    await put_sightings(served, [aged_sighting(f"new-{n}", timedelta(minutes=n)) for n in range(14)])
     before = await asked()
     old = expired(3000)
     for first in range(0, len(old), 300):  # each write has a deadline of its own
-        await put(served, old[first : first + 300])
+        await put_sightings(served, old[first : first + 300])
     after = await asked()
     confirmed = await served.ask(CONFIRM % "new-13", user="eve")
 
@@ -80,7 +75,7 @@ async def test_expired_sightings_cost_nothing(served: Served) -> None:
         sum(call.units for call in answer.calls) for answer in before
     ]
     assert [node["sightingId"] for node in listed.data["sightings"]["nodes"]] == [f"new-{n}" for n in range(14)]
-    assert (listed.made, units(listed)) == (["Query blip"], 1.0)
+    assert (listed.made, units_without_errors(listed)) == (["Query blip"], 1.0)
     assert trending.data == {"trending": [{"score": 14}]}
     assert unknown.codes == ["NOT_FOUND"]
     assert confirmed.data["confirmSighting"]["confirmationCount"] == 1
@@ -88,11 +83,11 @@ async def test_expired_sightings_cost_nothing(served: Served) -> None:
 
 @pytest.mark.parametrize("whole_seconds", [False, True])
 async def test_a_sighting_is_there_until_the_second_it_expires(served: Served, whole_seconds: bool) -> None:
-    await put(
+    await put_sightings(
         served,
         [
-            sighting("gone", timedelta(seconds=1800), whole_seconds=whole_seconds),
-            sighting("last", timedelta(seconds=1799), whole_seconds=whole_seconds),
+            aged_sighting("gone", timedelta(seconds=1800), whole_seconds=whole_seconds),
+            aged_sighting("last", timedelta(seconds=1799), whole_seconds=whole_seconds),
         ],
     )
 
@@ -103,7 +98,9 @@ async def test_a_sighting_is_there_until_the_second_it_expires(served: Served, w
 
 
 async def test_a_cursor_at_a_sighting_that_has_expired_meanwhile_leads_on(served: Served) -> None:
-    await put(served, [*expired(50), *[sighting(f"new-{n}", timedelta(minutes=10 * n)) for n in range(3)]])
+    await put_sightings(
+        served, [*expired(50), *[aged_sighting(f"new-{n}", timedelta(minutes=10 * n)) for n in range(3)]]
+    )
     page = (await served.ask(PAGE, {"first": 3})).data["sightings"]
     served.clock.forward(minutes=15)  # which leaves the first one and the second
 
@@ -116,4 +113,4 @@ async def test_a_cursor_at_a_sighting_that_has_expired_meanwhile_leads_on(served
     assert (onward.errors, onward.made) == (None, [])
     assert [node["sightingId"] for node in back.data["sightings"]["nodes"]] == ["new-0", "new-1"]
     assert [node["sightingId"] for node in rest.data["sightings"]["nodes"]] == ["new-1"]
-    assert units(back) <= 1
+    assert units_without_errors(back) <= 1

@@ -21,14 +21,14 @@ PROFILE = '{ userProfile(userId: "%s") { trustTier confirmedReports reportTotal 
 AREA = "Downtown"
 
 
-async def report(served: Served, user: str = "ada") -> dict[str, Any]:
+async def report_in_area(served: Served, user: str = "ada") -> dict[str, Any]:
     answer = await served.ask(REPORT, {"area": AREA}, user=user)
     assert answer.errors is None, answer.errors
     found: dict[str, Any] = answer.data["reportSighting"]
     return found
 
 
-async def confirm(served: Served, sighting: dict[str, Any], user: str = "grace") -> Answer:
+async def confirm_in_area(served: Served, sighting: dict[str, Any], user: str = "grace") -> Answer:
     answer = await served.ask(CONFIRM, {"area": AREA, "id": sighting["sightingId"]}, user=user)
     assert answer.errors is None, answer.errors
     return answer
@@ -40,7 +40,7 @@ async def trust(served: Served, user: str = "ada") -> tuple[str, int, int]:
     return found["trustTier"], found["confirmedReports"], found["reportTotal"]
 
 
-async def stored(served: Served, user: str = "ada") -> dict[str, Any]:
+async def stored_profile(served: Served, user: str = "ada") -> dict[str, Any]:
     item = await served.store().get(keys.REPORT, keys.profile(user))
     assert item is not None
     return dict(item)
@@ -53,7 +53,7 @@ async def keep(served: Served, table: Table = BLIP, **profile: Any) -> None:
 
 
 async def test_reports_alone_earn_nothing(served: Served) -> None:
-    made = [await report(served) for _ in range(60)]
+    made = [await report_in_area(served) for _ in range(60)]
     own = [await served.ask(CONFIRM, {"area": AREA, "id": one["sightingId"]}, user="ada") for one in made[:5]]
 
     assert {one["trustTier"] for one in made} == {"BRONZE"}
@@ -65,7 +65,7 @@ async def test_two_accounts_need_a_day_for_silver_and_five_for_gold(served: Serv
     tiers = []
     for _ in range(5):
         for _ in range(14):
-            await confirm(served, await report(served))
+            await confirm_in_area(served, await report_in_area(served))
         tiers.append(await trust(served))
         served.clock.forward(days=1)
 
@@ -80,42 +80,44 @@ async def test_two_accounts_need_a_day_for_silver_and_five_for_gold(served: Serv
 
 async def test_the_day_is_that_of_utc(served: Served) -> None:
     served.clock.forward(hours=11, minutes=59)
-    made = [await report(served) for _ in range(20)]
+    made = [await report_in_area(served) for _ in range(20)]
     for sighting in made[:12]:
-        await confirm(served, sighting)
+        await confirm_in_area(served, sighting)
     served.clock.forward(minutes=2)
     for sighting in made[12:]:
-        await confirm(served, sighting)
+        await confirm_in_area(served, sighting)
 
     assert await trust(served) == ("SILVER", 18, 20)
 
 
 async def test_a_report_counts_once_however_many_confirm_it(served: Served) -> None:
-    sighting = await report(served)
+    sighting = await report_in_area(served)
 
-    answers = await asyncio.gather(*[confirm(served, sighting, f"witness-{number}") for number in range(30)])
-    await confirm(served, sighting, "witness-0")
-    later = await confirm(served, sighting, "grace")
+    answers = await asyncio.gather(*[confirm_in_area(served, sighting, f"witness-{number}") for number in range(30)])
+    await confirm_in_area(served, sighting, "witness-0")
+    later = await confirm_in_area(served, sighting, "grace")
 
     assert {1 <= answer.data["confirmSighting"]["confirmationCount"] <= 30 for answer in answers} == {True}
     assert later.data == {"confirmSighting": {"confirmationCount": 31}}
     assert await trust(served) == ("BRONZE", 1, 1)
-    assert (await stored(served))["confirmed20260625"] == 1
+    assert (await stored_profile(served))["confirmed20260625"] == 1
 
 
 async def test_many_reports_confirmed_at_once_are_counted_exactly(served: Served) -> None:
-    made = [await report(served) for _ in range(8)]
+    made = [await report_in_area(served) for _ in range(8)]
 
-    await asyncio.gather(*[confirm(served, sighting, witness) for sighting in made for witness in ("grace", "eve")])
+    await asyncio.gather(
+        *[confirm_in_area(served, sighting, witness) for sighting in made for witness in ("grace", "eve")]
+    )
 
     assert await trust(served) == ("BRONZE", 8, 8)
-    assert (await stored(served))["confirmed20260625"] == 8
+    assert (await stored_profile(served))["confirmed20260625"] == 8
 
 
 async def test_a_confirmation_is_one_transaction_whether_it_is_the_first_or_not(served: Served) -> None:
-    sighting = await report(served)
+    sighting = await report_in_area(served)
 
-    first, second = await confirm(served, sighting, "grace"), await confirm(served, sighting, "eve")
+    first, second = await confirm_in_area(served, sighting, "grace"), await confirm_in_area(served, sighting, "eve")
 
     for answer, actions in ((first, ["Put", "Put", "Update", "Update"]), (second, ["Put", "Put", "Update"])):
         assert answer.made == ["Query blip", "TransactWriteItems blip"]
@@ -124,7 +126,7 @@ async def test_a_confirmation_is_one_transaction_whether_it_is_the_first_or_not(
 
 
 async def test_a_key_sent_again_counts_once(served: Served) -> None:
-    sighting = await report(served)
+    sighting = await report_in_area(served)
     body = {"query": CONFIRM, "variables": {"area": AREA, "id": sighting["sightingId"]}}
     headers = served.headers("grace", Role.USER) | {"Idempotency-Key": "k"}
 
@@ -138,11 +140,11 @@ async def test_a_key_sent_again_counts_once(served: Served) -> None:
 async def test_gold_reporters_are_counted_no_longer(served: Served) -> None:
     await keep(served, reportTotal=3, trustTier="gold", tierSince="2026-06-01")
 
-    answer = await confirm(served, await report(served))
+    answer = await confirm_in_area(served, await report_in_area(served))
 
     assert len(answer.calls[-1].request["TransactItems"]) == 3
     assert await trust(served) == ("GOLD", 0, 4)
-    assert not [name for name in await stored(served) if name.startswith("confirmed")]
+    assert not [name for name in await stored_profile(served) if name.startswith("confirmed")]
 
 
 @pytest.mark.parametrize(
@@ -157,13 +159,13 @@ async def test_a_profile_of_the_rule_before_keeps_its_tier_and_no_more(
         profile["trustTier"] = given
     await keep(served, **profile)
     before = await trust(served)
-    made = await asyncio.gather(*[report(served) for _ in range(5)])
-    made += [await report(served) for _ in range(45)]
+    made = await asyncio.gather(*[report_in_area(served) for _ in range(5)])
+    made += [await report_in_area(served) for _ in range(45)]
 
     assert before == (tier, 0, reports)
     assert {one["trustTier"] for one in made} == {tier}
     assert await trust(served) == (tier, 0, reports + 50)
-    assert (await stored(served))["tierSince"] == "2026-06-25"
+    assert (await stored_profile(served))["tierSince"] == "2026-06-25"
 
 
 async def test_a_reporter_without_a_profile_gets_one_with_the_first_confirmation(served: Served) -> None:
@@ -179,7 +181,7 @@ async def test_a_reporter_without_a_profile_gets_one_with_the_first_confirmation
     item |= {"reporterId": "ada", "reportedAt": "2026-06-25T12:00:00Z", "expiresAt": int(NOON.timestamp()) + 900}
     await served.store().write_all(BLIP, puts=[item])
 
-    await confirm(served, {"sightingId": "theirs"})
-    await report(served)
+    await confirm_in_area(served, {"sightingId": "theirs"})
+    await report_in_area(served)
 
     assert await trust(served) == ("BRONZE", 1, 1)

@@ -11,6 +11,7 @@ from datastore.keyspace.sightings import BLIP
 from datastore.model.composite_keys import Key
 from datastore.model.timestamps import iso
 from tests.support.served import NOON, Answer, Served
+from tests.support.sightings import put_sightings
 
 PAGE = """query ($first: Int, $after: String, $last: Int, $before: String) {
   sightings(area: "Downtown", first: $first, after: $after, last: $last, before: $before) {
@@ -47,7 +48,7 @@ def moment(name: str) -> datetime:
     return NOON - timedelta(seconds=float(name.rstrip("wx")))
 
 
-def sighting(name: str, **more: Any) -> dict[str, Any]:
+def named_sighting(name: str, **more: Any) -> dict[str, Any]:
     """Names that end with a letter have whole seconds."""
     reported = moment(name)
     text = iso(reported) if name[-1].isdigit() else f"{reported:%Y-%m-%dT%H:%M:%SZ}"
@@ -66,16 +67,12 @@ def sighting(name: str, **more: Any) -> dict[str, Any]:
     } | more
 
 
-async def put(served: Served, items: Sequence[dict[str, Any]]) -> None:
-    await served.store().write_all(BLIP, puts=items)
-
-
-def listed(answer: Answer) -> Any:
+def sightings_of(answer: Answer) -> Any:
     assert answer.errors is None, answer.errors
     return answer.data["sightings"] if "sightings" in answer.data else answer.data["trending"][0]["sightings"]
 
 
-def names(connection: Any) -> list[str]:
+def sighting_names(connection: Any) -> list[str]:
     return [node["sightingId"] for node in connection["nodes"]]
 
 
@@ -83,36 +80,38 @@ def ages(found: Sequence[str]) -> list[float]:
     return [float(name.rstrip("wx")) for name in found]
 
 
-async def walk(served: Served, query: str, size: int, *, backward: bool, **more: Any) -> tuple[list[str], list[Answer]]:
+async def walk_sightings(
+    served: Served, query: str, size: int, *, backward: bool, **more: Any
+) -> tuple[list[str], list[Answer]]:
     """Every page from one end of the list to the other, as one list newest first."""
     found, cursor, answers = list[str](), None, list[Answer]()
     while True:
         paging = {"last": size, "before": cursor} if backward else {"first": size, "after": cursor}
         answer = await served.ask(query, paging | more)
-        page = listed(answer)
-        found = names(page) + found if backward else found + names(page)
+        page = sightings_of(answer)
+        found = sighting_names(page) + found if backward else found + sighting_names(page)
         answers.append(answer)
         info = page["pageInfo"]
         assert info["hasPreviousPage" if not backward else "hasNextPage"] is (cursor is not None)
         if not info["hasPreviousPage" if backward else "hasNextPage"]:
             return found, answers
-        assert len(names(page)) == size
+        assert len(sighting_names(page)) == size
         cursor = info["startCursor" if backward else "endCursor"]
 
 
 @pytest.mark.parametrize("query", [PAGE, TRENDING])
 async def test_both_forms_are_one_list_newest_first(served: Served, query: str) -> None:
-    await put(served, [sighting(name) for name in MIXED])
+    await put_sightings(served, [named_sighting(name) for name in MIXED])
     more = {} if query is PAGE else {"hours": 6.0}
 
     whole = await served.ask(query, {"first": 100, **more})
 
-    assert sorted(names(listed(whole))) == sorted(MIXED)
-    assert ages(names(listed(whole))) == sorted(ages(MIXED))
+    assert sorted(sighting_names(sightings_of(whole))) == sorted(MIXED)
+    assert ages(sighting_names(sightings_of(whole))) == sorted(ages(MIXED))
     for size in range(1, len(MIXED) + 1):
         for backward in (False, True):
-            found, answers = await walk(served, query, size, backward=backward, **more)
-            assert found == names(listed(whole)), (size, backward)
+            found, answers = await walk_sightings(served, query, size, backward=backward, **more)
+            assert found == sighting_names(sightings_of(whole)), (size, backward)
             assert {len(answer.calls) for answer in answers} == {1}
 
 
@@ -127,17 +126,17 @@ async def test_no_page_loses_or_repeats_one_however_full_a_second_is(served: Ser
         age = f"{second}.000" if whole else f"{second}.{random_.randint(0, 999):03}"
         reported = NOON - timedelta(seconds=float(age))
         text = f"{reported:%Y-%m-%dT%H:%M:%SZ}" if whole else iso(reported)
-        item = sighting("0.000", sightingId=f"{number}", reportedAt=text, expiresAt=int(NOON.timestamp()) + 60)
+        item = named_sighting("0.000", sightingId=f"{number}", reportedAt=text, expiresAt=int(NOON.timestamp()) + 60)
         # Some are expired: other programs' may live shorter.
         if random_.random() < 0.2:
             item["expiresAt"] = int(NOON.timestamp()) - 1
         items.append(item | {"SK": f"SIGHTING#{text}#{number}", "GSI1SK": f"{text}#{number}"})
-    await put(served, items)
+    await put_sightings(served, items)
     living = {item["sightingId"]: item["reportedAt"] for item in items if item["expiresAt"] > NOON.timestamp()}
 
     for size in (1, 3, 7, 25):
-        forth, _ = await walk(served, PAGE, size, backward=False)
-        back, _ = await walk(served, PAGE, size, backward=True)
+        forth, _ = await walk_sightings(served, PAGE, size, backward=False)
+        back, _ = await walk_sightings(served, PAGE, size, backward=True)
         assert forth == back
         assert sorted(forth) == sorted(living)
         told = [datetime.fromisoformat(living[name]) for name in forth]
@@ -145,52 +144,52 @@ async def test_no_page_loses_or_repeats_one_however_full_a_second_is(served: Ser
 
 
 async def test_every_cursor_leads_both_ways(served: Served) -> None:
-    await put(served, [sighting(name) for name in MIXED])
+    await put_sightings(served, [named_sighting(name) for name in MIXED])
     query = """query ($first: Int, $after: String, $last: Int, $before: String) {
       sightings(area: "Downtown", first: $first, after: $after, last: $last, before: $before) {
         edges { cursor } nodes { sightingId } } }"""
-    whole = listed(await served.ask(query, {"first": 100}))
-    order, cursors = names(whole), [edge["cursor"] for edge in whole["edges"]]
+    whole = sightings_of(await served.ask(query, {"first": 100}))
+    order, cursors = sighting_names(whole), [edge["cursor"] for edge in whole["edges"]]
 
     for place, cursor in enumerate(cursors):
-        after = listed(await served.ask(query, {"first": 4, "after": cursor}))
-        before = listed(await served.ask(query, {"last": 4, "before": cursor}))
-        assert names(after) == order[place + 1 : place + 5]
-        assert names(before) == order[max(place - 4, 0) : place]
+        after = sightings_of(await served.ask(query, {"first": 4, "after": cursor}))
+        before = sightings_of(await served.ask(query, {"last": 4, "before": cursor}))
+        assert sighting_names(after) == order[place + 1 : place + 5]
+        assert sighting_names(before) == order[max(place - 4, 0) : place]
 
 
 async def test_a_cursor_of_one_that_is_gone_leads_on(served: Served) -> None:
-    await put(served, [sighting(name) for name in MIXED])
-    pages = {name: listed(await served.ask(PAGE, {"first": MIXED.index(name) + 1})) for name in MIXED}
-    whole = names(listed(await served.ask(PAGE, {"first": 100})))
+    await put_sightings(served, [named_sighting(name) for name in MIXED])
+    pages = {name: sightings_of(await served.ask(PAGE, {"first": MIXED.index(name) + 1})) for name in MIXED}
+    whole = sighting_names(sightings_of(await served.ask(PAGE, {"first": 100})))
 
     for page in pages.values():
-        last = names(page)[-1]
+        last = sighting_names(page)[-1]
         await served.store().write_all(BLIP, deletes=[_key(last)])
-        onward = listed(await served.ask(PAGE, {"first": 100, "after": page["pageInfo"]["endCursor"]}))
-        await put(served, [sighting(last)])
-        assert names(onward) == whole[whole.index(last) + 1 :]
+        onward = sightings_of(await served.ask(PAGE, {"first": 100, "after": page["pageInfo"]["endCursor"]}))
+        await put_sightings(served, [named_sighting(last)])
+        assert sighting_names(onward) == whole[whole.index(last) + 1 :]
 
 
 def _key(name: str) -> Key:
-    item = sighting(name)
+    item = named_sighting(name)
     return Key(item["PK"], item["SK"])
 
 
 async def test_a_window_begins_with_the_same_second_for_both_forms(served: Served) -> None:
     served.clock.forward(milliseconds=400)
-    await put(served, [sighting(name) for name in ("59.999", "60.000", "60.000w", "60.500", "61.000w")])
+    await put_sightings(served, [named_sighting(name) for name in ("59.999", "60.000", "60.000w", "60.500", "61.000w")])
 
     answer = await served.ask(TRENDING, {"first": 10, "hours": 1 / 60})
 
     # 400 ms past noon, the window of a minute begins at the second 60 before noon.
     assert answer.data["trending"][0]["score"] == 3
-    assert names(listed(answer))[0] == "59.999"
+    assert sighting_names(sightings_of(answer))[0] == "59.999"
 
 
 async def test_pages_of_this_gateways_own_sightings_are_one_query_each(served: Served) -> None:
-    await put(served, [sighting(f"{number}.{(number * 137) % 1000:03}") for number in range(1, 10)])
+    await put_sightings(served, [named_sighting(f"{number}.{(number * 137) % 1000:03}") for number in range(1, 10)])
 
     for backward in (False, True):
-        _, answers = await walk(served, PAGE, 2, backward=backward)
+        _, answers = await walk_sightings(served, PAGE, 2, backward=backward)
         assert [answer.made for answer in answers] == [["Query blip"]] * 5

@@ -11,7 +11,7 @@ from datastore.sightings.reporters import Reporters, UserProfile
 from server.settings import Settings
 from tests.support.served import Served
 from tests.support.sighting_subscriptions import foreign_sighting, raw_put
-from tests.support.sightings import confirm, report
+from tests.support.sightings import confirm_sighting, report_sighting
 
 LISTEN = "subscription { sightingReported%s { sightingId area category confidence reporter { reportTotal } } }"
 
@@ -22,8 +22,8 @@ async def test_a_report_reaches_subscribers_by_area_and_category(served: Served)
     harbor = await served.listen(LISTEN % '(area: "Harbor", category: "Sneakers")')
     await served.settle(BLIP, 3)
 
-    first = await report(served, area="Downtown", category="Cats", user="ada")
-    second = await report(served, area="Harbor", category="Sneakers", user="ada")
+    first = await report_sighting(served, area="Downtown", category="Cats", user="ada")
+    second = await report_sighting(served, area="Harbor", category="Sneakers", user="ada")
 
     expected = [
         {
@@ -45,13 +45,13 @@ async def test_a_report_reaches_subscribers_by_area_and_category(served: Served)
     assert await harbor.event() == expected[1]
 
 
-async def test_each_event_reads_anew(served: Served) -> None:
+async def test_each_event_reads_again(served: Served) -> None:
     listener = await served.listen(LISTEN % "")
     await served.settle(BLIP)
 
     totals = []
     for _ in range(3):
-        await report(served)
+        await report_sighting(served)
         totals.append((await listener.event())["sightingReported"]["reporter"]["reportTotal"])
 
     assert totals == [1, 2, 3]
@@ -75,12 +75,12 @@ async def test_anybodys_write_shows_up_and_a_damaged_one_is_passed_over(served: 
 
 
 async def test_confirmations_are_no_reports(served: Served) -> None:
-    sighting = await report(served)
+    sighting = await report_sighting(served)
     listener = await served.listen(LISTEN % "")
     await served.settle(BLIP)
 
-    await confirm(served, sighting, "grace")
-    later = await report(served)
+    await confirm_sighting(served, sighting, "grace")
+    later = await report_sighting(served)
 
     assert (await listener.event())["sightingReported"]["sightingId"] == later["sightingId"]
 
@@ -93,8 +93,8 @@ async def test_alerts_follow_the_watches_as_they_come_and_go(served: Served) -> 
     await served.settle(BLIP)
 
     seen = []
-    await report(served, area="Harbor", category="Street Art", user="bob")
-    await report(served, area="Harbor", category="Cats", user="bob")
+    await report_sighting(served, area="Harbor", category="Street Art", user="bob")
+    await report_sighting(served, area="Harbor", category="Cats", user="bob")
     seen.append(await listener.event())
     await served.ask(create, {"c": "Sneakers"}, user="ada")
     await served.ask(
@@ -102,8 +102,8 @@ async def test_alerts_follow_the_watches_as_they_come_and_go(served: Served) -> 
         {"id": cats},
         user="ada",
     )
-    await report(served, area="Harbor", category="Cats", user="bob")
-    await report(served, area="Harbor", category="Sneakers", user="bob")
+    await report_sighting(served, area="Harbor", category="Cats", user="bob")
+    await report_sighting(served, area="Harbor", category="Sneakers", user="bob")
     seen.append(await listener.event())
 
     assert [event["watchAlerts"]["category"] for event in seen] == ["Cats", "Sneakers"]
@@ -121,7 +121,7 @@ class TestWithAShortDeadline:
         await served.settle(BLIP)
 
         await asyncio.sleep(0.7)
-        await report(served, area="Harbor", category="Cats", user="bob")
+        await report_sighting(served, area="Harbor", category="Cats", user="bob")
 
         assert await listener.event() == {"watchAlerts": {"area": "Harbor"}}
 
@@ -133,7 +133,7 @@ async def test_a_damaged_watch_is_passed_over(served: Served) -> None:
 
     await asyncio.to_thread(raw_put, served, {"PK": "USER#ada", "SK": "WATCH#Harbor#Cats#theirs", "watchId": "theirs"})
     await served.ask(create, user="ada")
-    await report(served, area="Harbor", category="Cats", user="bob")
+    await report_sighting(served, area="Harbor", category="Cats", user="bob")
 
     assert await listener.event() == {"watchAlerts": {"area": "Harbor"}}
 
@@ -186,7 +186,7 @@ async def test_a_subscriber_that_leaves_stops_the_reading(served: Served) -> Non
             await asyncio.sleep(0.01)
 
 
-async def test_a_stalled_subscriber_is_told_and_the_others_miss_nothing(
+async def test_a_stalled_subscriber_is_disconnected_and_the_others_miss_nothing(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released = asyncio.Event()

@@ -11,7 +11,7 @@ from datastore.keyspace import sightings as keys
 from datastore.model.composite_keys import Key
 from datastore.model.identity import Role
 from tests.support.served import NOON, Answer, Served
-from tests.support.sightings import REPORT, confirm, report
+from tests.support.sightings import REPORT, confirm_sighting, report_sighting
 
 IN_AREA = """
 query ($area: String!, $first: Int, $after: String, $last: Int, $before: String) {
@@ -33,7 +33,7 @@ async def profile(served: Served, user: str) -> dict[str, Any]:
     return found
 
 
-def ids(answer: Answer) -> list[str]:
+def sighting_ids(answer: Answer) -> list[str]:
     return [edge["node"]["sightingId"] for edge in answer.data["sightings"]["edges"]]
 
 
@@ -41,10 +41,10 @@ def ids(answer: Answer) -> list[str]:
 
 
 async def test_an_area_lists_its_active_sightings_newest_first(served: Served) -> None:
-    first = await report(served)
+    first = await report_sighting(served)
     served.clock.forward(seconds=1)
-    second = await report(served)
-    await report(served, area="Harbor")
+    second = await report_sighting(served)
+    await report_sighting(served, area="Harbor")
 
     answer = await served.ask('{ sightings(area: "Downtown") { nodes { sightingId } lastEvaluatedKey } }')
 
@@ -60,7 +60,7 @@ async def test_an_area_lists_its_active_sightings_newest_first(served: Served) -
 
 async def test_reporters_of_a_page_are_read_in_one_batch(served: Served) -> None:
     for user in ("ada", "grace", "linus", "ada"):
-        await report(served, user=user)
+        await report_sighting(served, user=user)
         served.clock.forward(seconds=1)
 
     answer = await served.ask('{ sightings(area: "Downtown") { nodes { reporter { userId reportTotal } } } }')
@@ -75,7 +75,7 @@ async def test_reporters_of_a_page_are_read_in_one_batch(served: Served) -> None
 async def test_pages_lead_through_the_list_and_back(served: Served) -> None:
     reported = []
     for _ in range(7):
-        reported.append((await report(served))["sightingId"])
+        reported.append((await report_sighting(served))["sightingId"])
         served.clock.forward(seconds=1)
     newest_first = reported[::-1]
 
@@ -90,10 +90,14 @@ async def test_pages_lead_through_the_list_and_back(served: Served) -> None:
         IN_AREA, {"area": "Downtown", "last": 3, "before": third.data["sightings"]["pageInfo"]["startCursor"]}
     )
 
-    assert [ids(first), ids(second), ids(third)] == [newest_first[:3], newest_first[3:6], newest_first[6:]]
+    assert [sighting_ids(first), sighting_ids(second), sighting_ids(third)] == [
+        newest_first[:3],
+        newest_first[3:6],
+        newest_first[6:],
+    ]
     assert third.data["sightings"]["lastEvaluatedKey"] is None
     assert back.data == second.data | {"sightings": back.data["sightings"]}
-    assert ids(back) == ids(second)
+    assert sighting_ids(back) == sighting_ids(second)
     assert (
         back.data["sightings"]["pageInfo"] | {"hasNextPage": True, "hasPreviousPage": True}
         == (back.data["sightings"]["pageInfo"])
@@ -101,9 +105,9 @@ async def test_pages_lead_through_the_list_and_back(served: Served) -> None:
 
 
 async def test_a_cursor_of_one_area_is_no_cursor_of_another(served: Served) -> None:
-    await report(served)
+    await report_sighting(served)
     served.clock.forward(seconds=1)
-    await report(served)
+    await report_sighting(served)
     cursor = (await served.ask(IN_AREA, {"area": "Downtown", "first": 1})).data["sightings"]["lastEvaluatedKey"]
 
     answer = await served.ask(IN_AREA, {"area": "Harbor", "first": 1, "after": cursor})
@@ -113,7 +117,7 @@ async def test_a_cursor_of_one_area_is_no_cursor_of_another(served: Served) -> N
 
 
 async def test_an_expired_sighting_is_gone_from_every_reading_to_the_second(served: Served) -> None:
-    sighting = await report(served)
+    sighting = await report_sighting(served)
     everywhere = f"""{{
       sightings(area: "Downtown") {{ nodes {{ sightingId }} }}
       trending(categories: ["Cats"]) {{ score sightings {{ nodes {{ sightingId }} }} }}
@@ -125,7 +129,7 @@ async def test_an_expired_sighting_is_gone_from_every_reading_to_the_second(serv
     before = await served.ask(everywhere)
     served.clock.now = NOON + timedelta(seconds=1800)
     after = await served.ask(everywhere)
-    confirmed = await confirm(served, sighting, "grace")
+    confirmed = await confirm_sighting(served, sighting, "grace")
 
     alive = [{"sightingId": sighting["sightingId"]}]
     assert before.data == {
@@ -166,9 +170,9 @@ async def test_confidence_is_time_left_and_confirmations_and_trust(
         await served.store().put(
             keys.CREATE_WATCH, {"PK": key.partition, "SK": key.sort, "userId": tier, "trustTier": tier}
         )
-    sighting = await report(served, user=user)
+    sighting = await report_sighting(served, user=user)
     for number in range(confirmations):
-        assert (await confirm(served, sighting, f"witness-{number}")).errors is None
+        assert (await confirm_sighting(served, sighting, f"witness-{number}")).errors is None
 
     served.clock.forward(seconds=seconds)
     answer = await served.ask('{ sightings(area: "Downtown") { nodes { confidence freshness } } }')
@@ -178,7 +182,7 @@ async def test_confidence_is_time_left_and_confirmations_and_trust(
 
 
 async def test_a_damaged_sighting_is_an_error_in_its_own_place(served: Served) -> None:
-    good = await report(served)
+    good = await report_sighting(served)
     key = keys.sighting("Downtown", "2026-06-25T12:00:01.000Z", "damaged")
     await served.store().put(
         keys.CREATE_WATCH,
@@ -200,7 +204,7 @@ async def test_a_damaged_sighting_is_an_error_in_its_own_place(served: Served) -
 async def test_a_damaged_item_is_an_error_of_its_own_field(served: Served) -> None:
     key = keys.profile("damaged")
     await served.store().put(keys.CREATE_WATCH, {"PK": key.partition, "SK": key.sort, "trustTier": "platinum"})
-    await report(served, user="ada")
+    await report_sighting(served, user="ada")
 
     answer = await served.ask(
         '{ bad: userProfile(userId: "damaged") { userId } good: userProfile(userId: "ada") { userId } }'
@@ -248,11 +252,11 @@ async def test_a_report_is_stored_whole_and_counted(served: Served) -> None:
     }
 
 
-async def test_a_streak_grows_by_the_day_and_starts_anew_after_a_gap(served: Served) -> None:
+async def test_a_streak_grows_by_the_day_and_restarts_after_a_gap(served: Served) -> None:
     seen = []
     for days in (0, 0, 1, 1, 2):
         served.clock.forward(days=days)
-        await report(served)
+        await report_sighting(served)
         found = await profile(served, "ada")
         seen.append((found["reportTotal"], found["streakDays"], found["lastReportedOn"]))
 
@@ -266,10 +270,10 @@ async def test_a_streak_grows_by_the_day_and_starts_anew_after_a_gap(served: Ser
 
 
 async def test_totals_and_streak_are_exact_when_reports_race_into_a_new_day(served: Served) -> None:
-    await report(served)
+    await report_sighting(served)
     served.clock.forward(days=1)
 
-    reported = await asyncio.gather(*[report(served) for _ in range(40)])
+    reported = await asyncio.gather(*[report_sighting(served) for _ in range(40)])
 
     assert len({sighting["sightingId"] for sighting in reported}) == 40
     assert await profile(served, "ada") == {
@@ -283,9 +287,9 @@ async def test_totals_and_streak_are_exact_when_reports_race_into_a_new_day(serv
 async def test_a_sighting_keeps_the_tier_its_reporter_had(served: Served) -> None:
     tiers = []
     for _ in range(12):
-        sighting = await report(served)
+        sighting = await report_sighting(served)
         tiers.append(sighting["trustTier"])
-        assert (await confirm(served, sighting, "grace")).errors is None
+        assert (await confirm_sighting(served, sighting, "grace")).errors is None
 
     assert tiers == ["BRONZE"] * 10 + ["SILVER"] * 2
 
@@ -295,10 +299,10 @@ async def test_a_sighting_keeps_the_tier_its_reporter_had(served: Served) -> Non
 
 @pytest.mark.parametrize("times", [1, 2])
 async def test_fifty_confirmations_at_once_count_exactly(served: Served, times: int) -> None:
-    sighting = await report(served)
+    sighting = await report_sighting(served)
     witnesses = [f"witness-{number}" for number in range(50)] * times
 
-    answers = await asyncio.gather(*[confirm(served, sighting, witness) for witness in witnesses])
+    answers = await asyncio.gather(*[confirm_sighting(served, sighting, witness) for witness in witnesses])
 
     assert [answer.errors for answer in answers] == [None] * len(witnesses)
     assert {1 <= answer.data["confirmSighting"]["confirmationCount"] <= 50 for answer in answers} == {True}
@@ -307,11 +311,11 @@ async def test_fifty_confirmations_at_once_count_exactly(served: Served, times: 
 
 
 async def test_a_second_or_ones_own_confirmation_changes_nothing(served: Served) -> None:
-    sighting = await report(served)
+    sighting = await report_sighting(served)
 
-    first = await confirm(served, sighting, "grace")
-    second = await confirm(served, sighting, "grace")
-    own = await confirm(served, sighting, "ada")
+    first = await confirm_sighting(served, sighting, "grace")
+    second = await confirm_sighting(served, sighting, "grace")
+    own = await confirm_sighting(served, sighting, "ada")
 
     counts = [answer.data["confirmSighting"]["confirmationCount"] for answer in (first, second, own)]
     assert counts == [1, 1, 1]
@@ -321,10 +325,10 @@ async def test_a_second_or_ones_own_confirmation_changes_nothing(served: Served)
 
 
 async def test_a_confirmation_is_kept_until_its_sighting_expires(served: Served) -> None:
-    sighting = await report(served)
+    sighting = await report_sighting(served)
 
     served.clock.forward(seconds=10)
-    await confirm(served, sighting, "grace")
+    await confirm_sighting(served, sighting, "grace")
 
     values = {"partition": f"SIGHTING#{sighting['sightingId']}", "prefix": "CONFIRMATION#"}
     (item,) = [item async for item in served.store().query_all(keys.WATCHES_OF_USER, values)]
@@ -334,10 +338,10 @@ async def test_a_confirmation_is_kept_until_its_sighting_expires(served: Served)
 
 
 async def test_confirming_what_is_not_there_is_not_found(served: Served) -> None:
-    sighting = await report(served)
+    sighting = await report_sighting(served)
 
-    elsewhere = await confirm(served, sighting | {"area": "Harbor"}, "grace")
-    unknown = await confirm(served, sighting | {"sightingId": "x#y\n"}, "grace")
+    elsewhere = await confirm_sighting(served, sighting | {"area": "Harbor"}, "grace")
+    unknown = await confirm_sighting(served, sighting | {"sightingId": "x#y\n"}, "grace")
 
     assert elsewhere.codes == unknown.codes == ["NOT_FOUND"]
 
@@ -361,7 +365,7 @@ async def test_seeding_again_adds_sightings_and_leaves_the_reporters_as_they_are
     seed = "mutation { seedDemo { sightingId } }"
     await served.ask(seed, user="root", role=Role.ADMIN)
     before = await profile(served, "demo-ada")
-    await report(served, user="demo-ada")
+    await report_sighting(served, user="demo-ada")
 
     again = await served.ask(seed, user="root", role=Role.ADMIN)
 
@@ -423,9 +427,9 @@ async def test_bad_input_is_named_and_reads_nothing(served: Served, query: str, 
 
 
 async def test_an_id_cannot_break_out_of_its_key(served: Served) -> None:
-    await report(served, user="eve#PROFILE")
-    await report(served, user="eve%23PROFILE")
-    await report(served, user="eve ")
+    await report_sighting(served, user="eve#PROFILE")
+    await report_sighting(served, user="eve%23PROFILE")
+    await report_sighting(served, user="eve ")
 
     totals = [(await profile(served, user))["reportTotal"] for user in ("eve#PROFILE", "eve%23PROFILE", "eve ")]
 

@@ -1,16 +1,16 @@
 """Trending sightings of all areas (BLIP-4)."""
 
 from tests.support.served import Answer, Served
-from tests.support.sightings import report
+from tests.support.sightings import report_sighting
 
 # BLIP-4
 
 
 async def test_trending_counts_live_sightings_of_the_window_in_all_areas(served: Served) -> None:
-    await report(served, category="Sneakers")
+    await report_sighting(served, category="Sneakers")
     served.clock.forward(minutes=20)
     for area, category in (("Downtown", "Cats"), ("Harbor", "Cats"), ("Harbor", "Sneakers"), ("Midtown", "Street Art")):
-        await report(served, area=area, category=category)
+        await report_sighting(served, area=area, category=category)
 
     everything = await served.ask("{ trending { category score } }")
     recent = await served.ask('{ trending(windowHours: 0.25, categories: ["Sneakers", "Cats"]) { category score } }')
@@ -30,7 +30,7 @@ async def test_trending_counts_live_sightings_of_the_window_in_all_areas(served:
 async def test_trending_sightings_come_with_their_count_and_page(served: Served) -> None:
     reported = []
     for _ in range(5):
-        reported.append((await report(served))["sightingId"])
+        reported.append((await report_sighting(served))["sightingId"])
         served.clock.forward(seconds=1)
     query = """query ($after: String) { trending(categories: ["Cats"]) { score sightings(first: 2, after: $after) {
       nodes { sightingId } lastEvaluatedKey pageInfo { hasNextPage hasPreviousPage } } } }"""
@@ -49,7 +49,7 @@ async def test_trending_sightings_come_with_their_count_and_page(served: Served)
 
 async def test_a_cursor_of_one_window_is_no_cursor_of_another(served: Served) -> None:
     for _ in range(2):
-        await report(served)
+        await report_sighting(served)
         served.clock.forward(seconds=1)
     query = """query ($hours: Float!, $after: String) { trending(categories: ["Cats"], windowHours: $hours) {
       sightings(first: 1, after: $after) { lastEvaluatedKey } } }"""

@@ -47,7 +47,7 @@ async def test_a_watch_that_is_asked_for_again_is_the_same_one(served: Served) -
     assert len(mine.data["watches"]) == 1
 
 
-async def test_nobody_reads_or_deletes_another_users_watch(served: Served) -> None:
+async def test_a_user_cannot_read_or_delete_the_watch_of_another(served: Served) -> None:
     create = 'mutation { createWatch(input: {area: "Harbor", category: "Cats"}) { id watchId } }'
     watch = (await served.ask(create, user="ada")).data["createWatch"]
     delete = 'mutation ($id: ID!) { deleteWatch(area: "Harbor", category: "Cats", watchId: $id) { watchId } }'

@@ -70,7 +70,9 @@ steps = st.lists(
 )
 
 
-async def follow(buckets: Buckets, clock: Ticking, key: str, taken: list[tuple[str, float]]) -> None:
+async def check_against_documentation(
+    buckets: Buckets, clock: Ticking, key: str, taken: list[tuple[str, float]]
+) -> None:
     """Compare the buckets with a model: they refill up to their size, and a debt is paid off."""
     budget = Budget(100, 7)
     balance = 100.0
@@ -94,7 +96,7 @@ async def follow(buckets: Buckets, clock: Ticking, key: str, taken: list[tuple[s
 @given(taken=steps)
 def test_a_bucket_of_this_process(taken: list[tuple[str, float]]) -> None:
     clock = Ticking()
-    asyncio.run(follow(LocalBuckets(clock), clock, "key", taken))
+    asyncio.run(check_against_documentation(LocalBuckets(clock), clock, "key", taken))
 
 
 @examples(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -102,7 +104,7 @@ def test_a_bucket_of_this_process(taken: list[tuple[str, float]]) -> None:
 async def test_a_bucket_in_redis(redis_buckets: Callable[..., RedisBuckets], taken: list[tuple[str, float]]) -> None:
     clock = Ticking()
     buckets = redis_buckets(clock=clock)
-    await follow(buckets, clock, uuid.uuid4().hex, taken)
+    await check_against_documentation(buckets, clock, uuid.uuid4().hex, taken)
     assert buckets.is_available
 
 
@@ -347,7 +349,7 @@ def test_the_owner_of_a_budget() -> None:
     assert payer(Caller(Identity("192.0.2.1", Role.USER))) != payer(Caller(None, "192.0.2.1"))
 
 
-async def spent(budgets: CallerBudgets, caller: Caller) -> float:
+async def units_until_refused(budgets: CallerBudgets, caller: Caller) -> float:
     """Return the units that a caller can spend, in steps of 100."""
     for number in range(1000):
         try:
@@ -360,12 +362,12 @@ async def spent(budgets: CallerBudgets, caller: Caller) -> float:
 async def test_the_budget_of_each_kind_of_caller() -> None:
     capacity = Capacity(budget_units=400, anonymous_budget_units=200)
     budgets = CallerBudgets(LocalBuckets(Ticking()), capacity)
-    assert await spent(budgets, Caller(None, "192.0.2.1")) == 200
-    assert await spent(budgets, Caller(Identity("ada", Role.USER))) == 400
-    assert await spent(budgets, Caller(Identity("root", Role.ADMIN))) == 4000
-    assert await spent(budgets, Caller(Identity("poller", Role.SYSTEM))) == float("inf")
+    assert await units_until_refused(budgets, Caller(None, "192.0.2.1")) == 200
+    assert await units_until_refused(budgets, Caller(Identity("ada", Role.USER))) == 400
+    assert await units_until_refused(budgets, Caller(Identity("root", Role.ADMIN))) == 4000
+    assert await units_until_refused(budgets, Caller(Identity("poller", Role.SYSTEM))) == float("inf")
     off = CallerBudgets(LocalBuckets(Ticking()), Capacity(budget_units=0, anonymous_budget_units=0))
-    assert await spent(off, Caller(None, "192.0.2.1")) == float("inf")
+    assert await units_until_refused(off, Caller(None, "192.0.2.1")) == float("inf")
 
 
 async def test_a_refusal_states_the_time_to_wait() -> None:

@@ -22,7 +22,7 @@ from server.settings import Misconfigured, Settings, from_environment
 from tests.support.served import Served
 
 
-async def seen(peer: str, trusted: tuple[str, ...], *headers: tuple[bytes, bytes]) -> tuple[str, str]:
+async def seen_address(peer: str, trusted: tuple[str, ...], *headers: tuple[bytes, bytes]) -> tuple[str, str]:
     """Return the address and the scheme of a request that an application sees."""
 
     async def tell(request: Request) -> JSONResponse:
@@ -77,20 +77,20 @@ async def test_the_rightmost_address_outside_of_trusted_networks_counts(
     peer: str, hops: list[str], address: str
 ) -> None:
     headers = [forwarded(*hops)] if hops else []
-    assert (await seen(peer, ("10.0.0.0/8", "fd00::/8"), *headers))[0] == address
+    assert (await seen_address(peer, ("10.0.0.0/8", "fd00::/8"), *headers))[0] == address
 
 
 async def test_several_headers_are_one_list() -> None:
     headers = (forwarded("192.0.2.66"), forwarded("192.0.2.1"), forwarded("10.9.9.9"))
-    assert (await seen("10.0.0.1", ("10.0.0.0/8",), *headers))[0] == "192.0.2.1"
+    assert (await seen_address("10.0.0.1", ("10.0.0.0/8",), *headers))[0] == "192.0.2.1"
 
 
 async def test_the_scheme_comes_from_trusted_proxies_only() -> None:
     said = (b"x-forwarded-proto", b"https")
-    assert (await seen("10.0.0.1", ("10.0.0.0/8",), said))[1] == "https"
-    assert (await seen("203.0.113.9", ("10.0.0.0/8",), said))[1] == "http"
-    assert (await seen("10.0.0.1", (), said))[1] == "http"
-    assert (await seen("10.0.0.1", ("10.0.0.0/8",), (b"x-forwarded-proto", b"javascript")))[1] == "http"
+    assert (await seen_address("10.0.0.1", ("10.0.0.0/8",), said))[1] == "https"
+    assert (await seen_address("203.0.113.9", ("10.0.0.0/8",), said))[1] == "http"
+    assert (await seen_address("10.0.0.1", (), said))[1] == "http"
+    assert (await seen_address("10.0.0.1", ("10.0.0.0/8",), (b"x-forwarded-proto", b"javascript")))[1] == "http"
 
 
 @given(st.text())

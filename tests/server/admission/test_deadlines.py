@@ -8,7 +8,7 @@ from server.admission.deadlines import Deadlines
 from tests.support.virtual_time import in_virtual_time
 
 
-async def work(deadlines: Deadlines, seconds: float) -> str:
+async def work_within(deadlines: Deadlines, seconds: float) -> str:
     try:
         with deadlines.deadline():
             await asyncio.sleep(seconds)
@@ -20,23 +20,23 @@ async def work(deadlines: Deadlines, seconds: float) -> str:
 def test_each_deadline_has_its_own_time() -> None:
     async def work_of_several() -> None:
         deadlines, loop = Deadlines(10), asyncio.get_running_loop()
-        first = asyncio.create_task(work(deadlines, 500))
+        first = asyncio.create_task(work_within(deadlines, 500))
         await asyncio.sleep(6)
-        second = asyncio.create_task(work(deadlines, 500))
-        assert await work(deadlines, 0) == "done"
+        second = asyncio.create_task(work_within(deadlines, 500))
+        assert await work_within(deadlines, 0) == "done"
         assert (await first, loop.time()) == ("late", 10)
         assert not second.done()
         assert (await second, loop.time()) == ("late", 16)
         # The timer is set again after a time without deadlines.
         await asyncio.sleep(4)
-        assert (await work(deadlines, 500), loop.time()) == ("late", 30)
-        assert (await work(deadlines, 9), loop.time()) == ("done", 39)
+        assert (await work_within(deadlines, 500), loop.time()) == ("late", 30)
+        assert (await work_within(deadlines, 9), loop.time()) == ("done", 39)
 
     in_virtual_time(work_of_several)
 
 
 async def test_a_cancellation_is_no_timeout() -> None:
-    task = asyncio.create_task(work(Deadlines(5), 5))
+    task = asyncio.create_task(work_within(Deadlines(5), 5))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -45,7 +45,7 @@ async def test_a_cancellation_is_no_timeout() -> None:
 
 def test_a_cancellation_at_the_moment_of_the_deadline_is_kept() -> None:
     async def cancelled() -> None:
-        task = asyncio.create_task(work(Deadlines(10), 500))
+        task = asyncio.create_task(work_within(Deadlines(10), 500))
         await asyncio.sleep(0)
         asyncio.get_running_loop().call_later(10, task.cancel)
         with pytest.raises(asyncio.CancelledError):

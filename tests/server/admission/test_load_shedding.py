@@ -171,7 +171,7 @@ async def test_a_quota_per_key_and_in_total() -> None:
 # --- Over the wire ----------------------------------------------------------------------------------------------------
 
 
-class Gate:
+class TableGate:
     """A fault that stops calls for the table until it is opened."""
 
     def __init__(self, proxy: Proxy) -> None:
@@ -204,7 +204,7 @@ class TestShedding:
         # A subscription that waits for events does not count.
         listener = await served.listen(LISTEN)
         await served.settle(BLIP)
-        gate = Gate(proxy)
+        gate = TableGate(proxy)
         asked = [asyncio.create_task(served.http.post(f"{served.url}/graphql", json={"query": READ})) for _ in range(2)]
         await until(lambda: (load.running, load.waiting) == (1, 1))
 
@@ -246,7 +246,7 @@ class TestOneCaller:
     ) -> None:
         load = served.gateway.edge.admission.load
         monkeypatch.setattr(load, "_queue_seconds", 0.01)
-        gate = Gate(proxy)
+        gate = TableGate(proxy)
         held = asyncio.create_task(served.ask(READ, user="ann"))
         await until(lambda: gate.met == 1)
         refused = await served.ask(READ, user="ann")

@@ -18,7 +18,7 @@ from server.documents.settings import TABLE, DocumentSettings, DocumentsMode
 from server.settings import Settings
 from tests.support.served import SECRET, Served
 from tests.support.store_engines import free_port
-from tests.support.transports import codes, over, persisted
+from tests.support.transports import ask_over, codes_of_answer, persisted
 
 AREAS = "query Areas { areas }"
 ANYBODY = Caller(None, "192.0.2.1")
@@ -57,17 +57,17 @@ async def status_of(served: Served, **fields: Any) -> tuple[int, str | None]:
     ids=["texts", "ids", "hashes"],
 )
 async def test_lookups_are_charged(served: Served, asked: Callable[[int], dict[str, Any]]) -> None:
-    answers = [await over(served, "POST", **asked(number)) for number in range(6)]
-    again = await over(served, "POST", **asked(0))
+    answers = [await ask_over(served, "POST", **asked(number)) for number in range(6)]
+    again = await ask_over(served, "POST", **asked(0))
     status, retry_after = await status_of(served, **asked(5))
-    of_a_user = await over(served, "POST", "ada", Role.USER, **asked(5))
+    of_a_user = await ask_over(served, "POST", "ada", Role.USER, **asked(5))
 
     refused = "FORBIDDEN" if "query" in asked(0) else "NOT_FOUND"
-    assert [codes(answer) for answer in answers] == [[refused]] * 2 + [["THROTTLED"]] * 4
+    assert [codes_of_answer(answer) for answer in answers] == [[refused]] * 2 + [["THROTTLED"]] * 4
     assert answers[2]["errors"][0]["extensions"]["retryable"] is True
-    assert codes(again) == [refused]  # a cached result costs no lookup
+    assert codes_of_answer(again) == [refused]  # a cached result costs no lookup
     assert (status, retry_after is not None) == (429, True)
-    assert codes(of_a_user) == [refused]
+    assert codes_of_answer(of_a_user) == [refused]
 
 
 class TestLogged:
@@ -78,7 +78,7 @@ class TestLogged:
     async def test_in_the_mode_log_no_operation_fails_for_a_lookup_over_budget(
         self, served: Served, caplog: pytest.LogCaptureFixture
     ) -> None:
-        answers = [await over(served, "POST", query=text_of(number)) for number in range(3)]
+        answers = [await ask_over(served, "POST", query=text_of(number)) for number in range(3)]
 
         assert ["errors" in answer for answer in answers] == [False] * 3
         assert caplog.text.count("unregistered document was executed") == 2
@@ -96,7 +96,7 @@ async def test_concurrent_lookups_have_the_limit_of_concurrent_operations(
         await stalled.wait()
 
     monkeypatch.setattr(StoredDocuments, "by_id", stall)
-    asked = [over(served, "POST", "ada", Role.USER, query=text_of(number)) for number in range(12)]
+    asked = [ask_over(served, "POST", "ada", Role.USER, query=text_of(number)) for number in range(12)]
     asking = [asyncio.create_task(one) for one in asked]
     pending = set(asking)
     async with asyncio.timeout(50):
@@ -108,7 +108,7 @@ async def test_concurrent_lookups_have_the_limit_of_concurrent_operations(
     assert (len(reads), len(pending)) == (2, 2)
     assert served.gateway.edge.admission.shed() == 10
     stalled.set()
-    assert [codes(answer) for answer in await asyncio.gather(*pending)] == [["FORBIDDEN"]] * 2
+    assert [codes_of_answer(answer) for answer in await asyncio.gather(*pending)] == [["FORBIDDEN"]] * 2
 
 
 async def test_a_cached_document_is_used_while_there_are_too_many_lookups() -> None:

@@ -15,7 +15,7 @@ from server.documents.persisted.trusted import KNOWN_SECONDS, MAX_CACHED, UNKNOW
 from server.documents.settings import TABLE, DocumentSettings, DocumentsMode
 from server.settings import Settings
 from tests.support.served import NOON, Clock, Served
-from tests.support.transports import TRANSPORTS, codes, over
+from tests.support.transports import TRANSPORTS, ask_over, codes_of_answer
 from tests.support.trusted_documents import ANSWER, ANYBODY, AREAS, CATEGORIES, HASH, NAMED
 
 
@@ -45,24 +45,24 @@ class TestTable:
         return replace(settings, documents=DocumentSettings(DocumentsMode.ENFORCE, TABLE))
 
     async def test_documents_in_the_table_run_by_id_and_by_text(self, served: Served, clock: Clock) -> None:
-        assert codes(await over(served, "POST", documentId="areas")) == ["NOT_FOUND"]
+        assert codes_of_answer(await ask_over(served, "POST", documentId="areas")) == ["NOT_FOUND"]
         known = StoredDocuments(served.store())
         await known.put("areas", AREAS, NOON)
         await known.put(HASH, AREAS, NOON)
 
-        soon = codes(await over(served, "POST", documentId="areas"))
+        soon = codes_of_answer(await ask_over(served, "POST", documentId="areas"))
         clock.forward(seconds=UNKNOWN_SECONDS)
-        by_name = [await over(served, transport, documentId="areas") for transport in TRANSPORTS]
+        by_name = [await ask_over(served, transport, documentId="areas") for transport in TRANSPORTS]
 
         assert soon == ["NOT_FOUND"]  # the unknown id is still cached
         assert by_name == [ANSWER] * 4
-        assert await over(served, "POST", query=AREAS) == ANSWER
-        assert codes(await over(served, "POST", query=CATEGORIES)) == ["FORBIDDEN"]
+        assert await ask_over(served, "POST", query=AREAS) == ANSWER
+        assert codes_of_answer(await ask_over(served, "POST", query=CATEGORIES)) == ["FORBIDDEN"]
 
         await known.delete("areas")
-        assert await over(served, "POST", documentId="areas") == ANSWER
+        assert await ask_over(served, "POST", documentId="areas") == ANSWER
         clock.forward(seconds=KNOWN_SECONDS)
-        assert codes(await over(served, "POST", documentId="areas")) == ["NOT_FOUND"]
+        assert codes_of_answer(await ask_over(served, "POST", documentId="areas")) == ["NOT_FOUND"]
 
     async def test_trusted_documents_may_be_larger_but_not_more_expensive(self, served: Served) -> None:
         """But not cost more."""
@@ -75,14 +75,14 @@ class TestTable:
             await known.put(sha256_of(text), text, NOON)
 
         by_name, in_full = [
-            await over(served, "POST", documentId="large"),
-            await over(served, "POST", query=large),
+            await ask_over(served, "POST", documentId="large"),
+            await ask_over(served, "POST", query=large),
         ]
-        refused = await over(served, "POST", documentId="costly")
+        refused = await ask_over(served, "POST", documentId="costly")
 
         assert by_name == in_full
         assert len(by_name["data"]) == 400
-        assert codes(refused) == ["BAD_USER_INPUT"]
+        assert codes_of_answer(refused) == ["BAD_USER_INPUT"]
         assert refused["errors"][0]["extensions"]["limit"] == 2_000
 
 
@@ -118,7 +118,7 @@ def kept() -> dict[str, str]:
     return {"known": AREAS}
 
 
-class Time:
+class ManualTime:
     now = 0.0
 
     def __call__(self) -> float:
@@ -126,12 +126,12 @@ class Time:
 
 
 @pytest.fixture
-def time() -> Time:
-    return Time()
+def time() -> ManualTime:
+    return ManualTime()
 
 
 @pytest.fixture
-def table(reads: list[str], kept: dict[str, str], time: Time) -> DocumentTable:
+def table(reads: list[str], kept: dict[str, str], time: ManualTime) -> DocumentTable:
     async def read(document_id: str) -> str | None:
         reads.append(document_id)
         if "away" in kept:
@@ -142,7 +142,7 @@ def table(reads: list[str], kept: dict[str, str], time: Time) -> DocumentTable:
 
 
 async def test_texts_and_unknown_ids_are_cached_for_their_times(
-    table: DocumentTable, reads: list[str], time: Time
+    table: DocumentTable, reads: list[str], time: ManualTime
 ) -> None:
     for now in (0.0, UNKNOWN_SECONDS - 0.1, UNKNOWN_SECONDS, KNOWN_SECONDS - 0.1, KNOWN_SECONDS):
         time.now = now
@@ -152,7 +152,9 @@ async def test_texts_and_unknown_ids_are_cached_for_their_times(
     assert (reads.count("known"), reads.count("unknown")) == (2, 3)
 
 
-async def test_cached_texts_stay_valid_during_an_outage(table: DocumentTable, kept: dict[str, str], time: Time) -> None:
+async def test_cached_texts_stay_valid_during_an_outage(
+    table: DocumentTable, kept: dict[str, str], time: ManualTime
+) -> None:
     assert await table.text("known", ANYBODY) == AREAS
     kept["away"] = ""
     time.now = 10 * KNOWN_SECONDS

@@ -55,7 +55,7 @@ def documents() -> Documents:
     return Documents(api.build())
 
 
-def refusal(documents: Documents, text: str) -> dict[str, Any]:
+def rejection(documents: Documents, text: str) -> dict[str, Any]:
     with pytest.raises(DocumentRejected) as rejected:
         documents.prepare(text)
     return format_errors(rejected.value.errors)[0]
@@ -65,7 +65,7 @@ def refusal(documents: Documents, text: str) -> dict[str, Any]:
 def test_an_exceeded_limit_is_reported_with_the_limit_and_the_count(
     documents: Documents, measure: str, text: str, limit: int, found: int
 ) -> None:
-    error = refusal(documents, text)
+    error = rejection(documents, text)
 
     assert error["extensions"] == {"code": "BAD_USER_INPUT", "measure": measure, "limit": limit, "found": found}
     assert f"{limit:,}" in error["message"]
@@ -87,7 +87,7 @@ def test_fields_that_fragments_multiply_are_counted_without_being_visited_again(
 
 
 def test_a_cycle_of_fragments_is_reported(documents: Documents) -> None:
-    error = refusal(documents, "{...A} fragment A on Query {...B} fragment B on Query {...A}")
+    error = rejection(documents, "{...A} fragment A on Query {...B} fragment B on Query {...A}")
 
     assert error["message"] == "Cannot spread fragment 'A' within itself via 'B'."
 
@@ -147,7 +147,7 @@ def test_full_introspection_passes(documents: Documents, everything: bool) -> No
     ],
 )
 def test_excessive_introspection_is_refused(documents: Documents, text: str, measure: str) -> None:
-    assert refusal(documents, text)["extensions"]["measure"] == measure
+    assert rejection(documents, text)["extensions"]["measure"] == measure
 
 
 def values_in(answer: Any) -> int:
@@ -223,15 +223,15 @@ MEANT = [
 
 
 def test_with_introspection_messages_have_suggestions(documents: Documents) -> None:
-    assert "Did you mean 'sightings'" in refusal(documents, MEANT[0])["message"]
-    assert "Did you mean 'area'" in refusal(documents, MEANT[1])["message"]
+    assert "Did you mean 'sightings'" in rejection(documents, MEANT[0])["message"]
+    assert "Did you mean 'area'" in rejection(documents, MEANT[1])["message"]
 
 
 @pytest.mark.parametrize("directive", ["defer", "stream"])
 def test_the_directives_of_incremental_delivery_are_unknown(documents: Documents, directive: str) -> None:
     on = {"defer": "{... @defer {areas}}", "stream": "{areas @stream(initialCount: 1)}"}[directive]
 
-    assert refusal(documents, on)["message"] == f"Unknown directive '@{directive}'."
+    assert rejection(documents, on)["message"] == f"Unknown directive '@{directive}'."
 
 
 # The time to prepare a document
@@ -268,7 +268,7 @@ def work_on(documents: Documents, text: str) -> Callable[[], object]:
     return tell
 
 
-def seconds(work: Callable[[], object]) -> float:
+def process_seconds(work: Callable[[], object]) -> float:
     began = time.process_time()
     work()
     return time.process_time() - began
@@ -279,7 +279,7 @@ def test_no_shape_of_document_takes_long(documents: Documents, size: int) -> Non
     slow = {
         shape: least
         for shape, text in shapes(size).items()
-        if (least := min(seconds(work_on(documents, text)) for _ in range(3))) > NOISE * BOUND_SECONDS
+        if (least := min(process_seconds(work_on(documents, text)) for _ in range(3))) > NOISE * BOUND_SECONDS
     }
 
     assert slow == {}
@@ -287,22 +287,22 @@ def test_no_shape_of_document_takes_long(documents: Documents, size: int) -> Non
 
 def test_redacting_emails_takes_linear_time() -> None:
     """Logged ids of documents and names of operations may be as long as a request."""
-    assert seconds(lambda: redact_emails("a" * 50_000)) < 1
+    assert process_seconds(lambda: redact_emails("a" * 50_000)) < 1
     assert redact_emails("a@@b@c#d@e #f@").count("<") == 2
 
 
 def test_backslashes_in_a_block_string_do_not_hide_its_end(documents: Documents) -> None:
-    error = refusal(documents, '{areas(a: """\\\\"""x""") ' + "areas " * 1_000 + '}  # """')
+    error = rejection(documents, '{areas(a: """\\\\"""x""") ' + "areas " * 1_000 + '}  # """')
 
     assert error["extensions"]["measure"] == "tokens"
 
 
 def test_a_refusal_is_cached(documents: Documents, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "{noSuchField}"
-    first = refusal(documents, text)
+    first = rejection(documents, text)
     monkeypatch.setattr(prepared, "parse", None)
 
-    assert refusal(documents, text) == first
+    assert rejection(documents, text) == first
 
 
 def test_the_cache_is_limited_in_documents_and_characters(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,7 +359,7 @@ def test_limits_are_set_by_name_and_are_ten_times_larger_for_trusted_documents()
         with pytest.raises(ValueError, match=r"^GATEWAY_DOCUMENT_LIMITS: .*[^.]\.$"):
             document_settings({"GATEWAY_DOCUMENT_LIMITS": wrong})
     documents = Documents(api.build(), limits)
-    assert refusal(documents, "{" + "areas " * 81 + "}")["extensions"]["limit"] == 80
+    assert rejection(documents, "{" + "areas " * 81 + "}")["extensions"]["limit"] == 80
 
 
 @pytest.mark.parametrize(("measure", "text"), [one[:2] for one in TOO_MUCH[:-1]], ids=[one[0] for one in TOO_MUCH[:-1]])

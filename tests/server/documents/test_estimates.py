@@ -185,7 +185,7 @@ def test_the_estimate_takes_linear_time() -> None:
     assert steps(60) <= 4.1 * steps(15)
 
 
-def children(parent: GraphQLNamedType) -> Iterator[tuple[str, GraphQLField]]:
+def object_fields(parent: GraphQLNamedType) -> Iterator[tuple[str, GraphQLField]]:
     """Yield the fields with objects that need no arguments."""
     assert isinstance(parent, GraphQLObjectType)
     for name, field in parent.fields.items():
@@ -194,7 +194,7 @@ def children(parent: GraphQLNamedType) -> Iterator[tuple[str, GraphQLField]]:
             yield name, field
 
 
-def readers() -> list[tuple[str, str, GraphQLField]]:
+def priced_fields() -> list[tuple[str, str, GraphQLField]]:
     """Return all fields with access patterns that read or write, each with the names of its type and field."""
     kinds = [kind for kind in DOCUMENTS.schema.type_map.values() if isinstance(kind, GraphQLObjectType)]
     fields = [(kind.name, name, field) for kind in kinds for name, field in kind.fields.items()]
@@ -203,7 +203,9 @@ def readers() -> list[tuple[str, str, GraphQLField]]:
 
 
 def test_every_field_that_reads_or_writes_has_a_price() -> None:
-    found = {f"{kind}.{name}": DOCUMENTS.costs.field_cost(field).measure({}, NOON) for kind, name, field in readers()}
+    found = {
+        f"{kind}.{name}": DOCUMENTS.costs.field_cost(field).measure({}, NOON) for kind, name, field in priced_fields()
+    }
 
     assert len(found) > 100
     assert {name: measured for name, measured in found.items() if measured.units < 0.5 or measured.size < 1} == {}
@@ -211,7 +213,7 @@ def test_every_field_that_reads_or_writes_has_a_price() -> None:
 
 @pytest.mark.parametrize("argument", ["first", "last", "top"])
 def test_larger_pages_never_cost_less(argument: str) -> None:
-    fields = [field for _, _, field in readers() if argument in field.args]
+    fields = [field for _, _, field in priced_fields() if argument in field.args]
     assert fields
 
     for field in fields:
@@ -222,7 +224,7 @@ def test_larger_pages_never_cost_less(argument: str) -> None:
 
 
 def test_longer_lists_of_arguments_never_cost_less() -> None:
-    fields = [(name, field) for _, name, field in readers() if DOCUMENTS.costs.field_cost(field)._lists]
+    fields = [(name, field) for _, name, field in priced_fields() if DOCUMENTS.costs.field_cost(field)._lists]
     assert {"matches", "nodes", "syncTeams", "syncFixtures", "logEvent", "trending"} <= {name for name, _ in fields}
 
     for _, field in fields:
@@ -232,15 +234,15 @@ def test_longer_lists_of_arguments_never_cost_less() -> None:
         assert units == sorted(units)
 
 
-@pytest.mark.parametrize("root", [name for name, _ in children(QUERY)])
+@pytest.mark.parametrize("root", [name for name, _ in object_fields(QUERY)])
 def test_selecting_more_never_costs_less(root: str) -> None:
-    kind = get_named_type(dict(children(QUERY))[root].type)
+    kind = get_named_type(dict(object_fields(QUERY))[root].type)
     plain = cost(f"{{{root} {{__typename}}}}")
 
-    for name, field in children(kind):
+    for name, field in object_fields(kind):
         once = cost(f"{{{root} {{{name} {{__typename}}}}}}")
         assert once >= plain
-        for inner, _ in children(get_named_type(field.type)):
+        for inner, _ in object_fields(get_named_type(field.type)):
             assert cost(f"{{{root} {{{name} {{{inner} {{__typename}}}}}}}}") >= once
 
 

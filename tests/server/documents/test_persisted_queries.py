@@ -20,7 +20,7 @@ from server.documents.settings import DocumentSettings
 from server.settings import Settings
 from tests.support.served import Served
 from tests.support.store_engines import free_port
-from tests.support.transports import TRANSPORTS, Transport, codes, get, over, persisted
+from tests.support.transports import TRANSPORTS, Transport, ask_over, codes_of_answer, get, persisted
 
 REDIS = os.environ.get("GATEWAY_REDIS_URL") or "redis://127.0.0.1:6379/0"
 TEXT = "query Kind($no: Boolean = false) { __typename areas @include(if: $no) }"
@@ -33,16 +33,16 @@ ANSWER = {"data": {"__typename": "Query"}}
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_a_text_is_known_by_its_hash_after_it_was_sent_once(served: Served, transport: Transport) -> None:
-    before = await over(served, transport, **persisted(HASH))
-    taught = await over(served, transport, query=TEXT, **persisted(HASH))
-    by_hash = [await over(served, other, **persisted(HASH)) for other in TRANSPORTS]
+    before = await ask_over(served, transport, **persisted(HASH))
+    taught = await ask_over(served, transport, query=TEXT, **persisted(HASH))
+    by_hash = [await ask_over(served, other, **persisted(HASH)) for other in TRANSPORTS]
 
     # Apollo Client and urql compare this message and code.
     assert [(error["message"], error["extensions"]["code"]) for error in before["errors"]] == [
         ("PersistedQueryNotFound", "PERSISTED_QUERY_NOT_FOUND")
     ]
     assert [taught, *by_hash] == [ANSWER] * 5
-    assert await over(served, transport, **persisted(HASH.upper())) == ANSWER
+    assert await ask_over(served, transport, **persisted(HASH.upper())) == ANSWER
 
 
 @pytest.mark.parametrize("accept", ["application/json", "application/graphql-response+json"])
@@ -52,28 +52,32 @@ async def test_an_unknown_hash_is_reported_as_json_that_is_not_cacheable(served:
 
     # Apollo Server responds with 200. With the newer media type clients read the errors at any status.
     assert response.status == (200 if accept == "application/json" else 400)
-    assert codes(answer) == ["PERSISTED_QUERY_NOT_FOUND"]
+    assert codes_of_answer(answer) == ["PERSISTED_QUERY_NOT_FOUND"]
     assert response.headers["Cache-Control"] == "no-store"
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_a_text_with_another_hash_is_refused_and_not_stored(served: Served, transport: Transport) -> None:
-    refused = await over(served, transport, query="{ areas }", **persisted(HASH))
+    refused = await ask_over(served, transport, query="{ areas }", **persisted(HASH))
 
-    assert codes(refused) == ["BAD_USER_INPUT"]
-    assert codes(await over(served, transport, **persisted(HASH))) == ["PERSISTED_QUERY_NOT_FOUND"]
-    assert codes(await over(served, transport, **persisted(sha256_of("{ areas }")))) == ["PERSISTED_QUERY_NOT_FOUND"]
+    assert codes_of_answer(refused) == ["BAD_USER_INPUT"]
+    assert codes_of_answer(await ask_over(served, transport, **persisted(HASH))) == ["PERSISTED_QUERY_NOT_FOUND"]
+    assert codes_of_answer(await ask_over(served, transport, **persisted(sha256_of("{ areas }")))) == [
+        "PERSISTED_QUERY_NOT_FOUND"
+    ]
 
 
 async def test_no_text_is_stored_under_an_invalid_hash(served: Served) -> None:
-    assert codes(await over(served, "POST", query=TEXT, **persisted("mine"))) == ["BAD_USER_INPUT"]
-    assert codes(await over(served, "POST", **persisted("mine"))) == ["PERSISTED_QUERY_NOT_FOUND"]
+    assert codes_of_answer(await ask_over(served, "POST", query=TEXT, **persisted("mine"))) == ["BAD_USER_INPUT"]
+    assert codes_of_answer(await ask_over(served, "POST", **persisted("mine"))) == ["PERSISTED_QUERY_NOT_FOUND"]
 
 
 @pytest.mark.parametrize("text", ["{ nothing }", "{", ""])
 async def test_an_invalid_document_is_not_stored(served: Served, text: str) -> None:
-    assert "errors" in await over(served, "POST", query=text, **persisted(sha256_of(text)))
-    assert codes(await over(served, "POST", **persisted(sha256_of(text)))) == ["PERSISTED_QUERY_NOT_FOUND"]
+    assert "errors" in await ask_over(served, "POST", query=text, **persisted(sha256_of(text)))
+    assert codes_of_answer(await ask_over(served, "POST", **persisted(sha256_of(text)))) == [
+        "PERSISTED_QUERY_NOT_FOUND"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -91,8 +95,8 @@ async def test_an_invalid_document_is_not_stored(served: Served, text: str) -> N
 )
 async def test_an_invalid_extension_ends_its_operation_only(served: Served, extension: Any) -> None:
     for transport in ("POST", "WebSocket"):
-        answer = await over(served, transport, extensions={"persistedQuery": extension})
-        assert codes(answer) == ["BAD_USER_INPUT"]
+        answer = await ask_over(served, transport, extensions={"persistedQuery": extension})
+        assert codes_of_answer(answer) == ["BAD_USER_INPUT"]
         assert "persistedQuery" in answer["errors"][0]["message"]
 
 
@@ -103,11 +107,11 @@ class TestOff:
 
     async def test_clients_are_asked_to_send_texts_instead_of_hashes(self, served: Served) -> None:
         for transport in TRANSPORTS:
-            answer = await over(served, transport, **persisted(HASH))
+            answer = await ask_over(served, transport, **persisted(HASH))
             assert [(error["message"], error["extensions"]["code"]) for error in answer["errors"]] == [
                 ("PersistedQueryNotSupported", "PERSISTED_QUERY_NOT_SUPPORTED")
             ]
-            assert await over(served, transport, query=TEXT, **persisted(HASH)) == ANSWER
+            assert await ask_over(served, transport, query=TEXT, **persisted(HASH)) == ANSWER
 
 
 # The store
@@ -182,7 +186,7 @@ class TestShared:
         return replace(settings, capacity=replace(settings.capacity, redis_url=REDIS))
 
     async def test_a_gateway_with_redis_shares_its_texts(self, redis: Any, served: Served) -> None:
-        assert await over(served, "POST", query=TEXT, **persisted(HASH)) == ANSWER
+        assert await ask_over(served, "POST", query=TEXT, **persisted(HASH)) == ANSWER
 
         assert await redis.get(redis_texts.KEY + HASH) == TEXT
 

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 from server.http.graphiql import examples
-from tests.support.node_client import CLIENTS, NODE, run
+from tests.support.node_client import CLIENTS, NODE, run_node_script
 from tests.support.store_engines import ROOT
 
 SCHEMA = str(ROOT / "schema" / "api.graphql")
@@ -56,7 +56,7 @@ export default graphql`query PagesQuery { ...Pages_list }`;
 FORWARD_ONLY = ("searchPosts", "searchUsers")
 
 
-def operations() -> list[str]:
+def queries_of_examples() -> list[str]:
     return [example.query for example in examples()]
 
 
@@ -76,10 +76,10 @@ def test_the_schema_lints_clean() -> None:
 
 
 async def test_codegen_and_typescript_accept_the_schema_and_every_example(tmp_path: Path) -> None:
-    (tmp_path / "operations.json").write_text(json.dumps(operations()))
+    (tmp_path / "operations.json").write_text(json.dumps(queries_of_examples()))
     (tmp_path / "program.ts").write_text(PROGRAM)
     (tmp_path / "tsconfig.json").write_text(json.dumps({"compilerOptions": COMPILER_OPTIONS, "files": ["program.ts"]}))
-    written = await run("codegen.js", folder=str(tmp_path), schema=SCHEMA)
+    written = await run_node_script("codegen.js", folder=str(tmp_path), schema=SCHEMA)
     assert [file["filename"] for file in written] == ["schema.ts", "operations.ts"]
     assert all(file["lines"] > 1000 for file in written)
 
@@ -87,7 +87,7 @@ async def test_codegen_and_typescript_accept_the_schema_and_every_example(tmp_pa
 async def test_relay_compiles_every_example(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "Pages.js").write_text(PAGES)
-    (tmp_path / "operations.json").write_text(json.dumps(operations()))
-    (compiled,) = await run("relay.js", folder=str(tmp_path), schema=SCHEMA)
+    (tmp_path / "operations.json").write_text(json.dumps(queries_of_examples()))
+    (compiled,) = await run_node_script("relay.js", folder=str(tmp_path), schema=SCHEMA)
     assert {"PagesListQuery.graphql.ts", "PagesSightingQuery.graphql.ts"} <= set(compiled)
-    assert len(compiled) == len(operations()) + 5
+    assert len(compiled) == len(queries_of_examples()) + 5

@@ -23,7 +23,7 @@ from server.documents.settings import DocumentSettings, DocumentsMode, document_
 from server.settings import Misconfigured, Settings, from_environment
 from tests.support.command_line import refused_in_a_line, run_here
 from tests.support.served import Served
-from tests.support.transports import TRANSPORTS, Transport, codes, over, persisted
+from tests.support.transports import TRANSPORTS, Transport, ask_over, codes_of_answer, persisted
 from tests.support.trusted_documents import ANSWER, ANYBODY, AREAS, CATEGORIES, HASH, NAMED
 
 TYPENAME = "{ __typename }"
@@ -59,44 +59,44 @@ def settings(settings: Settings, manifest: Path, mode: DocumentsMode) -> Setting
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_in_the_mode_enforce_only_registered_documents_run(served: Served, transport: Transport) -> None:
-    by_name = await over(served, transport, documentId="areas")
-    by_hash = await over(served, transport, documentId=f"sha256:{HASH}")
-    as_apollo_names_it = [await over(served, transport, **persisted(name)) for name in (HASH, "areas")]
-    in_full = await over(served, transport, query=AREAS)
-    unknown = await over(served, transport, documentId="nothing")
-    unknown_hash = await over(served, transport, **persisted(sha256_of(TYPENAME)))
+    by_name = await ask_over(served, transport, documentId="areas")
+    by_hash = await ask_over(served, transport, documentId=f"sha256:{HASH}")
+    as_apollo_names_it = [await ask_over(served, transport, **persisted(name)) for name in (HASH, "areas")]
+    in_full = await ask_over(served, transport, query=AREAS)
+    unknown = await ask_over(served, transport, documentId="nothing")
+    unknown_hash = await ask_over(served, transport, **persisted(sha256_of(TYPENAME)))
 
     assert [by_name, by_hash, *as_apollo_names_it, in_full] == [ANSWER] * 5
-    assert codes(unknown) == codes(unknown_hash) == ["NOT_FOUND"]
+    assert codes_of_answer(unknown) == codes_of_answer(unknown_hash) == ["NOT_FOUND"]
     for user, role in [(None, Role.USER), ("ada", Role.USER), ("poller", Role.SYSTEM)]:
         # The text is not parsed: invalid GraphQL is refused in the same way.
         for text in (TYPENAME, "{", f"{AREAS} "):
-            refused = await over(served, transport, user, role, query=text)
-            assert codes(refused) == ["FORBIDDEN"]
+            refused = await ask_over(served, transport, user, role, query=text)
+            assert codes_of_answer(refused) == ["FORBIDDEN"]
             assert "registered" in refused["errors"][0]["message"]
             assert "data" not in refused
     for introspection in (TYPENAME, get_introspection_query()):
-        assert "errors" not in await over(served, transport, "root", Role.ADMIN, query=introspection)
+        assert "errors" not in await ask_over(served, transport, "root", Role.ADMIN, query=introspection)
 
 
 async def test_in_the_mode_enforce_no_hash_is_registered(served: Served) -> None:
-    by_admin = await over(served, "POST", "root", Role.ADMIN, query=TYPENAME, **persisted(sha256_of(TYPENAME)))
+    by_admin = await ask_over(served, "POST", "root", Role.ADMIN, query=TYPENAME, **persisted(sha256_of(TYPENAME)))
 
     assert by_admin == {"data": {"__typename": "Query"}}
-    assert codes(await over(served, "POST", **persisted(sha256_of(TYPENAME)))) == ["NOT_FOUND"]
+    assert codes_of_answer(await ask_over(served, "POST", **persisted(sha256_of(TYPENAME)))) == ["NOT_FOUND"]
 
 
 async def test_an_id_of_another_text_is_refused(served: Served) -> None:
-    both = await over(served, "POST", query=AREAS, documentId="areas")
-    both_as_apollo_names_it = await over(served, "POST", query=AREAS, **persisted("areas"))
-    of_another = await over(served, "POST", query=CATEGORIES, documentId="areas")
-    hash_of_another = await over(served, "POST", query=CATEGORIES, **persisted(HASH))
-    two_ids = await over(served, "POST", documentId=sha256_of(CATEGORIES), **persisted(HASH))
-    too_long = await over(served, "POST", documentId="x" * 257)
+    both = await ask_over(served, "POST", query=AREAS, documentId="areas")
+    both_as_apollo_names_it = await ask_over(served, "POST", query=AREAS, **persisted("areas"))
+    of_another = await ask_over(served, "POST", query=CATEGORIES, documentId="areas")
+    hash_of_another = await ask_over(served, "POST", query=CATEGORIES, **persisted(HASH))
+    two_ids = await ask_over(served, "POST", documentId=sha256_of(CATEGORIES), **persisted(HASH))
+    too_long = await ask_over(served, "POST", documentId="x" * 257)
 
     assert both == both_as_apollo_names_it == ANSWER
     refused = [of_another, hash_of_another, two_ids, too_long]
-    assert [codes(answer) for answer in refused] == [["BAD_USER_INPUT"]] * 4
+    assert [codes_of_answer(answer) for answer in refused] == [["BAD_USER_INPUT"]] * 4
     assert [answer["errors"][0]["extensions"]["field"] for answer in refused] == [
         "documentId",
         "extensions.persistedQuery.sha256Hash",
@@ -134,8 +134,10 @@ class TestWithoutBypass:
 
     async def test_admins_have_no_bypass(self, served: Served) -> None:
         for transport in TRANSPORTS:
-            assert codes(await over(served, transport, "root", Role.ADMIN, query=TYPENAME)) == ["FORBIDDEN"]
-            assert await over(served, transport, "root", Role.ADMIN, documentId="areas") == ANSWER
+            assert codes_of_answer(await ask_over(served, transport, "root", Role.ADMIN, query=TYPENAME)) == [
+                "FORBIDDEN"
+            ]
+            assert await ask_over(served, transport, "root", Role.ADMIN, documentId="areas") == ANSWER
 
 
 class TestPreferred:
@@ -144,20 +146,22 @@ class TestPreferred:
         return DocumentsMode.PREFER
 
     async def test_unregistered_documents_run(self, served: Served) -> None:
-        assert await over(served, "POST", documentId="areas") == ANSWER
-        assert await over(served, "POST", query=TYPENAME) == {"data": {"__typename": "Query"}}
-        assert codes(await over(served, "POST", documentId="nothing")) == ["NOT_FOUND"]
-        assert codes(await over(served, "POST", **persisted(sha256_of(TYPENAME)))) == ["PERSISTED_QUERY_NOT_FOUND"]
+        assert await ask_over(served, "POST", documentId="areas") == ANSWER
+        assert await ask_over(served, "POST", query=TYPENAME) == {"data": {"__typename": "Query"}}
+        assert codes_of_answer(await ask_over(served, "POST", documentId="nothing")) == ["NOT_FOUND"]
+        assert codes_of_answer(await ask_over(served, "POST", **persisted(sha256_of(TYPENAME)))) == [
+            "PERSISTED_QUERY_NOT_FOUND"
+        ]
 
     async def test_a_removed_name_is_unknown(self, served: Served, manifest: Path) -> None:
-        assert await over(served, "POST", query=AREAS, **persisted("areas")) == ANSWER
+        assert await ask_over(served, "POST", query=AREAS, **persisted("areas")) == ANSWER
         _write(manifest, {})
         served.gateway.edge.persisted_documents.load()
 
-        assert codes(await over(served, "POST", **persisted("areas"))) == ["PERSISTED_QUERY_NOT_FOUND"]
+        assert codes_of_answer(await ask_over(served, "POST", **persisted("areas"))) == ["PERSISTED_QUERY_NOT_FOUND"]
 
     async def test_a_registered_hash_is_known_from_the_start(self, served: Served) -> None:
-        assert await over(served, "POST", **persisted(HASH)) == ANSWER
+        assert await ask_over(served, "POST", **persisted(HASH)) == ANSWER
 
 
 class TestLogged:
@@ -170,7 +174,7 @@ class TestLogged:
     ) -> None:
         with caplog.at_level(logging.WARNING, "server.documents.persisted.registry"):
             for query in (TYPENAME, AREAS, TYPENAME, "query Mine { __typename }"):
-                answer = await over(served, "POST", query=query, operationName="Mine" if "Mine" in query else None)
+                answer = await ask_over(served, "POST", query=query, operationName="Mine" if "Mine" in query else None)
                 assert "errors" not in answer
 
         messages = [record.getMessage() for record in caplog.records]
@@ -185,9 +189,9 @@ class TestOff:
         return DocumentsMode.OFF
 
     async def test_no_id_is_known(self, served: Served) -> None:
-        assert codes(await over(served, "POST", documentId="areas")) == ["NOT_FOUND"]
-        assert await over(served, "POST", query=AREAS) == ANSWER
-        assert codes(await over(served, "POST", documentId=HASH, query=CATEGORIES)) == ["BAD_USER_INPUT"]
+        assert codes_of_answer(await ask_over(served, "POST", documentId="areas")) == ["NOT_FOUND"]
+        assert await ask_over(served, "POST", query=AREAS) == ANSWER
+        assert codes_of_answer(await ask_over(served, "POST", documentId=HASH, query=CATEGORIES)) == ["BAD_USER_INPUT"]
 
 
 # The file

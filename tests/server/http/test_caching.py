@@ -52,7 +52,7 @@ async def served(served: Served) -> Served:
     return served
 
 
-async def fetched(served: Served, headers: dict[str, str] | None = None, **fields: Any) -> tuple[int, Any, bytes]:
+async def fetch_get(served: Served, headers: dict[str, str] | None = None, **fields: Any) -> tuple[int, Any, bytes]:
     """Status, headers and body of a GET."""
     async with get(served, headers or {}, **fields) as response:
         return response.status, response.headers, await response.read()
@@ -62,10 +62,10 @@ async def fetched(served: Served, headers: dict[str, str] | None = None, **field
 
 
 async def test_an_answer_by_id_says_for_how_long_it_may_be_kept_and_by_whom(served: Served) -> None:
-    status, headers, body = await fetched(served, documentId=HASH)
-    again = await fetched(served, documentId=HASH)
-    _, signed_in, _ = await fetched(served, served.headers("ada", Role.USER), documentId=f"sha256:{HASH}")
-    _, a_list, _ = await fetched(served, documentId="quakes")
+    status, headers, body = await fetch_get(served, documentId=HASH)
+    again = await fetch_get(served, documentId=HASH)
+    _, signed_in, _ = await fetch_get(served, served.headers("ada", Role.USER), documentId=f"sha256:{HASH}")
+    _, a_list, _ = await fetch_get(served, documentId="quakes")
 
     assert (status, json.loads(body)) == (200, {"data": {"earthquake": {"eventId": "us1", "place": "1 km N of Here"}}})
     assert headers["Cache-Control"] == f"public, {DAY}"
@@ -79,16 +79,16 @@ async def test_an_answer_by_id_says_for_how_long_it_may_be_kept_and_by_whom(serv
 async def test_an_answer_by_a_name_is_not_kept_beyond_what_the_name_may_stand_for(served: Served) -> None:
     """A release may give the name another text."""
     for named in ({"documentId": "quake"}, persisted("quake")):
-        _, headers, _ = await fetched(served, **named)
+        _, headers, _ = await fetch_get(served, **named)
         assert headers["Cache-Control"] == f"public, max-age={NAMED_SECONDS}"
 
 
 async def test_each_media_type_has_a_tag_of_its_own(served: Served) -> None:
     """A strong tag that two representations shared would let a client take one for the other."""
     spoken = {"Accept": "application/graphql-response+json"}
-    _, plain, body = await fetched(served, documentId="quake")
-    _, other, same = await fetched(served, spoken, documentId="quake")
-    status, _, _ = await fetched(served, spoken | {"If-None-Match": plain["ETag"]}, documentId="quake")
+    _, plain, body = await fetch_get(served, documentId="quake")
+    _, other, same = await fetch_get(served, spoken, documentId="quake")
+    status, _, _ = await fetch_get(served, spoken | {"If-None-Match": plain["ETag"]}, documentId="quake")
 
     assert (plain["Content-Type"] != other["Content-Type"], body == same) == (True, True)
     assert plain["ETag"] != other["ETag"]
@@ -96,7 +96,7 @@ async def test_each_media_type_has_a_tag_of_its_own(served: Served) -> None:
 
 
 async def test_a_browser_that_follows_the_url_is_shown_the_answer_and_not_graphiql(served: Served) -> None:
-    status, headers, body = await fetched(
+    status, headers, body = await fetch_get(
         served, {"Accept": "text/html,*/*;q=0.8", "Sec-Fetch-Site": "none"}, documentId="quake"
     )
 
@@ -106,8 +106,8 @@ async def test_a_browser_that_follows_the_url_is_shown_the_answer_and_not_graphi
 
 async def test_an_answer_by_hash_may_be_kept_likewise(served: Served) -> None:
     text = '{ earthquake(eventId: "us1") { magnitude } }'
-    _, taught, _ = await fetched(served, query=text, **persisted(sha256_of(text)))
-    _, by_hash, _ = await fetched(served, **persisted(sha256_of(text)))
+    _, taught, _ = await fetch_get(served, query=text, **persisted(sha256_of(text)))
+    _, by_hash, _ = await fetch_get(served, **persisted(sha256_of(text)))
 
     assert (taught["Cache-Control"], by_hash["Cache-Control"]) == ("no-store", f"public, {DAY}")
 
@@ -128,7 +128,7 @@ async def test_an_answer_by_hash_may_be_kept_likewise(served: Served) -> None:
 )
 async def test_nothing_else_may_be_kept(served: Served, fields: dict[str, Any]) -> None:
     for headers in ({}, served.headers("ada", Role.USER)):
-        _, told, _ = await fetched(served, headers, **fields)
+        _, told, _ = await fetch_get(served, headers, **fields)
         assert told["Cache-Control"] == "no-store"
         assert "ETag" not in told
 
@@ -138,16 +138,16 @@ async def test_neither_a_post_nor_an_explained_answer_may_be_kept(served: Served
         assert posted.headers["Cache-Control"] == "no-store"
         assert "ETag" not in posted.headers
     admin = served.headers("root", Role.ADMIN) | {"X-Explain": "1"}
-    _, explained, _ = await fetched(served, admin, documentId="quake")
+    _, explained, _ = await fetch_get(served, admin, documentId="quake")
     assert explained["Cache-Control"] == "no-store"
     events = {"Accept": "text/event-stream"}
-    _, streamed, _ = await fetched(served, events, documentId="quake")
+    _, streamed, _ = await fetch_get(served, events, documentId="quake")
     assert streamed["Cache-Control"] == "no-store"
 
 
 async def test_what_is_kept_says_nothing_of_one_callers_budget(served: Served) -> None:
-    _, kept, _ = await fetched(served, documentId="quake")
-    _, not_kept, _ = await fetched(served, query=QUAKE)
+    _, kept, _ = await fetch_get(served, documentId="quake")
+    _, not_kept, _ = await fetch_get(served, query=QUAKE)
 
     assert [name for name in kept if name.lower().startswith("ratelimit")] == []
     assert "RateLimit-Limit" in not_kept
@@ -157,11 +157,11 @@ async def test_what_is_kept_says_nothing_of_one_callers_budget(served: Served) -
 
 
 async def test_what_a_client_has_already_is_not_sent_again(served: Served) -> None:
-    _, headers, body = await fetched(served, documentId="quake")
+    _, headers, body = await fetch_get(served, documentId="quake")
     tag = headers["ETag"]
 
     for condition in (tag, f"W/{tag}", f'"other", {tag}', "*"):
-        status, told, nothing = await fetched(served, {"If-None-Match": condition}, documentId="quake")
+        status, told, nothing = await fetch_get(served, {"If-None-Match": condition}, documentId="quake")
         assert (status, nothing) == (304, b"")
         assert [told[name] for name in ("Cache-Control", "ETag", "Vary")] == [
             headers[name] for name in ("Cache-Control", "ETag", "Vary")
@@ -169,10 +169,10 @@ async def test_what_a_client_has_already_is_not_sent_again(served: Served) -> No
         assert "Content-Type" not in told
         assert "Content-Length" not in told
     for condition in ('"other"', tag.strip('"'), 'W/"other"', "nonsense"):
-        status, _, whole = await fetched(served, {"If-None-Match": condition}, documentId="quake")
+        status, _, whole = await fetch_get(served, {"If-None-Match": condition}, documentId="quake")
         assert (status, whole) == (200, body)
     # Another connection's next answer is not what would have been this one's body.
-    assert (await fetched(served, {"If-None-Match": "*"}, query=QUAKE))[0] == 200
+    assert (await fetch_get(served, {"If-None-Match": "*"}, query=QUAKE))[0] == 200
 
 
 # How old an answer may be
@@ -254,7 +254,7 @@ def test_a_field_of_an_interface_is_as_short_lived_as_that_of_any_type_that_has_
     assert age("{ animal { __typename } }") == 30
 
 
-def test_only_what_anybody_may_read_declares_an_age() -> None:
+def test_only_public_data_declares_an_age() -> None:
     lasting = [pattern for pattern in PATTERNS if pattern.max_age]
 
     assert lasting

@@ -65,7 +65,7 @@ def met(operation: str, table: str, fault: Callable[[Proxy, Seen], Any]) -> Call
     return answer
 
 
-def calls(proxy: Proxy, operation: str) -> int:
+def count_calls(proxy: Proxy, operation: str) -> int:
     """How many there were, but for those of the jobs in the background."""
     made = [seen.body for seen in proxy.seen if seen.operation == operation]
     return len([body for body in made if operation != "Query" or ":prefix" in body["ExpressionAttributeValues"]])
@@ -74,40 +74,40 @@ def calls(proxy: Proxy, operation: str) -> int:
 async def stays(proxy: Proxy, operation: str) -> int:
     """How many calls there are, of which there are no more for a while in which there would be."""
     before = -1
-    while before != (now := calls(proxy, operation)):
+    while before != (now := count_calls(proxy, operation)):
         before = now
         await asyncio.sleep(0.03)
     return now
 
 
-async def leave(served: Served, query: str, proxy: Proxy, operation: str, count: int, **who: Any) -> None:
+async def ask_and_leave(served: Served, query: str, proxy: Proxy, operation: str, count: int, **who: Any) -> None:
     """Ask over HTTP, and hang up once that many calls were made."""
     async with aiohttp.ClientSession() as session:
         headers = served.headers(who.get("user"), who.get("role", Role.USER), who.get("email"))
         asking = asyncio.create_task(session.post(f"{served.url}/graphql", json={"query": query}, headers=headers))
-        await until(lambda: calls(proxy, operation) >= count)
+        await until(lambda: count_calls(proxy, operation) >= count)
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
 
 
-async def remaining(served: Served, user: str) -> float:
+async def remaining_budget(served: Served, user: str) -> float:
     """What is left of a caller's budget."""
     return float((await served.ask("{ areas }", user=user)).headers["ratelimit-remaining"])
 
 
 async def test_keys_that_the_store_left_over_are_not_asked_for_again(served: Served, proxy: Proxy) -> None:
     proxy.always = met("BatchGetItem", BLIP.name, unprocessed)
-    await leave(served, PROFILES, proxy, "BatchGetItem", 3)
+    await ask_and_leave(served, PROFILES, proxy, "BatchGetItem", 3)
     before = await stays(proxy, "BatchGetItem")
     assert 3 <= before < 900
     proxy.always = None
     assert (await served.ask(PROFILES)).errors is None
-    assert calls(proxy, "BatchGetItem") == before + 1
+    assert count_calls(proxy, "BatchGetItem") == before + 1
 
 
 async def test_who_leaves_is_no_error(served: Served, proxy: Proxy, caplog: pytest.LogCaptureFixture) -> None:
     proxy.always = met("BatchGetItem", BLIP.name, hang)
-    await leave(served, PROFILES, proxy, "BatchGetItem", 1)
+    await ask_and_leave(served, PROFILES, proxy, "BatchGetItem", 1)
     await until(lambda: [report.codes for report in served.reports] == [["CANCELLED"]])
     await still_answers(served)
     assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == []
@@ -120,7 +120,7 @@ async def still_answers(served: Served) -> None:
 
 async def test_what_waits_for_its_turn_is_not_looked_up(served: Served, proxy: Proxy) -> None:
     proxy.always = met("Query", SPARKS.name, hang)
-    await leave(served, PHOTOS, proxy, "Query", CONCURRENCY, user="ada", email="ada@example.com")
+    await ask_and_leave(served, PHOTOS, proxy, "Query", CONCURRENCY, user="ada", email="ada@example.com")
     await until(lambda: not served.gateway.edge.admission.load.running)
     # The first come back, or fail; others had waited for that.
     proxy.closing.set()
@@ -130,7 +130,7 @@ async def test_what_waits_for_its_turn_is_not_looked_up(served: Served, proxy: P
 async def test_a_socket_that_completes_its_operation(served: Served, proxy: Proxy) -> None:
     proxy.always = met("BatchGetItem", BLIP.name, unprocessed)
     listener = await served.listen(PROFILES)
-    await until(lambda: calls(proxy, "BatchGetItem") >= 3)
+    await until(lambda: count_calls(proxy, "BatchGetItem") >= 3)
     await listener.socket.send_json({"id": "1", "type": "complete"})
     assert 3 <= await stays(proxy, "BatchGetItem") < 900
     await still_alive(listener)
@@ -139,7 +139,7 @@ async def test_a_socket_that_completes_its_operation(served: Served, proxy: Prox
 async def test_a_socket_that_goes_away(served: Served, proxy: Proxy) -> None:
     proxy.always = met("BatchGetItem", BLIP.name, unprocessed)
     listener = await served.listen(PROFILES)
-    await until(lambda: calls(proxy, "BatchGetItem") >= 3)
+    await until(lambda: count_calls(proxy, "BatchGetItem") >= 3)
     await listener.socket.close()
     assert 3 <= await stays(proxy, "BatchGetItem") < 900
 
@@ -153,12 +153,12 @@ class TestBudgets:
 
     async def test_who_leaves_gets_nothing_back(self, served: Served, proxy: Proxy) -> None:
         proxy.always = met("Query", SPARKS.name, hang)
-        await leave(served, PHOTOS, proxy, "Query", CONCURRENCY, user="ada", email="ada@example.com")
+        await ask_and_leave(served, PHOTOS, proxy, "Query", CONCURRENCY, user="ada", email="ada@example.com")
         await until(lambda: bool(served.reports))
         (report,) = served.reports
         assert report.codes == ["CANCELLED"]
         assert report.cost < report.estimate
-        assert await remaining(served, "ada") == pytest.approx(BUDGET.budget_units - report.estimate, abs=2)
+        assert await remaining_budget(served, "ada") == pytest.approx(BUDGET.budget_units - report.estimate, abs=2)
 
     async def test_a_subscriber_who_leaves_at_the_start(self, served: Served, proxy: Proxy) -> None:
         proxy.always = met("Scan", ACTIVE_MATCHES.name, hang)
@@ -168,13 +168,13 @@ class TestBudgets:
         await listener.socket.close()
         await until(lambda: bool(served.reports))
         (report,) = served.reports
-        assert await remaining(served, "bob") == pytest.approx(BUDGET.budget_units - report.estimate, abs=2)
+        assert await remaining_budget(served, "bob") == pytest.approx(BUDGET.budget_units - report.estimate, abs=2)
 
     async def test_who_stays_gets_back_what_was_not_used(self, served: Served) -> None:
         answer = await served.ask(PHOTOS, user="ada", email="ada@example.com")
         assert answer.errors is None
         spent = sum(call.cost for call in answer.calls)
-        assert await remaining(served, "ada") == pytest.approx(BUDGET.budget_units - spent, abs=2)
+        assert await remaining_budget(served, "ada") == pytest.approx(BUDGET.budget_units - spent, abs=2)
         assert spent < 2 * CONCURRENCY
 
 
@@ -194,8 +194,8 @@ class TestDeadline:
         assert set(answer.codes) == {"TIMEOUT"}
         # What was read all the same is not told: nothing comes back.
         (report,) = served.reports
-        assert await remaining(served, "ada") == pytest.approx(BUDGET.budget_units - report.estimate, abs=2)
-        before = calls(proxy, "Query")
+        assert await remaining_budget(served, "ada") == pytest.approx(BUDGET.budget_units - report.estimate, abs=2)
+        before = count_calls(proxy, "Query")
         proxy.closing.set()
         assert await stays(proxy, "Query") == before < 2 * CONCURRENCY
 
@@ -218,7 +218,7 @@ async def test_what_is_queued_behind_a_list_is_given_up(served: Served, proxy: P
     assert await stays(proxy, "BatchGetItem") == 0
     # What was given up is read again by who asks again.
     assert await asyncio.gather(*reads_of(store, "a", "b")) == [None, None]
-    assert calls(proxy, "BatchGetItem") == 1
+    assert count_calls(proxy, "BatchGetItem") == 1
 
 
 async def test_a_reader_who_goes_takes_nothing_from_those_who_share_the_read(served: Served, proxy: Proxy) -> None:
@@ -231,9 +231,9 @@ async def test_a_reader_who_goes_takes_nothing_from_those_who_share_the_read(ser
 
     proxy.always = met("GetItem", BLIP.name, hold)
     first, second = reads_of(store, "a", "a")
-    await until(lambda: calls(proxy, "GetItem") == 1)
+    await until(lambda: count_calls(proxy, "GetItem") == 1)
     first.cancel()
     await asyncio.sleep(0)
     held.set()
     assert await second is None
-    assert calls(proxy, "GetItem") == 1
+    assert count_calls(proxy, "GetItem") == 1

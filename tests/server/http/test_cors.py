@@ -10,7 +10,7 @@ from server.http.cors import CrossOrigin
 from server.http.endpoint import GraphQLHTTP
 from server.operations.runner import Runner
 from tests.support.http_server import served
-from tests.support.toy_schema import SCHEMA, Toy, identify
+from tests.support.toy_schema import SCHEMA, ToyContext, identify_toy_user
 
 APP, EVIL = "https://app.example.com", "https://evil.example.com"
 ASKING = {"access-control-request-method": "POST", "access-control-request-headers": "content-type,authorization"}
@@ -39,11 +39,11 @@ async def url() -> AsyncIterator[str]:
 
 
 def app(*origins: str) -> CrossOrigin:
-    graphql = GraphQLHTTP(Runner(Documents(SCHEMA), Toy), identify, allowed_origins=origins)
+    graphql = GraphQLHTTP(Runner(Documents(SCHEMA), ToyContext), identify_toy_user, allowed_origins=origins)
     return CrossOrigin(graphql, origins)
 
 
-def shared(response: aiohttp.ClientResponse) -> dict[str, str]:
+def cors_headers(response: aiohttp.ClientResponse) -> dict[str, str]:
     headers = {name.lower(): value for name, value in response.headers.items()}
     return {name: value for name, value in headers.items() if name.startswith("access-control")}
 
@@ -51,7 +51,7 @@ def shared(response: aiohttp.ClientResponse) -> dict[str, str]:
 async def test_a_listed_page_may_ask_for_what_clients_send(url: str, session: aiohttp.ClientSession) -> None:
     async with session.options(url, headers={"origin": APP, **ASKING}) as response:
         assert (response.status, await response.read()) == (204, b"")
-        told = shared(response)
+        told = cors_headers(response)
     assert told["access-control-allow-origin"] == APP
     assert told["access-control-allow-methods"] == "GET, POST"
     assert {"content-type", "authorization", "idempotency-key", "x-explain", "apollo-require-preflight"} <= set(
@@ -75,7 +75,7 @@ async def test_a_listed_page_reads_answers_and_errors(url: str, session: aiohttp
     ):
         sent = {"content-type": "application/json", **headers, "origin": origin}
         async with session.post(url, data=body, headers=sent) as response:
-            told = shared(response)
+            told = cors_headers(response)
             assert (response.status, told["access-control-allow-origin"]) == (status, origin)
             assert {"retry-after", "ratelimit-remaining", "etag", "idempotency-replayed"} <= set(
                 told["access-control-expose-headers"].split(", ")
@@ -84,20 +84,20 @@ async def test_a_listed_page_reads_answers_and_errors(url: str, session: aiohttp
 
 
 @pytest.mark.parametrize("origin", UNLISTED)
-async def test_an_unlisted_page_is_told_nothing(url: str, session: aiohttp.ClientSession, origin: str) -> None:
+async def test_an_unlisted_origin_gets_no_headers(url: str, session: aiohttp.ClientSession, origin: str) -> None:
     async with session.options(url, headers={"origin": origin, **ASKING}) as response:
-        assert (response.status, shared(response)) == (405, {})
+        assert (response.status, cors_headers(response)) == (405, {})
         assert "origin" in response.headers.getall("vary")
     async with session.post(url, json={"query": "{ hello }"}, headers={"origin": origin}) as response:
-        assert (response.status, shared(response)) == (200, {})
+        assert (response.status, cors_headers(response)) == (200, {})
         assert "origin" in response.headers.getall("vary")
 
 
 async def test_nothing_is_shared_unless_it_is_set_up(session: aiohttp.ClientSession) -> None:
     async with served(app()) as url:
         async with session.options(url, headers={"origin": APP, **ASKING}) as response:
-            assert (response.status, shared(response)) == (405, {})
+            assert (response.status, cors_headers(response)) == (405, {})
             assert (await response.json())["errors"][0]["extensions"]["code"] == "BAD_USER_INPUT"
         async with session.post(url, json={"query": "{ hello }"}, headers={"origin": APP}) as response:
-            assert (response.status, shared(response)) == (200, {})
+            assert (response.status, cors_headers(response)) == (200, {})
             assert response.headers.getall("vary") == ["accept"]

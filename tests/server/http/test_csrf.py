@@ -9,7 +9,7 @@ from server.documents.document_cache import Documents
 from server.http.endpoint import GraphQLHTTP
 from server.operations.runner import Runner
 from tests.support.http_server import served
-from tests.support.toy_schema import SCHEMA, Toy, identify
+from tests.support.toy_schema import SCHEMA, ToyContext, identify_toy_user
 
 FIREFOX = {"user-agent": "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"}
 CROSS = {**FIREFOX, "sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"}
@@ -49,7 +49,7 @@ KEPT_OUT = {
 
 @pytest.fixture
 async def url() -> AsyncIterator[str]:
-    app = GraphQLHTTP(Runner(Documents(SCHEMA), Toy), identify, allowed_origins=[f"{APP}/"])
+    app = GraphQLHTTP(Runner(Documents(SCHEMA), ToyContext), identify_toy_user, allowed_origins=[f"{APP}/"])
     async with served(app) as url:
         yield url
 

@@ -6,8 +6,18 @@ from contextlib import suppress
 from pathlib import Path
 
 from server.http.graphiql import Config, Example, examples
-from tests.support.command_line import Process
-from tests.support.graphiql import context, enter, execute, gateway, page, page_that_errs, shown, text, write
+from tests.support.command_line import GatewayProcess
+from tests.support.graphiql import (
+    context,
+    editor_text,
+    execute,
+    gateway,
+    open_page,
+    page,
+    page_that_errs,
+    set_query,
+    wait_for_response,
+)
 from tests.support.photo_files import picture
 from tests.support.until import until_blocking
 
@@ -53,15 +63,15 @@ def test_an_example_opens_in_a_tab_of_its_own_with_variables_and_a_token(page: "
     before = page.locator("[role=tab]").count()
     choose(page, "BLIP-6")
     expect(page.locator("[role=tab]")).to_have_count(before + 1)
-    assert "mutation Report" in text(page, "operation.graphql")
-    assert json.loads(text(page, "variables.json"))["input"]["area"] == "Downtown"
-    assert "Bearer " in text(page, "request-headers.json")
+    assert "mutation Report" in editor_text(page, "operation.graphql")
+    assert json.loads(editor_text(page, "variables.json"))["input"]["area"] == "Downtown"
+    assert "Bearer " in editor_text(page, "request-headers.json")
     answer = json.loads(execute(page, '"reportSighting"'))
     assert answer["data"]["reportSighting"]["reporter"]["reportTotal"] >= 1
 
 
 def test_the_role_can_be_switched(page: "Page") -> None:
-    write(page, "{ me { userId role } }")
+    set_query(page, "{ me { userId role } }")
     roles = page.locator(".role-switch select")
     for label, words in (("Admin", '"ADMIN"'), ("System", '"SYSTEM"'), ("nobody", '"me": null')):
         roles.select_option(label=label)
@@ -75,13 +85,13 @@ def test_an_example_for_admins_brings_an_admins_token(page: "Page") -> None:
     assert "errors" not in json.loads(execute(page, '"requestLogs"'))
 
 
-def test_a_mistake_is_told_beside_the_query(page: "Page") -> None:
-    write(page, "{ earthquakes(first: 1000) { nodes { place } } }")
+def test_a_syntax_error_is_shown_beside_the_query(page: "Page") -> None:
+    set_query(page, "{ earthquakes(first: 1000) { nodes { place } } }")
     assert json.loads(execute(page, '"errors"'))["errors"][0]["extensions"]["code"] == "BAD_USER_INPUT"
 
 
 def test_its_workers_run_under_the_policies_of_page_and_files(page: "Page") -> None:
-    write(page, "{ nope }")
+    set_query(page, "{ nope }")
     page.wait_for_function(
         "word => globalThis.__MONACO.editor.getModelMarkers({}).some(({ message }) => message.includes(word))",
         arg="nope",
@@ -94,7 +104,7 @@ def test_its_workers_run_under_the_policies_of_page_and_files(page: "Page") -> N
     until_blocking(lambda: workers() >= {"graphql", "json"}, 15)
 
 
-def test_a_script_that_got_in_can_do_little(page_that_errs: "Page", gateway: Process) -> None:
+def test_a_script_that_got_in_can_do_little(page_that_errs: "Page", gateway: GatewayProcess) -> None:
     page_that_errs.goto(f"{gateway.url}/graphql")
     tried = page_that_errs.evaluate(
         """async () => {
@@ -125,7 +135,7 @@ def test_a_script_that_got_in_can_do_little(page_that_errs: "Page", gateway: Pro
     ]
 
 
-def test_a_page_of_ours_follows_with_an_event_source_that_ends(page_that_errs: "Page", gateway: Process) -> None:
+def test_a_page_of_ours_follows_with_an_event_source_that_ends(page_that_errs: "Page", gateway: GatewayProcess) -> None:
     page_that_errs.goto(f"{gateway.url}/graphql")
     told = page_that_errs.evaluate(
         """() => new Promise((done) => {
@@ -139,24 +149,24 @@ def test_a_page_of_ours_follows_with_an_event_source_that_ends(page_that_errs: "
     assert told == [["next", "1", '{"data":{"__typename":"Query"}}'], ["complete", "end", ""]]
 
 
-def test_a_subscription_runs_until_it_is_stopped(page: "Page", gateway: Process) -> None:
+def test_a_subscription_runs_until_it_is_stopped(page: "Page", gateway: GatewayProcess) -> None:
     choose(page, "BLIP-S1")
     button = page.locator("button.graphiql-execute-button")
     button.click()
     expect(button).to_have_attribute("aria-label", re.compile("Stop"))
     page.wait_for_timeout(500)
     gateway.data(REPORT % "seen while following", gateway.token())
-    shown(page, "seen while following")
+    wait_for_response(page, "seen while following")
     button.click()
     expect(button).to_have_attribute("aria-label", re.compile("Execute"))
     gateway.data(REPORT % "seen by nobody", gateway.token())
     page.wait_for_timeout(800)
-    assert "seen by nobody" not in text(page, "response.json")
+    assert "seen by nobody" not in editor_text(page, "response.json")
 
 
-def test_a_gateway_that_cannot_be_reached_is_told_in_words(page_that_errs: "Page", gateway: Process) -> None:
+def test_an_unreachable_gateway_is_reported_in_words(page_that_errs: "Page", gateway: GatewayProcess) -> None:
     page = page_that_errs
-    enter(page, gateway)
+    open_page(page, gateway)
     page.route("**/graphql", lambda route: route.abort())
     answer = json.loads(execute(page, '"errors"'))
     assert answer == {"errors": [{"message": "The gateway cannot be reached. Does it still run?"}]}
@@ -211,7 +221,7 @@ def test_what_was_written_is_there_after_a_reload_and_no_token_is_kept(page: "Pa
     assert "Bearer" not in kept
     page.reload()
     page.wait_for_selector(".graphiql-query-editor .view-lines")
-    assert "mutation Report" in text(page, "operation.graphql")
+    assert "mutation Report" in editor_text(page, "operation.graphql")
 
 
 # Its photos
@@ -225,7 +235,7 @@ def give(page: "Page", folder: Path, **files: bytes) -> None:
     page.set_input_files(".photos input[type=file]", paths)
 
 
-def test_a_picture_is_uploaded_and_its_thumbnail_is_seen(page: "Page", gateway: Process, tmp_path: Path) -> None:
+def test_a_picture_is_uploaded_and_its_thumbnail_is_seen(page: "Page", gateway: GatewayProcess, tmp_path: Path) -> None:
     # By its other name: signed addresses say 127.0.0.1.
     page.goto(f"{gateway.url.replace('127.0.0.1', 'localhost')}/graphql")
     page.wait_for_selector(".graphiql-query-editor .view-lines")
@@ -251,7 +261,7 @@ def test_a_picture_is_uploaded_and_its_thumbnail_is_seen(page: "Page", gateway: 
     assert photos.locator("p:first-of-type").all_inner_texts().count("Nothing but teal") == 1
 
 
-def test_of_several_files_each_is_told_of_and_one_that_fails_gives_its_place_back(page: "Page", tmp_path: Path) -> None:
+def test_each_of_several_files_is_reported_and_a_failed_one_frees_its_place(page: "Page", tmp_path: Path) -> None:
     reserved, given_up, old = [], [], ""
 
     def watch(route: "Route") -> None:

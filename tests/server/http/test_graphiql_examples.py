@@ -11,7 +11,7 @@ from websockets.sync.client import connect
 
 from datastore.keyspace import PATTERNS
 from server.http.graphiql import Example, examples
-from tests.support.command_line import Process
+from tests.support.command_line import GatewayProcess
 from tests.support.graphiql import gateway
 from tests.support.until import until_blocking
 
@@ -25,22 +25,22 @@ WATCH = 'mutation { createWatch(input: { area: "Downtown", category: "Cats" }) {
 # The examples
 
 
-def ids(name: str) -> list[str]:
+def pattern_ids(name: str) -> list[str]:
     return re.findall(r"^[A-Z]+-\w+", name)
 
 
 def test_every_example_begins_with_the_id_of_a_declared_access_pattern() -> None:
     declared = {pattern.id for pattern in PATTERNS}
-    assert [example.name for example in examples() if not set(ids(example.name)) & declared] == []
+    assert [example.name for example in examples() if not set(pattern_ids(example.name)) & declared] == []
 
 
 def test_every_access_pattern_that_clients_reach_has_an_example() -> None:
-    shown = {id for example in examples() for id in ids(example.name)}
+    shown = {id for example in examples() for id in pattern_ids(example.name)}
     assert {pattern.id for pattern in PATTERNS if pattern.fields} - shown == set()
 
 
 @pytest.mark.parametrize("example", examples(), ids=lambda example: example.name)
-def test_every_example_runs(example: Example, gateway: Process) -> None:
+def test_every_example_runs(example: Example, gateway: GatewayProcess) -> None:
     token = gateway.token(NAMES[example.run_as or "user"])
     variables = example.variables if example.find is None else _found(example, gateway, token)
     if example.query.startswith("subscription"):
@@ -57,7 +57,7 @@ def test_what_is_not_the_same_each_day_is_found() -> None:
     assert len(pasted) == 14
 
 
-def _found(example: Example, gateway: Process, token: str) -> dict[str, Any]:
+def _found(example: Example, gateway: GatewayProcess, token: str) -> dict[str, Any]:
     """The variables as the page finds them, as soon as there is something to find."""
     assert example.find is not None
     if "watches" in example.find:
@@ -82,7 +82,7 @@ def _first_with(names: set[str], value: Any) -> dict[str, Any] | None:
     return next((found for each in inner if (found := _first_with(names, each)) is not None), None)
 
 
-def _followed(query: str, variables: dict[str, Any] | None, gateway: Process, token: str) -> bool:
+def _followed(query: str, variables: dict[str, Any] | None, gateway: GatewayProcess, token: str) -> bool:
     """Whether the subscription goes on without an error for a moment."""
     with _socket(gateway, token) as socket:
         payload = {"query": query, "variables": variables}
@@ -95,7 +95,7 @@ def _followed(query: str, variables: dict[str, Any] | None, gateway: Process, to
 
 
 @contextmanager
-def _socket(gateway: Process, token: str) -> Iterator[Any]:
+def _socket(gateway: GatewayProcess, token: str) -> Iterator[Any]:
     url = gateway.url.replace("http", "ws") + "/graphql"
     with connect(url, subprotocols=["graphql-transport-ws"]) as socket:  # type: ignore[list-item]
         socket.send(json.dumps({"type": "connection_init", "payload": {"Authorization": f"Bearer {token}"}}))

@@ -4,8 +4,8 @@ import json
 import re
 from contextlib import suppress
 
-from tests.support.command_line import Process
-from tests.support.graphiql import context, enter, execute, gateway, page, page_that_errs, write
+from tests.support.command_line import GatewayProcess
+from tests.support.graphiql import context, execute, gateway, open_page, page, page_that_errs, set_query
 
 with suppress(ImportError):  # the browser tests are skipped, or fail where a browser is required
     from playwright.sync_api import Page, expect
@@ -20,7 +20,9 @@ def test_the_pane_explains_what_runs_do(page: "Page") -> None:
     page.click("button[aria-label='Show Explain']")
     pane = page.locator(".explain")
     pane.get_by_role("switch", name="Explain each run").check()
-    write(page, '{ one: user(id: "mira") { name } other: user(id: "teo") { name } again: user(id: "mira") { bio } }')
+    set_query(
+        page, '{ one: user(id: "mira") { name } other: user(id: "teo") { name } again: user(id: "mira") { bio } }'
+    )
 
     result = execute(page, '"other"')
 
@@ -44,7 +46,7 @@ def test_the_pane_explains_what_runs_do(page: "Page") -> None:
     expect(pane.locator(".calls h3")).to_contain_text("1 call of other")
 
     pane.get_by_role("switch", name="Explain each run").uncheck()
-    write(page, "{ liveMatches { matchId } }")
+    set_query(page, "{ liveMatches { matchId } }")
     execute(page, '"liveMatches"')
     expect(pane.locator(".asked")).to_contain_text("later runs are not explained")
 
@@ -54,16 +56,16 @@ def test_the_pane_explains_each_event_of_a_subscription(page: "Page") -> None:
     pane = page.locator(".explain")
     pane.get_by_role("switch", name="Explain each run").check()
     button, hint = page.locator("button.graphiql-execute-button"), pane.locator(".hint")
-    write(page, 'subscription Quiet { watchAlerts(userId: "demo") { area } }')
+    set_query(page, 'subscription Quiet { watchAlerts(userId: "demo") { area } }')
     button.click()
     expect(pane.locator(".asked code")).to_have_text("Quiet")
     expect(hint).to_have_text("Waiting for the first event.")
     button.click()
     expect(hint).to_have_text("It was stopped before its first event.")
-    write(page, 'subscription Lost { matchUpdates(matchId: "nope") { version } }')
+    set_query(page, 'subscription Lost { matchUpdates(matchId: "nope") { version } }')
     execute(page, "There is no match")
     expect(hint).to_have_text("No explanation came: the result says why.")
-    write(page, 'subscription Likes { postEngagement(postId: "mira-1") { likeCount } }')
+    set_query(page, 'subscription Likes { postEngagement(postId: "mira-1") { likeCount } }')
 
     result = execute(page, "likeCount")
 
@@ -73,13 +75,15 @@ def test_the_pane_explains_each_event_of_a_subscription(page: "Page") -> None:
     expect(pane.locator(".calls summary")).to_contain_text("GetItem feed")
 
 
-def test_who_may_not_have_operations_explained_is_told_so(page_that_errs: "Page", gateway: Process) -> None:
+def test_a_caller_without_permission_for_explanations_is_told_so(
+    page_that_errs: "Page", gateway: GatewayProcess
+) -> None:
     page = page_that_errs  # an answer of 401 is no fault of it
-    enter(page, gateway)
+    open_page(page, gateway)
     page.click("button[aria-label='Show Explain']")
     page.locator(".explain").get_by_role("switch", name="Explain each run").check()
     page.select_option(".role-switch select", label="nobody")
-    write(page, "{ liveMatches { matchId } }")
+    set_query(page, "{ liveMatches { matchId } }")
 
     execute(page, "UNAUTHENTICATED")
 

@@ -11,7 +11,7 @@ import pytest
 from starlette.requests import Request
 
 from server.http.graphiql import Config
-from tests.support.command_line import Process
+from tests.support.command_line import GatewayProcess
 from tests.support.graphiql import gateway
 
 __all__ = ["gateway"]
@@ -116,7 +116,7 @@ def test_another_machine_gets_no_token_whatever_host_it_names(client: tuple[str,
     assert config([("host", "127.0.0.1")], client)["tokens"] == []
 
 
-def test_a_rebound_name_gets_no_token_over_the_wire(gateway: Process) -> None:
+def test_a_rebound_name_gets_no_token_over_the_wire(gateway: GatewayProcess) -> None:
     def tokens(**headers: str) -> list[str]:
         with urlopen(UrlRequest(f"{gateway.url}/graphiql/config.json", headers=headers), timeout=20) as response:
             return roles(json.load(response)["tokens"])
@@ -135,7 +135,9 @@ def test_a_rebound_name_gets_no_token_over_the_wire(gateway: Process) -> None:
     assert tokens(Origin=gateway.url) == ["Demo user", "Admin", "System"]
 
 
-def _tokens_of(gateway: Process, line: str, connection_field: str = "Connection: close", *fields: str) -> list[str]:
+def _tokens_of(
+    gateway: GatewayProcess, line: str, connection_field: str = "Connection: close", *fields: str
+) -> list[str]:
     """Return the roles in the answer to a request with this first line and this machine as its host."""
     address = urlsplit(gateway.url)
     with create_connection((address.hostname, address.port), timeout=20) as connection:

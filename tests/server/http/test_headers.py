@@ -27,14 +27,14 @@ ROUTES = ["/", "/graphql", "/graphiql/config.json", "/media/none", "/metrics", "
 HSTS = "strict-transport-security"
 
 
-async def answered(served: Served, method: str, path: str, **headers: str) -> tuple[int, dict[str, str], Any]:
+async def response_parts(served: Served, method: str, path: str, **headers: str) -> tuple[int, dict[str, str], Any]:
     async with served.http.request(method, served.url + path, headers=headers, allow_redirects=False) as response:
         told = {name.lower(): value for name, value in response.headers.items()}
         is_json = told.get("content-type", "").startswith("application/json")
         return response.status, told, await response.json() if is_json and method != "HEAD" else None
 
 
-def held(told: Mapping[str, str]) -> dict[str, str]:
+def strict_headers(told: Mapping[str, str]) -> dict[str, str]:
     return {name: told[name] for name in STRICT}
 
 
@@ -45,34 +45,37 @@ async def test_every_answer_binds_browsers(served: Served) -> None:
     }
     for method in ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"):
         for path in ROUTES:
-            _, told, _ = await answered(served, method, path)
+            _, told, _ = await response_parts(served, method, path)
             # The protocol refuses other methods before there is a route.
             is_told_of_pictures = path.startswith("/media") and method in ("GET", "HEAD", "POST")
-            assert (path, held(told)) == (path, STRICT | (pictures if is_told_of_pictures else {}))
+            assert (path, strict_headers(told)) == (path, STRICT | (pictures if is_told_of_pictures else {}))
             assert not {"server", HSTS, "x-powered-by"} & told.keys()
             assert (path, told["cache-control"]) == (path, "no-store")
     # This the protocol answers before there is a request.
-    status, told, body = await answered(served, "GET", f"/graphql?query={'a' * 40_000}")
-    assert (status, held(told), body["errors"][0]["extensions"]) == (414, STRICT, {"code": "BAD_USER_INPUT"})
+    status, told, body = await response_parts(served, "GET", f"/graphql?query={'a' * 40_000}")
+    assert (status, strict_headers(told), body["errors"][0]["extensions"]) == (414, STRICT, {"code": "BAD_USER_INPUT"})
 
 
 async def test_files_of_the_page_are_bound_too(served: Served) -> None:
     if not (ROOT / "dist" / "index.html").exists():
         pytest.skip("The GraphiQL page is not built.")
-    status, told, _ = await answered(served, "GET", "/graphql", accept="text/html")
+    status, told, _ = await response_parts(served, "GET", "/graphql", accept="text/html")
     policy = dict(rule.split(" ", 1) for rule in told["content-security-policy"].split("; "))
-    assert (status, held(told)) == (200, STRICT | {"content-security-policy": told["content-security-policy"]})
+    assert (status, strict_headers(told)) == (
+        200,
+        STRICT | {"content-security-policy": told["content-security-policy"]},
+    )
     assert policy["script-src"] == policy["default-src"] == policy["worker-src"] == "'self'"
     for name in ("object-src", "form-action", "frame-ancestors", "base-uri"):
         assert policy[name] == "'none'"
     assert "'unsafe-eval'" not in told["content-security-policy"]
     script = next((ROOT / "dist" / "assets").glob("index-*.js")).name
-    status, told, _ = await answered(served, "GET", f"/graphiql/assets/{script}")
-    assert (status, held(told)) == (200, STRICT)
+    status, told, _ = await response_parts(served, "GET", f"/graphiql/assets/{script}")
+    assert (status, strict_headers(told)) == (200, STRICT)
     assert told["cache-control"] == "public, max-age=31536000, immutable"
 
 
-async def test_what_is_not_there_is_told_in_json(served: Served) -> None:
+async def test_a_missing_path_is_reported_in_json(served: Served) -> None:
     for method, path, status, code, allow in (
         ("GET", "/nowhere", 404, "NOT_FOUND", None),
         ("POST", "/graphql/", 404, "NOT_FOUND", None),
@@ -84,12 +87,12 @@ async def test_what_is_not_there_is_told_in_json(served: Served) -> None:
         ("PUT", "/graphql", 405, "BAD_USER_INPUT", {"GET", "HEAD", "OPTIONS", "POST"}),
         ("OPTIONS", "/graphql", 405, "BAD_USER_INPUT", {"GET", "POST"}),
     ):
-        got, told, body = await answered(served, method, path)
+        got, told, body = await response_parts(served, method, path)
         assert (path, got, body["errors"][0]["extensions"]) == (path, status, {"code": code})
         assert body["errors"][0]["message"]
         assert told["cache-control"] == "no-store"
         assert (set(told["allow"].split(", ")) if "allow" in told else None) == allow
-    status, told, _ = await answered(served, "HEAD", "/graphql")
+    status, told, _ = await response_parts(served, "HEAD", "/graphql")
     assert (status, told["allow"], told["content-type"]) == (405, "GET, POST", "application/json; charset=utf-8")
 
 
@@ -100,9 +103,9 @@ async def test_what_breaks_is_masked(
         raise RuntimeError("the password is swordfish")
 
     monkeypatch.setattr(served.gateway, "readiness", broken)
-    status, told, body = await answered(served, "GET", "/readyz")
+    status, told, body = await response_parts(served, "GET", "/readyz")
     error = body["errors"][0]
-    assert (status, error["extensions"]["code"], held(told)) == (500, "INTERNAL", STRICT)
+    assert (status, error["extensions"]["code"], strict_headers(told)) == (500, "INTERNAL", STRICT)
     assert error["extensions"]["errorId"] in caplog.text
     assert "swordfish" not in error["message"]
 
@@ -116,7 +119,7 @@ class TestBehindTLS:
 
     async def test_browsers_are_to_come_by_tls_only(self, served: Served) -> None:
         for path in ROUTES:
-            assert (await answered(served, "GET", path))[1][HSTS] == "max-age=31536000"
+            assert (await response_parts(served, "GET", path))[1][HSTS] == "max-age=31536000"
 
 
 class TestBehindATrustedProxy:
@@ -125,13 +128,13 @@ class TestBehindATrustedProxy:
         return replace(settings, capacity=replace(settings.capacity, trusted_proxies=("127.0.0.0/8",)))
 
     async def test_its_word_on_tls_counts(self, served: Served) -> None:
-        _, told, _ = await answered(served, "GET", "/healthz", **{"x-forwarded-proto": "https"})
+        _, told, _ = await response_parts(served, "GET", "/healthz", **{"x-forwarded-proto": "https"})
         assert told[HSTS] == "max-age=31536000"
-        assert HSTS not in (await answered(served, "GET", "/healthz", **{"x-forwarded-proto": "http"}))[1]
+        assert HSTS not in (await response_parts(served, "GET", "/healthz", **{"x-forwarded-proto": "http"}))[1]
 
 
-async def test_nobody_elses_word_on_tls_counts(served: Served) -> None:
-    assert HSTS not in (await answered(served, "GET", "/healthz", **{"x-forwarded-proto": "https"}))[1]
+async def test_only_a_trusted_proxy_decides_about_tls(served: Served) -> None:
+    assert HSTS not in (await response_parts(served, "GET", "/healthz", **{"x-forwarded-proto": "https"}))[1]
 
 
 @pytest.mark.parametrize("options", [{}, UVICORN_OPTIONS])
@@ -145,6 +148,6 @@ async def test_a_fault_at_the_address_of_graphql_is_masked_and_secured(
     async with served_app(application, **options) as url, ClientSession() as http, http.get(url) as response:
         (error,) = (await response.json())["errors"]
         assert (response.status, error["message"]) == (500, MASKED)
-        assert held({name.lower(): value for name, value in response.headers.items()}) == STRICT
+        assert strict_headers({name.lower(): value for name, value in response.headers.items()}) == STRICT
     assert caplog.text.count(" at the ASGI application\n") == ("http" in options)
     caplog.clear()  # beside this nothing is to be logged

@@ -96,7 +96,7 @@ WORDS = {
 }
 
 
-async def post(served: Served, body: bytes, **headers: str) -> tuple[int, Any]:
+async def post_body(served: Served, body: bytes, **headers: str) -> tuple[int, Any]:
     headers = {"content-type": "application/json", "accept": GRAPHQL, **headers}
     async with served.http.post(f"{served.url}/graphql", data=body, headers=headers) as response:
         return response.status, await response.json(content_type=None)
@@ -106,7 +106,7 @@ async def post(served: Served, body: bytes, **headers: str) -> tuple[int, Any]:
 async def test_each_is_refused_in_words(served: Served) -> None:
     refused: dict[str, Any] = {}
     for name, body in BODIES.items():
-        status, answer = await post(served, body)
+        status, answer = await post_body(served, body)
         codes = [error["extensions"]["code"] for error in answer["errors"]]
         refused[name] = (400 <= status < 500, set(codes), "data" in answer, len(answer["errors"]) <= 20)
         assert all(0 < len(error["message"]) <= 1001 for error in answer["errors"]), name
@@ -126,12 +126,12 @@ def resident_bytes() -> int:
 async def test_they_leave_nothing_in_memory(served: Served) -> None:
     large = [body + b" " * (200_000 - len(body)) for body in BODIES.values()]
     for body in large:
-        await post(served, body)
+        await post_body(served, body)
     before = resident_bytes()
     for number in range(4):
         for body in large:
             # Texts that differ, so that what is kept of one does not serve the next.
-            await post(served, body.replace(b"__typename", b"__typename #%d" % number))
+            await post_body(served, body.replace(b"__typename", b"__typename #%d" % number))
     assert resident_bytes() - before < 24 * 2**20
 
 
@@ -155,7 +155,7 @@ async def test_they_leave_nothing_in_memory(served: Served) -> None:
         ),
     ],
 )
-async def test_the_limit_that_variables_pass_is_told(
+async def test_the_exceeded_limit_of_variables_is_reported(
     served: Served, variables: Any, told: str, limits: dict[str, Any]
 ) -> None:
     answer = await served.ask("{ __typename }", variables)
@@ -224,7 +224,7 @@ async def test_what_is_refused_is_refused_in_the_same_words_again(served: Served
         *("2026", "2026-06", "2026-02-30", "14:30", "2026-06-25T", "2026-06-25 25:00"),
     ],
 )
-async def test_a_moment_that_is_none_is_told_how_one_is_written(served: Served, given: str) -> None:
+async def test_a_bad_time_is_refused_with_the_right_format(served: Served, given: str) -> None:
     query = "query Q($start: DateTime) { earthquakes(start: $start) { nodes { id } } }"
     answer = await served.ask(query, {"start": given})
     assert answer.codes == ["BAD_USER_INPUT"]

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import quote
@@ -17,13 +16,14 @@ from server.http.protocol import UVICORN_OPTIONS
 from server.http.responses import HttpProfile
 from server.operations.runner import Runner
 from tests.support.http_server import served
-from tests.support.toy_schema import SCHEMA, Toy, identify, seen
+from tests.support.logs import unexpected_errors
+from tests.support.toy_schema import SCHEMA, ToyContext, identify_toy_user, seen
 from tests.support.until import until
 
 GRAPHQL = "application/graphql-response+json"
 
 
-class Client:
+class HTTPClient:
     """Asks, and insists on getting GraphQL JSON whatever the status."""
 
     def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
@@ -49,29 +49,22 @@ class Client:
         return await self.send(data=body, headers={"content-type": content_type, **headers})
 
 
-def unexpected(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What was logged as an error, but for the errors that the edge masks."""
-    records = caplog.get_records("setup") + caplog.get_records("call")
-    errors = [record for record in records if record.levelno >= logging.ERROR]
-    return [record.getMessage() for record in errors if record.name != "server.operations.outcome"]
-
-
 @pytest.fixture
-async def client(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Client]:
+async def client(caplog: pytest.LogCaptureFixture) -> AsyncIterator[HTTPClient]:
     """A client of a server that must leave no task behind, and log nothing that the test does not expect."""
     seen.clear()
-    runner = Runner(Documents(SCHEMA), Toy, deadline=0.3)
-    app = GraphQLHTTP(runner, identify, max_body=10_000, body_seconds=0.3)
+    runner = Runner(Documents(SCHEMA), ToyContext, deadline=0.3)
+    app = GraphQLHTTP(runner, identify_toy_user, max_body=10_000, body_seconds=0.3)
     async with served(app) as url, aiohttp.ClientSession() as session:
-        yield Client(url, session)
-    assert not unexpected(caplog)
+        yield HTTPClient(url, session)
+    assert not unexpected_errors(caplog)
 
 
 def code(body: Any) -> str:
     return str(body["errors"][0]["extensions"]["code"])
 
 
-async def test_a_query(client: Client) -> None:
+async def test_a_query(client: HTTPClient) -> None:
     assert await client.ask("query Q($n: String!) { hello(name: $n) }", variables={"n": "you"}, operationName="Q") == (
         200,
         {"data": {"hello": "hello you"}},
@@ -79,13 +72,13 @@ async def test_a_query(client: Client) -> None:
     assert client.response.headers["cache-control"] == "no-store"
 
 
-async def test_a_mutation_goes_by_post_only(client: Client) -> None:
+async def test_a_mutation_goes_by_post_only(client: HTTPClient) -> None:
     assert await client.ask("mutation { change }") == (200, {"data": {"change": "changed"}})
     status, body = await client.send("GET", "?query=mutation{change}")
     assert (status, code(body), client.response.headers["allow"]) == (405, "BAD_USER_INPUT", "POST")
 
 
-async def test_a_query_by_get(client: Client) -> None:
+async def test_a_query_by_get(client: HTTPClient) -> None:
     query = quote("query A($n: String!) { hello(name: $n) } query B { me }")
     variables = quote('{"n": "ü"}')
     assert await client.send("GET", f"?query={query}&variables={variables}&operationName=A&extensions=") == (
@@ -107,12 +100,12 @@ async def test_a_query_by_get(client: Client) -> None:
     ],
     ids=range(7),
 )
-async def test_a_malformed_get(client: Client, query: str) -> None:
+async def test_a_malformed_get(client: HTTPClient, query: str) -> None:
     status, body = await client.send("GET", query, headers={"accept": GRAPHQL})
     assert (status, code(body)) == (400, "BAD_USER_INPUT")
 
 
-async def test_a_get_that_is_not_utf8(client: Client) -> None:
+async def test_a_get_that_is_not_utf8(client: HTTPClient) -> None:
     address = client.url.removeprefix("http://").removesuffix("/graphql")
     host, port = address.split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
@@ -124,17 +117,17 @@ async def test_a_get_that_is_not_utf8(client: Client) -> None:
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/graphql", "", ";", "application/json;charset=x"])
-async def test_a_get_of_an_odd_type(client: Client, content_type: str) -> None:
+async def test_a_get_of_an_odd_type(client: HTTPClient, content_type: str) -> None:
     status, body = await client.send("GET", "?query={me}", headers={"content-type": content_type})
     assert (status, code(body)) == (415, "BAD_USER_INPUT")
 
 
-async def test_of_a_key_that_is_given_twice_the_last_counts(client: Client) -> None:
+async def test_of_a_key_that_is_given_twice_the_last_counts(client: HTTPClient) -> None:
     assert await client.raw(b'{"query": "{", "query": "{ hello }"}') == (200, {"data": {"hello": "hello world"}})
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS"])
-async def test_other_methods(client: Client, method: str) -> None:
+async def test_other_methods(client: HTTPClient, method: str) -> None:
     status, body = await client.send(method)
     assert (status, code(body), client.response.headers["allow"]) == (405, "BAD_USER_INPUT", "GET, POST")
 
@@ -158,7 +151,7 @@ async def test_other_methods(client: Client, method: str) -> None:
         (f"{GRAPHQL}, application/json, text/event-stream, multipart/mixed", GRAPHQL),
     ],
 )
-async def test_the_content_type_is_negotiated(client: Client, accept: str | None, content_type: str) -> None:
+async def test_the_content_type_is_negotiated(client: HTTPClient, accept: str | None, content_type: str) -> None:
     assert (await client.ask("{ me }", accept))[0] == 200
     assert client.response.headers["content-type"] == f"{content_type}; charset=utf-8"
 
@@ -166,7 +159,7 @@ async def test_the_content_type_is_negotiated(client: Client, accept: str | None
 @pytest.mark.parametrize(
     "accept", ["text/html", "application/xml;q=1", "application/json;q=0", "text/event-stream;q=0", "*/*;q=0", ";"]
 )
-async def test_unacceptable(client: Client, accept: str) -> None:
+async def test_unacceptable(client: HTTPClient, accept: str) -> None:
     assert (await client.ask("{ me }", accept))[0] == 406
 
 
@@ -183,11 +176,11 @@ async def test_unacceptable(client: Client, accept: str) -> None:
         ";;=;",
     ],
 )
-async def test_other_content_types(client: Client, content_type: str) -> None:
+async def test_other_content_types(client: HTTPClient, content_type: str) -> None:
     assert (await client.raw(b'{"query": "{ me }"}', content_type))[0] == 415
 
 
-async def test_charset_utf8_and_its_spellings(client: Client) -> None:
+async def test_charset_utf8_and_its_spellings(client: HTTPClient) -> None:
     for spelling in (
         "application/json; charset=utf-8",
         'Application/JSON;charset="UTF-8"',
@@ -196,7 +189,7 @@ async def test_charset_utf8_and_its_spellings(client: Client) -> None:
         assert (await client.raw(b'{"query": "{ me }"}', spelling))[0] == 200
 
 
-async def test_a_compressed_body_is_refused(client: Client) -> None:
+async def test_a_compressed_body_is_refused(client: HTTPClient) -> None:
     assert (await client.raw(b"x", **{"content-encoding": "gzip"}))[0] == 415
 
 
@@ -230,7 +223,7 @@ async def test_a_compressed_body_is_refused(client: Client) -> None:
     ],
 )
 @pytest.mark.parametrize("accept", ["application/json", GRAPHQL])
-async def test_malformed_bodies(client: Client, body: bytes, accept: str) -> None:
+async def test_malformed_bodies(client: HTTPClient, body: bytes, accept: str) -> None:
     status, answer = await client.raw(body, accept=accept)
     assert (status, code(answer)) == (400, "BAD_USER_INPUT")
     assert "data" not in answer
@@ -256,7 +249,7 @@ async def test_malformed_bodies(client: Client, body: bytes, accept: str) -> Non
         ("query ($n: Nope!) { number(n: $n) }", {}),
     ],
 )
-async def test_requests_that_never_execute(client: Client, query: str, variables: Any) -> None:
+async def test_requests_that_never_execute(client: HTTPClient, query: str, variables: Any) -> None:
     for accept, expected in ((GRAPHQL, 400), ("application/json", 200)):
         status, body = await client.ask(query, accept, variables=variables)
         assert (status, code(body)) == (expected, "BAD_USER_INPUT")
@@ -266,9 +259,11 @@ async def test_requests_that_never_execute(client: Client, query: str, variables
 
 @pytest.mark.parametrize("accept", [GRAPHQL, "application/json"])
 async def test_the_draft_of_2026_tells_what_cannot_be_parsed_from_what_is_not_valid(accept: str) -> None:
-    app = GraphQLHTTP(Runner(Documents(SCHEMA), Toy, deadline=0.1), identify, profile=HttpProfile.DRAFT_2026)
+    app = GraphQLHTTP(
+        Runner(Documents(SCHEMA), ToyContext, deadline=0.1), identify_toy_user, profile=HttpProfile.DRAFT_2026
+    )
     async with served(app) as url, aiohttp.ClientSession() as session:
-        client = Client(url, session)
+        client = HTTPClient(url, session)
         number = "query ($n: Int!) { number(n: $n) }"
         for query, rest, status in (
             ("{", {}, 400),
@@ -291,19 +286,19 @@ async def test_the_draft_of_2026_tells_what_cannot_be_parsed_from_what_is_not_va
         assert (await client.send(json={"query": "{ me }"}, headers=unlucky))[0] == 503
 
 
-async def test_an_unknown_operation_name(client: Client) -> None:
+async def test_an_unknown_operation_name(client: HTTPClient) -> None:
     status, body = await client.ask("query A { me }", GRAPHQL, operationName="B")
     assert (status, code(body)) == (400, "BAD_USER_INPUT")
 
 
-async def test_a_named_operation_among_several(client: Client) -> None:
+async def test_a_named_operation_among_several(client: HTTPClient) -> None:
     assert await client.ask("query A { me } query B { hello }", operationName="B") == (
         200,
         {"data": {"hello": "hello world"}},
     )
 
 
-async def test_bodies_that_are_too_large(client: Client) -> None:
+async def test_bodies_that_are_too_large(client: HTTPClient) -> None:
     assert (await client.ask("{ me }" + " " * 10_000))[0] == 413
 
     async def chunks() -> AsyncIterator[bytes]:
@@ -316,9 +311,9 @@ async def test_bodies_that_are_too_large(client: Client) -> None:
 
 
 async def test_a_client_that_is_still_sending_gets_its_answer() -> None:
-    app = GraphQLHTTP(Runner(Documents(SCHEMA), Toy), identify)
+    app = GraphQLHTTP(Runner(Documents(SCHEMA), ToyContext), identify_toy_user)
     async with served(app, **UVICORN_OPTIONS) as url, aiohttp.ClientSession() as session:
-        client = Client(url, session)
+        client = HTTPClient(url, session)
         for content_type, status in (("application/json", 413), ("text/plain", 415)):
             assert (await client.raw(b"x" * 10**6, content_type))[0] == status
             assert client.response.headers["connection"] == "close"
@@ -326,7 +321,7 @@ async def test_a_client_that_is_still_sending_gets_its_answer() -> None:
         assert "connection" not in client.response.headers
 
 
-async def test_a_declared_length_is_believed_at_once(client: Client) -> None:
+async def test_a_declared_length_is_believed_at_once(client: HTTPClient) -> None:
     host, port = client.url.removeprefix("http://").removesuffix("/graphql").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     head = "POST /graphql HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 10001\r\n\r\n"
@@ -336,7 +331,7 @@ async def test_a_declared_length_is_believed_at_once(client: Client) -> None:
 
 
 @pytest.mark.parametrize("begun", ["", "{"], ids=["no byte", "one byte"])
-async def test_a_body_that_never_arrives(client: Client, begun: str) -> None:
+async def test_a_body_that_never_arrives(client: HTTPClient, begun: str) -> None:
     host, port = client.url.removeprefix("http://").removesuffix("/graphql").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     head = "POST /graphql HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n"
@@ -346,7 +341,7 @@ async def test_a_body_that_never_arrives(client: Client, begun: str) -> None:
     writer.close()
 
 
-async def test_who_asks(client: Client) -> None:
+async def test_who_asks(client: HTTPClient) -> None:
     for authorization, status, error in (
         ("Bearer ann", 200, None),
         ("Bearer wrong", 401, "UNAUTHENTICATED"),
@@ -359,7 +354,7 @@ async def test_who_asks(client: Client) -> None:
         assert ("www-authenticate" in client.response.headers) is (status == 401)
 
 
-async def test_domain_errors_are_told(client: Client) -> None:
+async def test_domain_errors_are_reported(client: HTTPClient) -> None:
     status, body = await client.ask("{ missing grouped deliberate }", GRAPHQL)
     assert status == 200
     assert body["data"] == {"missing": None, "grouped": None, "deliberate": None}
@@ -370,7 +365,7 @@ async def test_domain_errors_are_told(client: Client) -> None:
     assert all(error["locations"] for error in body["errors"])
 
 
-async def test_a_fault_of_ours_is_masked_and_logged(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_fault_of_ours_is_masked_and_logged(client: HTTPClient, caplog: pytest.LogCaptureFixture) -> None:
     status, body = await client.ask("{ broken tooBig }")
     assert status == 200
     for error in body["errors"]:
@@ -381,17 +376,17 @@ async def test_a_fault_of_ours_is_masked_and_logged(client: Client, caplog: pyte
     assert "RuntimeError: the password is swordfish" in caplog.text
 
 
-async def test_what_json_cannot_say_is_a_fault_of_ours(client: Client) -> None:
+async def test_what_json_cannot_say_is_a_fault_of_ours(client: HTTPClient) -> None:
     status, body = await client.ask("{ unspeakable }", GRAPHQL)
     assert (status, body["data"], code(body)) == (200, None, "INTERNAL")
 
 
-async def test_an_argument_that_is_wrong_only_at_run_time(client: Client) -> None:
+async def test_an_argument_that_is_wrong_only_at_run_time(client: HTTPClient) -> None:
     status, body = await client.ask("query ($n: String) { hello(name: $n) }", GRAPHQL, variables={"n": None})
     assert (status, code(body)) == (200, "BAD_USER_INPUT")
 
 
-async def test_at_most_twenty_errors_are_told(client: Client) -> None:
+async def test_at_most_twenty_errors_are_reported(client: HTTPClient) -> None:
     _, body = await client.ask("{ " + " ".join(f"nope{n}" for n in range(50)) + " }")
     assert len(body["errors"]) == 20
     _, body = await client.ask("{ " + " ".join(f"a{n}: missing" for n in range(50)) + " }")
@@ -399,7 +394,7 @@ async def test_at_most_twenty_errors_are_told(client: Client) -> None:
     assert body["extensions"] == {"omittedErrors": 30}
 
 
-async def test_subscriptions_are_pointed_to_both_streams(client: Client) -> None:
+async def test_subscriptions_are_pointed_to_both_streams(client: HTTPClient) -> None:
     status, body = await client.ask("subscription { ticks }")
     assert (status, code(body)) == (406, "BAD_USER_INPUT")
     assert "text/event-stream" in body["errors"][0]["message"]
@@ -407,7 +402,7 @@ async def test_subscriptions_are_pointed_to_both_streams(client: Client) -> None
     assert (await client.send("GET", "?query=subscription{ticks}"))[0] == 406
 
 
-async def test_an_operation_has_a_deadline(client: Client) -> None:
+async def test_an_operation_has_a_deadline(client: HTTPClient) -> None:
     for accept, expected in ((GRAPHQL, 504), ("application/json", 200)):
         status, body = await client.ask("{ slow }", accept)
         assert (status, code(body)) == (expected, "TIMEOUT")
@@ -416,14 +411,17 @@ async def test_an_operation_has_a_deadline(client: Client) -> None:
 
 async def test_the_work_of_a_client_that_leaves_is_cancelled() -> None:
     seen.clear()
-    async with served(GraphQLHTTP(Runner(Documents(SCHEMA), Toy), identify)) as url, aiohttp.ClientSession() as session:
+    async with (
+        served(GraphQLHTTP(Runner(Documents(SCHEMA), ToyContext), identify_toy_user)) as url,
+        aiohttp.ClientSession() as session,
+    ):
         leaving = asyncio.create_task(session.post(url, json={"query": '{ slow(name: "left") }'}))
         await until(lambda: "left" in seen)
         leaving.cancel()
         await until(lambda: "left cancelled" in seen)
 
 
-async def test_a_client_that_leaves_within_its_body(client: Client) -> None:
+async def test_a_client_that_leaves_within_its_body(client: HTTPClient) -> None:
     host, port = client.url.removeprefix("http://").removesuffix("/graphql").split(":")
     _, writer = await asyncio.open_connection(host, int(port))
     writer.write(b"POST /graphql HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{")
@@ -432,7 +430,7 @@ async def test_a_client_that_leaves_within_its_body(client: Client) -> None:
     assert (await client.ask("{ me }"))[0] == 200
 
 
-async def test_pipelined_requests_are_answered_in_order(client: Client) -> None:
+async def test_pipelined_requests_are_answered_in_order(client: HTTPClient) -> None:
     host, port = client.url.removeprefix("http://").removesuffix("/graphql").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     for name, last in (("a", ""), ("b", "connection: close\r\n")):
@@ -447,13 +445,13 @@ async def test_pipelined_requests_are_answered_in_order(client: Client) -> None:
 
 
 async def test_a_context_that_cannot_be_opened_is_masked(caplog: pytest.LogCaptureFixture) -> None:
-    def fail(_: Identity | None) -> Toy:
+    def fail(_: Identity | None) -> ToyContext:
         raise RuntimeError("no context")
 
     async with (
-        served(GraphQLHTTP(Runner(Documents(SCHEMA), fail), identify)) as url,
+        served(GraphQLHTTP(Runner(Documents(SCHEMA), fail), identify_toy_user)) as url,
         aiohttp.ClientSession() as session,
     ):
-        status, body = await Client(url, session).ask("{ me }")
+        status, body = await HTTPClient(url, session).ask("{ me }")
     assert (status, code(body)) == (500, "INTERNAL")
     assert "no context" in caplog.text

@@ -9,14 +9,24 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from server.admission.connection_limits import HttpConnectionLimits
-from tests.support.slow_clients import GET, PATIENT, TIMED, Answers, Running, Time, Toy, respond, serving
+from tests.support.slow_clients import (
+    GET,
+    PATIENT,
+    TIMED,
+    Answers,
+    EchoApplication,
+    LoopTime,
+    Running,
+    respond,
+    serve_echo,
+)
 from tests.support.until import until
 
 HOST = b"Host: here\r\n"
 CHUNKED = b"POST /body HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n"
 
 
-class Recorder(Toy):
+class HeaderRecorder(EchoApplication):
     """Keeps the scope's headers as they were when the request began and when its response was sent."""
 
     def __init__(self) -> None:
@@ -37,15 +47,15 @@ class Recorder(Toy):
 
 @pytest.fixture
 async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
-    monkeypatch.setattr("tests.support.slow_clients.Toy", Recorder)
-    async with serving(PATIENT) as running:
+    monkeypatch.setattr("tests.support.slow_clients.EchoApplication", HeaderRecorder)
+    async with serve_echo(PATIENT) as running:
         yield running
 
 
 @pytest.fixture
 async def timed(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
-    monkeypatch.setattr("tests.support.slow_clients.Toy", Recorder)
-    async with serving(TIMED, Time()) as running:
+    monkeypatch.setattr("tests.support.slow_clients.EchoApplication", HeaderRecorder)
+    async with serve_echo(TIMED, LoopTime()) as running:
         yield running
 
 
@@ -298,16 +308,16 @@ async def test_a_request_may_be_answered_before_its_content_arrives(server: Runn
 
 
 async def test_limits_are_read_from_the_connections_of_the_process() -> None:
-    async with serving(HttpConnectionLimits(trailer_bytes=10, linger_seconds=0.1)) as running:
+    async with serve_echo(HttpConnectionLimits(trailer_bytes=10, linger_seconds=0.1)) as running:
         answers = await running.exchange(CHUNKED + b"\r\n0\r\na: b\r\nc: d\r\n\r\n")
     assert answers.error[0] == 431
 
 
 async def test_headers_of_a_response_are_validated(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def split(self: Toy, scope: Scope, receive: Receive, send: Send) -> None:
+    async def split(self: EchoApplication, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(b"x-echo", b"a\r\nset-cookie: b")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await respond(send, b"")
 
-    monkeypatch.setattr(Recorder, "__call__", split)
+    monkeypatch.setattr(HeaderRecorder, "__call__", split)
     assert (await server.exchange(GET % b"a")).error[:2] == (500, "INTERNAL")

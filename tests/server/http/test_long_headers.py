@@ -16,7 +16,7 @@ from server.http.media_types import MAX_ACCEPT_BYTES, MAX_ACCEPT_TYPES, Accepted
 from server.settings import Settings
 from server.websocket.protocol import LIST_HEADERS, MAX_LIST_BYTES, Handshakes
 from tests.support.served import NOON, Served
-from tests.support.toy_sockets import serving, upgrade
+from tests.support.toy_sockets import serve_websockets, upgrade
 
 LENGTH = 30_000
 # More than a plain request: what is within the limits may take as many.
@@ -34,13 +34,13 @@ def settings(settings: Settings) -> Settings:
     return replace(settings, capacity=capacity, allowed_origins=("https://app.example.com",))
 
 
-class Counting:
+class CountingCalls:
     """Counts the functions that are called in this thread, those written in C among them."""
 
     def __init__(self) -> None:
         self.calls = 0
 
-    def __enter__(self) -> "Counting":
+    def __enter__(self) -> "CountingCalls":
         sys.setprofile(self._count)
         return self
 
@@ -51,7 +51,7 @@ class Counting:
         self.calls += event in ("call", "c_call")
 
 
-async def work(served: Served, method: str, path: str, *headers: tuple[str, str]) -> int:
+async def calls_per_request(served: Served, method: str, path: str, *headers: tuple[str, str]) -> int:
     """How many calls it takes to answer a request, after one that had all made ready."""
     app = application(served.gateway)
     url, _, query = path.partition("?")
@@ -81,7 +81,7 @@ async def work(served: Served, method: str, path: str, *headers: tuple[str, str]
         async def send(message: Any, sent: list[Any] = sent) -> None:
             sent.append(message)
 
-        with Counting() as counting:
+        with CountingCalls() as counting:
             await app(scope, receive, send)
         assert sent[0]["type"] == "http.response.start"
         counts.append(counting.calls)
@@ -120,8 +120,8 @@ CASES = [
 async def test_a_long_header_takes_little_work(served: Served, kind: str, name: str, start: str, unit: str) -> None:
     method, path, headers = PLAIN[kind]
     rest = tuple(header for header in headers if header[0] != name)
-    plain = await work(served, method, path, *headers)
-    assert await work(served, method, path, (name, start + long(unit)), *rest) < plain + MOST_CALLS
+    plain = await calls_per_request(served, method, path, *headers)
+    assert await calls_per_request(served, method, path, (name, start + long(unit)), *rest) < plain + MOST_CALLS
 
 
 @pytest.mark.parametrize(
@@ -136,8 +136,8 @@ async def test_a_long_header_takes_little_work(served: Served, kind: str, name: 
 )
 async def test_a_long_url_takes_little_work(served: Served, kind: str, path: str) -> None:
     method, usual, headers = PLAIN[kind]
-    plain = await work(served, method, usual, *headers)
-    assert await work(served, method, path, *headers) < plain + MOST_CALLS
+    plain = await calls_per_request(served, method, usual, *headers)
+    assert await calls_per_request(served, method, path, *headers) < plain + MOST_CALLS
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_long_lists_of_a_handshake_are_not_read(name: str) -> None:
     headers = Headers(fields | {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="})
     for _ in range(4):
         headers[name] = "a, " * (MAX_LIST_BYTES // 9)
-    with Counting() as counting:
+    with CountingCalls() as counting:
         response = handshakes.accept(Handshake("/graphql", headers))
     assert response.status_code == 431
     assert b"Sec-WebSocket-Protocol" in response.body
@@ -181,7 +181,7 @@ def test_long_lists_of_a_handshake_are_not_read(name: str) -> None:
 
 
 async def test_a_handshake_with_a_long_list_is_refused() -> None:
-    async with serving() as edge:
+    async with serve_websockets() as edge:
         reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
         writer.write(upgrade("here", f"Sec-WebSocket-Extensions: {'a, ' * 2000}\r\n"))
         head = await reader.readuntil(b"\r\n\r\n")
@@ -189,8 +189,8 @@ async def test_a_handshake_with_a_long_list_is_refused() -> None:
         writer.close()
 
 
-async def test_a_client_of_another_version_of_websockets_is_told_which_is_spoken() -> None:
-    async with serving() as edge:
+async def test_a_client_of_another_websocket_version_learns_the_right_one() -> None:
+    async with serve_websockets() as edge:
         reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
         writer.write(upgrade("here").replace(b"Sec-WebSocket-Version: 13", b"Sec-WebSocket-Version: 8"))
         head = await reader.readuntil(b"\r\n\r\n")
@@ -206,6 +206,6 @@ async def test_a_long_range_or_condition_of_a_picture_takes_little_work(served: 
     address = await objects.url("originals/1.png", now=NOON)
     assert address is not None
     path = address.removeprefix(served.url)
-    plain = await work(served, "GET", path)
+    plain = await calls_per_request(served, "GET", path)
     for name, value in (("range", "bytes=" + long("0-1,") + "0-1x"), ("if-none-match", long('"a",') + "x")):
-        assert await work(served, "GET", path, (name, value)) < plain + MOST_CALLS
+        assert await calls_per_request(served, "GET", path, (name, value)) < plain + MOST_CALLS

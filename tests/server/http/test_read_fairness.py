@@ -14,7 +14,8 @@ from server.admission.fairness import TURN_BYTES, FairReader, RateLimit, TokenBu
 from server.admission.settings import Capacity, unlimited
 from server.websocket.connection import WebSocketConnection
 from server.websocket.transport import SocketLimits
-from tests.support.toy_sockets import Peer, serving, unexpected, upgrade, world
+from tests.support.logs import unexpected_errors
+from tests.support.toy_sockets import SocketPeer, serve_websockets, upgrade, world
 from tests.support.until import until
 
 PING = bytes([0x89, 0x80, 0, 0, 0, 0])
@@ -37,7 +38,7 @@ async def turn() -> AsyncIterator[Callable[[], int]]:
 
 
 @asynccontextmanager
-async def raw(port: int) -> AsyncIterator[asyncio.StreamWriter]:
+async def raw_socket(port: int) -> AsyncIterator[asyncio.StreamWriter]:
     """A socket whose frames are the test's to make."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(upgrade("here"))
@@ -54,7 +55,11 @@ async def test_few_frames_are_handled_in_one_turn_however_many_come(
     handled: Counter[int] = Counter()
     monkeypatch.setattr(WebSocketConnection, "_pong", lambda _self, _data: handled.update([turn()]))
     anything, patient = Connections(unlimited()), SocketLimits()
-    async with serving(connections=anything, limits=patient) as edge, raw(edge.port) as one, raw(edge.port) as other:
+    async with (
+        serve_websockets(connections=anything, limits=patient) as edge,
+        raw_socket(edge.port) as one,
+        raw_socket(edge.port) as other,
+    ):
         one.write(PING * 20_000)
         other.write(PING * 20_000)
         await until(lambda: handled.total() == 40_000)
@@ -65,7 +70,7 @@ async def test_a_peer_that_is_too_fast_waits_and_the_others_do_not(monkeypatch: 
     handled: list[WebSocketConnection] = []
     monkeypatch.setattr(WebSocketConnection, "_pong", lambda self, _data: handled.append(self))
     slow = Connections(Capacity(websocket_messages=200, websocket_messages_per_second=0.01))
-    async with serving(connections=slow, limits=SocketLimits()) as edge, raw(edge.port) as flood:
+    async with serve_websockets(connections=slow, limits=SocketLimits()) as edge, raw_socket(edge.port) as flood:
         flood.write(PING * 100_000)
         await until(lambda: len(handled) >= 200)
         async with edge.ready() as peer:
@@ -80,10 +85,10 @@ async def test_a_peer_that_is_too_fast_waits_and_the_others_do_not(monkeypatch: 
 
 async def test_what_had_to_wait_is_read_in_its_order(caplog: pytest.LogCaptureFixture) -> None:
     brisk = Connections(Capacity(websocket_messages=10, websocket_messages_per_second=5_000))
-    async with serving(connections=brisk) as edge, edge.ready() as peer:
+    async with serve_websockets(connections=brisk) as edge, edge.ready() as peer:
         await asyncio.gather(*[peer.send(type="ping", payload={"n": n}) for n in range(300)])
         assert [(await pong(peer))["payload"]["n"] for _ in range(300)] == list(range(300))
-    assert not unexpected(caplog)
+    assert not unexpected_errors(caplog)
 
 
 async def test_a_hundred_subscriptions_at_once_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +100,7 @@ async def test_a_hundred_subscriptions_at_once_do_not_wait(monkeypatch: pytest.M
         return waits[-1]
 
     monkeypatch.setattr(TokenBucket, "take", wait)
-    async with serving(limits=SocketLimits(), connections=Connections()) as edge, edge.ready() as peer:
+    async with serve_websockets(limits=SocketLimits(), connections=Connections()) as edge, edge.ready() as peer:
         for n in range(100):
             await peer.subscribe(str(n), LISTEN)
         await until(lambda: world.opened == 100)
@@ -103,7 +108,7 @@ async def test_a_hundred_subscriptions_at_once_do_not_wait(monkeypatch: pytest.M
     assert not any(waits)
 
 
-async def pong(peer: Peer) -> Any:
+async def pong(peer: SocketPeer) -> Any:
     while (message := json.loads(await peer.connection.recv()))["type"] != "pong":
         pass
     return message

@@ -13,7 +13,7 @@ import pytest
 from server.admission.connection_limits import HttpConnectionLimits
 from server.http.protocol import UVICORN_OPTIONS
 from server.operations.outcome import MASKED
-from tests.support.slow_clients import GET, PATIENT, TIMED, Answers, Running, Time, serving
+from tests.support.slow_clients import GET, PATIENT, TIMED, Answers, LoopTime, Running, serve_echo
 from tests.support.until import until
 
 UPGRADE = b"Host: here\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -25,7 +25,7 @@ HANDSHAKE = UPGRADE + KEY + VERSION
 @pytest.fixture
 async def timed(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Running]:
     """A server whose time passes when it is made to, that logs nothing and keeps no connection in the end."""
-    async with serving(TIMED, Time()) as running:
+    async with serve_echo(TIMED, LoopTime()) as running:
         yield running
     assert not [record for record in caplog.get_records("call") if record.levelno >= logging.WARNING]
 
@@ -33,7 +33,7 @@ async def timed(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Running]:
 @pytest.fixture
 async def patient(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Running]:
     """The same with the world's time, and much of it."""
-    async with serving(PATIENT) as running:
+    async with serve_echo(PATIENT) as running:
         yield running
     assert not [record for record in caplog.get_records("call") if record.levelno >= logging.WARNING]
 
@@ -54,7 +54,7 @@ async def patient(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Running]:
     ],
 )
 async def test_heads_that_are_too_large(sent: list[bytes], status: int, says: str) -> None:
-    async with serving(HttpConnectionLimits(head_bytes=2000, head_lines=20, linger_seconds=0.15)) as running:
+    async with serve_echo(HttpConnectionLimits(head_bytes=2000, head_lines=20, linger_seconds=0.15)) as running:
         found = (await running.exchange(*sent)).error
         assert found[:2] == (status, "BAD_USER_INPUT")
         assert says in found[2]
@@ -248,7 +248,7 @@ async def test_a_body_may_take_its_time_while_it_comes(timed: Running) -> None:
         assert (await reader.readuntil(b"x" * 10)).startswith(b"HTTP/1.1 200")
 
 
-async def test_a_client_that_waits_to_be_told_to_go_on(patient: Running) -> None:
+async def test_a_client_that_expects_100_continue(patient: Running) -> None:
     head = b"POST /%s HTTP/1.1\r\nHost: here\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
     async with patient.client(head % b"body") as (reader, writer):
         assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -279,7 +279,7 @@ async def test_requests_on_one_connection_are_answered_in_their_order(patient: R
 async def test_too_many_requests_on_one_connection_are_not_kept() -> None:
     requests = [GET % b"wait", *[GET % b"%d" % number for number in range(50)]]
     async with (
-        serving(HttpConnectionLimits(pipelined=4, linger_seconds=0.15)) as toy,
+        serve_echo(HttpConnectionLimits(pipelined=4, linger_seconds=0.15)) as toy,
         toy.client(*requests) as (reader, _),
     ):
         await until(lambda: toy.app.asked == ["/wait"])
@@ -290,7 +290,7 @@ async def test_too_many_requests_on_one_connection_are_not_kept() -> None:
 
 
 @asynccontextmanager
-async def deaf(toy: Running, sent: bytes) -> AsyncIterator[socket.socket]:
+async def deaf_connection(toy: Running, sent: bytes) -> AsyncIterator[socket.socket]:
     """A client that does not read."""
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -303,7 +303,7 @@ async def deaf(toy: Running, sent: bytes) -> AsyncIterator[socket.socket]:
 
 @pytest.mark.parametrize("more", [b"", b"Connection: close\r\n"])
 async def test_who_does_not_read_is_dropped(timed: Running, more: bytes) -> None:
-    async with deaf(timed, b"GET /large HTTP/1.1\r\nHost: here\r\n" + more + b"\r\n"):
+    async with deaf_connection(timed, b"GET /large HTTP/1.1\r\nHost: here\r\n" + more + b"\r\n"):
         await until(lambda: timed.app.asked == ["/large"])
         await timed.empty()
 
@@ -325,8 +325,8 @@ async def test_who_reads_slowly_gets_it_all(timed: Running) -> None:
 # --- How many ---------------------------------------------------------------------------------------------------------
 
 
-async def test_an_address_has_so_many_connections() -> None:
-    async with serving(PATIENT, connections_per_address=2) as toy, toy.client(GET % b"a") as (reader, _):
+async def test_an_address_has_a_limit_of_connections() -> None:
+    async with serve_echo(PATIENT, connections_per_address=2) as toy, toy.client(GET % b"a") as (reader, _):
         await reader.readuntil(b"/a")
         async with toy.client():
             await until(lambda: toy.connections.open == 2)
@@ -338,10 +338,10 @@ async def test_an_address_has_so_many_connections() -> None:
             await again.readuntil(b"/d")
 
 
-async def test_the_process_has_so_many_connections_sockets_among_them() -> None:
+async def test_the_process_has_a_limit_of_connections_including_sockets() -> None:
     upgrade = b"GET / HTTP/1.1\r\nHost: here\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     upgrade += b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
-    async with serving(PATIENT, connections=1) as toy:
+    async with serve_echo(PATIENT, connections=1) as toy:
         async with toy.client(upgrade) as (reader, _):
             assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101")
             assert (await toy.exchange(GET % b"b")).error[:2] == (503, "UNAVAILABLE")
@@ -352,7 +352,7 @@ async def test_the_process_has_so_many_connections_sockets_among_them() -> None:
 
 async def test_a_proxy_has_any_number() -> None:
     app_options: Any = {"trusted_proxies": ("127.0.0.0/8",)}
-    async with serving(PATIENT, connections_per_address=1, **app_options) as toy:  # noqa: SIM117
+    async with serve_echo(PATIENT, connections_per_address=1, **app_options) as toy:  # noqa: SIM117
         async with toy.client(GET % b"a") as (one, _), toy.client(GET % b"b") as (two, _):
             await one.readuntil(b"/a")
             await two.readuntil(b"/b")
@@ -407,7 +407,7 @@ async def test_a_socket_of_uvicorns_that_is_not_read_is_dropped(
     """It is closed with more to be read than there is room for, by both or (None) by the server alone."""
     monkeypatch.setattr("server.websocket.protocol.CLOSE_SECONDS", 0.1 if goodbye is not None else 60)
     monkeypatch.setattr("server.websocket.protocol.CLOSE_REPLY_SECONDS", 0.1)
-    async with deaf(patient, b"GET /large HTTP/1.1\r\n" + HANDSHAKE + b"\r\n") as client:
+    async with deaf_connection(patient, b"GET /large HTTP/1.1\r\n" + HANDSHAKE + b"\r\n") as client:
         await asyncio.sleep(0.05)
         if goodbye:
             await asyncio.get_running_loop().sock_sendall(client, goodbye)

@@ -28,8 +28,8 @@ from server.settings import Settings
 from server.subscriptions.manager import SubscriptionManager
 from tests.support.earthquake_samples import put_raw
 from tests.support.served import Served
-from tests.support.toy_sockets import AT_LAST, QUICK, SCHEMA, Toy, identify, upgrade, world
-from tests.support.toy_sockets import serving as serving_sockets
+from tests.support.toy_sockets import AT_LAST, QUICK, SCHEMA, SocketContext, identify_socket_user, upgrade, world
+from tests.support.toy_sockets import serve_websockets as serving_sockets
 from tests.support.until import until
 
 # With what the system and the transports keep, this is more than waits for a reader who does not read.
@@ -37,11 +37,11 @@ SIZE, MANY = 20_000, 60
 WAITING_BYTES = 10 * SIZE
 
 
-def asked(query: str, after: str | None) -> Any:
+def resume_body(query: str, after: str | None) -> Any:
     return {"query": query, "extensions": {} if after is None else {"resumeAfter": after}}
 
 
-class Plain:
+class SlowReader:
     """A client whose connection buffers next to nothing, and that reads when it is told to."""
 
     def __init__(self, port: int) -> None:
@@ -70,13 +70,13 @@ class Plain:
             await self.writer.wait_closed()
 
 
-class OverSocket(Plain):
+class SlowSocketReader(SlowReader):
     async def subscribe(self, query: str, after: str | None = None) -> None:
         self.writer.write(upgrade("here"))
         await self.reader.readuntil(b"\r\n\r\n")
         self.say({"type": "connection_init"})
         assert await self.message() == {"type": "connection_ack"}
-        self.say({"id": "1", "type": "subscribe", "payload": asked(query, after)})
+        self.say({"id": "1", "type": "subscribe", "payload": resume_body(query, after)})
 
     def say(self, message: Any) -> None:
         self.writer.write(Frame(Opcode.TEXT, json.dumps(message).encode()).serialize(mask=True))
@@ -98,9 +98,9 @@ class OverSocket(Plain):
         return message["payload"] if "payload" in message else {"over": message["closed"]}
 
 
-class OverEvents(Plain):
+class SlowEventReader(SlowReader):
     async def subscribe(self, query: str, after: str | None = None) -> None:
-        body = json.dumps(asked(query, after)).encode()
+        body = json.dumps(resume_body(query, after)).encode()
         head = f"POST /graphql HTTP/1.1\r\nhost: x\r\naccept: {EVENTS}\r\ncontent-type: application/json\r\n"
         self.writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
 
@@ -116,10 +116,10 @@ class OverEvents(Plain):
 
 
 @asynccontextmanager
-async def sockets(**limits: float) -> AsyncIterator[Plain]:
+async def sockets(**limits: float) -> AsyncIterator[SlowReader]:
     how: dict[str, Any] = {"ping_every": 600, "send_timeout": AT_LAST, "waiting_bytes": WAITING_BYTES, **limits}
     async with serving_sockets(limits=replace(QUICK, **how)) as served:
-        reader = OverSocket(served.port)
+        reader = SlowSocketReader(served.port)
         await reader.connect()
         try:
             yield reader
@@ -128,12 +128,12 @@ async def sockets(**limits: float) -> AsyncIterator[Plain]:
 
 
 @asynccontextmanager
-async def streams(send_timeout: float = AT_LAST) -> AsyncIterator[Plain]:
+async def slow_streams(send_timeout: float = AT_LAST) -> AsyncIterator[SlowReader]:
     world.begin()
     running = EventStreams(StreamLimits(heartbeat=600, send_timeout=600), world.clock)
-    runner = Runner(Documents(SCHEMA), Toy, deadline=2)
+    runner = Runner(Documents(SCHEMA), SocketContext, deadline=2)
     subscriptions = SubscriptionManager(runner, max_queued_bytes=WAITING_BYTES)
-    app = GraphQLHTTP(runner, identify, subscriptions=subscriptions, streams=running)
+    app = GraphQLHTTP(runner, identify_socket_user, subscriptions=subscriptions, streams=running)
     config = uvicorn.Config(app, port=0, log_config=None, lifespan="off", **UVICORN_OPTIONS)
     config.load()
     server = uvicorn.Server(config)
@@ -142,7 +142,7 @@ async def streams(send_timeout: float = AT_LAST) -> AsyncIterator[Plain]:
         Connections(http_limits=HttpConnectionLimits(silent_seconds=send_timeout)).lifespan_state()
     )
     await server.startup()
-    reader = OverEvents(server.servers[0].sockets[0].getsockname()[1])
+    reader = SlowEventReader(server.servers[0].sockets[0].getsockname()[1])
     await reader.connect()
     try:
         yield reader
@@ -153,10 +153,10 @@ async def streams(send_timeout: float = AT_LAST) -> AsyncIterator[Plain]:
         await server.shutdown()
 
 
-EITHER = pytest.mark.parametrize("serving", [sockets, streams])
+EITHER = pytest.mark.parametrize("serving", [sockets, slow_streams])
 
 
-async def unread(reader: Plain, policy: OverflowPolicy, buffer: int = 100) -> None:
+async def unread(reader: SlowReader, policy: OverflowPolicy, buffer: int = 100) -> None:
     """So many events have come that the reader has not read."""
     await reader.subscribe(f'subscription {{ numbers(whenSlow: "{policy}", buffer: {buffer}, size: {SIZE}) }}')
     await until(lambda: world.held == 1)
@@ -165,7 +165,7 @@ async def unread(reader: Plain, policy: OverflowPolicy, buffer: int = 100) -> No
     await until(lambda: world.told >= MANY - 1 or world.held == 0)
 
 
-async def read(reader: Plain) -> list[tuple[int, dict[str, int]]]:
+async def read_numbers(reader: SlowReader) -> list[tuple[int, dict[str, int]]]:
     """The numbers that came, with what was told of others, up to the last one, or how it was over."""
     told: list[tuple[int, dict[str, int]]] = []
     async with asyncio.timeout(AT_LAST):
@@ -181,7 +181,7 @@ async def read(reader: Plain) -> list[tuple[int, dict[str, int]]]:
 async def test_of_a_buffer_the_newest_come_and_the_first_tells_how_many_do_not(serving: Any) -> None:
     async with serving() as reader:
         await unread(reader, OverflowPolicy.BUFFER, 5)
-        told = await read(reader)
+        told = await read_numbers(reader)
     sent = len(told) - 5
     assert 0 < sent < MANY - 10
     missing = MANY - 5 - sent
@@ -193,7 +193,7 @@ async def test_of_a_buffer_the_newest_come_and_the_first_tells_how_many_do_not(s
 async def test_of_the_latest_each_key_comes_and_tells_what_it_stands_for(serving: Any) -> None:
     async with serving() as reader:
         await unread(reader, OverflowPolicy.LATEST)
-        told = await read(reader)
+        told = await read_numbers(reader)
     sent = len(told) - 3
     assert 0 < sent < MANY - 10
     assert [number for number, _ in told] == [*range(sent), MANY - 3, MANY - 2, MANY - 1]
@@ -207,7 +207,7 @@ async def test_of_the_latest_each_key_comes_and_tells_what_it_stands_for(serving
 async def test_who_asks_for_all_gets_all_up_to_the_end(serving: Any) -> None:
     async with serving() as reader:
         await unread(reader, OverflowPolicy.CLOSE)
-        told = await read(reader)
+        told = await read_numbers(reader)
     assert told.pop()[1] == {"over": 4410 if serving is sockets else "SLOW_SUBSCRIBER"}
     assert told == [(number, {}) for number in range(len(told))]
     # What waits is left when it is over: it comes after the last that was sent.
@@ -248,8 +248,8 @@ def settings(settings: Settings) -> Settings:
     return replace(settings, capacity=replace(settings.capacity, waiting_bytes=20_000))
 
 
-@pytest.mark.parametrize("transport", [OverSocket, OverEvents])
-async def test_who_was_too_slow_goes_on_and_misses_nothing(served: Served, transport: type[Plain]) -> None:
+@pytest.mark.parametrize("transport", [SlowSocketReader, SlowEventReader])
+async def test_who_was_too_slow_goes_on_and_misses_nothing(served: Served, transport: type[SlowReader]) -> None:
     query, last, had, cuts = "subscription { earthquakeDetected { eventId place } }", None, list[str](), 0
     names = [f"q{number:03}" for number in range(70)]
     while not had or had[-1] != names[-1]:
@@ -260,7 +260,7 @@ async def test_who_was_too_slow_goes_on_and_misses_nothing(served: Served, trans
             await served.settle(EARTHQUAKES)
             for name in names:
                 await put_raw(served, name, place="x" * 5000)
-            await until(lambda: followers(served) == 0)
+            await until(lambda: count_followers(served) == 0)
         async with asyncio.timeout(AT_LAST):
             while "over" not in (payload := await reader.payload()):
                 had.append(payload["data"]["earthquakeDetected"]["eventId"])
@@ -275,7 +275,7 @@ async def test_who_was_too_slow_goes_on_and_misses_nothing(served: Served, trans
     assert cuts > 0
 
 
-def followers(served: Served) -> int:
+def count_followers(served: Served) -> int:
     assert served.gateway.services is not None
     return served.gateway.services.changes.followers(EARTHQUAKES)
 

@@ -16,8 +16,8 @@ from server.http.sse import StreamLimits
 from server.operations.request import Transport
 from tests.support import node_client
 from tests.support.served import Served
-from tests.support.sightings import report
-from tests.support.sse import EVENTS, QUICK, blocks, edge, next_of
+from tests.support.sightings import report_sighting
+from tests.support.sse import EVENTS, QUICK, blocks, next_of, serve_event_streams
 from tests.support.toy_sockets import NOW, world
 from tests.support.until import until
 
@@ -26,7 +26,7 @@ COMPLETE = {"id": "end", "event": "complete", "data": ""}
 
 
 async def test_the_bytes_of_a_subscription() -> None:
-    async with edge() as here, here.ask("subscription { count(to: 2) }") as response:
+    async with serve_event_streams() as here, here.ask("subscription { count(to: 2) }") as response:
         assert (await response.read()).decode() == (
             "retry: 3000\n\n"
             'id: 1\nevent: next\ndata: {"data":{"count":0}}\n\n'
@@ -45,7 +45,7 @@ async def test_the_bytes_of_a_subscription() -> None:
 
 
 async def test_a_query_and_a_mutation_are_one_event() -> None:
-    async with edge() as here:
+    async with serve_event_streams() as here:
         for query, data in (("{ hello }", {"hello": "world"}), ("mutation { change }", {"change": "changed"})):
             assert (await here.whole(query))[1:] == [next_of(1, {"data": data}), COMPLETE]
         assert {report.transport for report in here.reports} == {Transport.EVENTS}
@@ -61,8 +61,8 @@ async def test_a_query_and_a_mutation_are_one_event() -> None:
         ("subscription { refused }", "UNAUTHENTICATED"),
     ],
 )
-async def test_what_never_executes_is_told_in_the_stream(query: str, code: str) -> None:
-    async with edge() as here:
+async def test_an_operation_that_never_executes_is_reported_in_the_stream(query: str, code: str) -> None:
+    async with serve_event_streams() as here:
         _, told, complete = await here.whole(query)
         assert "data" not in told["data"]
         assert told["data"]["errors"][0]["extensions"]["code"] == code
@@ -71,7 +71,7 @@ async def test_what_never_executes_is_told_in_the_stream(query: str, code: str) 
 
 @pytest.mark.parametrize(("how", "code"), [("domain", "NOT_FOUND"), ("slow", "SLOW_SUBSCRIBER"), ("bug", "INTERNAL")])
 async def test_a_source_that_fails_ends_the_stream_with_its_error(how: str, code: str) -> None:
-    async with edge() as here:
+    async with serve_event_streams() as here:
         _, first, last, *complete = await here.whole(f'subscription {{ failing(how: "{how}") }}')
         assert first == next_of(1, {"data": {"failing": 0}})
         assert last["data"]["errors"][0]["extensions"]["code"] == code
@@ -81,7 +81,7 @@ async def test_a_source_that_fails_ends_the_stream_with_its_error(how: str, code
 
 
 async def test_an_event_may_have_errors_beside_its_data() -> None:
-    async with edge() as here:
+    async with serve_event_streams() as here:
         world.go.set()
         _, *events, complete = await here.whole("subscription { events { number failing } }")
         assert [event["data"]["data"] for event in events] == [
@@ -101,13 +101,13 @@ async def test_an_event_may_have_errors_beside_its_data() -> None:
 )
 async def test_what_is_no_graphql_request_gets_a_status(request_: dict[str, Any], status: int, code: str) -> None:
     headers = {"accept": EVENTS} | request_.pop("headers")
-    async with edge() as here, here.http.post(here.url, headers=headers, **request_) as response:
+    async with serve_event_streams() as here, here.http.post(here.url, headers=headers, **request_) as response:
         body = await response.json()
         assert (response.status, body["errors"][0]["extensions"]["code"]) == (status, code)
 
 
 async def test_by_get_there_are_queries_and_subscriptions_but_no_mutations() -> None:
-    async with edge() as here:
+    async with serve_event_streams() as here:
         for query, status in (("{ hello }", 200), ("subscription { count }", 200), ("mutation { change }", 405)):
             async with here.http.get(f"{here.url}?query={quote(query)}", headers={"accept": EVENTS}) as response:
                 assert response.status == status
@@ -126,7 +126,7 @@ async def test_by_get_there_are_queries_and_subscriptions_but_no_mutations() -> 
     ],
 )
 async def test_who_takes_both_gets_events_for_subscriptions(accept: str, query: str, subscription: str | None) -> None:
-    async with edge() as here:
+    async with serve_event_streams() as here:
         for text, expected in (("{ hello }", query), ("subscription { count }", subscription)):
             async with here.ask(text, accept=accept) as response:
                 if expected is None:
@@ -136,7 +136,7 @@ async def test_who_takes_both_gets_events_for_subscriptions(accept: str, query: 
 
 
 async def test_a_silent_stream_gives_signs_of_life_until_its_client_leaves() -> None:
-    async with edge(StreamLimits(heartbeat=0.02)) as here:
+    async with serve_event_streams(StreamLimits(heartbeat=0.02)) as here:
         async with here.ask("subscription { held }") as response:
             stream = blocks(response)
             first = [await anext(stream) for _ in range(4)]
@@ -147,7 +147,7 @@ async def test_a_silent_stream_gives_signs_of_life_until_its_client_leaves() -> 
 
 
 async def test_the_work_for_a_query_ends_when_its_client_leaves() -> None:
-    async with edge() as here:
+    async with serve_event_streams() as here:
         async with here.ask("{ slow }") as response:
             await until(lambda: world.held == 1)
             response.close()
@@ -156,7 +156,10 @@ async def test_the_work_for_a_query_ends_when_its_client_leaves() -> None:
 
 
 async def test_no_event_is_sent_once_the_token_has_expired() -> None:
-    async with edge() as here, here.ask("subscription { events { number } }", token="ann/user/2") as response:
+    async with (
+        serve_event_streams() as here,
+        here.ask("subscription { events { number } }", token="ann/user/2") as response,
+    ):
         stream = blocks(response)
         await anext(stream)
         world.go.set()  # each event takes a second
@@ -167,7 +170,7 @@ async def test_no_event_is_sent_once_the_token_has_expired() -> None:
 
 
 async def test_a_silent_stream_ends_soon_after_its_token_has_expired() -> None:
-    async with edge(StreamLimits(heartbeat=0.02)) as here:
+    async with serve_event_streams(StreamLimits(heartbeat=0.02)) as here:
         async with here.ask("subscription { held }", token="ann/user/1") as response:
             stream = blocks(response)
             assert (await anext(stream), (await anext(stream))["id"]) == ({"retry": "3000"}, "1")
@@ -179,7 +182,7 @@ async def test_a_silent_stream_ends_soon_after_its_token_has_expired() -> None:
 
 
 async def test_streams_end_without_being_complete_when_the_server_stops() -> None:
-    async with edge() as here, here.ask("subscription { held }") as response:
+    async with serve_event_streams() as here, here.ask("subscription { held }") as response:
         stream = blocks(response)
         assert [await anext(stream) for _ in range(2)][1] == next_of(1, {"data": {"held": 0}})
         await here.streams.close()
@@ -187,8 +190,8 @@ async def test_streams_end_without_being_complete_when_the_server_stops() -> Non
         assert [block async for block in stream] == []  # in good order: the client comes again
 
 
-async def test_a_browser_that_comes_again_after_the_end_is_told_to_stay_away() -> None:
-    async with edge() as here:
+async def test_a_browser_that_reconnects_after_the_end_is_told_to_stay_away() -> None:
+    async with serve_event_streams() as here:
         headers = {"accept": EVENTS, "last-event-id": "end"}
         async with here.http.get(f"{here.url}?query=%7Bhello%7D", headers=headers) as response:
             assert (response.status, await response.read()) == (204, b"")
@@ -208,7 +211,7 @@ IMPATIENT = {"connections": Connections(http_limits=HttpConnectionLimits(silent_
     ids=["by its stream", "by the protocol below"],
 )
 async def test_a_client_that_does_not_read_holds_up_its_own_source_and_is_given_up(how: dict[str, Any]) -> None:
-    async with edge(**how) as here:
+    async with serve_event_streams(**how) as here:
         port = int(here.url.rsplit(":", 1)[1].partition("/")[0])
         with socket.create_connection(("127.0.0.1", port)) as deaf:
             body = json.dumps({"query": "subscription { flood }"})
@@ -228,7 +231,7 @@ LISTEN = "subscription ($area: String) { sightingReported(area: $area) { sightin
 
 async def test_the_public_client_asks_follows_and_leaves(served: Served) -> None:
     url = f"{served.url}/graphql"
-    async with node_client.running("sse.js", url=url, headers=served.headers("ada", Role.USER)) as client:
+    async with node_client.running_script("sse.js", url=url, headers=served.headers("ada", Role.USER)) as client:
         await client.tell(
             {"query": "query ($n: Int!) { earthquakes(first: $n) { nodes { place } } }", "variables": {"n": 1}}
         )
@@ -243,7 +246,7 @@ async def test_the_public_client_asks_follows_and_leaves(served: Served) -> None
         await served.settle(BLIP)
         told = []
         for area in ("Harbor", "Downtown", "Harbor", "Harbor"):
-            told.append(await report(served, area=area, category="Cats", user="ada"))
+            told.append(await report_sighting(served, area=area, category="Cats", user="ada"))
         for number in (0, 2, 3):
             sighting = {"sightingId": told[number]["sightingId"], "area": "Harbor"}
             assert (await client.said())["next"]["data"] == {"sightingReported": sighting}

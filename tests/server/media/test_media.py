@@ -20,8 +20,8 @@ from datastore.photos.reservations import Reservation, reservation_item
 from server.media import files as media
 from server.media.multipart import Opening, UploadForm
 from server.settings import Settings
-from tests.support.media import begun
-from tests.support.photo_items import ADA, put
+from tests.support.media import begin_upload
+from tests.support.photo_items import ADA, put_library_items
 from tests.support.pictures import jpeg, png
 from tests.support.served import NOON, Served
 from tests.support.until import until
@@ -59,15 +59,17 @@ def objects(served: Served) -> LocalObjects:
 
 @pytest.fixture
 async def target(served: Served, objects: LocalObjects) -> UploadTarget:
-    await put(served, *[reservation_item(replace(RESERVATION, image_id=image_id)) for image_id in ("one", "two")])
+    await put_library_items(
+        served, *[reservation_item(replace(RESERVATION, image_id=image_id)) for image_id in ("one", "two")]
+    )
     return await objects.upload(KEY, content_type="image/jpeg", max_bytes=MOST, now=served.clock.now)
 
 
-def files(objects: LocalObjects) -> list[str]:
+def stored_files(objects: LocalObjects) -> list[str]:
     return [str(path.relative_to(objects.folder)) for path in objects.folder.rglob("*") if path.is_file()]
 
 
-async def posted(served: Served, data: Any, **headers: str) -> tuple[int, Any]:
+async def post_media(served: Served, data: Any, **headers: str) -> tuple[int, Any]:
     async with served.http.post(f"{served.url}/media", data=data, headers=headers) as response:
         told = await response.json(content_type=None) if response.status != 204 else None
     return response.status, told and told["errors"][0]["extensions"]["code"]
@@ -77,7 +79,7 @@ async def test_an_uploaded_file_is_kept_whole(served: Served, objects: LocalObje
     for content in (jpeg(), b"x" * MOST, b"--boundary\r\n\r\n--"):
         assert await send_to(served.http, target, content) == 204
         assert await objects.read(KEY, max_bytes=MOST) == content
-    assert files(objects) == [KEY]
+    assert stored_files(objects) == [KEY]
 
 
 async def test_a_form_that_is_not_as_it_was_signed_is_refused(
@@ -98,8 +100,8 @@ async def test_a_form_that_is_not_as_it_was_signed_is_refused(
 
     for fields, content_type, status in forms:
         code = "FORBIDDEN" if status == 403 else "BAD_USER_INPUT"
-        assert await posted(served, form_of(fields, jpeg(), content_type)) == (status, code), fields
-    assert files(objects) == []
+        assert await post_media(served, form_of(fields, jpeg(), content_type)) == (status, code), fields
+    assert stored_files(objects) == []
 
 
 async def test_a_file_of_a_wrong_length_leaves_what_was_there(
@@ -109,24 +111,24 @@ async def test_a_file_of_a_wrong_length_leaves_what_was_there(
 
     for length, status in ((MOST + 1, 413), (10**6, 413), (0, 400)):
         form = form_of(target.fields, b"x" * length, target.content_type)
-        assert await posted(served, form) == (status, "BAD_USER_INPUT")
+        assert await post_media(served, form) == (status, "BAD_USER_INPUT")
     assert await objects.read(KEY, max_bytes=MOST) == jpeg()
-    assert files(objects) == [KEY]
+    assert stored_files(objects) == [KEY]
 
 
 async def test_a_token_is_good_for_a_quarter_of_an_hour_and_for_nothing_else(
     served: Served, objects: LocalObjects, target: UploadTarget
 ) -> None:
-    download = (await address(served, KEY)).rpartition("/")[2]
+    download = (await file_url(served, KEY)).rpartition("/")[2]
     elsewhere = {"key": "originals/1.jpg", "type": "image/jpeg", "most": MOST, "until": 2**33}
     for token in (download, objects.seal_token(elsewhere, b"upload")):
-        assert await posted(served, form_of({"token": token}, jpeg(), "image/jpeg")) == (403, "FORBIDDEN")
+        assert await post_media(served, form_of({"token": token}, jpeg(), "image/jpeg")) == (403, "FORBIDDEN")
     async with served.http.get(f"{served.url}/media/{target.fields['token']}") as response:
         assert response.status == 403
     served.clock.forward(minutes=15)
 
     assert await send_to(served.http, target, jpeg()) == 403
-    assert files(objects) == []
+    assert stored_files(objects) == []
     with pytest.raises(ValueError, match="originals"):
         await objects.upload("originals/1.jpg", content_type="image/jpeg", max_bytes=1, now=served.clock.now)
 
@@ -141,8 +143,8 @@ async def test_what_is_no_form_is_refused(served: Served, objects: LocalObjects)
         (b"", f"{form}; boundary=b", 400),
         (b"--b\r\n\r\n\r\n--b--\r\n", f"{form}; boundary=b", 400),
     ):
-        assert await posted(served, data, **{"Content-Type": content_type}) == (status, "BAD_USER_INPUT"), data
-    assert files(objects) == []
+        assert await post_media(served, data, **{"Content-Type": content_type}) == (status, "BAD_USER_INPUT"), data
+    assert stored_files(objects) == []
 
 
 @pytest.mark.parametrize(
@@ -159,7 +161,7 @@ async def test_what_is_no_form_is_refused(served: Served, objects: LocalObjects)
 )
 async def test_what_stands_in_front_of_the_file_is_bounded(served: Served, start: bytes, told: str) -> None:
     """It is refused while the rest of the 25 MB that were announced is still to come."""
-    reader, writer = await begun(served, "multipart/form-data; boundary=b", 25 * 2**20)
+    reader, writer = await begin_upload(served, "multipart/form-data; boundary=b", 25 * 2**20)
     writer.write(start)
     answer = await asyncio.wait_for(reader.readuntil(b"]}"), 50)
 
@@ -190,8 +192,8 @@ async def test_a_form_says_how_long_it_is(served: Served, target: UploadTarget) 
         yield b"--b\r\n"
 
     content_type = "multipart/form-data; boundary=b"
-    assert await posted(served, pieces(), **{"Content-Type": content_type}) == (411, "BAD_USER_INPUT")
-    reader, writer = await begun(served, content_type, 27_000_000)
+    assert await post_media(served, pieces(), **{"Content-Type": content_type}) == (411, "BAD_USER_INPUT")
+    reader, writer = await begin_upload(served, content_type, 27_000_000)
     assert (await reader.readline()).startswith(b"HTTP/1.1 413")
     writer.close()
 
@@ -199,26 +201,26 @@ async def test_a_form_says_how_long_it_is(served: Served, target: UploadTarget) 
 async def test_an_upload_that_breaks_off_leaves_nothing(
     served: Served, objects: LocalObjects, target: UploadTarget
 ) -> None:
-    body, content_type = await encoded(target, jpeg())
-    _, writer = await begun(served, content_type, len(body))
+    body, content_type = await encoded_form(target, jpeg())
+    _, writer = await begin_upload(served, content_type, len(body))
     writer.write(body[:-300])
-    await until(lambda: any(name.endswith(".part") for name in files(objects)))
+    await until(lambda: any(name.endswith(".part") for name in stored_files(objects)))
     writer.close()
-    await until(lambda: not files(objects))
+    await until(lambda: not stored_files(objects))
 
-    status, code = await posted(served, body[:-10], **{"Content-Type": content_type})
-    assert (status, code, files(objects)) == (400, "BAD_USER_INPUT", [])
+    status, code = await post_media(served, body[:-10], **{"Content-Type": content_type})
+    assert (status, code, stored_files(objects)) == (400, "BAD_USER_INPUT", [])
 
 
 async def test_a_file_is_uploaded_once_at_a_time(served: Served, objects: LocalObjects, target: UploadTarget) -> None:
-    body, content_type = await encoded(target, jpeg())
-    reader, writer = await begun(served, content_type, len(body))
+    body, content_type = await encoded_form(target, jpeg())
+    reader, writer = await begin_upload(served, content_type, len(body))
     writer.write(body[:-300])
-    await until(lambda: len(files(objects)) == 1)
+    await until(lambda: len(stored_files(objects)) == 1)
 
     form = form_of(target.fields, jpeg(), target.content_type)
-    assert await posted(served, form) == (409, "CONFLICT")
-    assert len(files(objects)) == 1
+    assert await post_media(served, form) == (409, "CONFLICT")
+    assert len(stored_files(objects)) == 1
     other = await objects.upload("incoming/two/original", content_type="image/jpeg", max_bytes=MOST, now=NOON)
     assert await send_to(served.http, other, jpeg()) == 204
     writer.write(body[-300:])
@@ -227,7 +229,7 @@ async def test_a_file_is_uploaded_once_at_a_time(served: Served, objects: LocalO
     assert await send_to(served.http, target, jpeg()) == 204
 
 
-async def test_a_disk_that_fails_at_the_end_is_told(
+async def test_a_disk_that_fails_at_the_end_is_reported(
     served: Served, objects: LocalObjects, target: UploadTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(_opened: int) -> None:
@@ -235,8 +237,8 @@ async def test_a_disk_that_fails_at_the_end_is_told(
 
     monkeypatch.setattr(os, "fsync", fails)
 
-    assert await posted(served, form_of(target.fields, jpeg(), "image/jpeg")) == (503, "UNAVAILABLE")
-    assert files(objects) == []
+    assert await post_media(served, form_of(target.fields, jpeg(), "image/jpeg")) == (503, "UNAVAILABLE")
+    assert stored_files(objects) == []
 
 
 async def test_what_a_killed_process_was_receiving_goes_with_its_upload(objects: LocalObjects) -> None:
@@ -255,29 +257,29 @@ async def test_an_upload_that_takes_too_long_is_ended(
         monkeypatch.setattr(served.gateway.edge.media, "_silence", 0.05)
     else:
         monkeypatch.setattr(media, "MAX_UPLOAD_SECONDS", 0.05)
-    body, content_type = await encoded(target, jpeg())
-    reader, writer = await begun(served, content_type, len(body))
+    body, content_type = await encoded_form(target, jpeg())
+    reader, writer = await begin_upload(served, content_type, len(body))
     writer.write(body[:-300])
 
     answer = await asyncio.wait_for(reader.read(), 50)
     assert answer.startswith(b"HTTP/1.1 408")
-    assert files(objects) == []
+    assert stored_files(objects) == []
     writer.close()
 
 
-async def encoded(target: UploadTarget, content: bytes) -> tuple[bytes, str]:
+async def encoded_form(target: UploadTarget, content: bytes) -> tuple[bytes, str]:
     """A form as it goes over the wire, and its Content-Type."""
     payload = form_of(target.fields, content, target.content_type)()
     return await payload.as_bytes(), payload.headers["Content-Type"]
 
 
-async def test_a_full_disk_is_told(
+async def test_a_full_disk_is_reported(
     served: Served, objects: LocalObjects, target: UploadTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     objects.folder.joinpath("incoming").write_bytes(b"in the way")
 
-    assert await posted(served, form_of(target.fields, jpeg(), "image/jpeg")) == (503, "UNAVAILABLE")
-    assert files(objects) == ["incoming"]
+    assert await post_media(served, form_of(target.fields, jpeg(), "image/jpeg")) == (503, "UNAVAILABLE")
+    assert stored_files(objects) == ["incoming"]
 
 
 async def test_pages_of_allowed_origins_may_upload(served: Served, target: UploadTarget) -> None:
@@ -300,7 +302,7 @@ async def test_pages_of_allowed_origins_may_upload(served: Served, target: Uploa
 
 async def test_pages_of_allowed_origins_may_read(served: Served, objects: LocalObjects) -> None:
     await objects.write("originals/1.png", b"0123456789", content_type="image/png")
-    url = await address(served, "originals/1.png")
+    url = await file_url(served, "originals/1.png")
     ours, theirs = "https://app.example.com", "https://other.example.com"
     answers = [
         await got(served, url, Origin=ours),
@@ -320,7 +322,7 @@ async def test_pages_of_allowed_origins_may_read(served: Served, objects: LocalO
 
 async def test_a_part_that_is_none_is_passed_over_or_refused(served: Served, objects: LocalObjects) -> None:
     await objects.write("originals/1.png", b"0123456789", content_type="image/png")
-    url = await address(served, "originals/1.png")
+    url = await file_url(served, "originals/1.png")
     for given in (
         "junk",
         "bytes",
@@ -348,13 +350,13 @@ async def test_a_file_is_shown_as_what_it_is(served: Served, objects: LocalObjec
     types = {"jpg": "image/jpeg", "png": "image/png", "webp": "image/webp", "html": "application/octet-stream"}
     for ending, content_type in types.items():
         await objects.write(f"originals/1.{ending}", b"0123456789", content_type="any")
-        status, headers, content = await got(served, await address(served, f"originals/1.{ending}"))
+        status, headers, content = await got(served, await file_url(served, f"originals/1.{ending}"))
         assert (status, headers["Content-Type"], content) == (200, content_type, b"0123456789")
 
 
 async def test_a_file_is_shown_in_part_and_not_again(served: Served, objects: LocalObjects) -> None:
     await objects.write("originals/1.png", b"0123456789", content_type="image/png")
-    url = await address(served, "originals/1.png")
+    url = await file_url(served, "originals/1.png")
     served.clock.forward(minutes=10)
 
     whole = await got(served, url)
@@ -370,7 +372,7 @@ async def test_a_file_is_shown_in_part_and_not_again(served: Served, objects: Lo
     assert head[1]["Content-Length"] == "10"
 
 
-async def address(served: Served, key: str) -> str:
+async def file_url(served: Served, key: str) -> str:
     url = await served.gateway.objects.url(key, now=served.clock.now)
     assert url is not None
     return url
@@ -386,7 +388,7 @@ async def test_an_address_is_the_same_for_a_quarter_of_an_hour_and_good_for_thre
 ) -> None:
     await objects.write("originals/1.png", png(), content_type="image/png")
     served.clock.forward(minutes=14, seconds=59)
-    url = await address(served, "originals/1.png")
+    url = await file_url(served, "originals/1.png")
     same = await objects.url("originals/1.png", now=served.clock.now.replace(minute=0))
     served.clock.forward(minutes=45)
     late = await got(served, url)
@@ -402,13 +404,13 @@ async def test_what_is_no_file_of_ours_is_not_found(served: Served, objects: Loc
     await objects.write("originals/1.png", png(), content_type="image/png")
 
     for key in ("originals/none.jpg", "originals", "../../../../etc/passwd", "a\0b", "x" * 300):
-        status, _, body = await got(served, await address(served, key))
+        status, _, body = await got(served, await file_url(served, key))
         assert (status, b"NOT_FOUND" in body) == (404, True), key
 
 
 async def test_addresses_are_not_made_up(served: Served, objects: LocalObjects) -> None:
     await objects.write("originals/1.png", png(), content_type="image/png")
-    url = await address(served, "originals/1.png")
+    url = await file_url(served, "originals/1.png")
     # Nor does a file have several: decoders of base 64 pass over what is none of their signs.
     for other in (url + "!!", url + "=", url[:-3] + "xyz", f"{served.url}/media/x", f"{served.url}/media/%C3%A4"):
         status, _, body = await got(served, other)

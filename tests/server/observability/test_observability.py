@@ -28,7 +28,7 @@ from server.operations.outcome import failure
 from server.operations.report import MAX_ERROR_IDS, MAX_REQUESTED_ID, Report
 from server.operations.request import Transport
 from server.settings import Settings
-from tests.support.observability import QUAKES, figures
+from tests.support.observability import QUAKES, metric_samples
 from tests.support.served import Served
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -168,7 +168,7 @@ async def test_an_error_outside_of_all_fields_is_counted(
     assert (await served.ask(QUAKES)).codes == ["INTERNAL"]
     assert lines.told[0]["codes"] == ["INTERNAL"]
     labels = (("code", "INTERNAL"), ("field", "earthquakes"), ("transport", "http"), ("type", "query"))
-    assert (await figures(served, Authorization="Bearer a-token-for-figures-only"))[
+    assert (await metric_samples(served, Authorization="Bearer a-token-for-figures-only"))[
         "gateway_operations_total", labels
     ] == 1
 

@@ -12,7 +12,7 @@ from datastore.dynamodb.requests import PreparedRequest
 from datastore.model.identity import Role
 from server.observability.operation_metrics import OperationMetrics
 from server.settings import Misconfigured, Settings, from_environment
-from tests.support.observability import QUAKES, figures
+from tests.support.observability import QUAKES, metric_samples
 from tests.support.served import Served, call_name
 from tests.support.store_engines import ROOT
 
@@ -33,7 +33,7 @@ async def test_metrics_of_operations_and_calls(served: Served) -> None:
     await served.ask('{ watches(userId: "bob") { id } }', user="ada")
     async with served.http.delete(f"{served.url}/graphql") as response:
         assert response.status == 405
-    values = await figures(served, authorization="Bearer a-token-for-figures-only")
+    values = await metric_samples(served, authorization="Bearer a-token-for-figures-only")
 
     def of(name: str, **labels: str) -> float:
         return values[name, tuple(sorted(labels.items()))]
@@ -77,7 +77,7 @@ async def test_operations_without_an_execution_count_as_refused(served: Served) 
         ("selection", 0),
         ("admission", 0),
     ]
-    values = await figures(served, authorization="Bearer a-token-for-figures-only")
+    values = await metric_samples(served, authorization="Bearer a-token-for-figures-only")
     refused = "gateway_operations_refused_total"
     assert values[refused, (("code", "BAD_USER_INPUT"), ("stage", "selection"))] == 2
     assert values[refused, (("code", "UNAUTHENTICATED"), ("stage", "admission"))] == 1
@@ -95,14 +95,14 @@ async def test_refusals_below_the_endpoints_are_counted(served: Served) -> None:
         (f"{opening}X: {'a' * 10_000}\r\n\r\n", 431),
         (f"{upgrade}Sec-WebSocket-Version: 12\r\n\r\n", 400),
     ):
-        assert await answered(served, sent) == status
+        assert await raw_status(served, sent) == status
     admission = served.gateway.edge.admission
     for places in (admission.websockets, admission.connections._quota):
         places.limit = 1
         places.add("others")
-        assert await answered(served, f"{opening}\r\n") == 503
+        assert await raw_status(served, f"{opening}\r\n") == 503
         places.limit = 0
-    values = await figures(served, authorization="Bearer a-token-for-figures-only")
+    values = await metric_samples(served, authorization="Bearer a-token-for-figures-only")
     counted = {labels: value for (name, labels), value in values.items() if name == "gateway_http_refusals_total"}
     bad = "BAD_USER_INPUT"
     assert counted == {
@@ -114,7 +114,7 @@ async def test_refusals_below_the_endpoints_are_counted(served: Served) -> None:
     }
 
 
-async def answered(served: Served, sent: str) -> int:
+async def raw_status(served: Served, sent: str) -> int:
     """Return the status of the response to these bytes on a new connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.settings.port)
     writer.write(sent.encode())

@@ -49,7 +49,7 @@ LIVE_SCORES = " ".join(f"a{number}: liveScore {{...L}}" for number in range(60))
 LIVE_SCORE = "innings {runs wickets overs} batting {runs balls fours sixes} bowling {runs} recentBalls {label runs}"
 
 
-def pages(fields: int) -> str:
+def sightings_query(fields: int) -> str:
     """Return a query for `fields` pages of sightings, whose size is the variable `n`."""
     asked = " ".join(f's{number}: sightings(area: "Harbor", first: $n) {{nodes {{...F}}}}' for number in range(fields))
     return f"query ($n: Int) {{{asked}}} fragment F on Sighting {{{SIGHTING}}}"
@@ -61,7 +61,9 @@ def wide(names: int) -> str:
     return f"subscription {{sightingReported {{{fields}}}}}"
 
 
-async def prepared(served: Served, text: str, variables: dict[str, Any] | None = None, **more: Any) -> Request:
+async def prepare_http_request(
+    served: Served, text: str, variables: dict[str, Any] | None = None, **more: Any
+) -> Request:
     request = await served.gateway.edge.runner.prepare(
         GraphQLParams(text, variables, **more), Caller(None), Transport.HTTP
     )
@@ -93,12 +95,12 @@ async def test_values_are_estimated_from_the_sizes_of_pages_and_lists(
 ) -> None:
     text = text.replace("sightings(first", 'sightings(area: "Harbor", first')
 
-    assert (await prepared(served, text, variables)).max_values == values
+    assert (await prepare_http_request(served, text, variables)).max_values == values
 
 
 async def test_a_response_with_too_many_values_is_refused_before_any_read(served: Served) -> None:
-    allowed = await served.ask(pages(20), {"n": 20})
-    refused = await served.ask(pages(24), {"n": 100})
+    allowed = await served.ask(sightings_query(20), {"n": 20})
+    refused = await served.ask(sightings_query(24), {"n": 100})
 
     assert allowed.errors is None
     assert refused.errors is not None
@@ -111,7 +113,7 @@ async def test_a_response_with_too_many_values_is_refused_before_any_read(served
 
 
 async def test_values_are_charged_in_advance(served: Served) -> None:
-    request = await prepared(served, pages(10), {"n": 100})
+    request = await prepare_http_request(served, sightings_query(10), {"n": 100})
 
     assert request.max_values / VALUES_PER_UNIT > request.min_units
     assert request.charged >= request.max_values / VALUES_PER_UNIT
@@ -120,7 +122,7 @@ async def test_values_are_charged_in_advance(served: Served) -> None:
 # --- Bytes ------------------------------------------------------------------------------------------------------------
 
 
-def spent(answer: Answer) -> float:
+def units_spent(answer: Answer) -> float:
     return float(answer.headers["ratelimit-limit"]) - float(answer.headers["ratelimit-remaining"])
 
 
@@ -131,7 +133,7 @@ async def test_a_response_costs_at_least_one_unit_per_8_kb(served: Served) -> No
 
     size = len(orjson.dumps(answer.data))
     assert size > RESPONSE_BYTES_PER_UNIT
-    assert spent(answer) == pytest.approx(size / RESPONSE_BYTES_PER_UNIT, abs=1)
+    assert units_spent(answer) == pytest.approx(size / RESPONSE_BYTES_PER_UNIT, abs=1)
 
 
 async def test_the_json_of_a_request_is_charged_by_its_size(served: Served) -> None:
@@ -192,7 +194,7 @@ async def test_large_events_are_charged_by_their_size(
     assert (await listener.message())["type"] == "next"
 
     size = len(orjson.dumps(event["payload"]))
-    charged = (await prepared(served, wide(names))).charged
+    charged = (await prepare_http_request(served, wide(names))).charged
     assert event["type"] == "next"
     # The second event is charged after it was sent. The estimate has paid for the first one.
     await until(lambda: size < FREE_EVENT_BYTES or len(settled) == 2)
@@ -220,7 +222,7 @@ async def test_subscribers_share_the_cost_of_each_execution_of_an_event(
         await listener.socket.close()
     await until(lambda: len(served.reports) == 2)
 
-    charged = sum([(await prepared(served, wide(names))).charged for names in texts])
+    charged = sum([(await prepare_http_request(served, wide(names))).charged for names in texts])
     # Each subscription pays the minimum of an operation, which covers its first event.
     assert charged + sum(settled) == pytest.approx((len(texts) + 11 * executions) * MIN_UNITS)
 
@@ -229,7 +231,7 @@ async def test_a_subscription_keeps_only_its_declared_variables(served: Served) 
     text = "subscription ($area: String) {sightingReported(area: $area) {area}}"
     variables = {"area": "Harbor", "other": "x" * 100_000}
 
-    request = await prepared(served, text, variables, extensions={"other": "x" * 100_000})
+    request = await prepare_http_request(served, text, variables, extensions={"other": "x" * 100_000})
 
     assert request.params.variables == {"area": "Harbor"}
     assert request.params.extensions is None

@@ -8,22 +8,22 @@ import pytest
 
 from datastore.feeds.posts import Posts
 from datastore.matches.match_follows import MatchFollows
-from tests.support.match_updates import advance, begun
+from tests.support.match_updates import advance, register_at_version_1
 from tests.support.served import Served
-from tests.support.shared_subscriptions import FOLLOWED, REPORTED, all_end, follow, leave
+from tests.support.shared_subscriptions import FOLLOWED, REPORTED, all_end, follow_subscription, stop_following
 
 __all__ = ["all_end"]  # subscriptions that are cancelled leave nothing behind either
 POST = '{ post(id: "p") { postId } }'
 
 
-async def cut(*_: object, **__: object) -> Any:
+async def raise_cancelled(*_: object, **__: object) -> Any:
     raise asyncio.CancelledError
 
 
 @pytest.mark.parametrize("asked", range(1, 4))
 async def test_a_query(served: Served, monkeypatch: pytest.MonkeyPatch, asked: int) -> None:
     """The first execution is interpreted, later ones are compiled."""
-    monkeypatch.setattr(Posts, "visible", cut)
+    monkeypatch.setattr(Posts, "visible", raise_cancelled)
     for _ in range(asked):
         answer = await served.ask(POST)
     assert (answer.data, answer.codes) == (None, ["INTERNAL"])
@@ -32,7 +32,7 @@ async def test_a_query(served: Served, monkeypatch: pytest.MonkeyPatch, asked: i
 
 async def test_a_query_on_a_socket(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr(Posts, "visible", cut)
+        broken.setattr(Posts, "visible", raise_cancelled)
         listener = await served.listen(POST)
         message = await listener.message()
     assert (message["type"], message["payload"][0]["extensions"]["code"]) == ("error", "INTERNAL")
@@ -41,23 +41,23 @@ async def test_a_query_on_a_socket(served: Served, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("alone", [False, True])
 async def test_an_event(served: Served, monkeypatch: pytest.MonkeyPatch, alone: bool) -> None:
     """Whether the event is executed for one subscriber or for several: the other subscriptions continue."""
-    await begun(served, "m1")
+    await register_at_version_1(served, "m1")
     if alone:
         monkeypatch.setattr("server.subscriptions.manager._asked", lambda _: None)
-    ada, again, bob = [await follow(served, FOLLOWED, user) for user in ("ada", "ada", "bob")]
+    ada, again, bob = [await follow_subscription(served, FOLLOWED, user) for user in ("ada", "ada", "bob")]
     for viewer in (ada, again, bob):
         await viewer.next()
     read = MatchFollows.by_key
 
     async def cut_for_ada(follows: MatchFollows, match_id: str, user_id: str) -> Any:
-        return await (cut() if user_id == "ada" else read(follows, match_id, user_id))
+        return await (raise_cancelled() if user_id == "ada" else read(follows, match_id, user_id))
 
     monkeypatch.setattr(MatchFollows, "by_key", cut_for_ada)
     await advance(served)
     assert (await bob.next())["matchUpdates"]["version"] == 2
     assert [await ada.end(), await again.end()] == ["INTERNAL"] * 2
     assert not bob.last
-    leave(bob)
+    stop_following(bob)
     async with asyncio.timeout(50):
         while served.gateway.edge.admission.subscriptions.total:  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0.001)
@@ -69,8 +69,8 @@ async def test_a_source(served: Served, monkeypatch: pytest.MonkeyPatch, alone: 
         monkeypatch.setattr("server.subscriptions.manager._asked", lambda _: None)
 
     async def broken(*_: object, **__: object) -> AsyncIterator[Any]:
-        yield await cut()
+        yield await raise_cancelled()
 
     monkeypatch.setattr("resolvers.sightings.sightings.follow", broken)
-    viewers = [await follow(served, REPORTED, user) for user in ("ada", "bob")]
+    viewers = [await follow_subscription(served, REPORTED, user) for user in ("ada", "bob")]
     assert [await viewer.end() for viewer in viewers] == ["INTERNAL"] * 2

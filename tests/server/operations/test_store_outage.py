@@ -27,16 +27,16 @@ def client(served: Served) -> Client:
     return served.gateway.database.client
 
 
-async def ready(served: Served) -> tuple[int, str]:
+async def store_readiness(served: Served) -> tuple[int, str]:
     async with served.http.get(f"{served.url}/readyz") as response:
         return response.status, (await response.json())["store"]
 
 
-async def quake(served: Served) -> Answer:
+async def ask_earthquake(served: Served) -> Answer:
     return await served.ask('{ earthquake(eventId: "us1") { eventId } }')
 
 
-async def figure(served: Served, name: str) -> float:
+async def metric_starting_with(served: Served, name: str) -> float:
     async with served.http.get(f"{served.url}/metrics", headers=served.headers("root", Role.ADMIN)) as response:
         lines = (await response.text()).splitlines()
     return float(next(line for line in lines if line.startswith(name)).rpartition(" ")[2])
@@ -45,38 +45,38 @@ async def figure(served: Served, name: str) -> float:
 async def test_an_unreachable_store_is_reported_and_used_again_after_its_return(
     served: Served, client: Client, proxy: Proxy
 ) -> None:
-    assert await ready(served) == (200, "ok")
+    assert await store_readiness(served) == (200, "ok")
     await proxy.go_away()
-    assert await ready(served) == (503, "unreachable")
+    assert await store_readiness(served) == (503, "unreachable")
     tries = proxy.reached.total()
-    answer = await quake(served)
+    answer = await ask_earthquake(served)
 
     assert answer.data == {"earthquake": None}
     assert [error["extensions"] for error in answer.errors or ()] == [
         {"code": "UNAVAILABLE", "retryable": True, "retryAfter": 1}
     ]
     assert answer.calls == []
-    assert (await figure(served, BREAKER), await figure(served, OPENINGS)) == (2, 1)
+    assert (await metric_starting_with(served, BREAKER), await metric_starting_with(served, OPENINGS)) == (2, 1)
     assert proxy.reached.total() == tries
 
     await proxy.come_back()
     await until(lambda: not client.breakers["tables"].tripped)
-    assert await ready(served) == (200, "ok")
-    assert (await quake(served)).errors is None
-    assert await figure(served, BREAKER) == 0
+    assert await store_readiness(served) == (200, "ok")
+    assert (await ask_earthquake(served)).errors is None
+    assert await metric_starting_with(served, BREAKER) == 0
 
 
 async def test_a_store_that_hangs_is_not_ready_until_it_responds(served: Served, proxy: Proxy) -> None:
     proxy.always = hang
-    assert await ready(served) == (503, "unreachable")
+    assert await store_readiness(served) == (503, "unreachable")
     proxy.always = None
-    assert await ready(served) == (200, "ok")
+    assert await store_readiness(served) == (200, "ok")
 
 
 async def test_the_retry_budget_has_metrics(served: Served, client: Client) -> None:
-    full = await figure(served, "gateway_dynamodb_retry_tokens")
+    full = await metric_starting_with(served, "gateway_dynamodb_retry_tokens")
     client.budget.take(client.budget.tokens - 3)
     client.budget.take(5)
 
-    assert (full, await figure(served, "gateway_dynamodb_retry_tokens")) == (500, 3)
-    assert await figure(served, "gateway_dynamodb_retries_refused_total") == 1
+    assert (full, await metric_starting_with(served, "gateway_dynamodb_retry_tokens")) == (500, 3)
+    assert await metric_starting_with(served, "gateway_dynamodb_retries_refused_total") == 1

@@ -20,13 +20,13 @@ from tests.support.issuers import (
     NOW,
     RSA_ONE,
     RSA_TWO,
-    Clock,
+    IssuerClock,
     Publisher,
     hashed,
     public_spellings,
     published,
     publishing,
-    raw,
+    raw_token,
     with_key,
 )
 from tests.support.until import until
@@ -45,12 +45,12 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> IssuerClock:
+    return IssuerClock()
 
 
 @pytest.fixture
-def keeper(publisher: Publisher, session: aiohttp.ClientSession, clock: Clock) -> Tokens:
+def keeper(publisher: Publisher, session: aiohttp.ClientSession, clock: IssuerClock) -> Tokens:
     return Tokens(TokenSettings(jwks_url=publisher.url), open_session=lambda: session, clock=clock)
 
 
@@ -63,7 +63,7 @@ async def test_keys_are_fetched_once_and_by_type(publisher: Publisher, keeper: T
 
 async def test_the_algorithm_is_the_keys_and_never_the_tokens(publisher: Publisher, keeper: Tokens) -> None:
     publisher.keys = [published(RSA_ONE, "r", alg="RS256"), {"kty": "oct", "k": "c2VjcmV0", "kid": "o"}]
-    for token in (with_key(RSA_ONE, "r", "RS512"), raw({"alg": "none", "kid": "r"}, {"sub": "ann"})):
+    for token in (with_key(RSA_ONE, "r", "RS512"), raw_token({"alg": "none", "kid": "r"}, {"sub": "ann"})):
         with pytest.raises(Unauthenticated, match="algorithm"):
             await keeper.identify(token)
     with pytest.raises(Unauthenticated, match="unknown key"):
@@ -94,7 +94,7 @@ async def test_a_token_without_kid_is_checked_with_the_only_key(publisher: Publi
     assert await keeper.identify(with_key(RSA_ONE, None))
 
 
-async def test_rotation(publisher: Publisher, keeper: Tokens, clock: Clock) -> None:
+async def test_rotation(publisher: Publisher, keeper: Tokens, clock: IssuerClock) -> None:
     publisher.keys = [published(RSA_ONE, "one")]
     old, new = with_key(RSA_ONE, "one"), with_key(RSA_TWO, "two")
     assert await keeper.identify(old)
@@ -107,7 +107,7 @@ async def test_rotation(publisher: Publisher, keeper: Tokens, clock: Clock) -> N
 
 
 async def test_unknown_kids_cause_one_fetch_in_thirty_seconds(
-    publisher: Publisher, keeper: Tokens, clock: Clock
+    publisher: Publisher, keeper: Tokens, clock: IssuerClock
 ) -> None:
     publisher.keys = [published(RSA_ONE, "one")]
     for number in range(10):
@@ -156,7 +156,7 @@ async def test_unknown_kids_cause_one_fetch_in_thirty_seconds(
     ],
 )
 async def test_old_keys_outlive_whatever_the_url_answers(
-    publisher: Publisher, keeper: Tokens, clock: Clock, moods: dict[str, Any]
+    publisher: Publisher, keeper: Tokens, clock: IssuerClock, moods: dict[str, Any]
 ) -> None:
     publisher.keys = [published(RSA_ONE, "one")]
     await keeper.identify(with_key(RSA_ONE, "one"))
@@ -183,7 +183,9 @@ def _bomb() -> web.Response:
     return web.Response(body=gzip.compress(_padded(20_000_000)), headers={"content-encoding": "gzip"})
 
 
-async def test_without_any_key_the_caller_may_come_again(publisher: Publisher, keeper: Tokens, clock: Clock) -> None:
+async def test_without_any_key_the_caller_may_come_again(
+    publisher: Publisher, keeper: Tokens, clock: IssuerClock
+) -> None:
     publisher.status = 500
     for _ in range(3):
         with pytest.raises(Unavailable):
@@ -195,7 +197,7 @@ async def test_without_any_key_the_caller_may_come_again(publisher: Publisher, k
 
 
 async def test_a_withdrawn_key_stops_counting_for_tokens_that_are_remembered(
-    publisher: Publisher, keeper: Tokens, clock: Clock
+    publisher: Publisher, keeper: Tokens, clock: IssuerClock
 ) -> None:
     """Ten minutes after the keys were read, whoever used the token in between, and whenever."""
     publisher.keys = [published(RSA_ONE, "one"), published(RSA_TWO, "two")]
@@ -215,7 +217,7 @@ async def test_a_withdrawn_key_stops_counting_for_tokens_that_are_remembered(
 
 
 async def test_while_the_url_fails_a_known_token_costs_no_cryptography(
-    publisher: Publisher, keeper: Tokens, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    publisher: Publisher, keeper: Tokens, clock: IssuerClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publisher.keys = [published(RSA_ONE, "one")]
     await keeper.identify(with_key(RSA_ONE, "one"))
@@ -259,7 +261,7 @@ async def test_private_weak_and_odd_keys_are_left_out(publisher: Publisher, keep
     odd += [{**good, "kid": "odd", "key_ops": ops} for ops in key_ops]
     publisher.keys = [published(weak, "weak"), private, *odd, good, {**good, "kid": ["one"]}]
     assert await keeper.identify(with_key(RSA_ONE, "one"))
-    weakly = raw({"alg": "RS256", "kid": "weak"}, {"sub": "ann", "exp": NOW + 60}, b"x" * 128)
+    weakly = raw_token({"alg": "RS256", "kid": "weak"}, {"sub": "ann", "exp": NOW + 60}, b"x" * 128)
     for token in (weakly, with_key(RSA_TWO, "private"), with_key(RSA_ONE, "odd")):
         with pytest.raises(Unauthenticated, match="unknown key"):
             await keeper.identify(token)
@@ -279,7 +281,7 @@ async def test_plain_http_is_warned_of_except_on_this_machine(caplog: pytest.Log
         assert ("plain HTTP" in caplog.text) == warned, url
 
 
-async def many(keeper: Tokens, tokens: Iterable[str]) -> list[str]:
+async def identify_all(keeper: Tokens, tokens: Iterable[str]) -> list[str]:
     """What becomes of tokens that come at once: the user, or the code of the error."""
 
     async def one(token: str) -> str:
@@ -300,47 +302,49 @@ def crowd(key: Any, kid: str, count: int = 200) -> list[str]:
 
 async def test_two_hundred_at_once_are_one_fetch(publisher: Publisher, keeper: Tokens) -> None:
     publisher.keys, publisher.delay = [published(RSA_ONE, "one")], 0.05
-    assert await many(keeper, crowd(RSA_ONE, "one")) == [f"u{number}" for number in range(200)]
+    assert await identify_all(keeper, crowd(RSA_ONE, "one")) == [f"u{number}" for number in range(200)]
     assert publisher.fetches == 1
 
 
-async def test_under_load_nobody_waits_for_a_url_that_hangs(
-    publisher: Publisher, keeper: Tokens, clock: Clock, session: aiohttp.ClientSession
+async def test_under_load_no_request_waits_for_a_hanging_url(
+    publisher: Publisher, keeper: Tokens, clock: IssuerClock, session: aiohttp.ClientSession
 ) -> None:
     """The keys are read anew before they are old: the fetch hangs, and tokens are checked with the known ones."""
     publisher.keys = [published(RSA_ONE, "one")]
     await keeper.identify(with_key(RSA_ONE, "one"))
     publisher.delay = 60
     clock.now += 301
-    assert set(await many(keeper, crowd(RSA_ONE, "one"))) == {f"u{number}" for number in range(200)}
+    assert set(await identify_all(keeper, crowd(RSA_ONE, "one"))) == {f"u{number}" for number in range(200)}
     # The fetch is under way all the time: nobody has waited for its end.
     await until(lambda: publisher.at_once == 1)
     assert publisher.fetches == 2
 
 
-async def test_rotation_under_load(publisher: Publisher, keeper: Tokens, clock: Clock) -> None:
+async def test_rotation_under_load(publisher: Publisher, keeper: Tokens, clock: IssuerClock) -> None:
     publisher.keys = [published(RSA_ONE, "one")]
     await keeper.identify(with_key(RSA_ONE, "one"))
     publisher.keys, publisher.delay = [published(RSA_ONE, "one"), published(RSA_TWO, "two")], 0.02
     clock.now += 31
     mixed = [*crowd(RSA_ONE, "one", 100), *crowd(RSA_TWO, "two", 100), *crowd(RSA_TWO, "made up", 100)]
-    answers = await many(keeper, mixed)
+    answers = await identify_all(keeper, mixed)
     assert answers[:200] == [f"u{number}" for number in range(100)] * 2
     assert set(answers[200:]) == {"UNAUTHENTICATED"}
     assert publisher.fetches == 2
 
 
-async def test_without_keys_all_are_told_to_come_again(publisher: Publisher, keeper: Tokens, clock: Clock) -> None:
+async def test_without_keys_all_requests_are_told_to_retry(
+    publisher: Publisher, keeper: Tokens, clock: IssuerClock
+) -> None:
     publisher.status = 503
     for _ in range(3):
-        assert set(await many(keeper, crowd(RSA_ONE, "one"))) == {"UNAVAILABLE"}
+        assert set(await identify_all(keeper, crowd(RSA_ONE, "one"))) == {"UNAVAILABLE"}
     assert publisher.fetches == 1
     with pytest.raises(Unavailable) as caught:
         await keeper.identify(with_key(RSA_ONE, "one"))
     assert caught.value.extensions["retryAfter"] == 1
     publisher.status, publisher.keys = 200, [published(RSA_ONE, "one")]
     clock.now += 1
-    assert set(await many(keeper, crowd(RSA_ONE, "one"))) == {f"u{number}" for number in range(200)}
+    assert set(await identify_all(keeper, crowd(RSA_ONE, "one"))) == {f"u{number}" for number in range(200)}
     assert (publisher.fetches, publisher.most_at_once) == (2, 1)
 
 

@@ -16,39 +16,39 @@ from hypothesis import strategies as st
 from datastore.errors import Unauthenticated
 from datastore.model.identity import Identity, Role
 from server.security.jwt import MAX_TOKEN_BYTES, Tokens, TokenSettings, bearer_token
-from tests.support.issuers import NOW, RSA_ONE, SECRET, Clock, hashed, published, raw, signed
+from tests.support.issuers import NOW, RSA_ONE, SECRET, IssuerClock, hashed, published, raw_token, signed
 
 
-def tokens(clock: Callable[[], float] | None = None, **configured: Any) -> Tokens:
-    return Tokens(TokenSettings(secret=SECRET, **configured), clock=clock or Clock())
+def tokens_with(clock: Callable[[], float] | None = None, **configured: Any) -> Tokens:
+    return Tokens(TokenSettings(secret=SECRET, **configured), clock=clock or IssuerClock())
 
 
-async def identify(token: str, **configured: Any) -> Identity:
-    identity = await tokens(**configured).identify(token)
+async def identify_token(token: str, **configured: Any) -> Identity:
+    identity = await tokens_with(**configured).identify(token)
     assert identity is not None
     return identity
 
 
-async def refused(token: str, saying: str, **configured: Any) -> None:
+async def assert_refused_token(token: str, saying: str, **configured: Any) -> None:
     with pytest.raises(Unauthenticated, match=saying) as caught:
-        await tokens(**configured).identify(token)
+        await tokens_with(**configured).identify(token)
     assert token not in str(caught.value)
 
 
-async def test_no_token_is_nobody() -> None:
-    assert await tokens().identify(None) is None
+async def test_without_a_token_the_caller_is_anonymous() -> None:
+    assert await tokens_with().identify(None) is None
 
 
 async def test_an_issued_token_comes_back_as_its_identity() -> None:
-    clock = Clock()
-    keeper = tokens(clock, issuer="us", audience="gateway")
+    clock = IssuerClock()
+    keeper = tokens_with(clock, issuer="us", audience="gateway")
     token = keeper.issue("ann", Role.ADMIN, "ann@example.org", lifetime=60)
     assert await keeper.identify(token) == Identity("ann", Role.ADMIN, "ann@example.org", NOW + 60)
 
 
 async def test_expiry_counts_with_leeway_also_for_a_cached_token() -> None:
-    clock = Clock()
-    keeper = tokens(clock)
+    clock = IssuerClock()
+    keeper = tokens_with(clock)
     token = keeper.issue("ann", Role.USER, lifetime=60)
     for elapsed in (0, 59, 64.9):
         clock.now = NOW + elapsed
@@ -75,36 +75,38 @@ async def test_expiry_counts_with_leeway_also_for_a_cached_token() -> None:
     ],
 )
 async def test_claims_that_do_not_hold(claims: dict[str, Any], saying: str) -> None:
-    await refused(signed(**claims), saying)
+    await assert_refused_token(signed(**claims), saying)
 
 
 @pytest.mark.parametrize(
     "payload", [b"NaN", b"[1]", b"{", b"\xff", b'{"sub":"a","exp":NaN}', b'{"exp":1e999,"sub":"a"}']
 )
 async def test_a_signed_payload_that_is_no_set_of_claims(payload: bytes) -> None:
-    await refused(jwt.PyJWS().encode(payload, SECRET, algorithm="HS256"), "token")
+    await assert_refused_token(jwt.PyJWS().encode(payload, SECRET, algorithm="HS256"), "token")
 
 
 async def test_endless_expiry_is_no_expiry() -> None:
-    await refused(jwt.PyJWS().encode(b'{"sub":"a","exp":' + b"9" * 5000 + b"}", SECRET, algorithm="HS256"), "token")
+    await assert_refused_token(
+        jwt.PyJWS().encode(b'{"sub":"a","exp":' + b"9" * 5000 + b"}", SECRET, algorithm="HS256"), "token"
+    )
 
 
 async def test_not_before_has_leeway() -> None:
-    assert await identify(signed(nbf=NOW + 4))
+    assert await identify_token(signed(nbf=NOW + 4))
 
 
 async def test_issuer_and_audience_are_checked_when_configured() -> None:
-    assert await identify(signed(iss="us", aud=["x", "gateway"]), issuer="us", audience="gateway")
-    await refused(signed(iss="them"), "issuer", issuer="us")
-    await refused(signed(), "issuer", issuer="us")
-    await refused(signed(aud="other"), "audience", audience="gateway")
-    await refused(signed(), "audience", audience="gateway")
+    assert await identify_token(signed(iss="us", aud=["x", "gateway"]), issuer="us", audience="gateway")
+    await assert_refused_token(signed(iss="them"), "issuer", issuer="us")
+    await assert_refused_token(signed(), "issuer", issuer="us")
+    await assert_refused_token(signed(aud="other"), "audience", audience="gateway")
+    await assert_refused_token(signed(), "audience", audience="gateway")
 
 
 async def test_cognito_access_tokens_name_the_app_in_client_id() -> None:
-    assert await identify(signed(client_id="gateway"), audience="gateway")
-    await refused(signed(client_id="other"), "audience", audience="gateway")
-    await refused(signed(client_id="gateway", aud="other"), "audience", audience="gateway")
+    assert await identify_token(signed(client_id="gateway"), audience="gateway")
+    await assert_refused_token(signed(client_id="other"), "audience", audience="gateway")
+    await assert_refused_token(signed(client_id="gateway", aud="other"), "audience", audience="gateway")
 
 
 @pytest.mark.parametrize(
@@ -122,23 +124,23 @@ async def test_cognito_access_tokens_name_the_app_in_client_id() -> None:
     ],
 )
 async def test_the_strongest_known_role_counts(claim: Any, role: Role) -> None:
-    assert (await identify(signed(role=claim))).role is role
-    assert (await identify(signed(**{"cognito:groups": claim}), role_claim="cognito:groups")).role is role
+    assert (await identify_token(signed(role=claim))).role is role
+    assert (await identify_token(signed(**{"cognito:groups": claim}), role_claim="cognito:groups")).role is role
 
 
 @pytest.mark.parametrize(
     ("verified", "email"), [(True, "a@b.c"), ("true", "a@b.c"), (False, None), ("yes", None), (1, None), (None, None)]
 )
 async def test_email_counts_only_when_verified(verified: Any, email: str | None) -> None:
-    assert (await identify(signed(email="a@b.c", email_verified=verified))).email == email
+    assert (await identify_token(signed(email="a@b.c", email_verified=verified))).email == email
 
 
 async def test_forged_tokens() -> None:
     claims = {"sub": "ann", "exp": NOW + 60}
-    await refused(signed("another secret of more than thirty-two bytes"), "signature")
-    await refused(raw({"alg": "none"}, claims), "algorithm")
-    await refused(raw({"alg": "HS512"}, claims), "algorithm")
-    await refused(jwt.encode(claims, RSA_ONE, algorithm="RS256"), "algorithm")
+    await assert_refused_token(signed("another secret of more than thirty-two bytes"), "signature")
+    await assert_refused_token(raw_token({"alg": "none"}, claims), "algorithm")
+    await assert_refused_token(raw_token({"alg": "HS512"}, claims), "algorithm")
+    await assert_refused_token(jwt.encode(claims, RSA_ONE, algorithm="RS256"), "algorithm")
 
 
 @pytest.mark.parametrize(
@@ -150,19 +152,19 @@ async def test_forged_tokens() -> None:
         "..",
         "é" * 10,
         "a.b.c.d",
-        raw([], {}),
-        raw({}, {}),
-        raw({"alg": 1}, {}),
-        raw({"alg": "HS256"}, {}),
-        raw({"alg": "HS256", "crit": ["x"]}, {}),
-        raw({"alg": ["HS256"]}, {}),
+        raw_token([], {}),
+        raw_token({}, {}),
+        raw_token({"alg": 1}, {}),
+        raw_token({"alg": "HS256"}, {}),
+        raw_token({"alg": "HS256", "crit": ["x"]}, {}),
+        raw_token({"alg": ["HS256"]}, {}),
         "." + "[" * 6000 + ".",
         base64.urlsafe_b64encode(b"[" * 5000).decode() + ".e30.x",
     ],
 )
 async def test_malformed_tokens(token: str) -> None:
     with pytest.raises(Unauthenticated):
-        await tokens().identify(token)
+        await tokens_with().identify(token)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +173,7 @@ async def test_malformed_tokens(token: str) -> None:
 async def test_no_spelling_of_an_algorithm_is_accepted_but_the_secrets(algorithm: Any) -> None:
     claims = {"sub": "ann", "exp": NOW + 60}
     for signature in (b"", b"x" * 32):
-        await refused(raw({"alg": algorithm, "typ": "JWT"}, claims, signature), "algorithm")
+        await assert_refused_token(raw_token({"alg": algorithm, "typ": "JWT"}, claims, signature), "algorithm")
 
 
 async def test_what_a_header_brings_along_is_no_key() -> None:
@@ -184,16 +186,16 @@ async def test_what_a_header_brings_along_is_no_key() -> None:
         {"x5c": ["MII"]},
     ):
         claims = {"sub": "ann", "exp": NOW + 60}
-        await refused(jwt.encode(claims, RSA_ONE, algorithm="RS256", headers=brought), "algorithm")
-        await refused(jwt.encode(claims, "f" * 32, algorithm="HS256", headers=brought), "signature")
+        await assert_refused_token(jwt.encode(claims, RSA_ONE, algorithm="RS256", headers=brought), "algorithm")
+        await assert_refused_token(jwt.encode(claims, "f" * 32, algorithm="HS256", headers=brought), "signature")
         # Beside the right signature they mean nothing.
-        assert await identify(jwt.encode(claims, SECRET, algorithm="HS256", headers=brought))
+        assert await identify_token(jwt.encode(claims, SECRET, algorithm="HS256", headers=brought))
 
 
 @pytest.mark.parametrize("crit", [["b64"], ["exp"], [], "b64", None])
 async def test_extensions_that_must_be_understood_are_not(crit: Any) -> None:
     header = {"alg": "HS256", "crit": crit, "b64": True}
-    await refused(hashed(header, {"sub": "ann", "exp": NOW + 60}, SECRET.encode()), "crit|well-formed")
+    await assert_refused_token(hashed(header, {"sub": "ann", "exp": NOW + 60}, SECRET.encode()), "crit|well-formed")
 
 
 @pytest.mark.parametrize(
@@ -202,7 +204,7 @@ async def test_extensions_that_must_be_understood_are_not(crit: Any) -> None:
 )
 async def test_a_token_has_one_spelling(spelled: str) -> None:
     """Or nearly so: a signature may be padded. Others would each take a place of the cache."""
-    keeper = tokens()
+    keeper = tokens_with()
     token = signed()
     assert await keeper.identify(token)
     other = spelled.format(token)
@@ -217,7 +219,7 @@ async def test_other_bits_behind_the_signature_are_no_other_spelling() -> None:
     """The last character holds bits that mean nothing: a lax decoder takes four spellings for one token."""
     token = signed()
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-    keeper = tokens()
+    keeper = tokens_with()
     good = 0
     for last in alphabet:
         try:
@@ -253,19 +255,19 @@ async def test_other_bits_behind_the_signature_are_no_other_spelling() -> None:
     ],
 )
 async def test_signed_claims_that_are_refused(payload: bytes) -> None:
-    await refused(jwt.PyJWS().encode(payload, SECRET, algorithm="HS256"), "token")
+    await assert_refused_token(jwt.PyJWS().encode(payload, SECRET, algorithm="HS256"), "token")
 
 
 async def test_of_doubled_claims_the_last_counts() -> None:
     """RFC 7519, 4: refused, or the last one; an issuer that lets clients write claims has lost anyway."""
     doubled = b'{"sub":"a","sub":"b","exp":1900000000,"role":"admin","role":"user"}'
-    who = await identify(jwt.PyJWS().encode(doubled, SECRET, algorithm="HS256"))
+    who = await identify_token(jwt.PyJWS().encode(doubled, SECRET, algorithm="HS256"))
     assert (who.user_id, who.role) == ("b", Role.USER)
 
 
 async def test_when_a_token_was_issued_does_not_matter() -> None:
     """`nbf` is there to say from when one counts; clocks of issuers run ahead."""
-    assert await identify(signed(iat=NOW + 3600))
+    assert await identify_token(signed(iat=NOW + 3600))
 
 
 @pytest.mark.parametrize(
@@ -277,7 +279,7 @@ async def test_audiences_that_are_not_ours(audience: Any) -> None:
         SECRET,
         algorithm="HS256",
     )
-    await refused(token, "audience", audience="gateway")
+    await assert_refused_token(token, "audience", audience="gateway")
 
 
 @pytest.mark.parametrize("issuer", ["us/", "US", ["us"], {"us": 1}, "", 0])
@@ -285,7 +287,7 @@ async def test_issuers_that_are_not_ours(issuer: Any) -> None:
     token = jwt.PyJWS().encode(
         json.dumps({"sub": "a", "exp": NOW + 60, "iss": issuer}).encode(), SECRET, algorithm="HS256"
     )
-    await refused(token, "issuer", issuer="us")
+    await assert_refused_token(token, "issuer", issuer="us")
 
 
 @pytest.mark.parametrize(
@@ -295,27 +297,29 @@ async def test_issuers_that_are_not_ours(issuer: Any) -> None:
         "." * 10_000,
         "a." * 4000,
         "a.b.c.d.e",
-        raw({"alg": "dir", "enc": "A256GCM", "zip": "DEF"}, {}) + ".a.b",
+        raw_token({"alg": "dir", "enc": "A256GCM", "zip": "DEF"}, {}) + ".a.b",
     ],
 )
 async def test_tokens_of_other_shapes(token: str) -> None:
     with pytest.raises(Unauthenticated):
-        await tokens().identify(token)
+        await tokens_with().identify(token)
 
 
 async def test_a_compressed_payload_is_not_inflated() -> None:
     bomb = zlib.compress(b"[" * 1_000_000)
-    await refused(jwt.PyJWS().encode(bomb, SECRET, algorithm="HS256", headers={"zip": "DEF"}), "well-formed")
+    await assert_refused_token(
+        jwt.PyJWS().encode(bomb, SECRET, algorithm="HS256", headers={"zip": "DEF"}), "well-formed"
+    )
 
 
 async def test_wide_characters_count_by_their_bytes() -> None:
     """3,000 of them are 12,000 bytes; none is part of a token anyway."""
-    await refused("😀" * 3000, "longer than|well-formed")
-    await refused("\ud800" * 10, "well-formed")
+    await assert_refused_token("😀" * 3000, "longer than|well-formed")
+    await assert_refused_token("\ud800" * 10, "well-formed")
 
 
 async def test_what_was_refused_takes_no_place() -> None:
-    keeper = tokens()
+    keeper = tokens_with()
     for number in range(50):
         with pytest.raises(Unauthenticated):
             await keeper.identify(signed("f" * 40, sub=f"u{number}"))
@@ -325,8 +329,8 @@ async def test_what_was_refused_takes_no_place() -> None:
 
 
 async def test_an_expired_token_gives_its_place_back() -> None:
-    clock = Clock()
-    keeper = tokens(clock)
+    clock = IssuerClock()
+    keeper = tokens_with(clock)
     token = signed()
     await keeper.identify(token)
     clock.now += 66
@@ -339,16 +343,16 @@ async def test_an_expired_token_gives_its_place_back() -> None:
 @settings(max_examples=100, deadline=None)
 def test_any_text_is_refused_politely(token: str) -> None:
     with pytest.raises(Unauthenticated):
-        asyncio.run(tokens().identify(token))
+        asyncio.run(tokens_with().identify(token))
 
 
 async def test_long_tokens_are_not_even_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jwt, "get_unverified_header", lambda _: pytest.fail("parsed"))
-    await refused("x" * (MAX_TOKEN_BYTES + 1), "longer than")
+    await assert_refused_token("x" * (MAX_TOKEN_BYTES + 1), "longer than")
 
 
 async def test_a_hot_token_costs_no_cryptography(monkeypatch: pytest.MonkeyPatch) -> None:
-    keeper = tokens()
+    keeper = tokens_with()
     token = signed()
     first = await keeper.identify(token)
     monkeypatch.setattr(jwt, "get_unverified_header", lambda _: pytest.fail("verified again"))
@@ -356,7 +360,7 @@ async def test_a_hot_token_costs_no_cryptography(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_the_cache_is_bounded() -> None:
-    keeper = tokens()
+    keeper = tokens_with()
     for number in range(2100):
         await keeper.identify(signed(sub=f"u{number}"))
     assert len(keeper._verified) == 2048

@@ -14,8 +14,8 @@ from datastore.keyspace.sightings import BLIP
 from datastore.model.identity import Role
 from runtime.container import Gateway
 from server.settings import Misconfigured, Settings, from_environment
-from tests.support.photo_items import ADA, person, photo, put, user
-from tests.support.resuming_clients import OverSocket, Said
+from tests.support.photo_items import ADA, person, photo, photo_user, put_library_items
+from tests.support.resuming_clients import Said, SocketClient
 from tests.support.served import SECRET, Clock, Served, listening
 from tests.support.store_engines import free_port
 
@@ -49,7 +49,7 @@ async def open_gateway(
     settings: Settings, store_options: StoreOptions, clock: Clock, tmp_path: Path, served: Served
 ) -> AsyncIterator[Open]:
     """Opens one more gateway on the same tables and files, with its own secrets. Two photos and persons are there."""
-    await put(served, user(), photo("one"), photo("two"), person("p1", "Ann"), person("p2", "Bea"))
+    await put_library_items(served, photo_user(), photo("one"), photo("two"), person("p1", "Ann"), person("p2", "Bea"))
     async with AsyncExitStack() as stack:
 
         async def open_one(**given: Any) -> Served:
@@ -62,7 +62,7 @@ async def open_gateway(
         yield open_one
 
 
-async def asked(served: Served, token: str, query: str, **variables: Any) -> Any:
+async def ask_with_token(served: Served, token: str, query: str, **variables: Any) -> Any:
     """The data, or the code of the error."""
     body = {"query": query, "variables": variables}
     headers = {"Authorization": f"Bearer {token}"}
@@ -76,8 +76,8 @@ async def made_by(served: Served) -> Made:
     services = served.gateway.services
     assert services is not None
     user_id = services.user_ids.encrypt(ADA)
-    photos = (await asked(served, token, PHOTOS, of=user_id))["photosByUser"]
-    persons = (await asked(served, token, PERSONS))["persons"]
+    photos = (await ask_with_token(served, token, PHOTOS, of=user_id))["photosByUser"]
+    persons = (await ask_with_token(served, token, PERSONS))["persons"]
     node = photos["nodes"][0]
     assert node["userId"] == user_id
     cursors = photos["pageInfo"]["endCursor"], persons["pageInfo"]["endCursor"]
@@ -86,12 +86,12 @@ async def made_by(served: Served) -> Made:
 
 async def what_counts(served: Served, made: Made) -> dict[str, Any]:
     """How a gateway takes what another has made; the token is its own where the other's does not count."""
-    by_token = await asked(served, made.token, PERSONS)
+    by_token = await ask_with_token(served, made.token, PERSONS)
     token = served.token("ada", Role.ADMIN, ADA)
-    by_id = await asked(served, token, PHOTOS, of=made.user_id)
+    by_id = await ask_with_token(served, token, PHOTOS, of=made.user_id)
     own_id = served.gateway.services.user_ids.encrypt(ADA) if served.gateway.services else ""
-    following = await asked(served, token, PHOTOS, of=own_id, after=made.personal_cursor)
-    persons = await asked(served, token, PERSONS, after=made.cursor)
+    following = await ask_with_token(served, token, PHOTOS, of=own_id, after=made.personal_cursor)
+    persons = await ask_with_token(served, token, PERSONS, after=made.cursor)
     async with served.http.get(served.url + made.media) as response:
         media = response.status
     return {
@@ -130,31 +130,31 @@ async def test_a_subscription_resumes_after_an_id_signed_with_an_accepted_secret
     open_gateway: Open, is_accepted: bool
 ) -> None:
     old, new = await open_gateway(), await open_gateway(secret=NEW, other_secrets=(SECRET,) if is_accepted else ())
-    client = OverSocket(old.http, "subscription { sightingReported { description } }", {})
+    client = SocketClient(old.http, "subscription { sightingReported { description } }", {})
 
     async with client.connected(old.url) as events:
         await old.settle(BLIP)
-        await reported(old, "Asleep")
-        assert (await told(events))["data"]["sightingReported"]["description"] == "Asleep"
-    await reported(old, "Awake")
+        await assert_reported(old, "Asleep")
+        assert (await next_payload(events))["data"]["sightingReported"]["description"] == "Asleep"
+    await assert_reported(old, "Awake")
     async with client.connected(new.url) as events:
         if is_accepted:
-            assert (await told(events))["data"]["sightingReported"]["description"] == "Awake"
+            assert (await next_payload(events))["data"]["sightingReported"]["description"] == "Awake"
         else:
-            assert (await told(events))["errors"][0]["extensions"]["code"] == "RESYNC"
-            await reported(old, "Alert")
-            assert (await told(events))["data"]["sightingReported"]["description"] == "Alert"
+            assert (await next_payload(events))["errors"][0]["extensions"]["code"] == "RESYNC"
+            await assert_reported(old, "Alert")
+            assert (await next_payload(events))["data"]["sightingReported"]["description"] == "Alert"
 
 
-async def told(events: AsyncIterator[Said]) -> Any:
+async def next_payload(events: AsyncIterator[Said]) -> Any:
     payload = await anext(events)
     while "data" not in payload:  # where it begins
         payload = await anext(events)
     return payload
 
 
-async def reported(served: Served, description: str) -> None:
-    answer = await asked(served, served.token("ada"), REPORT, description=description)
+async def assert_reported(served: Served, description: str) -> None:
+    answer = await ask_with_token(served, served.token("ada"), REPORT, description=description)
     assert answer["reportSighting"]["description"] == description
 
 

@@ -19,16 +19,16 @@ from datastore.matches.cricket import CricketEvent, CricketEventKind
 from server.settings import Settings
 from server.subscriptions.event_execution import EventExecutor
 from tests.support.earthquake_samples import put_raw
-from tests.support.match_updates import advance, begun
+from tests.support.match_updates import advance, register_at_version_1
 from tests.support.resume import told_all, write_until
-from tests.support.resuming_clients import Client, OverEvents, OverSocket
+from tests.support.resuming_clients import EventStreamClient, ResumingClient, SocketClient
 from tests.support.served import Served
 
 CUTS = int(os.environ.get("RESUME_CUTS", "15"))
 STRONG = "subscription { earthquakeDetected(minMagnitude: 6) { eventId } }"
 MATCH = 'subscription { matchUpdates(matchId: "m1") { version isSnapshot } }'
 SLOW_MATCH = 'subscription { matchUpdates(matchId: "m1", minIntervalMs: 15) { version conflated isSnapshot } }'
-TRANSPORTS = pytest.mark.parametrize("transport", [OverSocket, OverEvents])
+TRANSPORTS = pytest.mark.parametrize("transport", [SocketClient, EventStreamClient])
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def settings(settings: Settings) -> Settings:
 
 
 async def cut_at_places(
-    client: Client, url: str, over: asyncio.Event, has_all: Callable[[], bool], take: Callable[[Any], None]
+    client: ResumingClient, url: str, over: asyncio.Event, has_all: Callable[[], bool], take: Callable[[Any], None]
 ) -> None:
     """Read on one connection after another, each cut at a place that came without an event, until there were enough.
 
@@ -71,7 +71,7 @@ async def cut_at_places(
 
 @TRANSPORTS
 async def test_each_strong_earthquake_comes_once_to_one_who_is_cut_at_places(
-    served: Served, transport: type[Client]
+    served: Served, transport: type[ResumingClient]
 ) -> None:
     over, had = asyncio.Event(), list[str]()
     client = transport(served.http, STRONG, {})
@@ -96,10 +96,10 @@ async def test_each_strong_earthquake_comes_once_to_one_who_is_cut_at_places(
 @TRANSPORTS
 @pytest.mark.parametrize("query", [MATCH, SLOW_MATCH])
 async def test_each_version_counts_once_to_one_who_is_cut_at_places(
-    served: Served, transport: type[Client], query: str
+    served: Served, transport: type[ResumingClient], query: str
 ) -> None:
     """Another match of the same table is played much faster."""
-    await begun(served, "m1", "m2")
+    await register_at_version_1(served, "m1", "m2")
     over, versions, written = asyncio.Event(), list[int](), [1]
     client = transport(served.http, query, {})
 
@@ -167,14 +167,14 @@ async def test_a_ping_tells_places_that_have_moved_on_and_no_others(served: Serv
     assert places["1"][-1] == places["2"][-1]
 
 
-async def test_who_did_not_ask_for_places_is_told_none(served: Served) -> None:
+async def test_a_client_that_did_not_ask_for_positions_receives_none(served: Served) -> None:
     told = await pings(served, STRONG, {}, lambda: put_raw(served, "q1", mag=2.5))
     assert set(told) == {None}
 
 
 @TRANSPORTS
-async def test_no_place_is_told_while_an_event_is_being_made(
-    served: Served, transport: type[Client], monkeypatch: pytest.MonkeyPatch
+async def test_no_position_is_sent_while_an_event_is_built(
+    served: Served, transport: type[ResumingClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_go_on, really = asyncio.Event(), EventExecutor.execute
 
@@ -201,7 +201,7 @@ async def test_no_place_is_told_while_an_event_is_being_made(
         assert (await anext(events))["data"] == {"earthquakeDetected": {"eventId": "q3"}}
 
 
-async def test_more_places_than_a_ping_takes_are_told_by_the_next(
+async def test_positions_that_do_not_fit_into_a_ping_are_sent_with_the_next(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("server.websocket.operation.POSITION_CHARACTERS_PER_PING", 1)
@@ -216,10 +216,10 @@ async def test_more_places_than_a_ping_takes_are_told_by_the_next(
 
 @TRANSPORTS
 @pytest.mark.parametrize("query", [STRONG, SLOW_MATCH])
-async def test_who_goes_on_and_misses_nothing_is_told_places_too(
-    served: Served, transport: type[Client], query: str
+async def test_a_client_that_resumes_without_a_gap_receives_positions(
+    served: Served, transport: type[ResumingClient], query: str
 ) -> None:
-    await begun(served, "m1", "m2")
+    await register_at_version_1(served, "m1", "m2")
     client = transport(served.http, query, {})
     async with client.connected(served.url) as events:
         await anext(events)
@@ -234,7 +234,7 @@ async def test_who_goes_on_and_misses_nothing_is_told_places_too(
     assert client.last.partition("~")[2] == str(last).partition("~")[2]
 
 
-def test_no_place_is_told_before_the_client_knows_that_it_has_missed_something() -> None:
+def test_no_position_is_sent_before_the_client_knows_of_missed_events() -> None:
     following = SimpleNamespace(
         is_too_old=True,
         is_idle=True,

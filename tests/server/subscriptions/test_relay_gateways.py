@@ -14,14 +14,14 @@ from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.model.access_patterns import Table
 from server.settings import Settings
-from tests.support.active_matches import state
-from tests.support.bus_gateways import figure
+from tests.support.active_matches import active_match_state
+from tests.support.bus_gateways import metric_value
 from tests.support.earthquake_samples import put_raw, scan
 from tests.support.fault_proxy import Proxy
-from tests.support.match_updates import advance, begun
+from tests.support.match_updates import advance, register_at_version_1
 from tests.support.redis_server import RedisServer
 from tests.support.resume import CUTS, cut_at_random, write_until
-from tests.support.resuming_clients import Client, OverEvents, OverSocket
+from tests.support.resuming_clients import EventStreamClient, ResumingClient, SocketClient
 from tests.support.served import Clock, Served, Tidied, listening
 from tests.support.split_stream import SplitStream
 from tests.support.store_engines import Engines, free_port
@@ -31,7 +31,7 @@ QUAKES = "subscription { earthquakeDetected { eventId } }"
 SCORES = "subscription { liveScores { isSnapshot updates { matchId version conflated } } }"
 # After so many writes shards are no more, so that a long run is not about them alone.
 MOST_UNREST = 300
-TRANSPORTS = pytest.mark.parametrize("transport", [OverSocket, OverEvents])
+TRANSPORTS = pytest.mark.parametrize("transport", [SocketClient, EventStreamClient])
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ async def readiness(served: Served) -> Any:
         return await response.json()
 
 
-async def test_subscribers_of_all_are_told_each_event_once_and_one_process_reads(
+async def test_subscribers_of_all_gateways_receive_each_event_once_and_one_process_reads(
     gateways: list[Served], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads = [count_reads(served, monkeypatch) for served in gateways]
@@ -112,8 +112,8 @@ async def test_subscribers_of_all_are_told_each_event_once_and_one_process_reads
         assert told == [f"us{number}" for number in range(9)]
         await listener.socket.close()
     assert sum(bool(made) for made in reads) == 1
-    assert sum([await figure(served, "gateway_bus_relayed_total") for served in gateways]) == 9
-    assert [await figure(served, "gateway_bus_received_total") for served in gateways] == [9, 9, 9]
+    assert sum([await metric_value(served, "gateway_bus_relayed_total") for served in gateways]) == 9
+    assert [await metric_value(served, "gateway_bus_received_total") for served in gateways] == [9, 9, 9]
     assert await readiness(gateways[0]) == {"ready": True, "store": "ok", "bus": "ok"}
 
 
@@ -127,7 +127,7 @@ async def test_a_gateway_is_ready_and_tells_its_subscribers_while_the_bus_is_awa
 
     assert (await listener.event())["earthquakeDetected"]["eventId"] == "us1"
     assert await readiness(served) == {"ready": True, "store": "ok", "bus": "away"}
-    assert await figure(served, "gateway_bus_tables_direct") == 1
+    assert await metric_value(served, "gateway_bus_tables_direct") == 1
     redis.start()
     bus = served.gateway.bus
     assert bus is not None
@@ -137,7 +137,7 @@ async def test_a_gateway_is_ready_and_tells_its_subscribers_while_the_bus_is_awa
 
 @TRANSPORTS
 async def test_a_client_that_was_cut_off_goes_on_at_another_gateway(
-    gateways: list[Served], transport: type[Client]
+    gateways: list[Served], transport: type[ResumingClient]
 ) -> None:
     one, other, fresh = gateways
     stays = await other.listen(QUAKES)
@@ -168,8 +168,8 @@ async def test_a_client_that_was_cut_off_goes_on_at_another_gateway(
     assert [(await stays.event())["earthquakeDetected"]["eventId"] for _ in range(8)] == told
 
 
-async def test_who_saw_nothing_yet_is_told_at_another_gateway_what_came_first(gateways: list[Served]) -> None:
-    client = OverEvents(gateways[0].http, QUAKES, {})
+async def test_a_client_without_events_receives_the_first_ones_at_another_gateway(gateways: list[Served]) -> None:
+    client = EventStreamClient(gateways[0].http, QUAKES, {})
     async with client.connected(gateways[0].url) as events:
         assert await anext(events) == {"begun": True}
     for number in range(3):
@@ -215,11 +215,11 @@ class Unrest:
 
 @TRANSPORTS
 async def test_clients_go_on_at_any_gateway_while_shards_end_and_others_read_them(
-    gateways: list[Served], streams: SplitStream, transport: type[Client]
+    gateways: list[Served], streams: SplitStream, transport: type[ResumingClient]
 ) -> None:
     """What they were told comes to what is in the tables: no gap, and nothing twice."""
     matches = [f"m{number}" for number in range(4)]
-    await begun(gateways[0], *matches)
+    await register_at_version_1(gateways[0], *matches)
     unrest, over = Unrest(streams, gateways), asyncio.Event()
     quakes, scores = transport(gateways[0].http, QUAKES, {}), transport(gateways[0].http, SCORES, {})
     told, versions = list[str](), {match: list[int]() for match in matches}
@@ -254,7 +254,7 @@ async def test_clients_go_on_at_any_gateway_while_shards_end_and_others_read_the
     over.set()
     await writing
     stored = {event["eventId"]["S"] for event in await scan(gateways[0], "EVENT")}
-    latest = {match: (await state(gateways[0], match)).version for match in matches}
+    latest = {match: (await active_match_state(gateways[0], match)).version for match in matches}
     async with quakes.connected(urls[1]) as events, asyncio.timeout(50):
         while len(told) < len(stored):
             take_quake(await anext(events))

@@ -32,12 +32,12 @@ from server.subscriptions.broadcast_group import BroadcastGroup
 from server.subscriptions.group_member import GroupMember
 from server.subscriptions.manager import SubscriptionManager
 from server.subscriptions.replay import ReplaySet, ReplaySource
-from tests.support.active_matches import matches, state
+from tests.support.active_matches import active_match_state, matches
 from tests.support.earthquake_samples import put_raw
-from tests.support.match_updates import advance, begun
+from tests.support.match_updates import advance, register_at_version_1
 from tests.support.notifications import notification_item
 from tests.support.resume import QUAKES, told_all
-from tests.support.resuming_clients import OverSocket
+from tests.support.resuming_clients import SocketClient
 from tests.support.served import SECRET, Served
 from tests.support.until import until
 
@@ -50,7 +50,7 @@ def group_of(served: Served) -> BroadcastGroup:
 
 
 @pytest.mark.parametrize("alone", [True, False])
-async def test_who_comes_back_and_leaves_pays_for_it_and_nobody_else(
+async def test_a_client_that_resumes_and_leaves_is_charged_and_no_other(
     served: Served, monkeypatch: pytest.MonkeyPatch, alone: bool
 ) -> None:
     paid, reads, may_go_on = Counter[str | None](), asyncio.Event(), asyncio.Event()
@@ -80,7 +80,7 @@ async def test_who_comes_back_and_leaves_pays_for_it_and_nobody_else(
     if alone:
         await stays.socket.close()
         await until(lambda: not streams._groups)
-    client = OverSocket(served.http, QUAKES, served.headers("eve", Role.USER))
+    client = SocketClient(served.http, QUAKES, served.headers("eve", Role.USER))
     before = ResumeToken.at(key_of(log.stream, ""), 1, {key: "1"})
     client.last = ResumeIds(SECRET.encode()).sealer(b"earthquakeDetected?{}")(before, "")
     async with client.connected(served.url):
@@ -96,10 +96,10 @@ async def test_who_comes_back_and_leaves_pays_for_it_and_nobody_else(
 async def test_one_comes_to_be_as_the_others_although_a_match_left_meanwhile(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await begun(served, "m1", "m2")
+    await register_at_version_1(served, "m1", "m2")
     stays = await served.listen(SCORES)
     await stays.event()
-    client = OverSocket(served.http, SCORES, {})
+    client = SocketClient(served.http, SCORES, {})
     async with client.connected(served.url) as events:
         await anext(events)
     await advance(served, "m2")
@@ -115,7 +115,7 @@ async def test_one_comes_to_be_as_the_others_although_a_match_left_meanwhile(
     versions, ended = dict[str, int](), list[str]()
     async with client.connected(served.url) as events:
         await asyncio.wait_for(inside.wait(), 50)
-        await matches(served).set_idle("m1", (await state(served, "m1")).fence)
+        await matches(served).set_idle("m1", (await active_match_state(served, "m1")).fence)
         await told_all(served)
         may_go_on.set()
         while not ended or versions["m2"] < 5:
@@ -177,13 +177,13 @@ class _Anyone:
     def leave(self) -> None: ...
 
 
-def event(number: int) -> Outcome:
+def numbered_outcome(number: int) -> Outcome:
     outcome = Outcome({"number": number})
     outcome.set_event_id(f"a.b.{number}", number)
     return outcome
 
 
-def test_who_is_further_than_this_process_is_told_no_older_place() -> None:
+def test_a_client_ahead_of_this_process_receives_no_older_position() -> None:
     group = Alone(at=95)
     group.member.begin_replay()
     group.member.wait()
@@ -194,23 +194,25 @@ def test_who_is_further_than_this_process_is_told_no_older_place() -> None:
 
 
 def test_what_waits_for_one_who_joins_takes_the_room_of_its_reader() -> None:
-    size = len(event(1).body)
+    size = len(numbered_outcome(1).body)
     group = Alone(most_bytes=size * 3)
     group.member.wait()
     for number in range(3):
-        group.member.offer(None, event(number), None)
+        group.member.offer(None, numbered_outcome(number), None)
     assert group.room.used == size * 3
-    group.member.offer(None, event(3), None)
+    group.member.offer(None, numbered_outcome(3), None)
     assert group.member.is_over
     assert group.finished is not None
     assert group.finished.code == SlowSubscriber.code
     assert group.room.used == 0
 
 
-async def test_nothing_waits_for_one_who_is_told_it_otherwise(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_event_waits_for_a_member_that_receives_it_otherwise(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stays = await served.listen(QUAKES)
     await served.settle(EARTHQUAKES)
-    client = OverSocket(served.http, QUAKES, {})
+    client = SocketClient(served.http, QUAKES, {})
     async with client.connected(served.url) as events:
         await anext(events)
         await put_raw(served, "q0")
@@ -239,7 +241,7 @@ async def test_nothing_waits_for_one_who_is_told_it_otherwise(served: Served, mo
     assert had == [f"q{number}" for number in range(1, 9)]
 
 
-async def test_who_comes_once_others_have_all_is_told_by_itself() -> None:
+async def test_a_client_that_joins_after_all_others_is_served_alone() -> None:
     def missed() -> ReplaySource:
         context = type(
             "Context", (), {"progress": SubscriptionProgress(ResumeRequest(UNKNOWN, "")), "close": lambda self: None}
@@ -257,10 +259,10 @@ async def test_who_comes_once_others_have_all_is_told_by_itself() -> None:
     assert len(returning) == 2
 
 
-async def test_who_cannot_be_told_how_things_stand_is_told_that_and_others_are_not(
+async def test_a_member_whose_start_fails_receives_an_error_and_others_are_not_affected(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await begun(served, "m1")
+    await register_at_version_1(served, "m1")
     stays = await served.listen(SCORES)
     await stays.event()
     really, failed = GroupMember.begin, list[GroupMember]()
@@ -292,7 +294,7 @@ async def test_a_subscription_that_we_are_behind_with_does_not_end_the_socket(se
     assert (await stays.message())["payload"] == {"data": {"__typename": "Query"}}
 
 
-async def test_a_stream_that_may_go_on_later_is_not_told_to_be_complete(served: Served) -> None:
+async def test_a_resumable_stream_is_not_reported_as_complete(served: Served) -> None:
     """Its client comes again after the last place that it was told."""
     headers = {"accept": "text/event-stream"}
     async with served.http.post(f"{served.url}/graphql", json={"query": QUAKES}, headers=headers) as response:
@@ -328,8 +330,10 @@ async def test_a_throttled_subscription_does_not_complete_and_states_the_delay(i
     assert (b"retry: 2000" in sent) == is_subscription
 
 
-async def test_all_places_are_told_though_an_operation_hangs(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = OverSocket(served.http, QUAKES, {})
+async def test_all_positions_are_sent_although_an_operation_hangs(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = SocketClient(served.http, QUAKES, {})
     async with first.connected(served.url) as events:
         await anext(events)
     stays = await served.listen(SCORES)
@@ -365,7 +369,7 @@ async def test_each_event_that_was_missed_costs_something(
         await put_raw(served, f"q{number}")
         await served.store().write_all(FEED, puts=[notification_item(f"n{number}")])
 
-    client = OverSocket(served.http, query, served.headers("ada", Role.USER))
+    client = SocketClient(served.http, query, served.headers("ada", Role.USER))
     async with client.connected(served.url) as events:
         await anext(events)
         await write(0)

@@ -25,17 +25,17 @@ from server.admission.callers import Caller
 from server.http.sse import EventStreams, StreamLimits
 from server.operations.outcome import Outcome
 from server.subscriptions.event_execution import EventExecutor
-from tests.support.command_line import Process, serving
+from tests.support.command_line import GatewayProcess, serve_process
 from tests.support.earthquake_samples import put_raw
 from tests.support.feed_items import post_item
-from tests.support.home_feeds import entry
-from tests.support.livestreams import announce, at
-from tests.support.match_updates import advance, begun
+from tests.support.home_feeds import feed_entry
+from tests.support.livestreams import announce, iso_after_noon
+from tests.support.match_updates import advance, register_at_version_1
 from tests.support.notifications import notification_item
 from tests.support.resume import CUTS, MATCH, QUAKES, TRANSPORTS, cut_at_random, other, told_all, write_until
-from tests.support.resuming_clients import Client, OverSocket
+from tests.support.resuming_clients import ResumingClient, SocketClient
 from tests.support.served import NOON, SECRET, Served
-from tests.support.sightings import report
+from tests.support.sightings import report_sighting
 from tests.support.until import until
 
 __all__ = ["other"]  # fixtures
@@ -48,9 +48,9 @@ ARRIVALS = 'subscription { homeFeedUpdated(userId: "ada") { postId } }'
 @TRANSPORTS
 @pytest.mark.parametrize("processes", [1, 2])
 async def test_versions_are_contiguous_however_often_one_is_cut_off(
-    served: Served, other: Served, transport: type[Client], processes: int
+    served: Served, other: Served, transport: type[ResumingClient], processes: int
 ) -> None:
-    await begun(served, "m1")
+    await register_at_version_1(served, "m1")
     over, versions, snapshots, written = asyncio.Event(), list[int](), list[int](), [1]
     client = transport(served.http, MATCH, {})
 
@@ -84,7 +84,7 @@ async def test_versions_are_contiguous_however_often_one_is_cut_off(
 @TRANSPORTS
 @pytest.mark.parametrize("processes", [1, 2])
 async def test_each_earthquake_comes_once_however_often_one_is_cut_off(
-    served: Served, other: Served, transport: type[Client], processes: int
+    served: Served, other: Served, transport: type[ResumingClient], processes: int
 ) -> None:
     over, had = asyncio.Event(), list[str]()
     client = transport(served.http, QUAKES, {})
@@ -111,8 +111,8 @@ async def test_each_earthquake_comes_once_however_often_one_is_cut_off(
 
 
 @TRANSPORTS
-async def test_a_place_that_is_not_known_is_one_resync(served: Served, transport: type[Client]) -> None:
-    await begun(served, "m1")
+async def test_a_place_that_is_not_known_is_one_resync(served: Served, transport: type[ResumingClient]) -> None:
+    await register_at_version_1(served, "m1")
     for query, last in ((MATCH, "nobody.0.0~7"), (QUAKES, "nobody.123abc.5")):
         client = transport(served.http, query, {})
         client.last = last
@@ -134,16 +134,16 @@ async def test_a_place_that_is_not_known_is_one_resync(served: Served, transport
 
 
 async def test_the_id_of_another_subscription_is_refused(served: Served) -> None:
-    client = OverSocket(served.http, QUAKES, {})
-    await begun(served, "m1")
-    match = OverSocket(served.http, MATCH, {})
+    client = SocketClient(served.http, QUAKES, {})
+    await register_at_version_1(served, "m1")
+    match = SocketClient(served.http, MATCH, {})
     async with match.connected(served.url) as events:
         await anext(events)
         await advance(served)
         await anext(events)
     assert match.last is not None
     client.last = match.last.partition("~")[0]
-    other_match = OverSocket(served.http, MATCH.replace("m1", "m2"), {})
+    other_match = SocketClient(served.http, MATCH.replace("m1", "m2"), {})
     other_match.last = match.last
     for one in (client, other_match):
         async with one.connected(served.url) as events:
@@ -153,8 +153,8 @@ async def test_the_id_of_another_subscription_is_refused(served: Served) -> None
 
 @TRANSPORTS
 @pytest.mark.parametrize("last", ["nonsense", "a.b", "A.b.c", "a.b.-1", "a.b.c.d", "a" * 5000])
-async def test_what_is_no_id_is_refused_by_name(served: Served, transport: type[Client], last: str) -> None:
-    await begun(served, "m1")
+async def test_what_is_no_id_is_refused_by_name(served: Served, transport: type[ResumingClient], last: str) -> None:
+    await register_at_version_1(served, "m1")
     client = transport(served.http, MATCH, {})
     client.last = last
     async with client.connected(served.url) as events:
@@ -166,7 +166,7 @@ async def test_what_is_no_id_is_refused_by_name(served: Served, transport: type[
 @TRANSPORTS
 @pytest.mark.parametrize("alter", [lambda id: id + "x", lambda id: id[:-3] + "zzz", lambda id: id[:30] + id[34:]])
 async def test_an_id_that_was_altered_is_refused_by_name(
-    served: Served, transport: type[Client], alter: Callable[[str], str]
+    served: Served, transport: type[ResumingClient], alter: Callable[[str], str]
 ) -> None:
     """Without a signature the gateway would accept a later position and send nothing."""
     client = transport(served.http, QUAKES, {})
@@ -185,7 +185,7 @@ async def test_an_id_that_was_altered_is_refused_by_name(
 @TRANSPORTS
 @pytest.mark.parametrize("query", [QUAKES, RECEIVED % "ada"])
 async def test_what_a_subscription_never_says_that_one_knew_is_no_id_of_it(
-    served: Served, transport: type[Client], query: str
+    served: Served, transport: type[ResumingClient], query: str
 ) -> None:
     client = transport(served.http, query, served.headers("ada", Role.USER))
     async with client.connected(served.url) as events:
@@ -228,7 +228,7 @@ async def test_an_id_with_a_break_is_never_sent() -> None:
 
 
 async def test_equal_subscribers_that_go_on_join_the_others(served: Served) -> None:
-    client, groups = OverSocket(served.http, QUAKES, {}), served.gateway.edge.subscriptions._groups
+    client, groups = SocketClient(served.http, QUAKES, {}), served.gateway.edge.subscriptions._groups
     stays = await served.listen(QUAKES)
     await served.settle(EARTHQUAKES)
     async with client.connected(served.url) as events:
@@ -262,7 +262,7 @@ async def missed(
     again: str | None = None,
 ) -> AsyncGenerator[Any, None]:
     """What is told first to one who comes back, as `again` if it is said, after this happened. `before`: one event."""
-    client = OverSocket(served.http, query, served.headers(user, Role.USER))
+    client = SocketClient(served.http, query, served.headers(user, Role.USER))
     async with client.connected(served.url) as events:
         await anext(events)
         if before is not None:
@@ -276,7 +276,7 @@ async def missed(
             yield payload
 
 
-async def test_notifications_come_that_were_missed_and_nobody_elses(served: Served) -> None:
+async def test_missed_notifications_of_the_user_are_replayed_and_no_others(served: Served) -> None:
     async def happen() -> None:
         for owner, name in (("eve", "hers"), ("ada", "mine")):
             await served.store().write_all(FEED, puts=[notification_item(name, owner)])
@@ -286,7 +286,7 @@ async def test_notifications_come_that_were_missed_and_nobody_elses(served: Serv
         assert (await anext(told))["data"]["notificationReceived"]["notificationId"].endswith("mine")
 
 
-async def test_who_may_not_be_told_is_not_told_what_was_missed_either(served: Served) -> None:
+async def test_missed_events_are_replayed_with_the_visibility_of_the_present(served: Served) -> None:
     async def nothing() -> None: ...
 
     async with aclosing(missed(served, RECEIVED % "ada", nothing, again="eve")) as told:
@@ -307,7 +307,7 @@ async def test_authors_that_were_left_meanwhile_stay_silent(served: Served) -> N
         await write(post_item("x", "left", soon), gone, post_item("y", "gone", soon))
         for source in (left, gone):
             await served.store().write_all(FEED, deletes=[Key(source["PK"], source["SK"])])
-        await write(entry(post_item("first", "big", soon)), post_item("second", "big", soon), new)
+        await write(feed_entry(post_item("first", "big", soon)), post_item("second", "big", soon), new)
         await write(post_item("third", "new", soon))
 
     async with aclosing(missed(served, ARRIVALS, happen, lambda: write(post_item("first", "big", soon)))) as told:
@@ -324,15 +324,15 @@ async def test_alerts_come_that_were_missed_for_the_watches_there_are(served: Se
     await served.ask(create, {"c": "Sneakers"}, user="ada")
 
     async def happen() -> None:
-        await report(served, area="Harbor", category="Cats", user="bob")
+        await report_sighting(served, area="Harbor", category="Cats", user="bob")
         delete = 'mutation ($id: ID!) { deleteWatch(area: "Harbor", category: "Cats", watchId: $id) { watchId } }'
         await served.ask(delete, {"id": cats}, user="ada")
         art = (await served.ask(create, {"c": "Street Art"}, user="ada")).data["createWatch"]["watchId"]
-        await report(served, area="Harbor", category="Street Art", user="bob")
+        await report_sighting(served, area="Harbor", category="Street Art", user="bob")
         await served.ask(delete.replace("Cats", "Street Art"), {"id": art}, user="ada")
-        await report(served, area="Harbor", category="Sneakers", user="bob")
+        await report_sighting(served, area="Harbor", category="Sneakers", user="bob")
 
-    before = partial(report, served, area="Harbor", category="Cats", user="bob")
+    before = partial(report_sighting, served, area="Harbor", category="Cats", user="bob")
     async with aclosing(missed(served, ALERTS, happen, before)) as told:
         assert (await anext(told))["data"] == {"watchAlerts": {"category": "Sneakers"}}
 
@@ -340,7 +340,7 @@ async def test_alerts_come_that_were_missed_for_the_watches_there_are(served: Se
 ENGAGEMENT = 'subscription { postEngagement(postId: "p") { likeCount } }'
 
 
-async def test_a_post_that_may_be_seen_no_longer_is_not_told_of(served: Served) -> None:
+async def test_a_post_that_became_invisible_is_not_replayed(served: Served) -> None:
     """Its author follows it, too: there is a group, and what was missed is made for both."""
     await served.store().write_all(FEED, puts=[post_item("p", "bob")])
     stays = await served.listen(ENGAGEMENT, user="bob")
@@ -359,14 +359,14 @@ async def test_a_post_that_may_be_seen_no_longer_is_not_told_of(served: Served) 
 LIVESTREAMS = "subscription { livestreamChanged { title state } }"
 
 
-async def test_a_livestream_that_began_and_one_that_was_announced_meanwhile_are_told(served: Served) -> None:
-    await announce(served, title="Soon", startTime=at(minutes=1), endTime=None)
+async def test_a_livestream_that_began_and_an_announced_one_are_replayed(served: Served) -> None:
+    await announce(served, title="Soon", startTime=iso_after_noon(minutes=1), endTime=None)
 
     async def happen() -> None:
         served.clock.forward(minutes=2)
-        await announce(served, title="New", startTime=at(days=1), endTime=None)
+        await announce(served, title="New", startTime=iso_after_noon(days=1), endTime=None)
 
-    before = partial(announce, served, title="Before", startTime=at(days=1), endTime=None)
+    before = partial(announce, served, title="Before", startTime=iso_after_noon(days=1), endTime=None)
     async with aclosing(missed(served, LIVESTREAMS, happen, before)) as told:
         events = [(await anext(told))["data"]["livestreamChanged"] for _ in range(2)]
     expected = [{"title": "New", "state": "UPCOMING"}, {"title": "Soon", "state": "LIVE"}]
@@ -377,8 +377,8 @@ SCORES = "subscription { liveScores(minIntervalMs: 60000) { isSnapshot updates {
 
 
 async def test_scores_that_waited_while_one_was_cut_off_are_not_lost(served: Served) -> None:
-    await begun(served, "m1", "m2")
-    client = OverSocket(served.http, SCORES, {})
+    await register_at_version_1(served, "m1", "m2")
+    client = SocketClient(served.http, SCORES, {})
     async with client.connected(served.url) as events:
         assert (await anext(events))["data"]["liveScores"]["isSnapshot"]
         await advance(served, "m1")  # this waits for a minute
@@ -395,12 +395,12 @@ async def test_scores_that_waited_while_one_was_cut_off_are_not_lost(served: Ser
     ]
 
 
-async def test_more_matches_than_an_id_can_tell_of_are_told_anew(
+async def test_matches_that_do_not_fit_into_an_id_begin_with_a_snapshot(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resume_ids, "LONGEST_RESUME", 80)
-    await begun(served, *[f"match-{number}" for number in range(5)])
-    client = OverSocket(served.http, SCORES, {})
+    await register_at_version_1(served, *[f"match-{number}" for number in range(5)])
+    client = SocketClient(served.http, SCORES, {})
     for _ in range(2):
         async with client.connected(served.url) as events:
             told = (await anext(events))["data"]["liveScores"]
@@ -409,10 +409,10 @@ async def test_more_matches_than_an_id_can_tell_of_are_told_anew(
         assert ResumeIds(SECRET.encode()).open(client.last, b"liveScores?{}") == ResumeRequest(UNKNOWN, "")
 
 
-async def test_a_herd_that_comes_back_is_told_what_was_missed_once_for_all(
+async def test_a_herd_of_resuming_clients_shares_one_replay(
     served: Served, other: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clients = [OverSocket(served.http, QUAKES, {}) for _ in range(20)]
+    clients = [SocketClient(served.http, QUAKES, {}) for _ in range(20)]
     async with clients[0].connected(served.url) as events:
         await anext(events)
         await put_raw(served, "q0")
@@ -429,7 +429,7 @@ async def test_a_herd_that_comes_back_is_told_what_was_missed_once_for_all(
 
     monkeypatch.setattr(EventExecutor, "execute", counted)
 
-    async def had(client: Client) -> list[str]:
+    async def had(client: ResumingClient) -> list[str]:
         async with client.connected(other.url) as events:
             return [(await anext(events))["data"]["earthquakeDetected"]["eventId"] for _ in range(3)]
 
@@ -443,13 +443,13 @@ REPORTED = "subscription { sightingReported { sightingId } }"
 
 @TRANSPORTS
 async def test_a_process_that_was_killed_is_gone_on_from_with_the_next_on_its_data(
-    tmp_path: Path, transport: type[Client]
+    tmp_path: Path, transport: type[ResumingClient]
 ) -> None:
     folder = tmp_path / "data"
-    with serving(folder) as first:
+    with serve_process(folder) as first:
         token = first.token()
 
-        def report(gateway: Process) -> Any:
+        def report(gateway: GatewayProcess) -> Any:
             return gateway.data(REPORT, token)["reportSighting"]
 
         async with aiohttp.ClientSession() as http:
@@ -461,7 +461,7 @@ async def test_a_process_that_was_killed_is_gone_on_from_with_the_next_on_its_da
             expected.append(await asyncio.to_thread(report, first))
             first.process.kill()
             first.process.wait()
-            with serving(folder, "--no-demo") as second:
+            with serve_process(folder, "--no-demo") as second:
                 expected.append(await asyncio.to_thread(report, second))
                 async with client.connected(second.url) as events:
                     told += [await anext(events), await anext(events)]

@@ -12,10 +12,10 @@ from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from tests.support.earthquake_samples import put_raw
 from tests.support.fault_proxy import Proxy
-from tests.support.match_updates import advance, begun
+from tests.support.match_updates import advance, register_at_version_1
 from tests.support.resume import CUTS, MATCH, QUAKES, TRANSPORTS, cut_at_random, write_until
 from tests.support.resume import other as other
-from tests.support.resuming_clients import Client
+from tests.support.resuming_clients import ResumingClient
 from tests.support.served import Served
 from tests.support.split_stream import SplitStream
 from tests.support.store_engines import Engines
@@ -53,7 +53,7 @@ def split(served: Served, streams: SplitStream) -> Any:
 
 @TRANSPORTS
 async def test_each_earthquake_comes_once_while_shards_are_split(
-    served: Served, other: Served, streams: SplitStream, split: Any, transport: type[Client]
+    served: Served, other: Served, streams: SplitStream, split: Any, transport: type[ResumingClient]
 ) -> None:
     over, had = asyncio.Event(), list[str]()
     client = transport(served.http, QUAKES, {})
@@ -85,9 +85,9 @@ async def test_each_earthquake_comes_once_while_shards_are_split(
 
 @TRANSPORTS
 async def test_versions_are_contiguous_while_shards_are_split(
-    served: Served, other: Served, split: Any, transport: type[Client]
+    served: Served, other: Served, split: Any, transport: type[ResumingClient]
 ) -> None:
-    await begun(served, "m1")
+    await register_at_version_1(served, "m1")
     over, versions, written = asyncio.Event(), list[int](), [1]
     client = transport(served.http, MATCH, {})
 

@@ -28,24 +28,24 @@ from server.subscriptions.manager import SubscriptionManager
 from tests.support.active_matches import begin
 from tests.support.contract import every_call
 from tests.support.feed_items import following_item, post_item
-from tests.support.feed_subscriptions import put as put_post
-from tests.support.feed_subscriptions import remove as remove_post
-from tests.support.match_updates import advance, begun, nobody_follows, play_out
+from tests.support.feed_subscriptions import delete_one_by_one as remove_post
+from tests.support.feed_subscriptions import put_one_by_one as put_post
+from tests.support.match_updates import advance, nobody_follows, play_out, register_at_version_1
 from tests.support.served import Served, call_name
 from tests.support.shared_subscriptions import (
     FOLLOWED,
     REPORTED,
-    Heard,
+    RecordingListener,
     all_end,
     caller,
-    follow,
+    follow_subscription,
     groups,
-    leave,
-    prepared,
+    prepare_subscription,
     runner,
+    stop_following,
     subscriptions,
 )
-from tests.support.sightings import report as report_sighting
+from tests.support.sightings import report_sighting as report_sighting
 
 __all__ = ["all_end"]  # fixtures
 
@@ -62,8 +62,8 @@ COUNTS = 'subscription { postEngagement(postId: "p", whenSlow: CLOSE) { likeCoun
 
 
 async def test_fifty_viewers_cost_what_one_does(served: Served) -> None:
-    await begun(served, "m1", round="Final")
-    viewers = [await follow(served, WITH_MATCH, f"user-{number}") for number in range(50)]
+    await register_at_version_1(served, "m1", round="Final")
+    viewers = [await follow_subscription(served, WITH_MATCH, f"user-{number}") for number in range(50)]
     assert {(await viewer.next())["matchUpdates"]["version"] for viewer in viewers} == {1}
     served.reports.clear()
 
@@ -78,7 +78,7 @@ async def test_fifty_viewers_cost_what_one_does(served: Served) -> None:
     assert served.gateway.services is not None
     assert served.gateway.services.changes.followers(ACTIVE_MATCHES) == 50
 
-    leave(*viewers)
+    stop_following(*viewers)
     await subscriptions(served).aclose()
     await nobody_follows(served)
     assert [(report.events, report.codes, report.calls >= 1) for report in served.reports] == [(2, [], True)] * 50
@@ -91,27 +91,27 @@ async def test_fifty_viewers_cost_what_one_does(served: Served) -> None:
 
 
 async def test_what_is_asked_otherwise_is_another(served: Served) -> None:
-    await begun(served, "m1", "m2")
+    await register_at_version_1(served, "m1", "m2")
     query = "subscription($id: ID!) { matchUpdates(matchId: $id) { matchId } }"
 
-    async def of(**variables: Any) -> Heard:
+    async def of(**variables: Any) -> RecordingListener:
         operation = GraphQLParams(query, variables)
         request = await runner(served).prepare(operation, caller("ada"), Transport.WEBSOCKET)
         assert isinstance(request, Request)
-        heard = Heard()
+        heard = RecordingListener()
         heard.following = await subscriptions(served).follow(request, heard)
         return heard
 
     viewers = [await of(id="m1"), await of(id="m2"), await of(id="m1")]
     assert [(await viewer.next())["matchUpdates"]["matchId"] for viewer in viewers] == ["m1", "m2", "m1"]
     assert groups(served) == 2
-    leave(*viewers)
+    stop_following(*viewers)
 
 
 async def test_over_all_transports_it_is_one(served: Served) -> None:
     listener = await served.listen(REPORTED)
-    heard = await follow(served, REPORTED)
-    stream = subscriptions(served).stream(await prepared(served, REPORTED, caller("ada")))
+    heard = await follow_subscription(served, REPORTED)
+    stream = subscriptions(served).stream(await prepare_subscription(served, REPORTED, caller("ada")))
     assert (await anext(stream)).is_position_only
     pulled = asyncio.ensure_future(anext(stream))
     await served.settle(BLIP, 3)
@@ -122,17 +122,17 @@ async def test_over_all_transports_it_is_one(served: Served) -> None:
     expected = {"sightingReported": {"sightingId": sighting["sightingId"]}}
     assert [await listener.event(), await heard.next(), (await pulled).data] == [expected] * 3
     await stream.aclose()
-    leave(heard)
+    stop_following(heard)
     await listener.socket.close()
     async with asyncio.timeout(50):
         while groups(served):  # noqa: ASYNC110 - it is over the wire
             await asyncio.sleep(0.01)
 
 
-async def test_whoever_begins_what_another_has_just_begun_joins_him(
+async def test_a_subscription_joins_an_equal_one_that_is_being_started(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await begun(served, "m1")
+    await register_at_version_1(served, "m1")
     accounts, put_down, both = runner(served).billing, list[Any](), asyncio.Barrier(2)
     source, measure = SubscriptionManager._source, accounts.measure
 
@@ -149,25 +149,25 @@ async def test_whoever_begins_what_another_has_just_begun_joins_him(
     with monkeypatch.context() as patched:
         patched.setattr(accounts, "measure", noted)
         patched.setattr(SubscriptionManager, "_source", at_once)
-        viewers = await asyncio.gather(follow(served, SCORE), follow(served, SCORE))
+        viewers = await asyncio.gather(follow_subscription(served, SCORE), follow_subscription(served, SCORE))
         assert put_down[0] == "closed"
         assert len(put_down) == 2
     assert groups(served) == 1
     assert [(await viewer.next())["matchUpdates"]["version"] for viewer in viewers] == [1, 1]
-    leave(*viewers)
+    stop_following(*viewers)
 
 
 async def test_who_owes_nothing_has_left_at_once(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     streams = subscriptions(served)
     monkeypatch.setattr(runner(served).billing, "_budgets", None)
-    await begun(served, "m1")
-    viewers = [await follow(served, SCORE) for _ in range(3)]
+    await register_at_version_1(served, "m1")
+    viewers = [await follow_subscription(served, SCORE) for _ in range(3)]
     for viewer in viewers:
         await viewer.next()
     await streams.aclose()  # the event is paid for
     served.reports.clear()
 
-    leave(*viewers)
+    stop_following(*viewers)
 
     assert [(report.events, report.calls > 0) for report in served.reports] == [(1, True)] * 3
     assert not streams._tasks
@@ -176,16 +176,16 @@ async def test_who_owes_nothing_has_left_at_once(served: Served, monkeypatch: py
 # --- To each what they may know ---------------------------------------------------------------------------------------
 
 
-async def test_nobody_is_told_what_was_made_for_another(served: Served) -> None:
-    await begun(served, "m1")
+async def test_no_event_is_sent_to_a_caller_with_other_rights(served: Served) -> None:
+    await register_at_version_1(served, "m1")
     for user in ("ada", "bob"):
         await served.ask('mutation { followMatch(matchId: "m1", teamId: "10") { matchId } }', user=user)
-    before = [await follow(served, FOLLOWED, user) for user in ("ada", "eve", "bob", "ada")]
+    before = [await follow_subscription(served, FOLLOWED, user) for user in ("ada", "eve", "bob", "ada")]
     for viewer in before:
         await viewer.next()
 
-    stranger = await follow(served, FOLLOWED)
-    viewers = [*before, await follow(served, FOLLOWED, "eve")]
+    stranger = await follow_subscription(served, FOLLOWED)
+    viewers = [*before, await follow_subscription(served, FOLLOWED, "eve")]
     await viewers[-1].next()
     assert (await stranger.next())["matchUpdates"]["match"] == {"isFollowed": None}
     assert [error["extensions"]["code"] for error in stranger.outcomes[0].formatted_errors] == ["UNAUTHENTICATED"]
@@ -199,7 +199,7 @@ async def test_nobody_is_told_what_was_made_for_another(served: Served) -> None:
             assert update == {"version": version, "match": {"isFollowed": follows["ada" if user != "eve" else "eve"]}}
         assert (await stranger.next())["matchUpdates"]["match"] == {"isFollowed": None}
     assert follows == {"ada": True, "eve": False}
-    leave(*viewers, stranger)
+    stop_following(*viewers, stranger)
 
 
 async def is_followed(served: Served, user: str) -> bool:
@@ -212,11 +212,11 @@ async def test_the_same_user_with_other_rights_is_another(served: Served) -> Non
     post, follow_bob = post_item("p", "bob", visibility="followers"), following_item("ada", "bob")
     await put_post(served, post, follow_bob)
     viewers = [
-        await follow(served, COUNTS, "ada"),
-        await follow(served, COUNTS, "ada", Role.ADMIN),
-        await follow(served, COUNTS, "bob"),
+        await follow_subscription(served, COUNTS, "ada"),
+        await follow_subscription(served, COUNTS, "ada", Role.ADMIN),
+        await follow_subscription(served, COUNTS, "bob"),
     ]
-    stranger = await follow(served, COUNTS, "eve")
+    stranger = await follow_subscription(served, COUNTS, "eve")
     assert [(await viewer.next())["postEngagement"]["likeCount"] for viewer in viewers] == [0, 0, 0]
     assert await stranger.end() == "NOT_FOUND"
     assert stranger.outcomes == []
@@ -227,12 +227,12 @@ async def test_the_same_user_with_other_rights_is_another(served: Served) -> Non
     assert await viewers[0].end() == "FORBIDDEN"
     assert [(await viewer.next())["postEngagement"]["likeCount"] for viewer in viewers[1:]] == [1, 1]
     assert len(viewers[0].outcomes) == 1
-    leave(*viewers)
+    stop_following(*viewers)
 
 
 async def test_what_is_for_everybody_is_made_once_for_all_users(served: Served) -> None:
     await put_post(served, post_item("p", "bob"))
-    viewers = [await follow(served, COUNTS, f"user-{number}") for number in range(5)]
+    viewers = [await follow_subscription(served, COUNTS, f"user-{number}") for number in range(5)]
     for viewer in viewers:
         await viewer.next()
 
@@ -242,10 +242,10 @@ async def test_what_is_for_everybody_is_made_once_for_all_users(served: Served) 
 
     assert len({id(viewer.outcomes[-1]) for viewer in viewers}) == 1
     assert "GetItem feed" not in [call_name(call) for call in calls]
-    leave(*viewers)
+    stop_following(*viewers)
 
 
-async def test_a_source_that_asks_too_late_who_asks_tells_nobody(
+async def test_a_source_that_asks_too_late_for_the_caller_sends_nothing(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fault of ours: better no event than another's."""
@@ -257,7 +257,7 @@ async def test_a_source_that_asks_too_late_who_asks_tells_nobody(
             yield event
 
     monkeypatch.setattr("resolvers.sightings.sightings.follow", curious)
-    viewers = [await follow(served, REPORTED, user) for user in ("ada", "bob")]
+    viewers = [await follow_subscription(served, REPORTED, user) for user in ("ada", "bob")]
     await served.settle(BLIP, 2)
 
     await report_sighting(served)
@@ -269,17 +269,17 @@ async def test_a_source_that_asks_too_late_who_asks_tells_nobody(
 # --- Who joins --------------------------------------------------------------------------------------------------------
 
 
-async def test_whoever_joins_whenever_is_told_every_version_once(served: Served) -> None:
+async def test_a_client_that_joins_at_any_time_receives_every_version_once(served: Served) -> None:
     chance = random.Random(1)
     ids = ["m1", "m2"]
     instance = await begin(served, *ids, balls=2)
-    first = await follow(served, SCORES)
+    first = await follow_subscription(served, SCORES)
     playing = asyncio.create_task(play_out(instance, *ids))
     viewers = [first]
-    single: list[Heard] = []
+    single: list[RecordingListener] = []
     while not playing.done() and len(viewers) < 40:
-        viewers.append(await follow(served, SCORES, chance.choice([None, "ada", "bob"])))
-        single.append(await follow(served, SCORE))
+        viewers.append(await follow_subscription(served, SCORES, chance.choice([None, "ada", "bob"])))
+        single.append(await follow_subscription(served, SCORE))
         await asyncio.sleep(chance.random() * 0.05)
     await playing
     last = (
@@ -303,7 +303,7 @@ async def test_whoever_joins_whenever_is_told_every_version_once(served: Served)
         check_versions(told)
     assert len({viewer.outcomes[0].body for viewer in viewers}) >= 3
     assert groups(served) == 2
-    leave(*viewers, *single)
+    stop_following(*viewers, *single)
 
 
 def check_versions(updates: list[Any]) -> None:
@@ -366,18 +366,18 @@ def test_what_is_passed_over_is_what_one_knew(data: st.DataObject) -> None:
         assert not steps or since.is_settled or read == len(steps)
 
 
-async def test_those_who_join_while_it_is_read_are_told_what_is_read_next(served: Served) -> None:
-    await begun(served, "m1")
-    first = await follow(served, SCORE)
+async def test_clients_that_join_during_a_read_receive_the_next_read(served: Served) -> None:
+    await register_at_version_1(served, "m1")
+    first = await follow_subscription(served, SCORE)
     await first.next()
 
     with every_call(served) as calls:
-        viewers = [await follow(served, SCORE, f"user-{number}") for number in range(20)]
+        viewers = [await follow_subscription(served, SCORE, f"user-{number}") for number in range(20)]
         assert {(await viewer.next())["matchUpdates"]["version"] for viewer in viewers} == {1}
 
     # One for the first of them, one for those who came meanwhile.
     assert [call_name(call) for call in calls].count("GetItem active-matches") <= 3
-    leave(first, *viewers)
+    stop_following(first, *viewers)
 
 
 # --- What fails -------------------------------------------------------------------------------------------------------
@@ -386,8 +386,8 @@ async def test_those_who_join_while_it_is_read_are_told_what_is_read_next(served
 async def test_an_event_that_cannot_be_read_is_an_event_and_a_source_that_fails_ends_all(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await begun(served, "m1")
-    viewers = [await follow(served, WITH_MATCH, user) for user in ("ada", "bob")]
+    await register_at_version_1(served, "m1")
+    viewers = [await follow_subscription(served, WITH_MATCH, user) for user in ("ada", "bob")]
     for viewer in viewers:
         await viewer.next()
 
@@ -411,18 +411,18 @@ async def test_an_event_that_cannot_be_read_is_an_event_and_a_source_that_fails_
     await subscriptions(served).aclose()
     assert [report.codes for report in served.reports] == [["INTERNAL", ChangesLost.code]] * 2
     # Whoever comes now begins anew.
-    again = await follow(served, WITH_MATCH)
+    again = await follow_subscription(served, WITH_MATCH)
     assert (await again.next())["matchUpdates"]["version"] == 3
-    leave(again)
+    stop_following(again)
 
 
 @pytest.mark.parametrize("alone", [False, True])
 @pytest.mark.parametrize("stuck", ["ada", "bob"])
-async def test_an_event_that_hangs_for_one_ends_with_a_timeout_for_him_alone(
+async def test_an_event_that_hangs_for_one_member_times_out_for_it_alone(
     served: Served, monkeypatch: pytest.MonkeyPatch, stuck: str, alone: bool
 ) -> None:
     """Whether he is the first for whom it is made, and whether it is shared at all."""
-    await begun(served, "m1")
+    await register_at_version_1(served, "m1")
     read, given_up = MatchFollows.by_key, list[str]()
 
     async def hanging(follows: MatchFollows, match_id: str, user_id: str) -> Any:
@@ -435,8 +435,8 @@ async def test_an_event_that_hangs_for_one_ends_with_a_timeout_for_him_alone(
 
     if alone:
         monkeypatch.setattr("server.subscriptions.manager._group_key", lambda _: None)
-    viewers = {user: await follow(served, FOLLOWED, user) for user in ("ada", "bob")}
-    again = await follow(served, FOLLOWED, stuck)
+    viewers = {user: await follow_subscription(served, FOLLOWED, user) for user in ("ada", "bob")}
+    again = await follow_subscription(served, FOLLOWED, stuck)
     for viewer in (*viewers.values(), again):
         await viewer.next()
 
@@ -455,14 +455,14 @@ async def test_an_event_that_hangs_for_one_ends_with_a_timeout_for_him_alone(
         assert (await other.next())["matchUpdates"]["version"] == version
     await time_is_up(2 if alone else 1)
     assert [await viewers[stuck].end(), await again.end()] == ["TIMEOUT"] * 2
-    late = await follow(served, FOLLOWED, stuck)
+    late = await follow_subscription(served, FOLLOWED, stuck)
     await time_is_up(1)
     assert await late.end() == "TIMEOUT"
     await advance(served)
     assert (await other.next())["matchUpdates"]["version"] == 5
     assert not other.last
     assert set(given_up) == {stuck}
-    leave(other)
+    stop_following(other)
     async with asyncio.timeout(50):
         while served.gateway.edge.admission.subscriptions.total:  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0.001)
@@ -470,7 +470,7 @@ async def test_an_event_that_hangs_for_one_ends_with_a_timeout_for_him_alone(
 
 async def test_what_ends_by_itself_ends_for_all(served: Served) -> None:
     await put_post(served, post_item("p", "bob"))
-    viewers = [await follow(served, COUNTS, user) for user in ("ada", "bob")]
+    viewers = [await follow_subscription(served, COUNTS, user) for user in ("ada", "bob")]
     for viewer in viewers:
         await viewer.next()
 

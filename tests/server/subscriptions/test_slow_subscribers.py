@@ -10,19 +10,19 @@ from datastore.queues import OverflowPolicy
 from server.operations.outcome import domain_error
 from server.subscriptions.result_stream import ResultStream
 from tests.support.feed_items import post_item
-from tests.support.feed_subscriptions import put as put_post
+from tests.support.feed_subscriptions import put_one_by_one as put_post
 from tests.support.served import Served
 from tests.support.shared_subscriptions import (
     REPORTED,
-    Heard,
+    RecordingListener,
     all_end,
     caller,
-    follow,
-    leave,
-    prepared,
+    follow_subscription,
+    prepare_subscription,
+    stop_following,
     subscriptions,
 )
-from tests.support.sightings import report as report_sighting
+from tests.support.sightings import report_sighting as report_sighting
 
 __all__ = ["all_end"]  # fixtures
 
@@ -32,15 +32,15 @@ COUNTS = 'subscription { postEngagement(postId: "p", whenSlow: CLOSE) { likeCoun
 # --- Who leaves, and who is slow --------------------------------------------------------------------------------------
 
 
-async def test_who_leaves_while_an_event_is_told_is_told_no_more(served: Served) -> None:
-    viewers: list[Heard] = []
+async def test_a_member_that_leaves_during_a_delivery_receives_no_more(served: Served) -> None:
+    viewers: list[RecordingListener] = []
 
-    def push_the_next(heard: Heard) -> None:
+    def push_the_next(heard: RecordingListener) -> None:
         at = viewers.index(heard)
         if at == 1:
-            leave(viewers[1], viewers[2])
+            stop_following(viewers[1], viewers[2])
 
-    viewers += [await follow(served, REPORTED, heard=Heard(push_the_next)) for _ in range(4)]
+    viewers += [await follow_subscription(served, REPORTED, heard=RecordingListener(push_the_next)) for _ in range(4)]
     await served.settle(BLIP, 4)
     await report_sighting(served)
     for viewer in (viewers[0], viewers[1], viewers[3]):
@@ -50,15 +50,15 @@ async def test_who_leaves_while_an_event_is_told_is_told_no_more(served: Served)
 
     assert [len(viewer.outcomes) for viewer in viewers] == [2, 1, 0, 2]
     assert [viewer.last for viewer in viewers] == [[]] * 4
-    leave(*viewers)
+    stop_following(*viewers)
 
 
-async def test_a_listener_that_fails_is_nobody_elses_trouble(served: Served) -> None:
-    def fail(_: Heard) -> None:
+async def test_a_failing_listener_does_not_disturb_the_others(served: Served) -> None:
+    def fail(_: RecordingListener) -> None:
         raise RuntimeError("broken inside")
 
-    broken = await follow(served, REPORTED, heard=Heard(fail))
-    other = await follow(served, REPORTED)
+    broken = await follow_subscription(served, REPORTED, heard=RecordingListener(fail))
+    other = await follow_subscription(served, REPORTED)
     await served.settle(BLIP, 2)
 
     for _ in range(2):
@@ -67,19 +67,19 @@ async def test_a_listener_that_fails_is_nobody_elses_trouble(served: Served) -> 
 
     assert await broken.end() == "INTERNAL"
     assert len(broken.outcomes) == 1
-    leave(other)
+    stop_following(other)
 
 
-async def test_who_does_not_read_is_disconnected_and_holds_up_nobody(
+async def test_a_client_that_does_not_read_is_disconnected_and_delays_no_other(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("datastore.queues.MAX_EVENTS", 3)
     await put_post(served, post_item("p", "bob"))
     latest = COUNTS.replace("CLOSE", "LATEST")
-    slow = subscriptions(served).stream(await prepared(served, COUNTS, caller("ada")))
-    slower = subscriptions(served).stream(await prepared(served, latest, caller("ada")))
-    quick = await follow(served, COUNTS)
-    quick_latest = await follow(served, latest)
+    slow = subscriptions(served).stream(await prepare_subscription(served, COUNTS, caller("ada")))
+    slower = subscriptions(served).stream(await prepare_subscription(served, latest, caller("ada")))
+    quick = await follow_subscription(served, COUNTS)
+    quick_latest = await follow_subscription(served, latest)
     assert (await anext(slow)).data == (await anext(slower)).data == {"postEngagement": {"likeCount": 0}}
     assert quick.following is not None
     assert quick_latest.following is not None
@@ -104,12 +104,12 @@ async def test_who_does_not_read_is_disconnected_and_holds_up_nobody(
     # What a newer one took the place of was not sent, nor what waited for one that was disconnected.
     told = [(report.events, report.codes) for report in served.reports]
     assert told == [(2, ["SLOW_SUBSCRIBER"]), (2, [])]
-    leave(quick, quick_latest)
+    stop_following(quick, quick_latest)
 
 
 async def come_back(served: Served, query: str, after: str, *users: str) -> list[ResultStream]:
     """Readers of streams who go on after the same event, and have had the next."""
-    asked = [await prepared(served, query, caller(user)) for user in users]
+    asked = [await prepare_subscription(served, query, caller(user)) for user in users]
     for request in asked:
         request.params.resume_after = after
     readers = [subscriptions(served).stream(request) for request in asked]
@@ -117,9 +117,9 @@ async def come_back(served: Served, query: str, after: str, *users: str) -> list
     return readers
 
 
-async def missed_by_others(served: Served, many: int) -> tuple[Heard, str]:
+async def missed_by_others(served: Served, many: int) -> tuple[RecordingListener, str]:
     """Who was told of events, and the id of one after which so many more have come."""
-    present = await follow(served, REPORTED)
+    present = await follow_subscription(served, REPORTED)
     await served.settle(BLIP)
     for _ in range(1 + many):
         await report_sighting(served)
@@ -151,7 +151,7 @@ async def test_a_replay_is_as_fast_as_the_slowest_of_those_who_read_it(
     assert list(told) == [everything] * 2
     await quick.aclose()
     await slow.aclose()
-    leave(present)
+    stop_following(present)
 
 
 async def test_who_reads_nothing_of_a_replay_holds_up_the_others_for_a_while(
@@ -167,4 +167,4 @@ async def test_who_reads_nothing_of_a_replay_holds_up_the_others_for_a_while(
     assert isinstance(domain_error(error), SlowSubscriber)
     await reader.aclose()
     await idle.aclose()
-    leave(present)
+    stop_following(present)

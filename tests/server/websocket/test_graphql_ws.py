@@ -11,27 +11,27 @@ from datastore.model.identity import Role
 from runtime.container import Gateway
 from server.settings import Settings
 from server.websocket.transport import SocketLimits
-from tests.support.node_client import run, running
+from tests.support.node_client import run_node_script, running_script
 from tests.support.served import Clock, Served, listening
 from tests.support.store_engines import make_tables
-from tests.support.toy_sockets import Served as Toys
-from tests.support.toy_sockets import serving
+from tests.support.toy_sockets import ServedSockets as Toys
+from tests.support.toy_sockets import serve_websockets
 
 REPORT = """mutation ($description: String!) {
   reportSighting(input: { area: "Harbor", category: "Cats", description: $description }) { sightingId }
 }"""
 
 
-def address(served: Served) -> str:
+def websocket_url(served: Served) -> str:
     return served.url.replace("http", "ws") + "/graphql"
 
 
-async def report(served: Served, description: str) -> None:
+async def report_description(served: Served, description: str) -> None:
     answer = await served.ask(REPORT, {"description": description}, user="bob")
     assert answer.errors is None
 
 
-def reported(description: str) -> dict[str, Any]:
+def reported_payload(description: str) -> dict[str, Any]:
     return {"data": {"sightingReported": {"description": description}}}
 
 
@@ -43,8 +43,8 @@ def without_id(event: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_operations_over_a_lazy_socket(served: Served) -> None:
-    async with running(
-        "graphql-ws.js", scenario="operations", url=address(served), token=served.token("ada")
+    async with running_script(
+        "graphql-ws.js", scenario="operations", url=websocket_url(served), token=served.token("ada")
     ) as client:
         assert await client.said() == {"idle": []}
         assert await client.said() == {"data": {"areas": list(served.gateway.settings.areas)}}
@@ -58,7 +58,7 @@ async def test_operations_over_a_lazy_socket(served: Served) -> None:
         await served.settle(BLIP)
         await client.tell("go")
         assert [without_id(event) for event in await client.said()] == [
-            reported(description) for description in ("one", "two", "three")
+            reported_payload(description) for description in ("one", "two", "three")
         ]
         assert await client.said() == {"stillServed": True}
         events = (await client.said())["events"]
@@ -68,22 +68,22 @@ async def test_operations_over_a_lazy_socket(served: Served) -> None:
 
 
 async def test_an_eager_socket_kept_alive_by_pings(served: Served) -> None:
-    said = await run("graphql-ws.js", scenario="eager", url=address(served))
+    said = await run_node_script("graphql-ws.js", scenario="eager", url=websocket_url(served))
     assert said == ["connected", "alive", {"closed": 1000}]
 
 
 async def test_a_token_renewed_without_connecting_again(served: Served, clock: Clock) -> None:
     tokens = served.gateway.edge.tokens
     short, long = (tokens.issue("ada", Role.USER, lifetime=seconds) for seconds in (600, 1800))
-    async with running("graphql-ws.js", scenario="renewal", url=address(served), token=short) as client:
+    async with running_script("graphql-ws.js", scenario="renewal", url=websocket_url(served), token=short) as client:
         await served.settle(BLIP)
-        await report(served, "before")
-        assert without_id(await client.said()) == reported("before")
+        await report_description(served, "before")
+        assert without_id(await client.said()) == reported_payload("before")
         await client.tell(long)
         assert await client.said() == {"pong": {}}
         clock.forward(seconds=900)
-        await report(served, "after")
-        assert without_id(await client.said()) == reported("after")
+        await report_description(served, "after")
+        assert without_id(await client.said()) == reported_payload("after")
         await client.tell(served.token("bob"))
         closed = await client.said()
         assert closed["closed"] == 4403
@@ -98,7 +98,7 @@ async def test_a_client_connects_again_when_the_server_was_restarted(
         served = Served(gateway, settings.url, http, clock)
         assert gateway.database is not None
         await make_tables(gateway.database)
-        async with running("graphql-ws.js", scenario="restart", url=address(served)) as client:
+        async with running_script("graphql-ws.js", scenario="restart", url=websocket_url(served)) as client:
             async with listening(gateway):
                 assert await client.said() == "connected"
                 await served.settle(BLIP)
@@ -107,8 +107,8 @@ async def test_a_client_connects_again_when_the_server_was_restarted(
                 while (said := await client.said()) != "connected":
                     assert said == {"closed": 1006}  # nobody listened yet
                 await served.settle(BLIP)
-                await report(served, "again")
-                assert without_id(await client.said()) == reported("again")
+                await report_description(served, "again")
+                assert without_id(await client.said()) == reported_payload("again")
 
 
 async def ping_everybody(server: Toys) -> None:
@@ -124,9 +124,15 @@ async def test_close_codes_and_who_connects_again() -> None:
     """Those who are to be in time have all the time; those who never say something are at servers of their own."""
     patient = SocketLimits(init_timeout=600, ping_every=600, unanswered_pings=1)
     hasty = SocketLimits(init_timeout=0.2)
-    async with serving(limits=patient) as usual, serving(limits=patient) as pinging, serving(limits=hasty) as at_once:
+    async with (
+        serve_websockets(limits=patient) as usual,
+        serve_websockets(limits=patient) as pinging,
+        serve_websockets(limits=hasty) as at_once,
+    ):
         pings = asyncio.create_task(ping_everybody(pinging))
-        (found,) = await run("close-codes.js", url=usual.url, urls={"noPongs": pinging.url, "noInit": at_once.url})
+        (found,) = await run_node_script(
+            "close-codes.js", url=usual.url, urls={"noPongs": pinging.url, "noInit": at_once.url}
+        )
         pings.cancel()
     fault = found["ourFault"].pop("reason")
     assert fault.startswith("Internal server error ")

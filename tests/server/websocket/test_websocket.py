@@ -18,19 +18,20 @@ from server.documents.request import GraphQLParams
 from server.websocket.connection import WebSocketConnection
 from server.websocket.endpoint import SUBPROTOCOL
 from server.websocket.transport import SocketLimits
-from tests.support.toy_sockets import NOW, QUICK, Peer, Served, serving, unexpected, upgrade, world
+from tests.support.logs import unexpected_errors
+from tests.support.toy_sockets import NOW, QUICK, ServedSockets, SocketPeer, serve_websockets, upgrade, world
 from tests.support.until import until
-from tests.support.websocket import deaf, masked_frame
+from tests.support.websocket import deaf_subscriber, masked_frame
 
 
 @pytest.fixture
-async def edge(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Served]:
-    async with serving() as served:
+async def edge(caplog: pytest.LogCaptureFixture) -> AsyncIterator[ServedSockets]:
+    async with serve_websockets() as served:
         yield served
-    assert not unexpected(caplog)
+    assert not unexpected_errors(caplog)
 
 
-async def test_a_query_and_a_mutation(edge: Served) -> None:
+async def test_a_query_and_a_mutation(edge: ServedSockets) -> None:
     async with edge.ready() as peer:
         for id, query, data in (
             ("q", "{ hello }", {"hello": "world"}),
@@ -41,7 +42,7 @@ async def test_a_query_and_a_mutation(edge: Served) -> None:
             assert await peer.receive() == {"type": "complete", "id": id}
 
 
-async def test_a_subscription(edge: Served) -> None:
+async def test_a_subscription(edge: ServedSockets) -> None:
     async with edge.ready() as peer:
         query = "subscription A($to: Int!) { count(to: $to) } subscription B { held }"
         await peer.subscribe("1", query, variables={"to": 2}, operationName="A", extensions={})
@@ -49,7 +50,7 @@ async def test_a_subscription(edge: Served) -> None:
         assert await peer.receive() == {"type": "complete", "id": "1"}
 
 
-async def test_an_id_can_be_used_again_when_its_operation_is_over(edge: Served) -> None:
+async def test_an_id_can_be_used_again_when_its_operation_is_over(edge: ServedSockets) -> None:
     async with edge.ready() as peer:
         for _ in range(20):
             await peer.subscribe("1", "{ hello }")
@@ -57,7 +58,7 @@ async def test_an_id_can_be_used_again_when_its_operation_is_over(edge: Served) 
             assert (await peer.receive())["type"] == "complete"
 
 
-async def test_every_event_sees_a_fresh_context_of_its_own_moment(edge: Served) -> None:
+async def test_every_event_sees_a_fresh_context_of_its_own_moment(edge: ServedSockets) -> None:
     async with edge.ready() as peer:
         await peer.subscribe("1", "subscription { events { number loaded moment again: loaded } }")
         await asyncio.sleep(0.05)
@@ -70,7 +71,7 @@ async def test_every_event_sees_a_fresh_context_of_its_own_moment(edge: Served) 
         assert (await peer.receive())["type"] == "complete"
 
 
-async def test_every_operation_has_a_context_of_its_own(edge: Served) -> None:
+async def test_every_operation_has_a_context_of_its_own(edge: ServedSockets) -> None:
     async with edge.ready() as peer:
         for expected in (NOW + 1, NOW + 2):
             await peer.subscribe("1", "{ twice }")
@@ -97,7 +98,7 @@ class Known(DocumentRegistry):
 
 async def test_documents_by_id_and_by_hash() -> None:
     persisted = {"version": 1, "sha256Hash": "hello"}
-    async with serving(Known()) as edge, edge.ready() as peer:
+    async with serve_websockets(Known()) as edge, edge.ready() as peer:
         for payload in ({"documentId": "hello"}, {"extensions": {"persistedQuery": persisted}}):
             await peer.send(type="subscribe", id="1", payload=payload)
             assert await peer.next("1") == {"data": {"hello": "world"}}
@@ -128,7 +129,9 @@ async def test_documents_by_id_and_by_hash() -> None:
         ("subscription ($to: Int!) { count(to: $to) }", {"to": [[[[[1]]]]]}),
     ],
 )
-async def test_a_faulty_operation_ends_itself_and_not_the_socket(edge: Served, query: str, variables: Any) -> None:
+async def test_a_faulty_operation_ends_itself_and_not_the_socket(
+    edge: ServedSockets, query: str, variables: Any
+) -> None:
     async with edge.ready() as peer:
         await peer.subscribe("1", query, variables=variables)
         message = await peer.receive()
@@ -139,13 +142,13 @@ async def test_a_faulty_operation_ends_itself_and_not_the_socket(edge: Served, q
         assert await peer.next("1") == {"data": {"hello": "world"}}
 
 
-async def test_an_unknown_operation_name(edge: Served) -> None:
+async def test_an_unknown_operation_name(edge: ServedSockets) -> None:
     async with edge.ready() as peer:
         await peer.subscribe("1", "subscription A { count }", operationName="B")
         assert (await peer.receive())["type"] == "error"
 
 
-async def test_errors_of_an_event_come_with_the_event(edge: Served) -> None:
+async def test_errors_of_an_event_come_with_the_event(edge: ServedSockets) -> None:
     async with edge.ready() as peer:
         world.go.set()
         await peer.subscribe("1", "subscription { events { failing } }")
@@ -155,7 +158,7 @@ async def test_errors_of_an_event_come_with_the_event(edge: Served) -> None:
 
 
 @pytest.mark.parametrize(("how", "code"), [("domain", "NOT_FOUND"), ("bug", "INTERNAL")])
-async def test_an_event_source_that_fails_ends_with_an_error(edge: Served, how: str, code: str) -> None:
+async def test_an_event_source_that_fails_ends_with_an_error(edge: ServedSockets, how: str, code: str) -> None:
     async with edge.ready() as peer:
         await peer.subscribe("1", f'subscription {{ failing(how: "{how}") }}')
         await peer.next("1")
@@ -166,7 +169,7 @@ async def test_an_event_source_that_fails_ends_with_an_error(edge: Served, how: 
         await peer.next("1")
 
 
-async def test_a_subscription_that_may_not_begin(edge: Served) -> None:
+async def test_a_subscription_that_may_not_begin(edge: ServedSockets) -> None:
     async with edge.ready() as peer:
         await peer.subscribe("1", "subscription { refused }")
         message = await peer.receive()
@@ -174,13 +177,13 @@ async def test_a_subscription_that_may_not_begin(edge: Served) -> None:
 
 
 async def test_queries_have_a_deadline() -> None:
-    async with serving(deadline=0.05) as edge, edge.ready() as peer:
+    async with serve_websockets(deadline=0.05) as edge, edge.ready() as peer:
         await peer.subscribe("1", "{ slow }")
         message = await peer.receive()
         assert (message["type"], message["payload"][0]["extensions"]["code"]) == ("error", "TIMEOUT")
 
 
-async def test_a_source_that_falls_behind_ends_its_operation_and_not_the_socket(edge: Served) -> None:
+async def test_a_source_that_falls_behind_ends_its_operation_and_not_the_socket(edge: ServedSockets) -> None:
     async with edge.ready() as peer:
         await peer.subscribe("1", 'subscription { failing(how: "slow") }')
         while (message := await peer.receive())["type"] == "next":
@@ -190,37 +193,37 @@ async def test_a_source_that_falls_behind_ends_its_operation_and_not_the_socket(
         assert (await peer.receive())["id"] == "2"
 
 
-async def test_subscribing_before_the_ack(edge: Served) -> None:
+async def test_subscribing_before_the_ack(edge: ServedSockets) -> None:
     async with edge.peer() as connection:
-        peer = Peer(connection)
+        peer = SocketPeer(connection)
         await peer.subscribe("1", "{ hello }")
         assert await peer.closed() == (4401, "Unauthorized")
 
 
-async def test_a_second_init(edge: Served) -> None:
+async def test_a_second_init(edge: ServedSockets) -> None:
     async with edge.ready() as peer:
         await peer.send(type="connection_init")
         assert await peer.closed() == (4429, "Too many initialisation requests")
 
 
 async def test_no_init() -> None:
-    async with serving(limits=SocketLimits(init_timeout=0.05)) as edge, edge.peer() as connection:
-        assert await Peer(connection).closed() == (4408, "Connection initialisation timeout")
+    async with serve_websockets(limits=SocketLimits(init_timeout=0.05)) as edge, edge.peer() as connection:
+        assert await SocketPeer(connection).closed() == (4408, "Connection initialisation timeout")
 
 
 @pytest.mark.parametrize("offered", [None, ["graphql-ws"], ["chat", "graphql-ws"]])
-async def test_other_subprotocols(edge: Served, offered: Any) -> None:
+async def test_other_subprotocols(edge: ServedSockets, offered: Any) -> None:
     async with edge.peer(subprotocols=offered) as connection:
         assert connection.subprotocol is None
-        assert await Peer(connection).closed() == (4406, "Subprotocol not acceptable")
+        assert await SocketPeer(connection).closed() == (4406, "Subprotocol not acceptable")
 
 
-async def test_ours_among_other_subprotocols(edge: Served) -> None:
+async def test_ours_among_other_subprotocols(edge: ServedSockets) -> None:
     async with edge.ready(subprotocols=["graphql-ws", SUBPROTOCOL]) as peer:
         assert peer.connection.subprotocol == SUBPROTOCOL
 
 
-async def test_an_id_in_use(edge: Served) -> None:
+async def test_an_id_in_use(edge: ServedSockets) -> None:
     async with edge.ready() as peer:
         await peer.subscribe("1", "subscription { held }")
         await peer.next("1")
@@ -228,7 +231,7 @@ async def test_an_id_in_use(edge: Served) -> None:
         assert await peer.closed() == (4409, "Subscriber for 1 already exists")
 
 
-async def test_one_operation_too_many(edge: Served) -> None:
+async def test_one_operation_too_many(edge: ServedSockets) -> None:
     async with edge.ready() as peer:
         for id in "123":
             await peer.subscribe(id, "subscription { held }")
@@ -241,7 +244,7 @@ async def test_one_operation_too_many(edge: Served) -> None:
         await peer.next("4")
 
 
-async def test_complete_releases_the_event_source_at_once(edge: Served) -> None:
+async def test_complete_releases_the_event_source_at_once(edge: ServedSockets) -> None:
     async with edge.ready() as peer:
         await peer.subscribe("1", "subscription { held }")
         await peer.next("1")
@@ -257,7 +260,7 @@ async def test_complete_releases_the_event_source_at_once(edge: Served) -> None:
         assert await peer.next("1") == {"data": {"hello": "world"}}
 
 
-async def test_nothing_of_an_operation_comes_after_its_complete_was_read(edge: Served) -> None:
+async def test_nothing_of_an_operation_comes_after_its_complete_was_read(edge: ServedSockets) -> None:
     async with edge.ready() as peer:
         for _ in range(10):
             await peer.subscribe("1", "subscription { flood(size: 10) }")
@@ -271,7 +274,7 @@ async def test_nothing_of_an_operation_comes_after_its_complete_was_read(edge: S
             assert await peer.receive() == {"type": "complete", "id": "1"}
 
 
-async def test_a_result_that_nobody_waits_for_any_more_is_not_sent(edge: Served) -> None:
+async def test_an_abandoned_result_is_not_sent(edge: ServedSockets) -> None:
     async with edge.ready() as peer:
         for id in ("1", "2", "3"):
             await peer.subscribe(id, "{ hello }")
@@ -280,8 +283,8 @@ async def test_a_result_that_nobody_waits_for_any_more_is_not_sent(edge: Served)
         assert await peer.receive() == {"type": "pong"}
 
 
-async def test_a_peer_that_does_not_read_has_no_more_waiting_for_it_than_may_be_open(edge: Served) -> None:
-    async with deaf(edge, "subscription { flood }") as ask:
+async def test_a_peer_that_does_not_read_has_no_more_waiting_for_it_than_may_be_open(edge: ServedSockets) -> None:
+    async with deaf_subscriber(edge, "subscription { flood }") as ask:
         await until(lambda: world.opened == 1)
         tasks = len(asyncio.all_tasks())
         for number in range(40):
@@ -290,7 +293,7 @@ async def test_a_peer_that_does_not_read_has_no_more_waiting_for_it_than_may_be_
         assert len(asyncio.all_tasks()) < tasks + QUICK.max_operations
 
 
-async def test_an_event_source_that_resists_is_not_heard_after_complete(edge: Served) -> None:
+async def test_an_event_source_that_resists_is_not_heard_after_complete(edge: ServedSockets) -> None:
     async with edge.ready() as peer:
         await peer.subscribe("1", "subscription { stubborn }")
         await peer.next("1")
@@ -301,7 +304,7 @@ async def test_an_event_source_that_resists_is_not_heard_after_complete(edge: Se
             await asyncio.wait_for(peer.receive(), 0.1)
 
 
-async def test_pings_are_answered_with_their_payload(edge: Served) -> None:
+async def test_pings_are_answered_with_their_payload(edge: ServedSockets) -> None:
     async with edge.ready() as peer:
         await peer.send(type="ping")
         assert await peer.receive() == {"type": "pong"}
@@ -314,19 +317,19 @@ async def test_pings_are_answered_with_their_payload(edge: Served) -> None:
 
 async def test_a_peer_that_does_not_answer_pings_goes() -> None:
     limits = SocketLimits(init_timeout=1.0, ping_every=0.03)
-    async with serving(limits=limits) as edge, edge.ready() as peer:
+    async with serve_websockets(limits=limits) as edge, edge.ready() as peer:
         await peer.subscribe("1", "subscription { held }")
         assert await peer.closed() == (4411, "2 pings went unanswered")
 
 
-async def test_a_peer_that_leaves_while_it_is_identified(edge: Served) -> None:
+async def test_a_peer_that_leaves_while_it_is_identified(edge: ServedSockets) -> None:
     async with edge.peer() as connection:
         await connection.send('{"type": "connection_init", "payload": {"Authorization": "Bearer hanging"}}')
         await asyncio.sleep(0.05)
 
 
-async def test_a_peer_that_does_not_read_is_dropped(edge: Served) -> None:
-    async with deaf(edge, "subscription { flood }"):
+async def test_a_peer_that_does_not_read_is_dropped(edge: ServedSockets) -> None:
+    async with deaf_subscriber(edge, "subscription { flood }"):
         await until(lambda: world.opened == 1)
         await until(lambda: not edge.server.server_state.connections and not edge.edge._sockets)
 
@@ -342,8 +345,8 @@ async def test_a_peer_that_says_goodbye_and_does_not_read_is_dropped(
     """Its places are taken until it has gone, and given back once."""
     monkeypatch.setattr("server.websocket.connection.CLOSE_SECONDS", 0.2)
     watched, places = Connections(), KeyedQuota("WebSockets", 10, 10)
-    async with serving(connections=watched, quota=places, limits=SocketLimits()) as edge:
-        async with deaf(edge, query) as send:
+    async with serve_websockets(connections=watched, quota=places, limits=SocketLimits()) as edge:
+        async with deaf_subscriber(edge, query) as send:
             await until(lambda: world.opened == 1)
             await asyncio.sleep(0.05)
             assert (watched.open, places.total) == (1, 1)
@@ -356,7 +359,7 @@ async def test_a_peer_that_says_goodbye_and_does_not_read_is_dropped(
         assert (watched.open, places.total) == (0, 0)
 
 
-async def test_a_peer_that_said_goodbye_may_read_to_the_end(edge: Served) -> None:
+async def test_a_peer_that_said_goodbye_may_read_to_the_end(edge: ServedSockets) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", edge.port, limit=4096)
     subscribe = json.dumps({"type": "subscribe", "id": "1", "payload": {"query": "subscription { flood }"}})
     writer.write(upgrade("x") + masked_frame('{"type": "connection_init"}') + masked_frame(subscribe))
@@ -370,7 +373,7 @@ async def test_a_peer_that_said_goodbye_may_read_to_the_end(edge: Served) -> Non
     writer.close()
 
 
-async def test_a_peer_that_reads_slowly_gets_everything(edge: Served) -> None:
+async def test_a_peer_that_reads_slowly_gets_everything(edge: ServedSockets) -> None:
     async with edge.ready(max_queue=1) as peer:
         await peer.subscribe("1", "subscription { flood }")
         for _ in range(50):
@@ -379,7 +382,7 @@ async def test_a_peer_that_reads_slowly_gets_everything(edge: Served) -> None:
 
 
 @pytest.mark.parametrize("query", ["subscription { held }", "{ slow }", "subscription { flood }"])
-async def test_a_peer_that_vanishes_takes_its_operations_along(edge: Served, query: str) -> None:
+async def test_a_peer_that_vanishes_takes_its_operations_along(edge: ServedSockets, query: str) -> None:
     async with edge.ready() as peer:
         await peer.subscribe("1", query)
         await until(lambda: world.held == 1)
@@ -387,7 +390,7 @@ async def test_a_peer_that_vanishes_takes_its_operations_along(edge: Served, que
         await until(lambda: world.held == 0 and not edge.edge._sockets)
 
 
-async def test_vanishing_before_anything_is_said(edge: Served) -> None:
+async def test_vanishing_before_anything_is_said(edge: ServedSockets) -> None:
     for data in (upgrade("x"), upgrade("x") + masked_frame('{"type": "connection_init"}'), upgrade("x")[:50]):
         _, writer = await asyncio.open_connection("127.0.0.1", edge.port)
         writer.write(data)
@@ -396,7 +399,7 @@ async def test_vanishing_before_anything_is_said(edge: Served) -> None:
 
 
 async def test_the_server_says_that_it_goes() -> None:
-    async with serving() as edge, edge.ready() as peer:
+    async with serve_websockets() as edge, edge.ready() as peer:
         await peer.subscribe("1", "subscription { held }")
         await peer.next("1")
         await edge.edge.close()
@@ -404,7 +407,7 @@ async def test_the_server_says_that_it_goes() -> None:
 
 
 async def test_uvicorn_says_it_too() -> None:
-    async with serving() as edge, edge.ready() as peer:
+    async with serve_websockets() as edge, edge.ready() as peer:
         await peer.subscribe("1", "subscription { held }")
         await peer.next("1")
         for connection in tuple(edge.server.server_state.connections):
@@ -416,10 +419,10 @@ async def test_uvicorn_says_it_too() -> None:
 @pytest.mark.parametrize("told", [False, True])
 @pytest.mark.parametrize("goodbye", [None, GOODBYE, b""])
 async def test_a_deaf_peer_does_not_hold_up_the_shutdown(
-    told: bool, goodbye: bytes | None, edge: Served, monkeypatch: pytest.MonkeyPatch
+    told: bool, goodbye: bytes | None, edge: ServedSockets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("server.websocket.connection.CLOSE_REPLY_SECONDS", 0.1)
-    async with deaf(edge, "subscription { flood }") as send:
+    async with deaf_subscriber(edge, "subscription { flood }") as send:
         await until(lambda: world.opened == 1)
         if goodbye is not None:
             await asyncio.sleep(0.05)
@@ -432,7 +435,7 @@ async def test_a_deaf_peer_does_not_hold_up_the_shutdown(
         await until(lambda: not edge.server.server_state.connections and world.held == 0)
 
 
-async def test_many_sockets_at_once_and_operations_interleaved(edge: Served) -> None:
+async def test_many_sockets_at_once_and_operations_interleaved(edge: ServedSockets) -> None:
     async def one() -> None:
         async with edge.ready() as peer:
             for id in ("a", "b"):

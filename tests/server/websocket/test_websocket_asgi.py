@@ -8,21 +8,22 @@ import pytest
 
 from server.websocket.protocol import UVICORN_WS_OPTIONS
 from server.websocket.transport import SocketLimits
-from tests.support.toy_sockets import Peer, Served, serving, unexpected, world
+from tests.support.logs import unexpected_errors
+from tests.support.toy_sockets import ServedSockets, SocketPeer, serve_websockets, world
 from tests.support.until import until
-from tests.support.websocket import deaf
+from tests.support.websocket import deaf_subscriber
 
 ELSEWHERE = {**UVICORN_WS_OPTIONS, "ws": "websockets-sansio"}
 
 
 @pytest.fixture
-async def edge(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Served]:
-    async with serving(server_options=ELSEWHERE) as served:
+async def edge(caplog: pytest.LogCaptureFixture) -> AsyncIterator[ServedSockets]:
+    async with serve_websockets(server_options=ELSEWHERE) as served:
         yield served
-    assert not unexpected(caplog)
+    assert not unexpected_errors(caplog)
 
 
-async def test_operations(edge: Served) -> None:
+async def test_operations(edge: ServedSockets) -> None:
     async with edge.ready({"Authorization": "Bearer ann"}) as peer:
         await peer.subscribe("1", "{ me }")
         assert await peer.next("1") == {"data": {"me": "ann"}}
@@ -37,29 +38,29 @@ async def test_operations(edge: Served) -> None:
 
 
 @pytest.mark.parametrize("message", [b"\x00", "{"])
-async def test_malformed_messages(edge: Served, message: Any) -> None:
+async def test_malformed_messages(edge: ServedSockets, message: Any) -> None:
     async with edge.ready() as peer:
         await peer.connection.send(message)
         assert (await peer.closed())[0] == 4400
 
 
-async def test_how_a_socket_ends(edge: Served) -> None:
+async def test_how_a_socket_ends(edge: ServedSockets) -> None:
     async with edge.peer() as connection:
-        assert await Peer(connection).closed() == (4408, "Connection initialisation timeout")
+        assert await SocketPeer(connection).closed() == (4408, "Connection initialisation timeout")
     async with edge.peer(subprotocols=None) as connection:
-        assert await Peer(connection).closed() == (4406, "Subprotocol not acceptable")
+        assert await SocketPeer(connection).closed() == (4406, "Subprotocol not acceptable")
 
 
-async def test_messages_wait_while_the_peer_is_identified(edge: Served) -> None:
+async def test_messages_wait_while_the_peer_is_identified(edge: ServedSockets) -> None:
     async with edge.peer() as connection:
-        peer = Peer(connection)
+        peer = SocketPeer(connection)
         await peer.send(type="connection_init", payload={"Authorization": "Bearer ann"})
         await peer.subscribe("1", "{ me }")
         assert await peer.receive() == {"type": "connection_ack"}
         assert await peer.next("1") == {"data": {"me": "ann"}}
 
 
-async def test_a_peer_that_reads_slowly_gets_everything(edge: Served) -> None:
+async def test_a_peer_that_reads_slowly_gets_everything(edge: ServedSockets) -> None:
     async with edge.ready(max_queue=1) as peer:
         await peer.subscribe("1", "subscription { flood }")
         for _ in range(50):
@@ -67,13 +68,13 @@ async def test_a_peer_that_reads_slowly_gets_everything(edge: Served) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_a_peer_that_does_not_read_is_dropped(edge: Served) -> None:
-    async with deaf(edge, "subscription { flood }"):
+async def test_a_peer_that_does_not_read_is_dropped(edge: ServedSockets) -> None:
+    async with deaf_subscriber(edge, "subscription { flood }"):
         await until(lambda: world.opened == 1)
         await until(lambda: not edge.edge._sockets and not world.held)
 
 
-async def test_a_peer_that_vanishes_takes_its_operations_along(edge: Served) -> None:
+async def test_a_peer_that_vanishes_takes_its_operations_along(edge: ServedSockets) -> None:
     async with edge.ready() as peer:
         await peer.subscribe("1", "subscription { held }")
         await until(lambda: world.held == 1)
@@ -82,7 +83,7 @@ async def test_a_peer_that_vanishes_takes_its_operations_along(edge: Served) -> 
 
 
 async def test_the_server_says_that_it_goes() -> None:
-    async with serving(server_options=ELSEWHERE, limits=SocketLimits()) as edge, edge.ready() as peer:
+    async with serve_websockets(server_options=ELSEWHERE, limits=SocketLimits()) as edge, edge.ready() as peer:
         await peer.subscribe("1", "subscription { held }")
         await peer.next("1")
         await edge.edge.close()
@@ -90,7 +91,7 @@ async def test_the_server_says_that_it_goes() -> None:
 
 
 async def test_a_cancelled_server_task_leaves_nothing() -> None:
-    async with serving(server_options=ELSEWHERE) as edge, edge.ready() as peer:
+    async with serve_websockets(server_options=ELSEWHERE) as edge, edge.ready() as peer:
         await peer.subscribe("1", "subscription { held }")
         await peer.next("1")
         for task in tuple(edge.server.server_state.tasks):

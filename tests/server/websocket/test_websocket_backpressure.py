@@ -29,7 +29,7 @@ NOW = 1_800_000_000.0
 
 
 @dataclass
-class Peer:
+class RecordingPeer:
     """Carries a socket: what was said to it, and how it ended."""
 
     writable: bool = True
@@ -91,7 +91,7 @@ class Feed:
         self.withdrawn.append(outcome.data)
 
 
-class Feeds:
+class FeedRunner:
     """A runner of subscriptions; the query of each is its policy."""
 
     def __init__(self) -> None:
@@ -109,12 +109,12 @@ class Feeds:
         return self.feeds[-1]
 
 
-class Talk:
+class SocketTalk:
     """A socket, its peer and its clock."""
 
     def __init__(self, **limits: float) -> None:
         self.now = NOW
-        self.runner = Feeds()
+        self.runner = FeedRunner()
         self.places = KeyedQuota("WebSockets", 0, 0)
         self.places.acquire("address:unknown")
         seconds = SocketLimits(**limits)  # type: ignore[arg-type]
@@ -127,7 +127,7 @@ class Talk:
             self.places,
         )
         self.socket = Socket(service, "", None)
-        self.peer = Peer()
+        self.peer = RecordingPeer()
         self.socket.begin(self.peer)
 
     async def _identify(self, _token: str | None) -> Identity:
@@ -138,7 +138,7 @@ class Talk:
 
     async def feed(self, id: str, policy: OverflowPolicy) -> Feed:
         self.hear(type="subscribe", id=id, payload={"query": str(policy)})
-        await settled()
+        await settle_loop()
         return self.runner.feeds[-1]
 
     def read(self) -> None:
@@ -147,22 +147,22 @@ class Talk:
         self.socket.drained()
 
 
-async def settled() -> None:
+async def settle_loop() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
 
 
-async def begun(**limits: float) -> Talk:
-    talk = Talk(**limits)
+async def acknowledged_talk(**limits: float) -> SocketTalk:
+    talk = SocketTalk(**limits)
     talk.hear(type="connection_init")
-    await settled()
+    await settle_loop()
     assert talk.peer.said.pop() == {"type": "connection_ack"}
     return talk
 
 
 @pytest.fixture
-async def talk() -> AsyncIterator[Talk]:
-    talk = await begun()
+async def talk() -> AsyncIterator[SocketTalk]:
+    talk = await acknowledged_talk()
     yield talk
     talk.socket.closing()
     assert talk.places.total == 1  # as long as there is a connection
@@ -171,7 +171,7 @@ async def talk() -> AsyncIterator[Talk]:
     assert not talk.places.total
 
 
-async def test_of_each_key_the_newest_waits_in_the_order_in_which_they_came(talk: Talk) -> None:
+async def test_of_each_key_the_newest_waits_in_the_order_in_which_they_came(talk: SocketTalk) -> None:
     feed = await talk.feed("1", OverflowPolicy.LATEST)
     talk.peer.writable = False
     for data, key in ((1, "a"), (2, "b"), (3, "a"), (4, "c"), (5, "b")):
@@ -184,7 +184,7 @@ async def test_of_each_key_the_newest_waits_in_the_order_in_which_they_came(talk
     assert talk.peer.events() == [("1", 6)]
 
 
-async def test_all_wait_that_may_not_be_left_out_and_the_end_comes_after_them(talk: Talk) -> None:
+async def test_all_wait_that_may_not_be_left_out_and_the_end_comes_after_them(talk: SocketTalk) -> None:
     feed = await talk.feed("1", OverflowPolicy.CLOSE)
     talk.peer.writable = False
     for number in range(3):
@@ -195,7 +195,7 @@ async def test_all_wait_that_may_not_be_left_out_and_the_end_comes_after_them(ta
 
 
 @pytest.mark.parametrize("policy", [OverflowPolicy.CLOSE, OverflowPolicy.LATEST])
-async def test_too_many_end_the_socket(talk: Talk, policy: OverflowPolicy) -> None:
+async def test_too_many_end_the_socket(talk: SocketTalk, policy: OverflowPolicy) -> None:
     feed = await talk.feed("1", policy)
     talk.peer.writable = False
     for number in range(MAX_EVENTS):
@@ -208,7 +208,7 @@ async def test_too_many_end_the_socket(talk: Talk, policy: OverflowPolicy) -> No
     assert talk.peer.ended[1].startswith(f"Too slow: This subscription fell {MAX_EVENTS + 1} changes behind")
 
 
-async def test_the_next_event_tells_how_many_were_left_out_for_it(talk: Talk) -> None:
+async def test_the_next_event_tells_how_many_were_left_out_for_it(talk: SocketTalk) -> None:
     feed = await talk.feed("1", OverflowPolicy.LATEST)
     feed.tell(0, "a")
     talk.peer.writable = False
@@ -219,7 +219,7 @@ async def test_the_next_event_tells_how_many_were_left_out_for_it(talk: Talk) ->
     assert talk.peer.told() == [(0, None), (2, None), (4, {"conflated": 2}), (5, None)]
 
 
-async def test_of_a_buffer_the_newest_wait_and_the_first_tells_how_many_came_before(talk: Talk) -> None:
+async def test_of_a_buffer_the_newest_wait_and_the_first_tells_how_many_came_before(talk: SocketTalk) -> None:
     feed = await talk.feed("1", OverflowPolicy.BUFFER)
     talk.peer.writable = False
     for number in range(7):
@@ -231,7 +231,7 @@ async def test_of_a_buffer_the_newest_wait_and_the_first_tells_how_many_came_bef
     assert not feed.stopped
 
 
-async def test_what_the_extensions_tell_already_is_told_with_it(talk: Talk) -> None:
+async def test_conflated_counts_add_up_while_events_wait(talk: SocketTalk) -> None:
     feed = await talk.feed("1", OverflowPolicy.LATEST)
     talk.peer.writable = False
     feed.tell_event("a", stands_for=2, event_id="1")
@@ -249,7 +249,7 @@ async def test_what_the_extensions_tell_already_is_told_with_it(talk: Talk) -> N
 
 @pytest.mark.parametrize("policy", [OverflowPolicy.CLOSE, OverflowPolicy.LATEST])
 async def test_too_many_bytes_end_the_socket_over_all_its_operations(policy: OverflowPolicy) -> None:
-    talk = await begun(waiting_bytes=1000)
+    talk = await acknowledged_talk(waiting_bytes=1000)
     one, other = await talk.feed("1", policy), await talk.feed("2", policy)
     talk.peer.writable = False
     one.tell("x" * 500, "a")
@@ -264,7 +264,7 @@ async def test_too_many_bytes_end_the_socket_over_all_its_operations(policy: Ove
 
 
 async def test_what_is_larger_than_the_room_goes_where_nothing_else_waits() -> None:
-    talk = await begun(waiting_bytes=1000)
+    talk = await acknowledged_talk(waiting_bytes=1000)
     one, other = await talk.feed("1", OverflowPolicy.BUFFER), await talk.feed("2", OverflowPolicy.BUFFER)
     talk.peer.writable = False
     one.tell("x" * 5000)
@@ -278,18 +278,18 @@ async def test_what_is_larger_than_the_room_goes_where_nothing_else_waits() -> N
     talk.socket.lost()
 
 
-async def test_nothing_is_heard_while_an_answer_waits_that_was_asked_for(talk: Talk) -> None:
+async def test_nothing_is_heard_while_an_answer_waits_that_was_asked_for(talk: SocketTalk) -> None:
     talk.peer.writable = False
     talk.runner.kind = OperationType.QUERY
     talk.hear(type="subscribe", id="1", payload={"query": "close"})
-    await settled()
+    await settle_loop()
     assert talk.peer.held
     talk.read()
     assert talk.peer.events() == [("1", "an answer"), ("1", "complete")]
     assert not talk.peer.held
 
 
-async def test_operations_take_turns_once_the_peer_reads(talk: Talk) -> None:
+async def test_operations_take_turns_once_the_peer_reads(talk: SocketTalk) -> None:
     one, other = await talk.feed("1", OverflowPolicy.CLOSE), await talk.feed("2", OverflowPolicy.CLOSE)
     talk.peer.writable = False
     for number in range(3):
@@ -303,7 +303,7 @@ async def test_operations_take_turns_once_the_peer_reads(talk: Talk) -> None:
     assert not talk.peer.held
 
 
-async def test_no_more_is_sent_than_is_writable(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_more_is_sent_than_is_writable(talk: SocketTalk, monkeypatch: pytest.MonkeyPatch) -> None:
     feed = await talk.feed("1", OverflowPolicy.CLOSE)
     talk.peer.writable = False
     for number in range(3):
@@ -321,7 +321,7 @@ async def test_no_more_is_sent_than_is_writable(talk: Talk, monkeypatch: pytest.
     assert len(sent) == 2
 
 
-async def test_what_waits_is_withdrawn_when_the_client_has_enough(talk: Talk) -> None:
+async def test_what_waits_is_withdrawn_when_the_client_has_enough(talk: SocketTalk) -> None:
     feed = await talk.feed("1", OverflowPolicy.CLOSE)
     talk.peer.writable = False
     feed.tell(1)
@@ -332,7 +332,7 @@ async def test_what_waits_is_withdrawn_when_the_client_has_enough(talk: Talk) ->
     assert talk.peer.events() == []
 
 
-async def test_nothing_is_said_once_the_token_has_expired(talk: Talk) -> None:
+async def test_nothing_is_said_once_the_token_has_expired(talk: SocketTalk) -> None:
     feed = await talk.feed("1", OverflowPolicy.CLOSE)
     talk.peer.writable = False
     feed.tell(1)
@@ -344,9 +344,9 @@ async def test_nothing_is_said_once_the_token_has_expired(talk: Talk) -> None:
 
 def test_who_does_not_read_is_dropped_however_little_waits() -> None:
     async def work() -> None:
-        talk = Talk(init_timeout=5, ping_every=600, send_timeout=10)
+        talk = SocketTalk(init_timeout=5, ping_every=600, send_timeout=10)
         talk.hear(type="connection_init")
-        await settled()
+        await settle_loop()
         feed = await talk.feed("1", OverflowPolicy.LATEST)
         talk.peer.writable = False
         await asyncio.sleep(100)
@@ -361,11 +361,11 @@ def test_who_does_not_read_is_dropped_however_little_waits() -> None:
     in_virtual_time(work)
 
 
-def test_who_is_told_that_it_is_too_slow_has_no_more_time_for_that() -> None:
+def test_a_client_that_learns_that_it_is_too_slow_has_no_more_time_for_that() -> None:
     async def work() -> None:
-        talk = Talk(init_timeout=5, ping_every=600, send_timeout=10, waiting_bytes=1000)
+        talk = SocketTalk(init_timeout=5, ping_every=600, send_timeout=10, waiting_bytes=1000)
         talk.hear(type="connection_init")
-        await settled()
+        await settle_loop()
         feed = await talk.feed("1", OverflowPolicy.CLOSE)
         talk.peer.writable = False
         talk.socket.filled()
@@ -381,9 +381,9 @@ def test_who_is_told_that_it_is_too_slow_has_no_more_time_for_that() -> None:
 
 def test_who_has_not_read_what_was_sent_is_dropped_although_nothing_waits() -> None:
     async def work() -> None:
-        talk = Talk(init_timeout=5, ping_every=600, send_timeout=10)
+        talk = SocketTalk(init_timeout=5, ping_every=600, send_timeout=10)
         talk.hear(type="connection_init")
-        await settled()
+        await settle_loop()
         talk.peer.writable = False
         talk.socket.filled()
         await asyncio.sleep(9)
@@ -396,7 +396,7 @@ def test_who_has_not_read_what_was_sent_is_dropped_although_nothing_waits() -> N
 
 def test_a_peer_that_answers_pings_stays_until_it_does_not() -> None:
     async def work() -> None:
-        talk = Talk(init_timeout=5, ping_every=12, unanswered_pings=2)
+        talk = SocketTalk(init_timeout=5, ping_every=12, unanswered_pings=2)
         talk.hear(type="connection_init")
         await asyncio.sleep(11)
         assert [message["type"] for message in talk.peer.said] == ["connection_ack"]
@@ -414,7 +414,7 @@ def test_a_peer_that_answers_pings_stays_until_it_does_not() -> None:
 
 def test_a_peer_that_does_not_introduce_itself_goes() -> None:
     async def work() -> None:
-        talk = Talk(init_timeout=5)
+        talk = SocketTalk(init_timeout=5)
         talk.hear(type="ping")
         await asyncio.sleep(4)
         assert talk.peer.ended is None
@@ -424,10 +424,10 @@ def test_a_peer_that_does_not_introduce_itself_goes() -> None:
     in_virtual_time(work)
 
 
-async def test_tasks_that_have_ended_before_the_connection_are_not_told_as_stuck(
+async def test_tasks_that_ended_before_the_connection_are_not_reported_as_stuck(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    talk = Talk(send_timeout=0.01)
+    talk = SocketTalk(send_timeout=0.01)
     talk.hear(type="connection_init")
     talk.socket.closing()
     assert talk.socket.tasks
@@ -439,7 +439,7 @@ async def test_tasks_that_have_ended_before_the_connection_are_not_told_as_stuck
     assert not caplog.records
 
 
-async def test_nothing_follows_the_end_of_a_socket_whose_token_expired_meanwhile(talk: Talk) -> None:
+async def test_nothing_follows_the_end_of_a_socket_whose_token_expired_meanwhile(talk: SocketTalk) -> None:
     feed = await talk.feed("1", OverflowPolicy.CLOSE)
     talk.peer.writable = False
     feed.tell(1)

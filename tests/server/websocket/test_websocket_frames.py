@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from server.websocket.frames import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Fault, Frame, close_frame, read_frame
 from server.websocket.frames import frame as unmasked
 from server.websocket.transport import SocketLimits
-from tests.support.toy_sockets import Served, serving, unexpected, upgrade
+from tests.support.logs import unexpected_errors
+from tests.support.toy_sockets import ServedSockets, serve_websockets, upgrade
 
 INIT = b'{"type":"connection_init"}'
 
@@ -29,13 +30,13 @@ def framed(
 
 
 @pytest.fixture
-async def edge(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Served]:
-    async with serving(limits=SocketLimits()) as served:
+async def edge(caplog: pytest.LogCaptureFixture) -> AsyncIterator[ServedSockets]:
+    async with serve_websockets(limits=SocketLimits()) as served:
         yield served
-    assert not unexpected(caplog)
+    assert not unexpected_errors(caplog)
 
 
-async def answers(edge: Served, *sent: bytes) -> bytes:
+async def bytes_until_closed(edge: ServedSockets, *sent: bytes) -> bytes:
     """All that the server says until it ends the connection. What is sent comes in so many pieces."""
     reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
     try:
@@ -87,30 +88,30 @@ def code_in(said: bytes) -> int:
         ([framed(BINARY, b"{}"), framed(CLOSE)], 4400),
     ],
 )
-async def test_what_no_client_may_send(edge: Served, sent: list[bytes], code: int) -> None:
-    assert code_in(await answers(edge, *sent)) == code
+async def test_what_no_client_may_send(edge: ServedSockets, sent: list[bytes], code: int) -> None:
+    assert code_in(await bytes_until_closed(edge, *sent)) == code
 
 
 @pytest.mark.parametrize("code", [1000, 1001, 1003, 1014, 3000, 4999])
-async def test_a_goodbye_is_said_back(edge: Served, code: int) -> None:
+async def test_a_goodbye_is_said_back(edge: ServedSockets, code: int) -> None:
     goodbye = code.to_bytes(2, "big") + "schön".encode()
-    assert await answers(edge, framed(CLOSE, goodbye)) == unmasked(CLOSE, goodbye)
+    assert await bytes_until_closed(edge, framed(CLOSE, goodbye)) == unmasked(CLOSE, goodbye)
 
 
-async def test_a_goodbye_without_a_code(edge: Served) -> None:
-    assert await answers(edge, framed(CLOSE), framed(PING)) == unmasked(CLOSE, b"")
+async def test_a_goodbye_without_a_code(edge: ServedSockets) -> None:
+    assert await bytes_until_closed(edge, framed(CLOSE), framed(PING)) == unmasked(CLOSE, b"")
 
 
-async def test_control_frames_come_between_the_parts_of_a_message(edge: Served) -> None:
+async def test_control_frames_come_between_the_parts_of_a_message(edge: ServedSockets) -> None:
     parts = [framed(TEXT, INIT[:9], final=False), framed(PING, b"?"), framed(CONTINUATION, b"", final=False)]
     parts += [framed(PONG, b"unasked"), framed(CONTINUATION, INIT[9:])]
-    said = await answers(edge, *parts, framed(TEXT, b"{"), framed(CLOSE))
+    said = await bytes_until_closed(edge, *parts, framed(TEXT, b"{"), framed(CLOSE))
     assert said.startswith(unmasked(PONG, b"?") + unmasked(TEXT, b'{"type":"connection_ack"}'))
     assert code_in(said[said.index(b"}") + 1 :]) == 4400
 
 
 @pytest.mark.parametrize("place", [-60, 0, 1, 5, 20, 31, 39, 100])
-async def test_frames_may_come_with_the_handshake(edge: Served, place: int) -> None:
+async def test_frames_may_come_with_the_handshake(edge: ServedSockets, place: int) -> None:
     """All in one packet (100), or cut somewhere about the handshake's end."""
     head = upgrade("here")
     sent = head + framed(TEXT, INIT) + framed(PING, b"?")
@@ -127,17 +128,19 @@ async def test_frames_may_come_with_the_handshake(edge: Served, place: int) -> N
     writer.close()
 
 
-async def test_a_letter_may_be_parted(edge: Served) -> None:
+async def test_a_letter_may_be_parted(edge: ServedSockets) -> None:
     ping = '{"type":"ping","payload":{"ö":1}}'.encode()
     cut = ping.index("ö".encode()) + 1
     whole = framed(TEXT, ping[:cut], final=False) + framed(CONTINUATION, ping[cut:])
-    said = await answers(edge, *(bytes([byte]) for byte in whole), framed(CLOSE))
+    said = await bytes_until_closed(edge, *(bytes([byte]) for byte in whole), framed(CLOSE))
     assert said == unmasked(TEXT, '{"type":"pong","payload":{"ö":1}}'.encode()) + unmasked(CLOSE, b"")
 
 
-async def test_a_peer_that_does_not_say_goodbye_back_is_let_go(edge: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_peer_that_does_not_say_goodbye_back_is_let_go(
+    edge: ServedSockets, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("server.websocket.connection.CLOSE_SECONDS", 0.05)
-    assert code_in(await answers(edge, framed(TEXT, b"{"), framed(PING), b"\xff" * 100)) == 4400
+    assert code_in(await bytes_until_closed(edge, framed(TEXT, b"{"), framed(PING), b"\xff" * 100)) == 4400
 
 
 FRAMES = st.tuples(

@@ -14,16 +14,17 @@ from server.admission.connection_limits import Connections
 from server.admission.settings import unlimited
 from server.websocket.messages import ProtocolError, read_message, requested_operation
 from server.websocket.transport import SocketLimits
-from tests.support.toy_sockets import Peer, Served, serving, unexpected, upgrade, world
+from tests.support.logs import unexpected_errors
+from tests.support.toy_sockets import ServedSockets, SocketPeer, serve_websockets, upgrade, world
 from tests.support.until import until
-from tests.support.websocket import deaf
+from tests.support.websocket import deaf_subscriber
 
 
 @pytest.fixture
-async def edge(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Served]:
-    async with serving() as served:
+async def edge(caplog: pytest.LogCaptureFixture) -> AsyncIterator[ServedSockets]:
+    async with serve_websockets() as served:
         yield served
-    assert not unexpected(caplog)
+    assert not unexpected_errors(caplog)
 
 
 @pytest.mark.parametrize(
@@ -76,14 +77,14 @@ async def edge(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Served]:
         '{"type":"ping","payload":' + '{"a":' * 5000 + "1" + "}" * 5001,
     ],
 )
-async def test_malformed_messages(edge: Served, message: str | bytes) -> None:
+async def test_malformed_messages(edge: ServedSockets, message: str | bytes) -> None:
     for initialise in (False, True):
         async with edge.peer() as connection:
             if initialise:
                 await connection.send('{"type": "connection_init"}')
                 await connection.recv()
             await connection.send(message)
-            code, reason = await Peer(connection).closed()
+            code, reason = await SocketPeer(connection).closed()
             assert code == 4400
             assert reason.startswith("Invalid message: ")
 
@@ -122,13 +123,13 @@ def test_a_message_is_well_formed_or_4400(text: str) -> None:
     assert code == 4400 or (code == 0 and isinstance(json.loads(text), dict))
 
 
-async def test_text_that_is_not_utf8(edge: Served) -> None:
+async def test_text_that_is_not_utf8(edge: ServedSockets) -> None:
     async with edge.ready() as peer:
         await peer.connection.send(b"\xff\xfe", text=True)
         assert (await peer.closed())[0] == 1007
 
 
-async def test_messages_hold_64_kilobytes_however_many_frames_they_come_in(edge: Served) -> None:
+async def test_messages_hold_64_kilobytes_however_many_frames_they_come_in(edge: ServedSockets) -> None:
     ping = '{"type": "ping", "payload": {"a": "%s"}}'
     largest = ping % ("x" * (65_536 - len(ping) + 2))
     for message in (largest, [largest[:30_000], largest[30_000:]]):
@@ -141,7 +142,7 @@ async def test_messages_hold_64_kilobytes_however_many_frames_they_come_in(edge:
             assert (await peer.closed())[0] == 1009
 
 
-async def test_a_peer_hears_that_its_message_is_too_large_when_it_has_sent_it(edge: Served) -> None:
+async def test_a_peer_hears_that_its_message_is_too_large_when_it_has_sent_it(edge: ServedSockets) -> None:
     size = 5_000_000
     for _ in range(5):
         reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
@@ -155,7 +156,7 @@ async def test_a_peer_hears_that_its_message_is_too_large_when_it_has_sent_it(ed
         writer.close()
 
 
-async def test_a_message_comes_in_no_more_frames_than_it_may(edge: Served) -> None:
+async def test_a_message_comes_in_no_more_frames_than_it_may(edge: ServedSockets) -> None:
     hello = json.dumps({"type": "connection_init"})
     for frames, code in ((1000, None), (1100, 1009)):
         async with edge.peer() as connection:
@@ -163,15 +164,15 @@ async def test_a_message_comes_in_no_more_frames_than_it_may(edge: Served) -> No
             if code is None:
                 assert json.loads(await connection.recv()) == {"type": "connection_ack"}
             else:
-                assert await Peer(connection).closed() == (code, "a message in more than 1,024 frames")
+                assert await SocketPeer(connection).closed() == (code, "a message in more than 1,024 frames")
 
 
 async def test_pings_of_a_peer_that_does_not_read_are_not_all_answered() -> None:
     ping = bytes([0x89, 0x80 | 125, 0, 0, 0, 0]) + bytes(125)
     anything = Connections(unlimited())
     async with (
-        serving(limits=SocketLimits(ping_every=600, send_timeout=600), connections=anything) as edge,
-        deaf(edge, "subscription { held }") as ask,
+        serve_websockets(limits=SocketLimits(ping_every=600, send_timeout=600), connections=anything) as edge,
+        deaf_subscriber(edge, "subscription { held }") as ask,
     ):
         for _ in range(60):
             await ask(ping * 1000)
@@ -181,16 +182,16 @@ async def test_pings_of_a_peer_that_does_not_read_are_not_all_answered() -> None
         assert connection.transport.get_write_buffer_size() < 1_000_000
 
 
-async def test_messages_are_not_compressed(edge: Served) -> None:
+async def test_messages_are_not_compressed(edge: ServedSockets) -> None:
     async with edge.ready(compression="deflate") as peer:
         assert not peer.connection.protocol.extensions
 
 
-async def test_malformed_messages_leave_nothing_behind(edge: Served) -> None:
+async def test_malformed_messages_leave_nothing_behind(edge: ServedSockets) -> None:
     async def shout(message: str) -> None:
         async with edge.peer() as connection:
             await connection.send(message)
-            assert (await Peer(connection).closed())[0] == 4400
+            assert (await SocketPeer(connection).closed())[0] == 4400
 
     async def rounds(count: int) -> None:
         for _ in range(count):
@@ -206,9 +207,9 @@ def resident_pages() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1])
 
 
-async def test_what_the_protocol_does_not_name_is_passed_over(edge: Served) -> None:
+async def test_what_the_protocol_does_not_name_is_passed_over(edge: ServedSockets) -> None:
     async with edge.peer() as connection:
-        peer = Peer(connection)
+        peer = SocketPeer(connection)
         await peer.send(type="ping", id="1", payload=None)
         assert await peer.receive() == {"type": "pong"}
         await peer.send(type="pong", payload=None)

@@ -9,23 +9,24 @@ from hypothesis import strategies as st
 from websockets.exceptions import InvalidStatus
 
 from server.security.origins import Origins, canonical_origin, canonical_origins
-from tests.support.toy_sockets import Served, serving, unexpected, upgrade
+from tests.support.logs import unexpected_errors
+from tests.support.toy_sockets import ServedSockets, serve_websockets, upgrade
 
 
 @pytest.fixture
-async def edge(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Served]:
+async def edge(caplog: pytest.LogCaptureFixture) -> AsyncIterator[ServedSockets]:
     allowed = [
         "https://Friend.example/",
         "https://bücher.example",
         "http://tools.example:443",
         "https://std.example:443",
     ]
-    async with serving(allowed_origins=allowed) as served:
+    async with serve_websockets(allowed_origins=allowed) as served:
         yield served
-    assert not unexpected(caplog)
+    assert not unexpected_errors(caplog)
 
 
-async def test_pages_of_other_origins_are_refused_before_the_handshake(edge: Served) -> None:
+async def test_pages_of_other_origins_are_refused_before_the_handshake(edge: ServedSockets) -> None:
     own = f"127.0.0.1:{edge.port}"
     for origin in (
         "https://evil.example",
@@ -43,7 +44,7 @@ async def test_pages_of_other_origins_are_refused_before_the_handshake(edge: Ser
             pass
 
 
-async def test_programs_send_no_origin(edge: Served) -> None:
+async def test_programs_send_no_origin(edge: ServedSockets) -> None:
     async with edge.ready(origin=None):
         pass
 
@@ -78,7 +79,7 @@ async def test_programs_send_no_origin(edge: Served) -> None:
         ("https://tools.example", "10.0.0.7:8000", 403),
     ],
 )
-async def test_origins_and_hosts(edge: Served, origin: str, host: str, status: int) -> None:
+async def test_origins_and_hosts(edge: ServedSockets, origin: str, host: str, status: int) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
     writer.write(upgrade(host, f"Origin: {origin}\r\n"))
     assert int((await reader.readline()).split()[1]) == status

@@ -7,28 +7,29 @@ from typing import Any
 import pytest
 
 from server.websocket.transport import SocketLimits
-from tests.support.toy_sockets import NOW, Peer, Served, serving, unexpected, world
+from tests.support.logs import unexpected_errors
+from tests.support.toy_sockets import NOW, ServedSockets, SocketPeer, serve_websockets, world
 from tests.support.until import until
 
 EVENTS = "subscription { events { number } }"
 
 
 @pytest.fixture
-async def edge(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Served]:
-    async with serving(limits=SocketLimits()) as served:
+async def edge(caplog: pytest.LogCaptureFixture) -> AsyncIterator[ServedSockets]:
+    async with serve_websockets(limits=SocketLimits()) as served:
         yield served
-    assert not unexpected(caplog)
+    assert not unexpected_errors(caplog)
 
 
 @pytest.mark.parametrize("key", ["Authorization", "authorization", "AUTHORIZATION"])
-async def test_the_token_comes_with_the_init(edge: Served, key: str) -> None:
+async def test_the_token_comes_with_the_init(edge: ServedSockets, key: str) -> None:
     async with edge.ready({key: "Bearer ann"}, additional_headers={"Authorization": "Bearer bob"}) as peer:
         await peer.subscribe("1", "{ me }")
         assert await peer.next("1") == {"data": {"me": "ann"}}
 
 
 @pytest.mark.parametrize("payload", [None, {}, {"Authorization": None}, {"Authorization": ""}])
-async def test_or_with_the_upgrade(edge: Served, payload: Any) -> None:
+async def test_or_with_the_upgrade(edge: ServedSockets, payload: Any) -> None:
     async with edge.ready(payload, additional_headers={"Authorization": "Bearer bob"}) as peer:
         await peer.subscribe("1", "{ me }")
         assert await peer.next("1") == {"data": {"me": "bob"}}
@@ -37,24 +38,24 @@ async def test_or_with_the_upgrade(edge: Served, payload: Any) -> None:
 @pytest.mark.parametrize(
     ("authorization", "code"), [("Bearer wrong", 4403), ("Basic x", 4403), (1, 4403), ("Bearer unlucky", 1013)]
 )
-async def test_a_bad_token(edge: Served, authorization: Any, code: int) -> None:
+async def test_a_bad_token(edge: ServedSockets, authorization: Any, code: int) -> None:
     async with edge.peer() as connection:
-        peer = Peer(connection)
+        peer = SocketPeer(connection)
         await peer.send(type="connection_init", payload={"Authorization": authorization})
         assert (await peer.closed())[0] == code
 
 
 async def test_a_token_that_is_not_verified_in_time_ends_the_socket(
-    edge: Served, monkeypatch: pytest.MonkeyPatch
+    edge: ServedSockets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("server.websocket.authentication.IDENTIFY_SECONDS", 0.01)
     async with edge.peer() as connection:
-        peer = Peer(connection)
+        peer = SocketPeer(connection)
         await peer.send(type="connection_init", payload={"Authorization": "Bearer hanging"})
         assert (await peer.closed())[0] == 1013
 
 
-async def test_a_token_that_expires_ends_the_socket_before_the_next_event(edge: Served) -> None:
+async def test_a_token_that_expires_ends_the_socket_before_the_next_event(edge: ServedSockets) -> None:
     async with edge.ready({"Authorization": "Bearer ann"}) as peer:
         await peer.subscribe("1", "subscription { events { number } }")
         await asyncio.sleep(0.02)
@@ -64,17 +65,17 @@ async def test_a_token_that_expires_ends_the_socket_before_the_next_event(edge: 
 
 
 async def test_a_token_that_expires_ends_an_idle_socket_too() -> None:
-    async with serving() as edge, edge.ready({"Authorization": "Bearer ann"}) as peer:
+    async with serve_websockets() as edge, edge.ready({"Authorization": "Bearer ann"}) as peer:
         world.now = NOW + 60
         assert await peer.closed() == (4403, "Token expired")
 
 
-async def renew(peer: Peer, authorization: Any, key: str = "authorization", **more: Any) -> None:
+async def renew(peer: SocketPeer, authorization: Any, key: str = "authorization", **more: Any) -> None:
     await peer.send(type="ping", payload={key: authorization, **more})
 
 
 @pytest.mark.parametrize("key", ["authorization", "Authorization", "AUTHORIZATION"])
-async def test_a_ping_renews_the_token_and_what_runs_goes_on(edge: Served, key: str) -> None:
+async def test_a_ping_renews_the_token_and_what_runs_goes_on(edge: ServedSockets, key: str) -> None:
     async with edge.ready({"Authorization": "Bearer ann"}) as peer:
         await peer.subscribe("1", EVENTS)
         await renew(peer, "Bearer ann//120", key)
@@ -92,7 +93,7 @@ async def test_a_ping_renews_the_token_and_what_runs_goes_on(edge: Served, key: 
         assert await peer.closed() == (4403, "Token expired")
 
 
-async def test_the_next_event_counts_with_the_new_expiry(edge: Served) -> None:
+async def test_the_next_event_counts_with_the_new_expiry(edge: ServedSockets) -> None:
     async with edge.ready({"Authorization": "Bearer ann"}) as peer:
         await peer.subscribe("1", EVENTS)
         await renew(peer, "Bearer ann//30")
@@ -102,13 +103,13 @@ async def test_the_next_event_counts_with_the_new_expiry(edge: Served) -> None:
         assert await peer.closed() == (4403, "Token expired")
 
 
-async def test_a_renewing_ping_is_answered_without_its_token(edge: Served) -> None:
+async def test_a_renewing_ping_is_answered_without_its_token(edge: ServedSockets) -> None:
     async with edge.ready({"Authorization": "Bearer ann"}) as peer:
         await renew(peer, "Bearer ann//120", sent=1)
         assert await peer.receive() == {"type": "pong", "payload": {"sent": 1}}
 
 
-async def test_a_token_that_expired_while_nothing_was_sent_can_be_renewed(edge: Served) -> None:
+async def test_a_token_that_expired_while_nothing_was_sent_can_be_renewed(edge: ServedSockets) -> None:
     async with edge.ready({"Authorization": "Bearer ann"}) as peer:
         world.now = NOW + 60
         await renew(peer, "Bearer ann//120")
@@ -130,7 +131,7 @@ async def test_a_token_that_expired_while_nothing_was_sent_can_be_renewed(edge: 
         ("Bearer ann/user/60/ann", "Forbidden: the new token grants other rights; connect again with it."),
     ],
 )
-async def test_any_other_token_ends_the_socket(edge: Served, authorization: Any, reason: str) -> None:
+async def test_any_other_token_ends_the_socket(edge: ServedSockets, authorization: Any, reason: str) -> None:
     async with edge.ready({"Authorization": "Bearer ann"}) as peer:
         await peer.subscribe("1", "subscription { held }")
         await peer.next("1")
@@ -140,7 +141,7 @@ async def test_any_other_token_ends_the_socket(edge: Served, authorization: Any,
 
 
 @pytest.mark.parametrize("now", ["ann/user", "ann/system", "ann/admin/60/other", "ann/admin"])
-async def test_nor_may_rights_be_fewer(edge: Served, now: str) -> None:
+async def test_nor_may_rights_be_fewer(edge: ServedSockets, now: str) -> None:
     async with edge.ready({"Authorization": "Bearer ann/admin/60/ann"}) as peer:
         await renew(peer, f"Bearer {now}")
         assert await peer.closed() == (
@@ -149,25 +150,25 @@ async def test_nor_may_rights_be_fewer(edge: Served, now: str) -> None:
         )
 
 
-async def test_nobody_signs_in_by_a_ping(edge: Served) -> None:
+async def test_a_ping_cannot_sign_a_caller_in(edge: ServedSockets) -> None:
     async with edge.ready() as peer:
         await renew(peer, "Bearer ann")
         assert (await peer.closed())[0] == 4403
     async with edge.peer() as connection:
-        peer = Peer(connection)
+        peer = SocketPeer(connection)
         await renew(peer, "Bearer ann")
         assert (await peer.closed())[0] == 4403
 
 
-async def test_a_token_that_cannot_be_verified_now(edge: Served) -> None:
+async def test_a_token_that_cannot_be_verified_now(edge: ServedSockets) -> None:
     async with edge.ready({"Authorization": "Bearer ann"}) as peer:
         await renew(peer, "Bearer unlucky")
         assert await peer.closed() == (1013, "The keys cannot be fetched.")
 
 
 async def test_a_fault_of_ours_is_masked_under_an_id_that_the_log_has(caplog: pytest.LogCaptureFixture) -> None:
-    async with serving() as edge, edge.peer() as connection:
-        peer = Peer(connection)
+    async with serve_websockets() as edge, edge.peer() as connection:
+        peer = SocketPeer(connection)
         await peer.send(type="connection_init", payload={"Authorization": "Bearer bug"})
         code, reason = await peer.closed()
     assert (code, reason[:22]) == (4500, "Internal server error ")

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.fuzzing.choices import Choices
-from tests.support.fuzzing.reducing import reduced
-from tests.support.fuzzing.rig import Broken
+from tests.support.fuzzing.reducing import reduced_example
+from tests.support.fuzzing.rig import InvariantBroken
 from tests.support.fuzzing.targets import TARGETS, Target
 
 FOLDER = Path(__file__).resolve().parents[3] / ".fuzz"
@@ -90,7 +90,7 @@ class Campaign:
         self.failures[kind] += 1
         if self.failures[kind] > 1:
             return
-        example = reduced(self.target.make(Choices(data)), lambda smaller: self._fails(smaller, kind))
+        example = reduced_example(self.target.make(Choices(data)), lambda smaller: self._fails(smaller, kind))
         told = _as_test(self.target, example, kind, _error_of(self.target, example) or error)
         folder = FOLDER / "failures"
         folder.mkdir(parents=True, exist_ok=True)
@@ -113,7 +113,7 @@ def _error_of(target: Target[Any], example: Any) -> Exception | None:
 
 def _kind(error: Exception) -> str:
     """Return what failures have in common that are one."""
-    if isinstance(error, Broken):
+    if isinstance(error, InvariantBroken):
         return error.kind
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__} in {Path(last.filename).name}:{last.name}"

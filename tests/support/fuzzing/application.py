@@ -22,9 +22,9 @@ from server.app import application
 from server.settings import Settings
 from server.wiring import ServerComponents, ServerDependencies
 from tests.support.fuzzing.clockwork import Clockwork
-from tests.support.fuzzing.rig import BUSY_SECONDS, Served
+from tests.support.fuzzing.rig import BUSY_SECONDS, FuzzedApplication
 from tests.support.fuzzing.sockets import check_world, fresh_world
-from tests.support.toy_sockets import NOW, SCHEMA, Toy, world
+from tests.support.toy_sockets import NOW, SCHEMA, SocketContext, world
 
 SECRET = "a secret for fuzzing, long enough to sign with"
 ORIGIN = "https://page.example"
@@ -48,7 +48,7 @@ class Gateway:
             CollectorRegistry(),
             ServerDependencies(
                 build_schema=lambda: SCHEMA,
-                open_context=Toy,
+                open_context=SocketContext,
                 open_store=_no_store,
                 open_session=_no_session,
                 cost_models={},
@@ -85,10 +85,10 @@ def _during() -> Iterator[None]:
         yield
 
 
-def serve_application(loop: Clockwork) -> Served:
+def serve_application(loop: Clockwork) -> FuzzedApplication:
     """Serve the whole application."""
     gateway = Gateway()
-    return Served(
+    return FuzzedApplication(
         app=application(gateway),
         connections=gateway.edge.admission.connections,
         at_the_end=check_world,

@@ -18,7 +18,7 @@ LARGE = 400_000
 
 
 @dataclass
-class Call:
+class ApplicationCall:
     """One call of the application: what it was asked, as it was when the call began, and what came of it."""
 
     number: int
@@ -56,14 +56,14 @@ def _asked(scope: Scope) -> dict[str, Any]:
     return {name: scope.get(name) for name in names} | {"headers": [*map(tuple, scope["headers"])]}
 
 
-class Recorder:
+class CallRecorder:
     """An ASGI application that numbers its calls, and has each answer tell its number as `x-call`.
 
     `app` answers. Without one, the first part of the path says how to answer, and WebSockets go to `sockets`.
     """
 
     def __init__(self, app: ASGIApp | None, sockets: ASGIApp | None) -> None:
-        self.calls: list[Call] = []
+        self.calls: list[ApplicationCall] = []
         self._app = app
         self._sockets = sockets
 
@@ -82,7 +82,7 @@ class Recorder:
         target = raw + b"?" + query if query else raw
         headers = [*map(tuple, scope["headers"])]
         number = len(self.calls)
-        call = Call(number, scope["method"], target, scope["path"], scope["http_version"], headers, scope)
+        call = ApplicationCall(number, scope["method"], target, scope["path"], scope["http_version"], headers, scope)
         self.calls.append(call)
         try:
             if self._app is not None:
@@ -93,7 +93,7 @@ class Recorder:
         finally:
             call.is_over = True
 
-    async def _numbered(self, app: ASGIApp, call: Call, receive: Receive, send: Send) -> None:
+    async def _numbered(self, app: ASGIApp, call: ApplicationCall, receive: Receive, send: Send) -> None:
         number = b"%d" % call.number
 
         async def numbered(message: Message) -> None:
@@ -164,7 +164,7 @@ class Recorder:
 class _Line:
     """What an application has of a request."""
 
-    def __init__(self, call: Call, receive: Receive, send: Send) -> None:
+    def __init__(self, call: ApplicationCall, receive: Receive, send: Send) -> None:
         self.call = call
         self._receive = receive
         self._send = send

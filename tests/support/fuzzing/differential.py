@@ -1,4 +1,4 @@
-"""What h11 and our protocol make of the same bytes, side by side."""
+"""Reads the same bytes with h11 and with our protocol, and compares."""
 
 import random
 import re
@@ -19,14 +19,16 @@ from tests.support.fuzzing.clockwork import Clockwork
 from tests.support.fuzzing.responses import Response, read_responses
 from tests.support.fuzzing.wire import Wire
 
-# More than our own limit, which is another exception.
+# More than our own limit, which is tested elsewhere.
 MOST_INCOMPLETE = 1_000_000
 REFUSED = "refused"
 
 
 @dataclass
 class Message:
-    """One request, as somebody read it. The method of one that our protocol answers by itself is `REFUSED`."""
+    """A request as one of the readers read it. The method of a request that our
+    protocol answers itself is `REFUSED`.
+    """
 
     method: str
     target: bytes = b""
@@ -37,10 +39,10 @@ class Message:
 
 
 @dataclass
-class Reading:
-    """What somebody made of a stream: the requests that are whole and accepted, and whether more was sent than that.
+class StreamReading:
+    """The reading of a stream: the complete, accepted requests, and whether more was sent.
 
-    What is no whole request is rejected, or waited for in vain, which comes to the same.
+    An incomplete request is rejected or waited for, which counts as the same.
     """
 
     messages: list[Message] = field(default_factory=list)
@@ -53,7 +55,7 @@ class Reading:
         return len(self.messages) + bool(self.refusal)
 
 
-def streams(seed: int) -> Iterator[bytes]:
+def random_streams(seed: int) -> Iterator[bytes]:
     """Yield streams of up to four requests each, without end."""
     chance = random.Random(seed)
     while True:
@@ -67,15 +69,15 @@ def streams(seed: int) -> Iterator[bytes]:
 
 
 def _request(choices: Choices) -> bytes:
-    return grammar.with_upgrade(choices) if choices.chance(1) else grammar.plain(choices)
+    return grammar.with_upgrade(choices) if choices.chance(1) else grammar.plain_request(choices)
 
 
 # h11
 
 
-def read_by_h11(stream: bytes) -> Reading:
-    """Return what h11 makes of a stream: each request is answered when it is whole."""
-    reading = Reading()
+def read_by_h11(stream: bytes) -> StreamReading:
+    """Return how h11 reads a stream: each complete request is answered."""
+    reading = StreamReading()
     connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_INCOMPLETE)
     connection.receive_data(stream)
     message = Message("")
@@ -117,7 +119,7 @@ def _answered(connection: h11.Connection, message: Message) -> bool:
 
 
 class Ours:
-    """Reads streams with our protocol, each on a connection of its own, whose application takes whole bodies."""
+    """Reads streams with our protocol, each on its own connection, with an application that reads whole bodies."""
 
     def __init__(self) -> None:
         self.loop = Clockwork()
@@ -146,8 +148,8 @@ class Ours:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": b""})
 
-    def read(self, stream: bytes) -> Reading:
-        """Return what the protocol makes of a stream."""
+    def read(self, stream: bytes) -> StreamReading:
+        """Return how the protocol reads a stream."""
         self._messages = []
         wire = Wire(self.loop)
         protocol: Any = self._config.http_protocol_class
@@ -163,8 +165,8 @@ class Ours:
             raise AssertionError(self.loop.complaints)
         return reading
 
-    def _reading(self, wire: Wire) -> Reading:
-        reading = Reading()
+    def _reading(self, wire: Wire) -> StreamReading:
+        reading = StreamReading()
         waiting = iter(self._messages)
         for response in read_responses(bytes(wire.said), _never, _ignore):
             if response.values(b"x-call"):
@@ -190,12 +192,12 @@ def _ignore(said: bytes) -> None:
 
 
 class Differs(AssertionError):
-    """We read a stream otherwise, and no exception says why."""
+    """Our protocol reads a stream differently, and no exception allows it."""
 
 
 @dataclass(frozen=True)
 class Meant:
-    """Where we mean to differ, and why. `holds` tells it from the request as h11 read it, and the stream."""
+    """An intended difference and its reason. `holds` decides by the request as h11 read it, and the stream."""
 
     reason: str
     holds: Callable[[Message, bytes], bool]
@@ -203,10 +205,10 @@ class Meant:
 
 @dataclass(frozen=True)
 class Laxer:
-    """Where we mean to accept what h11 rejects, and why. `holds` tells it from how h11 read the stream."""
+    """An intended acceptance of what h11 rejects, and its reason. `holds` decides by h11's reading of the stream."""
 
     reason: str
-    holds: Callable[[Reading], bool]
+    holds: Callable[[StreamReading], bool]
 
 
 METHODS = frozenset({"GET", "POST", "HEAD", "OPTIONS"})
@@ -227,7 +229,7 @@ def _is_proxied(message: Message, _: bytes) -> bool:
     return bool(_values(message, b"proxy-connection"))
 
 
-# What h11 accepts, and we reject.
+# Accepted by h11, rejected by our protocol.
 STRICTER: dict[str, Meant] = {
     "method": Meant(
         "Nothing is asked with other methods here: they are answered with 405, and CONNECT and unknown ones close.",
@@ -274,26 +276,26 @@ STRICTER: dict[str, Meant] = {
         lambda _, stream: stream.count(b"\r\n") > 100 or len(stream) > 8_000,
     ),
 }
-# What we accept, and h11 rejects.
+# Accepted by our protocol, rejected by h11.
 LAXER: dict[str, Laxer] = {
     "empty lines": Laxer(
         "A server should ignore empty lines before a request (RFC 9112, 2.2). llhttp ignores any ends of lines there.",
         lambda theirs: theirs.refusal.startswith(("no request line", r"illegal request line: bytearray(b'\r")),
     ),
 }
-# What both accept, and we read otherwise.
+# Accepted by both and read differently.
 OTHERWISE: dict[str, Meant] = {
     "Proxy-Connection": Meant(
         "llhttp takes it for Connection, as it was meant by clients that sent it: a connection more or less.",
         _is_proxied,
     ),
 }
-# What is read as RFC 9112, 3.2.2 has it, where h11 leaves it to its caller.
+# Read as RFC 9112, 3.2.2 says; h11 leaves it to its caller.
 URL = "URL"
 
 
-def compare(stream: bytes, ours: Reading, theirs: Reading) -> str | None:
-    """Return the name of what we mean to read otherwise in a stream, None where we read it alike. Raises `Differs`."""
+def compare_readings(stream: bytes, ours: StreamReading, theirs: StreamReading) -> str | None:
+    """Return the name of an intended difference, None if there is none. Raises `Differs`."""
     meant = None
     for place, message in enumerate(theirs.messages):
         if place >= len(ours.messages):
@@ -319,13 +321,13 @@ def compare(stream: bytes, ours: Reading, theirs: Reading) -> str | None:
 
 
 def _authority(message: Message) -> bytes | None:
-    """Return the authority that a URL as the target has."""
+    """Return the authority in a target that is a URL."""
     found = _URL.fullmatch(message.target)
     return found[1] if found else None
 
 
 def _as_path(theirs: Message, ours: Message) -> None:
-    """Make of a URL its path, and of its authority the Host, which may stand at another place."""
+    """Replace a target that is a URL by its path, and Host by its authority."""
     found = _URL.fullmatch(theirs.target)
     assert found is not None
     theirs.target = b"/" + (found[2] or b"")
@@ -335,26 +337,28 @@ def _as_path(theirs: Message, ours: Message) -> None:
         ours.headers = [header for header in ours.headers if header[0] != b"host"]
 
 
-def _has_more(reading: Reading, place: int) -> bool:
+def _has_more(reading: StreamReading, place: int) -> bool:
     return reading.has_more or place < len(reading.messages) - 1
 
 
 def _differences(ours: Message, theirs: Message, *, is_last: bool, has_more: bool) -> list[str]:
     names = ["method", "target", "version", "headers", "body"]
     ours.headers = [(name, value.lower() if name == b"transfer-encoding" else value) for name, value in ours.headers]
-    # What follows and is rejected ends the connection already with the answer before it.
+    # Rejected input after it ends the connection with the response before.
     if not (is_last and has_more and not ours.keeps_alive):
         names.append("keeps_alive")
     theirs.target = theirs.target.removesuffix(b"?")
     return [name for name in names if getattr(ours, name) != getattr(theirs, name)]
 
 
-def _named(exceptions: dict[str, Meant], message: Message, stream: bytes, ours: Reading, theirs: Reading) -> str:
+def _named(
+    exceptions: dict[str, Meant], message: Message, stream: bytes, ours: StreamReading, theirs: StreamReading
+) -> str:
     for name, exception in exceptions.items():
         if exception.holds(message, stream):
             return name
     raise _differs(stream, ours, theirs)
 
 
-def _differs(stream: bytes, ours: Reading, theirs: Reading) -> Differs:
+def _differs(stream: bytes, ours: StreamReading, theirs: StreamReading) -> Differs:
     return Differs(f"{stream!r}\n  ours: {ours}\n  h11:  {theirs}")

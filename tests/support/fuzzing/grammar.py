@@ -1,4 +1,4 @@
-"""Requests from a grammar: what RFC 9112 allows, and what it does not, close to each other."""
+"""Requests from a grammar: allowed by RFC 9112, or nearly so."""
 
 import base64
 
@@ -76,7 +76,7 @@ WRONG_FIELDS = (
         b"Content-Length: 5, 5",
     ),
 )
-# What stands between parts, and what is put anywhere by mutation.
+# Separators and tokens that mutations insert anywhere.
 TOKENS = (
     *(b"\r\n", b"\n", b"\r", b"\r\n\r\n", b"\n\n", b"\x00", b" ", b"\t", b":", b";", b",", b"0\r\n\r\n", b"0\r\n"),
     *(b"a: b\r\n", b"5\r\nhello\r\n", b"ffffffff\r\n", b"fffffffffffffffff\r\n", b"-1\r\n", b"0x5\r\n", b"5;a=b\r\n"),
@@ -92,7 +92,7 @@ TRAILERS = (
 EXTENSIONS = (b";a", b";a=b", b';a="b c"', b" ;a", b";" + b"x" * 500, b";a=\x00", b";\r", b" ", b";a;b;c=d", b"\t")
 
 
-def request(choices: Choices) -> bytes:
+def random_request(choices: Choices) -> bytes:
     """Return one request, mostly a well-formed one."""
     match choices.below(8):
         case 6:
@@ -100,12 +100,12 @@ def request(choices: Choices) -> bytes:
         case 7:
             return with_upgrade(choices)
         case _:
-            return plain(choices)
+            return plain_request(choices)
 
 
-def requests(choices: Choices) -> bytes:
-    """Return what a client sends on a connection: some requests, of which some are not well-formed, and the like."""
-    sent = b"".join(request(choices) for _ in range(1 + choices.below(4)))
+def request_stream(choices: Choices) -> bytes:
+    """Return the bytes of a connection: some requests, of which some are malformed."""
+    sent = b"".join(random_request(choices) for _ in range(1 + choices.below(4)))
     if choices.chance(1):
         sent *= 2 + choices.below(20)
     while choices.chance(6):
@@ -114,7 +114,7 @@ def requests(choices: Choices) -> bytes:
 
 
 def mutated(choices: Choices, data: bytes) -> bytes:
-    """Change the bytes in one place: take some away, repeat them, put some in, turn a bit, or cut the end off."""
+    """Change the bytes in one place: remove, repeat or insert some, flip a bit, or cut the end off."""
     at = choices.below(len(data) + 1)
     match choices.below(6):
         case 0:
@@ -133,8 +133,8 @@ def mutated(choices: Choices, data: bytes) -> bytes:
             return data[:at] + choices.octets(8) + data[at:]
 
 
-def plain(choices: Choices) -> bytes:
-    """Return a request that wishes for no other protocol."""
+def plain_request(choices: Choices) -> bytes:
+    """Return a request without an upgrade."""
     method = choices.usually(choices.pick(METHODS), OTHER_METHODS, 3)
     target = choices.usually(choices.pick(APPS), TARGETS, 3)
     version = choices.usually(b"HTTP/1.1", VERSIONS, 1)
@@ -151,7 +151,7 @@ def plain(choices: Choices) -> bytes:
 
 
 def _framed(choices: Choices, *, has_body: bool) -> tuple[list[bytes], bytes]:
-    """Return the headers that tell where a body ends, and the body."""
+    """Return the framing headers of a body, and the body."""
     if not has_body:
         return [], b""
     body = _body(choices)
@@ -160,7 +160,7 @@ def _framed(choices: Choices, *, has_body: bool) -> tuple[list[bytes], bytes]:
             return [b"Content-Length: %d" % len(body)], body
         case 2 | 3 | 4:
             codings = choices.usually((b"chunked",), CODINGS, 1)
-            return [b"Transfer-Encoding: " + coding for coding in codings], chunked(choices, body)
+            return [b"Transfer-Encoding: " + coding for coding in codings], in_random_chunks(choices, body)
         case _:
             return _wrongly_framed(choices, body)
 
@@ -181,7 +181,7 @@ def _wrongly_framed(choices: Choices, body: bytes) -> tuple[list[bytes], bytes]:
         [b"Content-Length: %d " % size],
     )
     if choices.chance(4):
-        return [length, b"Transfer-Encoding: chunked"], chunked(choices, body)
+        return [length, b"Transfer-Encoding: chunked"], in_random_chunks(choices, body)
     return choices.pick(wrong), body
 
 
@@ -189,7 +189,7 @@ def _body(choices: Choices) -> bytes:
     return choices.pick((b"hello", b"", b'{"query":"{a}"}', b"x" * 300, b"0\r\n\r\n", b"x" * 70_000, b"\x00\xff\r\n"))
 
 
-def chunked(choices: Choices, body: bytes) -> bytes:
+def in_random_chunks(choices: Choices, body: bytes) -> bytes:
     """Return the body in chunks, with extensions and trailers."""
     size = choices.pick((1_000, 3, 100_000))
     parts = []
@@ -210,7 +210,7 @@ def chunked(choices: Choices, body: bytes) -> bytes:
 
 
 def handshake(choices: Choices) -> bytes:
-    """Return the opening handshake of a WebSocket, perhaps with what spoils it, and some frames."""
+    """Return the opening handshake of a WebSocket, possibly damaged, and some frames."""
     fields = [b"Host: here", b"Upgrade: " + choices.usually(b"websocket", UPGRADES, 1)]
     fields.append(b"Connection: " + choices.usually(b"Upgrade", CONNECTIONS, 1))
     fields.append(b"Sec-WebSocket-Key: " + choices.usually(KEY, (b"", b"short", KEY + b"=", b"\xff" * 16), 1))
@@ -226,7 +226,7 @@ def handshake(choices: Choices) -> bytes:
 
 
 def with_upgrade(choices: Choices) -> bytes:
-    """Return a request that wishes for a protocol that there is not, as clients of HTTP/2 do."""
+    """Return a request for an upgrade to an unknown protocol, as clients of HTTP/2 send it."""
     framing, body = _framed(choices, has_body=choices.chance(8))
     fields = [
         b"Host: here",

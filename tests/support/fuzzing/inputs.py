@@ -1,4 +1,4 @@
-"""Bodies, forms, URLs, ids and headers from grammars, and what has to hold of what reads them."""
+"""Random bodies, forms, URLs, ids and headers, and the checks of their parsers."""
 
 import json
 import re
@@ -25,17 +25,17 @@ from server.security.jwt import Tokens, TokenSettings
 from tests.support.fuzzing import grammar, sockets
 from tests.support.fuzzing.choices import Choices
 from tests.support.fuzzing.clockwork import Clockwork
-from tests.support.fuzzing.rig import Broken
+from tests.support.fuzzing.rig import InvariantBroken
 from tests.support.toy_sockets import NOW
 
-# A message repeats at the most so much of what was sent.
+# The longest message that may repeat a part of the input.
 LONGEST_MESSAGE = 1_200
 
 # Requests to the whole application
 
 
-def requests(choices: Choices) -> bytes:
-    """Return requests that the application knows, and the like."""
+def application_requests(choices: Choices) -> bytes:
+    """Return requests that the application knows, and mutations of them."""
     sent = b"".join(_request(choices) for _ in range(1 + choices.below(3)))
     while choices.chance(3):
         sent = grammar.mutated(choices, sent)
@@ -54,7 +54,7 @@ def _request(choices: Choices) -> bytes:
         case 6:
             return grammar.head(b" ".join((choices.pick(_METHODS), choices.pick(_PATHS), b"HTTP/1.1")), [b"Host: here"])
         case _:
-            return grammar.request(choices)
+            return grammar.random_request(choices)
 
 
 _METHODS = (b"GET", b"HEAD", b"OPTIONS", b"POST", b"PUT")
@@ -87,18 +87,18 @@ _NO_BREAKS = bytes(32 if byte < 32 or byte == 127 else byte for byte in range(25
 
 
 def _post(choices: Choices) -> bytes:
-    content = body(choices)
+    content = operation_body(choices)
     types = (b"text/plain", b"application/json; charset=utf-16", b"application/json;charset=UTF-8", b"", b"\xff")
     fields = [b"Host: here", b"Content-Type: " + choices.usually(b"application/json", types, 1), *_fields(choices)]
     if choices.chance(3):
-        return grammar.head(b"POST /graphql HTTP/1.1", [*fields, b"Transfer-Encoding: chunked"]) + grammar.chunked(
-            choices, content
-        )
+        return grammar.head(
+            b"POST /graphql HTTP/1.1", [*fields, b"Transfer-Encoding: chunked"]
+        ) + grammar.in_random_chunks(choices, content)
     return grammar.head(b"POST /graphql HTTP/1.1", [*fields, b"Content-Length: %d" % len(content)]) + content
 
 
 def _upload_request(choices: Choices) -> bytes:
-    media, pieces = upload(choices)
+    media, pieces = upload_form(choices)
     content = b"".join(pieces)
     fields = [b"Host: here", b"Content-Type: " + media.encode("latin-1", "replace").translate(_NO_BREAKS)]
     return grammar.head(b"POST /media HTTP/1.1", [*fields, b"Content-Length: %d" % len(content)]) + content
@@ -115,7 +115,7 @@ _DISPOSITIONS = (
 Upload = tuple[str, tuple[bytes, ...]]
 
 
-def upload(choices: Choices) -> Upload:
+def upload_form(choices: Choices) -> Upload:
     """Return a Content-Type, and a form in pieces."""
     boundary = choices.usually("xyz", BOUNDARIES, 2)
     media = choices.usually("multipart/form-data", ("multipart/mixed", "text/plain", "", "multipart/form-data;"), 1)
@@ -141,18 +141,20 @@ def _part(choices: Choices, line: bytes, name: str, content: bytes) -> bytes:
 
 
 def check_upload(example: Upload) -> Any:
-    """Hold that a form is read alike in whatever pieces it comes, keeps little, and fails in words."""
+    """Check that a form is parsed alike in whatever pieces it arrives, is buffered within bounds, and fails with a
+    message.
+    """
     media, pieces = example
     whole = _uploaded(media, (b"".join(pieces),))
     parted = _uploaded(media, pieces)
-    # What is refused may be refused for another of its faults.
+    # A refused form may be refused for another of its faults.
     if whole != parted and "whole" in (whole[0], parted[0]):
-        raise Broken("pieces count", f"{whole} in one piece, {parted} in {len(pieces)}")
+        raise InvariantBroken("pieces count", f"{whole} in one piece, {parted} in {len(pieces)}")
     return whole[0], len(whole[2]) > 0
 
 
 def _uploaded(media: str, pieces: Sequence[bytes]) -> tuple[str, tuple[str, str] | None, bytes]:
-    """Return what came of a form: whether it is whole or what it lacks, what began its file, and the file."""
+    """Return the outcome of a form (complete or what is missing), the start of its file, and the file."""
     begun: list[tuple[str, str]] = []
     written = bytearray()
 
@@ -162,7 +164,7 @@ def _uploaded(media: str, pieces: Sequence[bytes]) -> tuple[str, tuple[str, str]
             form.feed(piece)
             if form.opening is not None:
                 if len(form.opening.token) > LONGEST_TOKEN:
-                    raise Broken("unbounded memory", f"a token of {len(form.opening.token):,} bytes")
+                    raise InvariantBroken("unbounded memory", f"a token of {len(form.opening.token):,} bytes")
                 begun.append((form.opening.token, form.opening.content_type))
                 form.write_to(written.extend)
         form.end()
@@ -170,18 +172,18 @@ def _uploaded(media: str, pieces: Sequence[bytes]) -> tuple[str, tuple[str, str]
     except BadUserInput as problem:
         end = _told(problem)
     if len(begun) > 1 or (end == "whole" and not begun):
-        raise Broken("file begun", f"{len(begun)} times")
-    # What came before a fault may have been begun and written already, or not yet: it is thrown away in any case.
-    # What it is refused for depends on where a piece of it ends.
+        raise InvariantBroken("file begun", f"{len(begun)} times")
+    # Depending on the pieces, a file before a fault may have been started or not; it is discarded in both cases.
+    # The reported fault depends on where a piece ends.
     return (end, begun[0], bytes(written)) if end == "whole" else ("refused", None, b"")
 
 
 # JSON bodies
 
 
-def body(choices: Choices) -> bytes:
-    """Return the JSON of an operation, with what JSON allows, and what it does not."""
-    text = json.dumps(sockets.operation(choices), ensure_ascii=choices.chance(8)).encode("utf-8", "surrogatepass")
+def operation_body(choices: Choices) -> bytes:
+    """Return the JSON of an operation, valid or invalid."""
+    text = json.dumps(sockets.operation_json(choices), ensure_ascii=choices.chance(8)).encode("utf-8", "surrogatepass")
     while choices.chance(4):
         text = _changed(choices, text)
     return text
@@ -202,7 +204,7 @@ def _changed(choices: Choices, text: bytes) -> bytes:
 
 
 def check_body(example: bytes) -> Any:
-    """Hold that a body is an operation, or refused in words."""
+    """Check that a body is an operation or is refused with a message."""
     try:
         asked = read_params(decode_body(example))
     except BadUserInput as problem:
@@ -211,8 +213,8 @@ def check_body(example: bytes) -> Any:
 
 
 def query_string(choices: Choices) -> bytes:
-    """Return the query of a URL, as a GET asks an operation."""
-    asked = sockets.operation(choices)
+    """Return the query string of an operation in a GET."""
+    asked = sockets.operation_json(choices)
     pairs = [(name, value if isinstance(value, str) else json.dumps(value)) for name, value in asked.items()]
     if choices.chance(2):
         pairs += [(choices.pick(("query", "x", "", "variables", "é")), "1")] * choices.pick((1, 2, 150))
@@ -224,7 +226,7 @@ def query_string(choices: Choices) -> bytes:
 
 
 def check_query_string(example: bytes) -> Any:
-    """Hold that the parameters of a GET are an operation, or refused in words."""
+    """Check that the parameters of a GET are an operation or are refused with a message."""
     try:
         read_params(Bodies().parameters(Headers([]), example))
     except Refused as refused:
@@ -238,7 +240,7 @@ def check_query_string(example: bytes) -> Any:
 
 
 def event_id(choices: Choices) -> Any:
-    """Return what a client may say that it was told last."""
+    """Return an event id that a client may send."""
     if choices.chance(4):
         return choices.pick(sockets.PLACES)
     known = choices.pick(("", "~", "~a,b", "~a%3Ab:1.2-3_4~5", "~\n", "~" + "x" * 1_990, "~é", "~ "))
@@ -257,16 +259,16 @@ def event_id(choices: Choices) -> Any:
 
 
 def check_event_id(example: Any) -> Any:
-    """Hold that an id is read to what it says, or refused by name."""
+    """Check that an id is decoded or refused by name."""
     try:
         resume = _IDS.open(example, b"x")
     except BadUserInput as problem:
         if problem.extensions.get("field") != "resumeAfter":
-            raise Broken("refusal without a field", str(problem.extensions)) from None
+            raise InvariantBroken("refusal without a field", str(problem.extensions)) from None
         return _told(problem)
     again = _IDS.sealer(b"x")(resume.token, resume.known)
     if len(example) > LONGEST_RESUME or _IDS.open(again, b"x") != resume or not again.isprintable():
-        raise Broken("id read otherwise", f"{example!r} became {again!r}")
+        raise InvariantBroken("id read otherwise", f"{example!r} became {again!r}")
     return True
 
 
@@ -287,7 +289,7 @@ def check_position(example: bytes) -> Any:
     except ValueError:
         return False
     if decode(place.encode()) != place:
-        raise Broken("position read otherwise", f"{example!r} became {place.positions!r}")
+        raise InvariantBroken("position read otherwise", f"{example!r} became {place.positions!r}")
     return True
 
 
@@ -323,12 +325,12 @@ def accept(choices: Choices) -> str:
     return text[:32_000]
 
 
-# Function calls that an Accept may cost, however long it is.
+# The most function calls that parsing an Accept header may take, however long it is.
 ACCEPT_CALLS = 6_000
 
 
 def check_accept(example: str) -> Any:
-    """Hold that an Accept is understood, for little work."""
+    """Check that an Accept header is parsed with little work."""
     _parse_accept.cache_clear()
     calls = 0
 
@@ -342,9 +344,11 @@ def check_accept(example: str) -> Any:
     finally:
         sys.setprofile(None)
     if calls > ACCEPT_CALLS:
-        raise Broken("unbounded work", f"{calls:,} function calls for an Accept of {len(example):,} characters")
+        raise InvariantBroken(
+            "unbounded work", f"{calls:,} function calls for an Accept of {len(example):,} characters"
+        )
     if found.single not in (None, JSON, GRAPHQL) or (found.prefers_events and not found.events):
-        raise Broken("parse_accept otherwise", str(found))
+        raise InvariantBroken("parse_accept otherwise", str(found))
     return found
 
 
@@ -369,7 +373,7 @@ _GOOD_TOKEN = _TOKENS.issue("ada", Role.USER, "ada@a.example")
 
 
 def secret(choices: Choices) -> str:
-    """Return a cursor or a token that was changed."""
+    """Return a changed cursor or token."""
     text = choices.pick((_GOOD_CURSOR, _GOOD_TOKEN, "a.b.c", "", "eyJhbGciOiJub25lIn0.e30.", "x" * 9_000)).encode()
     while choices.chance(12):
         text = grammar.mutated(choices, text)
@@ -377,7 +381,7 @@ def secret(choices: Choices) -> str:
 
 
 def check_secret(example: str) -> Any:
-    """Hold that what was not signed here is refused, and is never repeated."""
+    """Check that a value that was not signed here is refused and not repeated."""
     if example in (_GOOD_CURSOR, _GOOD_TOKEN):
         return True
     refused = []
@@ -387,9 +391,9 @@ def check_secret(example: str) -> Any:
         except DomainError as problem:
             refused.append(_told(problem))
             if len(example) > 20 and example in str(problem):
-                raise Broken("secret repeated", str(problem)) from None
+                raise InvariantBroken("secret repeated", str(problem)) from None
         else:
-            raise Broken("secret accepted", f"{example!r} was read as {found}")
+            raise InvariantBroken("secret accepted", f"{example!r} was read as {found}")
     return tuple(refused)
 
 
@@ -400,11 +404,11 @@ def _identified(token: str) -> Any:
 
 
 def _told(problem: DomainError) -> str:
-    """Return the message of an error as a client is told, without what depends on what was sent."""
+    """Return the message of an error as clients receive it, without the parts that depend on the input."""
     text = encode({"errors": [format_error(problem)]}).decode()
     told = json.loads(text)["errors"][0]
     if not 0 < len(told["message"]) <= LONGEST_MESSAGE or "code" not in told["extensions"]:
-        raise Broken("bad message", text[:500])
+        raise InvariantBroken("bad message", text[:500])
     if re.search(r"Traceback|site-packages|\.py\b|<class|object at 0x", text):
-        raise Broken("message leaks", text[:500])
+        raise InvariantBroken("message leaks", text[:500])
     return re.sub(r"[0-9]+|\"[^\"]*\"", "_", told["message"])[:60]

@@ -1,4 +1,4 @@
-"""Failing examples made as small as they can be while they go on failing in the same way."""
+"""Reduces failing examples while they fail in the same way."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -11,8 +11,8 @@ T = TypeVar("T")
 MOST_RUNS = 2_000
 
 
-def reduced(example: T, fails: Callable[[T], bool], most: int = MOST_RUNS) -> T:
-    """Return the smallest example found in so many runs for which `fails` holds, as it does for `example`."""
+def reduced_example(example: T, fails: Callable[[T], bool], most: int = MOST_RUNS) -> T:
+    """Return the smallest example, found in at most `most` runs, for which `fails` holds as it does for `example`."""
     runs = 0
     smaller = True
     while smaller:
@@ -28,7 +28,7 @@ def reduced(example: T, fails: Callable[[T], bool], most: int = MOST_RUNS) -> T:
 
 
 def _smaller(example: Any) -> Iterator[Any]:
-    """Yield examples that are smaller, those that are much smaller first."""
+    """Yield smaller examples, much smaller ones first."""
     match example:
         case bytes() | str():
             yield from _without_parts(example)

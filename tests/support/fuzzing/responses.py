@@ -1,4 +1,4 @@
-"""Responses as a strict client reads them: anything that is not exactly as RFC 9112 has it is a failure."""
+"""A strict parser of responses: any deviation from RFC 9112 is a failure."""
 
 import re
 from collections.abc import Callable
@@ -11,12 +11,12 @@ _NO_BODY = (204, 304)
 
 
 class Malformed(Exception):
-    """What the server said is no response."""
+    """The server's output is not a valid response."""
 
 
 @dataclass(frozen=True)
 class Response:
-    """One final response, and how its end was known. `whole` is False when the connection ended within it."""
+    """A final response and how its end was determined. `whole` is False if the connection ended within it."""
 
     status: int
     headers: tuple[tuple[bytes, bytes], ...]
@@ -30,7 +30,7 @@ class Response:
 
     @property
     def closes(self) -> bool:
-        """Whether it says that the connection is closed."""
+        """Return whether the response closes the connection."""
         tokens = b",".join(self.values(b"connection")).lower().split(b",")
         return b"close" in [token.strip() for token in tokens]
 
@@ -38,9 +38,9 @@ class Response:
 def read_responses(
     said: bytes, is_to_head: Callable[[Response], bool], after_switch: Callable[[bytes], None]
 ) -> list[Response]:
-    """Read all that a server said. `is_to_head` tells from the headers of a response whether it answers a HEAD.
+    """Parse the output of a server. `is_to_head` decides by a response's headers whether it answers a HEAD.
 
-    What follows a 101 goes to `after_switch`. Only the last response may be cut short. Raises `Malformed`.
+    The bytes after a 101 go to `after_switch`. Only the last response may be cut short. Raises `Malformed`.
     """
     responses: list[Response] = []
     at = 0

@@ -1,4 +1,4 @@
-"""A server's HTTP protocol on a connection without a socket, and what has to hold whatever a client does there."""
+"""A server's HTTP protocol on a connection without a socket, and the invariants that hold for any client."""
 
 import logging
 import signal
@@ -17,11 +17,11 @@ from uvicorn.server import ServerState
 
 from server.admission.connection_limits import Connections
 from server.http.protocol import KEEP_ALIVE_SECONDS, UVICORN_OPTIONS
-from tests.support.fuzzing.apps import APP_SECONDS, Recorder
+from tests.support.fuzzing.apps import APP_SECONDS, CallRecorder
 from tests.support.fuzzing.clockwork import Clockwork, Endless
 from tests.support.fuzzing.responses import Malformed, Response, read_responses
 from tests.support.fuzzing.steps import DEEDS, SHUTDOWN, Do, Send, Step, Wait
-from tests.support.fuzzing.wire import Wire, Work
+from tests.support.fuzzing.wire import Wire, WorkLimit
 
 # A client that does nothing more is gone by then: it was idle (65 s), or its body was late (10 s) or its answer was not
 # read (10 s), and its last answer lingered (2 s). A WebSocket has three pings (36 s) and a goodbye (10 s).
@@ -48,7 +48,7 @@ CLIENT, NEIGHBOUR = "192.0.2.1", "198.51.100.7"
 HEALTHY = b"POST /echo HTTP/1.1\r\nHost: here\r\nContent-Length: 2\r\n\r\nok"
 
 
-class Broken(AssertionError):
+class InvariantBroken(AssertionError):
     """An invariant does not hold: `kind` says which one."""
 
     def __init__(self, kind: str, detail: str = "") -> None:
@@ -63,7 +63,7 @@ class Hangs(BaseException):
 class Conversation:
     """One connection, and what was said on it."""
 
-    def __init__(self, wire: Wire, recorder: Recorder) -> None:
+    def __init__(self, wire: Wire, recorder: CallRecorder) -> None:
         self.wire = wire
         self.recorder = recorder
         self.responses: list[Response] = []
@@ -89,7 +89,7 @@ class Conversation:
 
 
 @dataclass
-class Served:
+class FuzzedApplication:
     """What a rig serves, made anew after a failure.
 
     Without an `app`, a `Recorder` answers, and `sockets` is the application for its WebSockets. `at_the_end` is called
@@ -116,13 +116,13 @@ class Rig:
 
     def __init__(
         self,
-        serve: Callable[[Clockwork], Served] = lambda _: Served(),
+        serve: Callable[[Clockwork], FuzzedApplication] = lambda _: FuzzedApplication(),
         *,
         options: Mapping[str, Any] = UVICORN_OPTIONS,
         counts: bool = True,
         after_switch: Callable[[bytes], None] = lambda _: None,
     ) -> None:
-        self.work = Work() if counts else None
+        self.work = WorkLimit() if counts else None
         self.most_cpu = self.most_kept = 0.0
         self._serve = serve
         self._options = options
@@ -136,7 +136,7 @@ class Rig:
         """Make everything anew, so that an example that fails has no part in the next."""
         self.loop = Clockwork()
         self._served = self._serve(self.loop)
-        self._recorders: dict[str, Recorder] = {}
+        self._recorders: dict[str, CallRecorder] = {}
         self._config = uvicorn.Config(
             self._dispatch, log_config=None, lifespan="off", access_log=False, interface="asgi3", **self._options
         )
@@ -151,8 +151,8 @@ class Rig:
         """End what is under way, so that nothing is left to be collected while something else runs."""
         self.loop.clear()
 
-    def _new_recorder(self) -> Recorder:
-        return Recorder(self._served.app, self._served.sockets)
+    def _new_recorder(self) -> CallRecorder:
+        return CallRecorder(self._served.app, self._served.sockets)
 
     async def _dispatch(self, scope: Any, receive: Any, send: Any) -> None:
         await self._recorders[scope["client"][0]](scope, receive, send)
@@ -190,7 +190,7 @@ class Rig:
             conversations, cpu = self._checked(clients)
             if cpu < NEIGHBOUR_SECONDS:  # a busy machine is no reason to fail
                 return conversations
-        raise Broken("others wait", f"a request on another connection took {cpu * 1000:.0f} ms of CPU")
+        raise InvariantBroken("others wait", f"a request on another connection took {cpu * 1000:.0f} ms of CPU")
 
     def _checked(self, clients: Sequence[Sequence[Step]]) -> tuple[list[Conversation], float]:
         self._recorders.clear()
@@ -200,9 +200,9 @@ class Rig:
             try:
                 conversations, cpu = self._run(clients)
             except Endless as endless:
-                raise Broken("endless turns", str(endless)) from None
+                raise InvariantBroken("endless turns", str(endless)) from None
             except Hangs as hangs:
-                raise Broken("hang", f"{HANG_SECONDS:g} s of CPU do not suffice") from hangs
+                raise InvariantBroken("hang", f"{HANG_SECONDS:g} s of CPU do not suffice") from hangs
             self._check_quiet()
         return conversations, cpu
 
@@ -253,7 +253,7 @@ class Rig:
             self._check_memory(conversation)
         self._check_quiet()
         if conversation.wire.lost and any(call.listens and not call.is_over for call in conversation.calls):
-            raise Broken("end not told", "the application waits for more of a request whose client has gone")
+            raise InvariantBroken("end not told", "the application waits for more of a request whose client has gone")
 
     def _shut_down(self) -> None:
         for connection in tuple(self._state.connections):
@@ -270,7 +270,9 @@ class Rig:
                 self.loop.act(conversation.wire.leave)
         self.loop.advance(SILENT_SECONDS)
         if not all(conversation.wire.lost for conversation in conversations):
-            raise Broken("no deadline", f"the connection is there {SILENT_SECONDS:g} s after its client fell silent")
+            raise InvariantBroken(
+                "no deadline", f"the connection is there {SILENT_SECONDS:g} s after its client fell silent"
+            )
         self.loop.advance(APP_SECONDS + 10.0)
 
     # What has to hold
@@ -279,32 +281,34 @@ class Rig:
         work = self.work
         if work is not None and work.excess is not None:
             excess, work.excess = work.excess, None
-            raise Broken("unbounded work", excess)
+            raise InvariantBroken("unbounded work", excess)
         if self._hung:
-            raise Broken("hang", f"{HANG_SECONDS:g} s of CPU do not suffice")
+            raise InvariantBroken("hang", f"{HANG_SECONDS:g} s of CPU do not suffice")
         if self.loop.complaints:
             complaints, self.loop.complaints = self.loop.complaints, []
-            raise Broken("unhandled exception", "\n".join(complaints))
+            raise InvariantBroken("unhandled exception", "\n".join(complaints))
         if self._errors.told:
             told, self._errors.told = self._errors.told, []
-            raise Broken("error logged", "\n".join(told))
+            raise InvariantBroken("error logged", "\n".join(told))
 
     def _check_memory(self, conversation: Conversation) -> None:
         conversation.kept = kept = kept_bytes(conversation.wire.get_protocol())
         self.most_kept = max(self.most_kept, kept)
         if kept > KEPT_BYTES:
-            raise Broken("unbounded memory", f"the connection keeps {kept:,} bytes, and {KEPT_BYTES:,} are allowed")
+            raise InvariantBroken(
+                "unbounded memory", f"the connection keeps {kept:,} bytes, and {KEPT_BYTES:,} are allowed"
+            )
 
     def _ask_on_another_connection(self) -> float:
         """Return the seconds of CPU that a well-formed request takes there."""
-        recorder = self._recorders[NEIGHBOUR] = Recorder(None, None)
+        recorder = self._recorders[NEIGHBOUR] = CallRecorder(None, None)
         began = time.process_time()
         wire = self.connect(NEIGHBOUR, counts=False)
         self.loop.act(lambda: wire.send(HEALTHY))
         took = time.process_time() - began
         (answer,) = read_responses(bytes(wire.said), lambda _: False, lambda _: None)
         if (answer.status, answer.body, len(recorder.calls)) != (200, b"2", 1):
-            raise Broken("others suffer", f"a request on another connection was answered with {answer}")
+            raise InvariantBroken("others suffer", f"a request on another connection was answered with {answer}")
         self.loop.act(wire.reset)
         return took
 
@@ -316,7 +320,7 @@ class Rig:
         try:
             return read_responses(bytes(conversation.wire.said), is_to_head, self._after_switch)
         except Malformed as malformed:
-            raise Broken("malformed answer", str(malformed)) from None
+            raise InvariantBroken("malformed answer", str(malformed)) from None
 
     def _check_nothing_is_left(self) -> None:
         left: dict[str, list[Any]] = {
@@ -328,7 +332,7 @@ class Rig:
         }
         for what, found in left.items():
             if found:
-                raise Broken(f"{what} left", f"{len(found)} after the connection has ended: {found[:3]}")
+                raise InvariantBroken(f"{what} left", f"{len(found)} after the connection has ended: {found[:3]}")
 
     @contextmanager
     def _hard_stop(self) -> Iterator[None]:
@@ -356,31 +360,31 @@ def check_answers(conversation: Conversation) -> None:
     """Hold that each call has one answer, in order, that nothing else is answered but refusals, and scopes stay."""
     for call in conversation.calls:
         if changed := call.changed():
-            raise Broken("request changed later", "; ".join(changed))
+            raise InvariantBroken("request changed later", "; ".join(changed))
     answered = -1
     for place, response in enumerate(conversation.responses):
         number = response.values(b"x-call")
         is_last = place == len(conversation.responses) - 1
         if number:
             if len(number) > 1 or int(number[0]) <= answered:
-                raise Broken("answers out of order", f"{number} after {answered}")
+                raise InvariantBroken("answers out of order", f"{number} after {answered}")
             answered = int(number[0])
         elif response.status != 101:
             _check_refusal(response, is_last=is_last)
         if not response.whole and not is_last:
-            raise Broken("answer cut short", "and another follows")
+            raise InvariantBroken("answer cut short", "and another follows")
 
 
 def _check_refusal(response: Response, *, is_last: bool) -> None:
     """The protocol's own answer: an error in JSON, the last one but for a method that is not allowed."""
     if response.status < 400 or response.status == 500:
-        raise Broken("strange refusal", f"the protocol answers by itself with {response.status}")
+        raise InvariantBroken("strange refusal", f"the protocol answers by itself with {response.status}")
     if b'"errors"' not in response.body and response.body:
-        raise Broken("strange refusal", f"it says no error: {response}")
+        raise InvariantBroken("strange refusal", f"it says no error: {response}")
     if response.status == 405 and not response.values(b"allow"):
-        raise Broken("strange refusal", "a 405 does not say which methods are allowed")
+        raise InvariantBroken("strange refusal", "a 405 does not say which methods are allowed")
     if not is_last and response.status != 405:
-        raise Broken("answer after refusal", str(response))
+        raise InvariantBroken("answer after refusal", str(response))
 
 
 def kept_bytes(protocol: Any) -> int:

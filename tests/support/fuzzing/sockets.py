@@ -11,8 +11,8 @@ from server.websocket.endpoint import GraphQLWebSocket
 from tests.support.fuzzing.choices import Choices
 from tests.support.fuzzing.clockwork import Clockwork
 from tests.support.fuzzing.grammar import KEY, mutated
-from tests.support.fuzzing.rig import Broken, Served
-from tests.support.toy_sockets import SCHEMA, Toy, identify, world
+from tests.support.fuzzing.rig import FuzzedApplication, InvariantBroken
+from tests.support.toy_sockets import SCHEMA, SocketContext, identify_socket_user, world
 
 HANDSHAKE = (
     b"GET /graphql HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
@@ -41,10 +41,10 @@ def fresh_world() -> Iterator[None]:
     yield
 
 
-def serve_sockets(loop: Clockwork) -> Served:
+def serve_sockets(loop: Clockwork) -> FuzzedApplication:
     """Serve GraphQL over WebSocket, with a small schema, beside the application that writes down what it is asked."""
-    app = GraphQLWebSocket(Runner(Documents(SCHEMA), Toy), identify, clock=world.clock)
-    return Served(sockets=app, at_the_end=check_world, during=fresh_world)
+    app = GraphQLWebSocket(Runner(Documents(SCHEMA), SocketContext), identify_socket_user, clock=world.clock)
+    return FuzzedApplication(sockets=app, at_the_end=check_world, during=fresh_world)
 
 
 def frames(choices: Choices) -> bytes:
@@ -105,7 +105,7 @@ def message(choices: Choices) -> bytes:
     """Return a message of graphql-transport-ws, or something like it."""
     match choices.below(10):
         case 0 | 1 | 2 | 3:
-            said: Any = {"id": _id(choices), "type": "subscribe", "payload": operation(choices)}
+            said: Any = {"id": _id(choices), "type": "subscribe", "payload": operation_json(choices)}
         case 4:
             said = {"id": _id(choices), "type": "complete"}
         case 5:
@@ -142,7 +142,7 @@ def _payloads(choices: Choices) -> tuple[Any, ...]:
     return (None, {}, token, {"Authorization": choices.pick(TOKENS)}, {"Authorization": 1}, [], "x", {"a": "x" * 9_000})
 
 
-def operation(choices: Choices) -> Any:
+def operation_json(choices: Choices) -> Any:
     """Return the JSON of an operation, or something like it."""
     asked: dict[str, Any] = {"query": choices.usually(choices.pick(QUERIES), (None, 1, [], {}, "{ hello }" * 900), 1)}
     if choices.chance(3):
@@ -171,7 +171,7 @@ def check_frames(said: bytes) -> None:
     closed = False
     while at < len(said):
         if closed:
-            raise Broken("frame after close", repr(said[at : at + 100]))
+            raise InvariantBroken("frame after close", repr(said[at : at + 100]))
         first, size, start = _frame_head(said, at)
         if start + size > len(said):
             return  # the connection ended within it
@@ -184,34 +184,34 @@ def _frame_head(said: bytes, at: int) -> tuple[int, int, int]:
     head = said[at : at + 10].ljust(10, b"\0")
     first, length = head[0], head[1]
     if length & 0x80:
-        raise Broken("masked frame", repr(head))
+        raise InvariantBroken("masked frame", repr(head))
     if length < 126:
         return first, length, at + 2
     wide = 2 if length == 126 else 8
     size = int.from_bytes(head[2 : 2 + wide], "big")
     if size < (126 if wide == 2 else 65_536):
-        raise Broken("long length", repr(head))
+        raise InvariantBroken("long length", repr(head))
     return first, size, at + 2 + wide
 
 
 def _unknown(data: bytes) -> None:
-    raise Broken("frame of another kind", repr(data[:100]))
+    raise InvariantBroken("frame of another kind", repr(data[:100]))
 
 
 def _check_text(data: bytes) -> None:
     told = json.loads(data.decode())
     if not isinstance(told, dict) or told.get("type") not in _SAID:
-        raise Broken("message of another kind", repr(told))
+        raise InvariantBroken("message of another kind", repr(told))
     # An internal error is logged as well, where the rig finds it unless it is deliberate.
 
 
 def _check_close(data: bytes) -> None:
     code = int.from_bytes(data[:2], "big")
     if data and (code not in _CODES and not 3000 <= code < 5000):
-        raise Broken("close code", str(code))
+        raise InvariantBroken("close code", str(code))
     data[2:].decode()
     if len(data) > 125 or code == 4500:
-        raise Broken("close reason", repr(data))
+        raise InvariantBroken("close reason", repr(data))
 
 
 _CHECKS: dict[int, Callable[[bytes], None]] = {
@@ -226,4 +226,4 @@ def check_world() -> None:
     """Hold that no source of events is left open."""
     if world.held:
         held, world.opened, world.closed = world.held, 0, 0
-        raise Broken("source left open", str(held))
+        raise InvariantBroken("source left open", str(held))

@@ -52,7 +52,7 @@ def _behaviour(conversation: Conversation) -> tuple[Any, ...]:
 
 
 def _http_example(choices: Choices) -> Steps:
-    return steps.steps(choices, grammar.requests(choices))
+    return steps.steps(choices, grammar.request_stream(choices))
 
 
 def _socket_example(choices: Choices) -> Steps:
@@ -60,7 +60,7 @@ def _socket_example(choices: Choices) -> Steps:
 
 
 def _application_example(choices: Choices) -> Steps:
-    return steps.steps(choices, inputs.requests(choices))
+    return steps.steps(choices, inputs.application_requests(choices))
 
 
 def _neighbours_example(choices: Choices) -> tuple[Steps, Steps]:
@@ -76,8 +76,8 @@ NEIGHBOURS = Target(
     lambda example: tuple(map(_behaviour, RIGS.http.check_together(example))),
 )
 APPLICATION = Target("application", _application_example, lambda example: _behaviour(RIGS.application.check(example)))
-UPLOADS = Target("uploads", inputs.upload, inputs.check_upload)
-JSON = Target("json", inputs.body, inputs.check_body)
+UPLOADS = Target("uploads", inputs.upload_form, inputs.check_upload)
+JSON = Target("json", inputs.operation_body, inputs.check_body)
 PARAMETERS = Target("parameters", inputs.query_string, inputs.check_query_string)
 RESUMING = Target("resuming", inputs.event_id, inputs.check_event_id)
 POSITIONS = Target("positions", inputs.position, inputs.check_position)

@@ -16,7 +16,7 @@ HIGH_WATER, LOW_WATER = 65_536, 16_384
 READ_BYTES = 262_144
 
 
-class Work:
+class WorkLimit:
     """Function calls that a protocol makes for the bytes it is given: the same on every machine.
 
     `calls` are allowed for each call of `data_received`, and `calls_per_byte` on top. A call beyond that raises
@@ -62,7 +62,7 @@ class Wire(asyncio.Transport):
     The client sends with `send`, `finish` (half-close), `reset` and `leave`, and stops reading with `stop_reading`.
     """
 
-    def __init__(self, loop: Clockwork, address: str = "192.0.2.1", work: Work | None = None) -> None:
+    def __init__(self, loop: Clockwork, address: str = "192.0.2.1", work: WorkLimit | None = None) -> None:
         super().__init__({"peername": (address, 50_000), "sockname": ("192.0.2.250", 80), "socket": None})
         self.loop = loop
         self.work = work

@@ -11,16 +11,11 @@ from graphql import ExecutionResult, GraphQLSchema, execute, parse
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 
 from jit import operation_of
-from jit.strawberry_fields import StrawberryExecutor
-
-
-class Compiling(StrawberryExecutor):
-    compile_after = 1
-    types_by_class = True
+from tests.support.executors import CompilingStrawberryExecutor
 
 
 @dataclass(frozen=True)
-class Note:
+class NoteRecord:
     title: Any
     likes: Any
     tags: Any = ()
@@ -30,48 +25,48 @@ calls: list[str] = []
 Info = strawberry.Info[None, None]
 
 
-def like_count(parent: strawberry.Parent[Note], info: Info) -> int | Awaitable[int]:
+def like_count(parent: strawberry.Parent[NoteRecord], info: Info) -> int | Awaitable[int]:
     calls.append(info.field_name)
-    return parent.likes if parent.likes is not None else counted(parent)
+    return parent.likes if parent.likes is not None else count_later(parent)
 
 
-async def counted(note: Note) -> int:
+async def count_later(note: NoteRecord) -> int:
     await asyncio.sleep(0)
     if note.title == "uncounted":
         raise ValueError("not counted")
     return 7
 
 
-def tags(parent: strawberry.Parent[Note]) -> Any:
+def tags_of_note(parent: strawberry.Parent[NoteRecord]) -> Any:
     calls.append("tags")
     return parent.tags
 
 
-@strawberry.type
-class Written:
+@strawberry.type(name="Written")
+class WrittenNote:
     title: str
     likes = strawberry.field(resolver=like_count, graphql_type=int, metadata={"preloaded": "likes"})
     maybe = strawberry.field(resolver=like_count, graphql_type=int | None, metadata={"preloaded": "likes"})
-    tags = strawberry.field(resolver=tags, graphql_type=list[str] | None, metadata={"preloaded": "tags"})
+    tags = strawberry.field(resolver=tags_of_note, graphql_type=list[str] | None, metadata={"preloaded": "tags"})
 
 
 def notes(info: Info) -> Any:
     return info.root_value
 
 
-@strawberry.type
-class Query:
-    notes = strawberry.field(resolver=notes, graphql_type=list[Written | None])
+@strawberry.type(name="Query")
+class NotesQuery:
+    notes = strawberry.field(resolver=notes, graphql_type=list[WrittenNote | None])
 
 
-SCHEMA: GraphQLSchema = strawberry.Schema(Query)._schema
+SCHEMA: GraphQLSchema = strawberry.Schema(NotesQuery)._schema
 TEXT = "{ notes { title likes maybe tags } }"
 
 
-async def executed(given: list[Note], *, compiled: bool, text: str = TEXT) -> ExecutionResult:
+async def execute_notes(given: list[NoteRecord], *, compiled: bool, text: str = TEXT) -> ExecutionResult:
     document = parse(text)
     if compiled:
-        operation = operation_of(Compiling, SCHEMA, document, document.definitions[0])  # type: ignore[arg-type]
+        operation = operation_of(CompilingStrawberryExecutor, SCHEMA, document, document.definitions[0])  # type: ignore[arg-type]
         result: Any = operation.execute(None, root=given)
         result = result if isinstance(result, ExecutionResult) else await result
         calls.clear()
@@ -82,7 +77,7 @@ async def executed(given: list[Note], *, compiled: bool, text: str = TEXT) -> Ex
 
 
 async def test_no_resolver_is_called_for_a_preloaded_value() -> None:
-    result = await executed([Note("a", 1, ["x"]), Note("b", 0, ("x", "y"))], compiled=True)
+    result = await execute_notes([NoteRecord("a", 1, ["x"]), NoteRecord("b", 0, ("x", "y"))], compiled=True)
     assert result.errors is None
     assert result.data == {
         "notes": [
@@ -94,7 +89,7 @@ async def test_no_resolver_is_called_for_a_preloaded_value() -> None:
 
 
 async def test_the_resolver_is_called_for_a_value_that_is_not_preloaded() -> None:
-    result = await executed([Note("a", 1), Note("b", None)], compiled=True)
+    result = await execute_notes([NoteRecord("a", 1), NoteRecord("b", None)], compiled=True)
     assert result.data is not None
     assert result.data["notes"][1] == {"title": "b", "likes": 7, "maybe": 7, "tags": []}
     assert calls == ["likes", "maybe"]
@@ -103,31 +98,31 @@ async def test_the_resolver_is_called_for_a_value_that_is_not_preloaded() -> Non
 @pytest.mark.parametrize(
     "odd",
     [
-        Note("b", None),
-        Note("b", "no number"),
-        Note("b", ValueError("no likes")),
-        Note("b", 1, None),
-        Note("b", 1, ("x", 5)),
-        Note("b", 1, ("x", None)),
-        Note("b", 1, 5),
-        Note("b", 1, {"x": 1, "y": 2}),
-        Note(None, 1),
+        NoteRecord("b", None),
+        NoteRecord("b", "no number"),
+        NoteRecord("b", ValueError("no likes")),
+        NoteRecord("b", 1, None),
+        NoteRecord("b", 1, ("x", 5)),
+        NoteRecord("b", 1, ("x", None)),
+        NoteRecord("b", 1, 5),
+        NoteRecord("b", 1, {"x": 1, "y": 2}),
+        NoteRecord(None, 1),
     ],
     ids=str,
 )
-async def test_an_unusual_value_has_the_result_of_graphql_core(odd: Note) -> None:
-    given = [Note("a", 1), odd, Note("c", 2)]
+async def test_an_unusual_value_has_the_result_of_graphql_core(odd: NoteRecord) -> None:
+    given = [NoteRecord("a", 1), odd, NoteRecord("c", 2)]
 
-    expected, found = await executed(given, compiled=False), await executed(given, compiled=True)
+    expected, found = await execute_notes(given, compiled=False), await execute_notes(given, compiled=True)
     assert found.data == expected.data
     assert _errors(found) == _errors(expected)
 
 
 @pytest.mark.parametrize("name", ["likes", "maybe"])
 async def test_a_called_resolver_may_fail(name: str) -> None:
-    given, text = [Note("a", 1), Note("uncounted", None)], f"{{ notes {{ title {name} }} }}"
-    expected = await executed(given, compiled=False, text=text)
-    found = await executed(given, compiled=True, text=text)
+    given, text = [NoteRecord("a", 1), NoteRecord("uncounted", None)], f"{{ notes {{ title {name} }} }}"
+    expected = await execute_notes(given, compiled=False, text=text)
+    found = await execute_notes(given, compiled=True, text=text)
     assert found.data == expected.data
     assert _errors(found) == _errors(expected)
 

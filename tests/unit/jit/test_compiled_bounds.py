@@ -9,27 +9,24 @@ from weakref import ref
 import pytest
 from graphql import ExecutionResult, GraphQLSchema, build_schema, parse
 
-from jit import CachedOperation, CompiledExecutor, executor, operation_of
+from jit import CachedOperation, executor, operation_of
 from jit import codegen as source
+from tests.support.executors import CompilingExecutor
 
 SCHEMA: GraphQLSchema = build_schema("type Query { me: Query name: String others: [Query] none: Query }")
 
 
-class Compiling(CompiledExecutor):
-    compile_after = 1
-
-
-def operation(text: str) -> CachedOperation:
+def cached_operation(text: str) -> CachedOperation:
     document = parse(text, no_location=True)
-    return operation_of(Compiling, SCHEMA, document, document.definitions[0])  # type: ignore[arg-type]
+    return operation_of(CompilingExecutor, SCHEMA, document, document.definitions[0])  # type: ignore[arg-type]
 
 
-def root() -> dict[str, Any]:
+def root_value() -> dict[str, Any]:
     return {"name": "x", "me": {"name": "y", "me": {"name": "z"}}, "others": [], "none": None}
 
 
-async def executed(made: CachedOperation) -> Any:
-    result = made.execute(None, root=root())
+async def execute_operation(made: CachedOperation) -> Any:
+    result = made.execute(None, root=root_value())
     assert isinstance(result, ExecutionResult)
     assert result.errors is None
     return result.data
@@ -46,10 +43,10 @@ def without_collector() -> Iterator[None]:
 
 
 async def test_selections_without_values_are_not_compiled() -> None:
-    made = operation("{ name none { name me { name } } others { me { name } } me { name } }")
+    made = cached_operation("{ name none { name me { name } } others { me { name } } me { name } }")
     program = made.program()
     assert program is not None
-    await executed(made)
+    await execute_operation(made)
     compiled = {plan.key: bool(plan.selects) for plan in _plans(program)}
     assert compiled == {"none": False, "others": False, "me": True}
 
@@ -69,19 +66,19 @@ async def test_graphql_core_executes_an_operation_with_very_many_fields() -> Non
         for number in range(9)
     ]
     text = "{ ...f0 } " + " ".join(fragments) + " fragment f9 on Query { name }"
-    made = operation(text)
+    made = cached_operation(text)
     assert made.program() is None
-    assert (await executed(made))["a"]["a"] is not None
+    assert (await execute_operation(made))["a"]["a"] is not None
 
 
 async def test_unused_programs_are_freed_without_the_garbage_collector() -> None:
-    made = operation("{ name me { name me { name } } }")
-    await executed(made)
+    made = cached_operation("{ name me { name me { name } } }")
+    await execute_operation(made)
     gone = ref(made.program())
     with without_collector():
         made.forget()
         assert gone() is None
-        await executed(made)
+        await execute_operation(made)
         again = ref(made.program())
         del made
         assert again() is None
@@ -89,20 +86,20 @@ async def test_unused_programs_are_freed_without_the_garbage_collector() -> None
 
 async def test_the_least_recently_executed_operations_are_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor, "_CACHE", executor._OperationCache(10))
-    first, second, third = [operation(f"{{ a{number}: name b: name c: name d: name }}") for number in range(3)]
+    first, second, third = [cached_operation(f"{{ a{number}: name b: name c: name d: name }}") for number in range(3)]
     programs = [made.program() for made in (first, second)]
     assert first.program() is programs[0]
     third.program()
     assert first.program() is programs[0]
     assert second.program() is not programs[1]
-    assert await executed(second) == {"a1": "x", "b": "x", "c": "x", "d": "x"}
+    assert await execute_operation(second) == {"a1": "x", "b": "x", "c": "x", "d": "x"}
 
 
 def test_operations_that_differ_in_names_only_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "_CACHE", source._CodeCache(10_000, 10_000))
-    first = operation("query ($a: Boolean!) { x: name me @include(if: $a) { name } }").program()
+    first = cached_operation("query ($a: Boolean!) { x: name me @include(if: $a) { name } }").program()
     texts = set(source._CACHE._makers)
-    second = operation("query ($other: Boolean!) { name y: me @include(if: $other) { name } }").program()
+    second = cached_operation("query ($other: Boolean!) { name y: me @include(if: $other) { name } }").program()
     assert first is not None
     assert second is not None
     assert set(source._CACHE._makers) == texts
@@ -128,7 +125,7 @@ async def test_fields_beneath_an_interface_count_for_each_of_its_types() -> None
 
     def fields(text: str) -> int | None:
         document = parse(text, no_location=True)
-        program = operation_of(Compiling, schema, document, document.definitions[0]).program()  # type: ignore[arg-type]
+        program = operation_of(CompilingExecutor, schema, document, document.definitions[0]).program()  # type: ignore[arg-type]
         return None if program is None else program.fields
 
     assert fields("{ me { name friend { name } } }") == 1 + 7 * (2 + 7)
@@ -150,6 +147,6 @@ async def test_the_variables_decide_which_fields_are_included(given: int) -> Non
     a, b, c, d = (bool(given & bit) for bit in (1, 2, 4, 8))
     wanted = {"one": a, "two": a and not b, "many": a and not b and c and not d, "any": a or not b}
     wanted["all"] = (a and b) or (c and d)
-    result = operation(text).execute(None, {"a": a, "b": b, "c": c, "d": d}, root=root())
+    result = cached_operation(text).execute(None, {"a": a, "b": b, "c": c, "d": d}, root=root_value())
     assert isinstance(result, ExecutionResult)
     assert result.data == {name: "x" for name, is_wanted in wanted.items() if is_wanted}

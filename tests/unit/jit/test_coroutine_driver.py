@@ -8,22 +8,18 @@ from typing import Any
 import pytest
 from graphql import ExecutionResult, GraphQLSchema, build_schema, execute, parse
 
-from jit import CompiledExecutor
+from tests.support.executors import CompilingExecutor
 
 NAME: ContextVar[str] = ContextVar("NAME")
 Resolve = Callable[[], Awaitable[Any]]
 
 
-class Compiled(CompiledExecutor):
-    compile_after = 1
-
-
-async def executed(**resolvers: Resolve) -> ExecutionResult:
+async def execute_resolvers(**resolvers: Resolve) -> ExecutionResult:
     fields = " ".join(f"{name}: String" for name in resolvers)
     schema: GraphQLSchema = build_schema(f"type Query {{ {fields} }}")
     for name, resolve in resolvers.items():
         schema.type_map["Query"].fields[name].resolve = lambda *_, resolve=resolve: resolve()  # type: ignore[attr-defined]
-    result: Any = execute(schema, parse(f"{{ {' '.join(resolvers)} }}"), executor_class=Compiled)
+    result: Any = execute(schema, parse(f"{{ {' '.join(resolvers)} }}"), executor_class=CompilingExecutor)
     return await asyncio.wait_for(result, 50)
 
 
@@ -50,7 +46,7 @@ async def test_each_resolver_is_the_current_task_at_each_step() -> None:
         return resolve
 
     outside = asyncio.current_task()
-    assert (await executed(a=watching("a"), b=watching("b"))).data == {"a": "a", "b": "b"}
+    assert (await execute_resolvers(a=watching("a"), b=watching("b"))).data == {"a": "a", "b": "b"}
     assert asyncio.current_task() is outside
     a, b = map(set, seen.values())
     assert len(a) == len(b) == len(a - b - {outside}) == 1
@@ -68,11 +64,11 @@ async def test_each_resolver_has_its_own_context() -> None:
 
         return resolve
 
-    assert (await executed(a=naming("a"), b=naming("b"))).data == {"a": "outside a", "b": "outside b"}
+    assert (await execute_resolvers(a=naming("a"), b=naming("b"))).data == {"a": "outside a", "b": "outside b"}
     assert NAME.get() == "outside"
 
 
-async def in_time() -> str:
+async def times_out() -> str:
     try:
         async with asyncio.timeout(0):
             await never()
@@ -93,7 +89,7 @@ async def waits_for() -> str:
     return "in time"
 
 
-async def in_groups() -> str:
+async def in_task_group() -> str:
     async def fails() -> None:
         raise ValueError("one of them")
 
@@ -120,16 +116,16 @@ async def cancels_and_uncancels() -> str:
 @pytest.mark.parametrize(
     ("resolve", "value", "error"),
     [
-        (in_time, "late", None),
+        (times_out, "late", None),
         (waits_too_long, None, TimeoutError),
         (waits_for, None, TimeoutError),
-        (in_groups, "one of them", None),
+        (in_task_group, "one of them", None),
         (cancels_and_uncancels, "went on", None),
     ],
 )
 async def test_cancelling_the_current_task_ends_one_resolver_only(
     resolve: Resolve, value: str | None, error: type[Exception] | None
 ) -> None:
-    result = await executed(a=resolve, b=other)
+    result = await execute_resolvers(a=resolve, b=other)
     assert result.data == {"a": value, "b": "other"}
     assert [type(told.original_error) for told in result.errors or ()] == ([error] if error else [])

@@ -23,14 +23,14 @@ from pipelines.demo.scene import EARTHQUAKE_EVERY, SIGHTING_EVERY, YOUNGEST, Dem
 from tests.support.command_line import (
     COMMANDS,
     ONE,
-    Process,
-    feed,
-    refused,
+    GatewayProcess,
+    assert_command_failed,
+    feed_file,
     refused_in_a_line,
-    run,
     run_anew,
+    run_command,
     run_here,
-    serving,
+    serve_process,
     surroundings,
 )
 from tests.support.served import SECRET, Clock, Served
@@ -43,9 +43,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def gateway(folder: Path) -> Iterator[Process]:
+def gateway(folder: Path) -> Iterator[GatewayProcess]:
     """One that all tests share which do not stop it."""
-    with serving(folder) as gateway:
+    with serve_process(folder) as gateway:
         yield gateway
 
 
@@ -74,11 +74,11 @@ def gateway(folder: Path) -> Iterator[Process]:
         (["tables", "export", "--iam", "--role", "king"], "'king' is not one of 'gateway', 'pipeline-feed',"),
     ],
 )
-def test_a_wrong_call_is_told_in_one_line(arguments: list[str], words: str, tmp_path: Path) -> None:
+def test_a_wrong_call_is_reported_in_one_line(arguments: list[str], words: str, tmp_path: Path) -> None:
     refused_in_a_line(run_here(*arguments, GATEWAY_DATA_DIR=str(tmp_path)), 2, words)
 
 
-def test_a_wrong_call_is_told_in_one_line_by_a_process_too() -> None:
+def test_a_wrong_call_is_reported_in_one_line_by_a_process_too() -> None:
     refused_in_a_line(run_anew("serve", "--prot", "1", COLUMNS="40"), 2, "--port). See gateway.py serve --help.")
 
 
@@ -98,7 +98,7 @@ def test_a_group_without_a_command_shows_its_help(group: list[str]) -> None:
         ({"GATEWAY_SECRET": "short"}, "Error: GATEWAY_SECRET must have at least 32 characters."),
     ],
 )
-def test_a_wrong_value_in_the_environment_is_told(environment: dict[str, str], words: str, tmp_path: Path) -> None:
+def test_a_wrong_value_in_the_environment_is_reported(environment: dict[str, str], words: str, tmp_path: Path) -> None:
     refused_in_a_line(run_here("serve", "--data-dir", tmp_path, **environment), 2, words)
 
 
@@ -111,9 +111,11 @@ def test_a_wrong_value_in_the_environment_is_told(environment: dict[str, str], w
     ],
     ids=["secret", "region", "credentials"],
 )
-def test_what_aws_needs_is_told(environment: dict[str, str], status: int, words: str, tmp_path: Path) -> None:
+def test_settings_that_aws_needs_are_reported(
+    environment: dict[str, str], status: int, words: str, tmp_path: Path
+) -> None:
     away = {"AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "none"), "AWS_CONFIG_FILE": str(tmp_path / "none")}
-    done = run("serve", "--store", "aws", "--port", str(free_port()), **environment, **away)
+    done = run_command("serve", "--store", "aws", "--port", str(free_port()), **environment, **away)
     refused_in_a_line(done, status, words)
 
 
@@ -123,42 +125,48 @@ def test_the_pipeline_reads_as_often_as_the_environment_says(seconds: str, tmp_p
     refused_in_a_line(done, 2, "Error: GATEWAY_POLL_INTERVAL_SECONDS must be")
 
 
-def test_a_data_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+def test_an_unusable_data_folder_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     for command in ("serve", "token"):
-        refused(
+        assert_command_failed(
             run_here(command, "--data-dir", file),
             2,
             f"Error: The data directory {file} cannot be used: Not a directory.",
         )
-    refused(run("tables", "describe", "--data-dir", file), 1, f"data directory {file} cannot be used: Not a directory")
+    assert_command_failed(
+        run_command("tables", "describe", "--data-dir", file),
+        1,
+        f"data directory {file} cannot be used: Not a directory",
+    )
 
 
-def test_a_damaged_database_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_damaged_database_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "engine.sqlite").write_bytes(b"this is no database" * 100)
-    done = run("serve", "--data-dir", tmp_path, "--port", str(free_port()))
-    refused(done, 1, f"The embedded engine did not start on {tmp_path / 'engine.sqlite'}: Database file is")
+    done = run_command("serve", "--data-dir", tmp_path, "--port", str(free_port()))
+    assert_command_failed(
+        done, 1, f"The embedded engine did not start on {tmp_path / 'engine.sqlite'}: Database file is"
+    )
     assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_store_that_cannot_be_reached_ends_a_command_with_one_line() -> None:
     nowhere = ("--store", f"http://127.0.0.1:{free_port()}")
-    refused(run("seed", *nowhere), 1, "Error: The store cannot be reached at the moment")
-    ingest = run("ingest", "earthquakes", "pipelines/demo/data/earthquakes.geojson", *nowhere)
-    refused(ingest, 1, "Error: the feed was ingested only in part: UNAVAILABLE")
+    assert_command_failed(run_command("seed", *nowhere), 1, "Error: The store cannot be reached at the moment")
+    ingest = run_command("ingest", "earthquakes", "pipelines/demo/data/earthquakes.geojson", *nowhere)
+    assert_command_failed(ingest, 1, "Error: the feed was ingested only in part: UNAVAILABLE")
 
 
 # Beside a gateway that serves
 
 
-def test_an_ingest_beside_a_running_gateway_shows_there(gateway: Process, folder: Path, tmp_path: Path) -> None:
-    file = feed(tmp_path / "feed.geojson", "beside1", "beside2")
-    done = run("ingest", "earthquakes", file, "--data-dir", folder)
+def test_an_ingest_beside_a_running_gateway_shows_there(gateway: GatewayProcess, folder: Path, tmp_path: Path) -> None:
+    file = feed_file(tmp_path / "feed.geojson", "beside1", "beside2")
+    done = run_command("ingest", "earthquakes", file, "--data-dir", folder)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[:4] == ["fetched   3", "upserted  2", "skipped   0", "rejected  1"]
     assert gateway.data(ONE % "beside1")["earthquake"]["place"] == "Near the test"
-    again = run("ingest", "earthquakes", file, "--data-dir", folder)
+    again = run_command("ingest", "earthquakes", file, "--data-dir", folder)
     assert "skipped   2 (the feed has not changed)" in again.stdout
 
 
@@ -182,19 +190,21 @@ def test_every_command_takes_the_store_options() -> None:
 
 def test_commands_work_beside_a_gateway_in_memory(tmp_path: Path) -> None:
     folder = tmp_path / "data"
-    file = feed(tmp_path / "feed.geojson", "shared")
-    with serving(folder, "--memory") as gateway:
-        assert run("ingest", "earthquakes", file, "--memory", "--data-dir", folder).returncode == 0
+    file = feed_file(tmp_path / "feed.geojson", "shared")
+    with serve_process(folder, "--memory") as gateway:
+        assert run_command("ingest", "earthquakes", file, "--memory", "--data-dir", folder).returncode == 0
         assert gateway.data(ONE % "shared")["earthquake"]["eventId"] == "shared"
-        described = json.loads(run("tables", "describe", "--memory", "--data-dir", folder).stdout)
+        described = json.loads(run_command("tables", "describe", "--memory", "--data-dir", folder).stdout)
         assert {table["TableStatus"] for table in described} == {"ACTIVE"}
     assert not (folder / "engine.sqlite").exists()
 
 
-def test_seed_and_tables_work_beside_a_running_gateway(gateway: Process, folder: Path) -> None:
-    assert run("seed", "--data-dir", folder).stdout == "0 earthquakes, 0 sightings, 0 posts and 0 photos stored\n"
-    assert run("tables", "create", "--data-dir", folder).stdout == "All tables exist.\n"
-    described = json.loads(run("tables", "describe", "--data-dir", folder).stdout)
+def test_seed_and_tables_work_beside_a_running_gateway(gateway: GatewayProcess, folder: Path) -> None:
+    assert (
+        run_command("seed", "--data-dir", folder).stdout == "0 earthquakes, 0 sightings, 0 posts and 0 photos stored\n"
+    )
+    assert run_command("tables", "create", "--data-dir", folder).stdout == "All tables exist.\n"
+    described = json.loads(run_command("tables", "describe", "--data-dir", folder).stdout)
     assert {table["TableStatus"] for table in described} == {"ACTIVE"}
     assert gateway.get("/readyz")[0] == 200
 
@@ -222,17 +232,17 @@ def _read_terminal(descriptor: int) -> Iterator[bytes]:
 
 
 def test_creating_tables_shows_nothing_but_the_result_elsewhere(engine: str) -> None:
-    done = run("tables", "create", "--store", engine, "--prefix", f"quiet{free_port()}__")
+    done = run_command("tables", "create", "--store", engine, "--prefix", f"quiet{free_port()}__")
     assert (done.stderr, done.stdout.count("\n")) == ("", 1)
 
 
-def test_a_printed_token_is_accepted_with_its_role(gateway: Process, folder: Path) -> None:
+def test_a_printed_token_is_accepted_with_its_role(gateway: GatewayProcess, folder: Path) -> None:
     logs = "{ requestLogs(first: 1) { nodes { route } } }"
-    admin = run("token", "--role", "admin", "--user", "x", "--data-dir", folder).stdout
+    admin = run_command("token", "--role", "admin", "--user", "x", "--data-dir", folder).stdout
     assert len(admin.splitlines()) == 1
     assert gateway.data("{ me { userId role } }", admin.strip())["me"] == {"userId": "x", "role": "ADMIN"}
     gateway.data(logs, admin.strip())
-    user = run("token", "--user", "x", "--data-dir", folder).stdout.strip()
+    user = run_command("token", "--user", "x", "--data-dir", folder).stdout.strip()
     assert gateway.ask(logs, user)["errors"][0]["extensions"]["code"] == "FORBIDDEN"
 
 
@@ -241,9 +251,11 @@ def test_a_printed_token_is_accepted_with_its_role(gateway: Process, folder: Pat
 
 def test_an_ingest_works_without_a_gateway_and_a_later_one_shows_it(tmp_path: Path) -> None:
     folder = tmp_path / "data"
-    file = feed(tmp_path / "feed.geojson", "alone1")
-    assert run("ingest", "earthquakes", file, "--data-dir", folder).stdout.startswith("fetched   2\nupserted  1\n")
-    with serving(folder, "--no-demo") as gateway:
+    file = feed_file(tmp_path / "feed.geojson", "alone1")
+    assert run_command("ingest", "earthquakes", file, "--data-dir", folder).stdout.startswith(
+        "fetched   2\nupserted  1\n"
+    )
+    with serve_process(folder, "--no-demo") as gateway:
         assert gateway.data(ONE % "alone1")["earthquake"]["magnitude"] == 5.5
         assert gateway.data(ONE % "demo0001")["earthquake"] is None
         assert "eyJ" not in gateway.told, "no token is offered"
@@ -253,13 +265,13 @@ def test_an_ingest_works_without_a_gateway_and_a_later_one_shows_it(tmp_path: Pa
     ("source", "words"),
     [("none.geojson", "There is no file 'none.geojson'."), ("all_year", "There is no feed 'all_year'.")],
 )
-def test_a_feed_that_is_not_there_is_told(source: str, words: str) -> None:
-    refused(run("ingest", "earthquakes", source, "--memory"), 1, words)
+def test_a_missing_feed_is_reported(source: str, words: str) -> None:
+    assert_command_failed(run_command("ingest", "earthquakes", source, "--memory"), 1, words)
 
 
-def test_a_token_that_nobody_would_accept_is_not_printed(tmp_path: Path) -> None:
+def test_a_token_that_no_gateway_accepts_is_not_printed(tmp_path: Path) -> None:
     keys = {"GATEWAY_JWKS_URL": "https://keys.example.com/jwks"}
-    refused(run_here("token", "--data-dir", tmp_path, **keys), 2, "Error: GATEWAY_JWKS_URL is set")
+    assert_command_failed(run_here("token", "--data-dir", tmp_path, **keys), 2, "Error: GATEWAY_JWKS_URL is set")
 
 
 def test_the_schema_is_printed_as_it_is_served() -> None:
@@ -312,7 +324,9 @@ async def test_the_demo_is_loaded_once(served: Served, clock: Clock) -> None:
     assert len(oldest.data["earthquakes"]["nodes"]) == 1
 
 
-async def test_expired_sightings_come_anew_and_their_reporters_keep_their_totals(served: Served, clock: Clock) -> None:
+async def test_expired_sightings_are_created_again_and_reporters_keep_their_totals(
+    served: Served, clock: Clock
+) -> None:
     await demo(served, clock).load()
     repository = Sightings(served.store(), clock())
     await repository.report(sighting_id="new", area="Harbor", category="Cats", description="A cat", user_id="ada")

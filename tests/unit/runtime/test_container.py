@@ -19,7 +19,7 @@ from runtime.jobs import metrics_served, pipeline_pace, serve_metrics
 from server.settings import Settings
 from tests.support.served import SECRET, Clock
 from tests.support.store_engines import free_port
-from tests.support.usgs_samples import Handler, feature, feed, feed_server, hang
+from tests.support.usgs_samples import Handler, feature, feed_bytes, feed_server, hang_response
 
 
 @pytest.mark.parametrize(
@@ -101,10 +101,10 @@ async def left_and_stopped(settings: Settings, options: StoreOptions, answer: Ha
             client = asyncio.ensure_future(gateway.services.ingest(url))
             await asyncio.wait_for(asked.wait(), 50)
             client.cancel()
-        return await log(settings, options)
+        return await logs_of_today(settings, options)
 
 
-async def log(settings: Settings, options: StoreOptions) -> list[dict[str, Any]]:
+async def logs_of_today(settings: Settings, options: StoreOptions) -> list[dict[str, Any]]:
     now = Clock()()
     async with Gateway(settings, options, now=Clock()).running(jobs=False) as gateway:
         page = await Earthquakes(gateway.open_store(), now).logs_of(day_bucket(now), Span(10))
@@ -116,7 +116,7 @@ async def test_an_ingest_that_a_client_began_ends_before_the_store_closes(
 ) -> None:
     async def soon(_: web.Request) -> web.StreamResponse:
         await asyncio.sleep(0.3)
-        return web.Response(body=feed(feature(id="late")))
+        return web.Response(body=feed_bytes(feature(id="late")))
 
     (entry,) = await left_and_stopped(settings, store_options, soon)
     assert (entry["status"], entry["upserted"]) == (200, 1)
@@ -126,5 +126,5 @@ async def test_an_ingest_that_does_not_end_is_cancelled_and_logged(
     settings: Settings, store_options: StoreOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipelines.earthquakes.client_ingests.STOP_SECONDS", 0.1)
-    (entry,) = await left_and_stopped(settings, store_options, hang)
+    (entry,) = await left_and_stopped(settings, store_options, hang_response)
     assert entry["error"] == "CANCELLED"

@@ -14,7 +14,7 @@ from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from server.documents.persisted.extraction import extract_manifest
 from server.documents.persisted.manifest import ManifestProblem, read_manifest, sha256_of
-from tests.support.command_line import refused, refused_in_a_line, run_here
+from tests.support.command_line import assert_command_failed, refused_in_a_line, run_here
 from tests.support.served import NOON
 from tests.support.store_engines import ROOT
 
@@ -53,7 +53,7 @@ def test_check_fails_a_build_and_names_every_problem(tmp_path: Path) -> None:
 
     done = run_here("documents", "check", path)
 
-    refused(done, 1, f"Error: {sha256_of('x')}: the SHA-256 of its text is {sha256_of(AREAS)}.")
+    assert_command_failed(done, 1, f"Error: {sha256_of('x')}: the SHA-256 of its text is {sha256_of(AREAS)}.")
     assert "Error: bad: Cannot query field 'nothing' on type 'Query'." in done.stderr
     assert "Error: worse: Syntax Error" in done.stderr
     assert "good" not in done.stderr
@@ -101,7 +101,7 @@ async def test_documents_are_put_into_the_table_listed_and_deleted(
     assert (put.stdout, again.stdout) == ("2 documents are known\n",) * 2
     texts = json.loads(listed.stdout)
     assert texts == {name: text for text in (AREAS, f"{QUAKE} {FRAGMENT}") for name in _names(text)}
-    refused(other, 1, "these ids are taken by other texts: areas.")
+    assert_command_failed(other, 1, "these ids are taken by other texts: areas.")
     assert as_before.stdout == listed.stdout
     told = f"areas is forgotten\nthe text {sha256_of(AREAS)} still runs: twin is another id of it\n"
     assert (one_of_two.returncode, one_of_two.stdout) == (0, told)
@@ -160,12 +160,12 @@ def test_each_operation_is_extracted_with_the_fragments_it_uses(tmp_path: Path) 
     ],
     ids=str,
 )
-def test_what_cannot_be_extracted_is_told(files: dict[str, str], words: str) -> None:
+def test_documents_that_cannot_be_extracted_are_reported(files: dict[str, str], words: str) -> None:
     with pytest.raises(ManifestProblem) as raised:
         extract_manifest(files)
 
     assert words in str(raised.value)
 
 
-def test_a_source_that_is_not_there_is_told_in_a_line(tmp_path: Path) -> None:
+def test_a_missing_source_is_reported_in_one_line(tmp_path: Path) -> None:
     refused_in_a_line(run_here("documents", "extract", tmp_path / "none"), 2, "does not exist")

@@ -34,14 +34,14 @@ from server.websocket.messages import restart
 from tests.support.earthquake_samples import put_raw
 from tests.support.http_server import served as http_serving
 from tests.support.resume import told_all
-from tests.support.resuming_clients import OverEvents, OverSocket
+from tests.support.resuming_clients import EventStreamClient, SocketClient
 from tests.support.served import Served as Gateway
 from tests.support.sse import blocks, next_of
-from tests.support.sse import edge as events
-from tests.support.toy_sockets import Peer, Served, serving, world
+from tests.support.sse import serve_event_streams as events
+from tests.support.toy_sockets import ServedSockets, SocketPeer, serve_websockets, world
 from tests.support.until import until
 from tests.support.virtual_time import in_virtual_time
-from tests.support.websocket import deaf
+from tests.support.websocket import deaf_subscriber
 
 FEW, MANY = 10, 5_000
 
@@ -51,8 +51,8 @@ def delays(streams: int = FEW) -> Delays:
 
 
 @pytest.fixture
-async def edge() -> Served:  # type: ignore[misc]
-    async with serving() as edge:
+async def edge() -> ServedSockets:  # type: ignore[misc]
+    async with serve_websockets() as edge:
         yield edge
 
 
@@ -156,7 +156,7 @@ def test_however_long_the_grace_what_hangs_leaves_time_to_put_things_away(
 # Workers
 
 
-async def test_a_worker_for_jobs_that_hangs_as_it_begins_leaves_when_it_is_told(
+async def test_a_job_worker_that_hangs_at_its_start_leaves_when_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("server.uvicorn.end_process_in", lambda seconds: None)
@@ -184,7 +184,7 @@ async def test_a_worker_for_jobs_that_hangs_as_it_begins_leaves_when_it_is_told(
 # WebSockets
 
 
-async def test_subscribers_are_sent_elsewhere(edge: Served) -> None:
+async def test_subscribers_are_sent_elsewhere(edge: ServedSockets) -> None:
     async with edge.ready() as peer:
         await peer.subscribe("1", "subscription { held }")
         await peer.next("1")
@@ -194,7 +194,7 @@ async def test_subscribers_are_sent_elsewhere(edge: Served) -> None:
     assert 0 <= json.loads(reason)["reconnectAfterMs"] <= 100
 
 
-async def test_what_a_socket_asked_for_is_answered_first_and_nothing_more_is_heard(edge: Served) -> None:
+async def test_what_a_socket_asked_for_is_answered_first_and_nothing_more_is_heard(edge: ServedSockets) -> None:
     async with edge.ready() as peer:
         await peer.subscribe("1", "{ patient }")
         await peer.subscribe("2", "subscription { held }")
@@ -211,7 +211,7 @@ async def test_what_a_socket_asked_for_is_answered_first_and_nothing_more_is_hea
         assert world.contexts == contexts  # the mutation was not executed: its client asks again elsewhere
 
 
-async def test_who_is_being_identified_is_waited_for_and_an_idle_socket_is_not(edge: Served) -> None:
+async def test_who_is_being_identified_is_waited_for_and_an_idle_socket_is_not(edge: ServedSockets) -> None:
     async with edge.peer() as idle, edge.ready() as used:
         await until(lambda: len(edge.edge) == 2)
         await used.subscribe("1", "{ hello }")
@@ -221,11 +221,11 @@ async def test_who_is_being_identified_is_waited_for_and_an_idle_socket_is_not(e
         assert (await used.closed())[0] == 1012
 
 
-async def test_an_operation_that_hangs_and_a_peer_that_reads_nothing_hold_up_nobody(
-    edge: Served, monkeypatch: pytest.MonkeyPatch
+async def test_a_hanging_operation_and_a_deaf_client_do_not_delay_the_shutdown(
+    edge: ServedSockets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("server.websocket.connection.CLOSE_REPLY_SECONDS", 0.1)
-    async with edge.ready() as peer, deaf(edge, "subscription { flood }"):
+    async with edge.ready() as peer, deaf_subscriber(edge, "subscription { flood }"):
         await peer.subscribe("1", "{ slow }")
         await until(lambda: world.opened == 2)
         await edge.edge.drain(delays(), 0.05)
@@ -235,10 +235,10 @@ async def test_an_operation_that_hangs_and_a_peer_that_reads_nothing_hold_up_nob
         await until(lambda: not edge.server.server_state.connections and world.held == 0)
 
 
-async def test_who_asked_for_places_is_told_them_in_the_end(served: Gateway) -> None:
+async def test_a_client_that_asked_for_positions_receives_them_at_the_end(served: Gateway) -> None:
     address = f"{served.url.replace('http', 'ws')}/graphql"
     async with connect(address, subprotocols=[Subprotocol(SUBPROTOCOL)]) as socket:
-        peer = Peer(socket)
+        peer = SocketPeer(socket)
         await peer.send(type="connection_init")
         assert await peer.receive() == {"type": "connection_ack"}
         extensions = {"resumeAfter": None}
@@ -255,8 +255,8 @@ async def test_who_asked_for_places_is_told_them_in_the_end(served: Gateway) -> 
 WEAK = "subscription { earthquakeDetected(minMagnitude: 6) { eventId } }"
 
 
-async def test_in_the_end_places_are_told_that_have_moved_on_without_an_event(served: Gateway) -> None:
-    clients = [kind(served.http, WEAK, {}) for kind in (OverSocket, OverEvents)]
+async def test_positions_that_moved_without_an_event_are_sent_at_the_end(served: Gateway) -> None:
+    clients = [kind(served.http, WEAK, {}) for kind in (SocketClient, EventStreamClient)]
     async with AsyncExitStack() as stack:
         told = [await stack.enter_async_context(client.connected(served.url)) for client in clients]
         for stream in told:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import Process, refused_in_a_line, run, run_here, serving
+from tests.support.command_line import GatewayProcess, refused_in_a_line, run_command, run_here, serve_process
 from tests.support.until import until_blocking
 
 SEARCH = '{ searchPosts(query: "%s", first: 100) { nodes { postId } } }'
@@ -14,22 +14,22 @@ CREATE = 'mutation { createPost(input: {text: "%s", postId: "%s"}) { postId } }'
 MATCHES_OFF = {"GATEWAY_MATCHES": "none"}
 
 
-def found(gateway: Process, query: str) -> list[str]:
+def found(gateway: GatewayProcess, query: str) -> list[str]:
     return [node["postId"] for node in gateway.data(SEARCH % query, gateway.token())["searchPosts"]["nodes"]]
 
 
 @pytest.mark.timeout(150)
 def test_a_gateway_finds_written_posts_and_its_index_can_be_rebuilt(tmp_path: Path) -> None:
     folder = tmp_path / "data"
-    with serving(folder, **MATCHES_OFF) as gateway:
+    with serve_process(folder, **MATCHES_OFF) as gateway:
         assert gateway.data(CREATE % ("A zebra at dawn", "z1"), gateway.token())
         until_blocking(lambda: found(gateway, "zebr") == ["z1"])
 
-        status = json.loads(run("search", "status", "--json", "--data-dir", folder).stdout)
+        status = json.loads(run_command("search", "status", "--json", "--data-dir", folder).stdout)
         assert status["posts"] > 1
         assert status["users"] > 1
         assert (status["builtAt"] is not None, status["building"]) == (True, None)
-        done = run("search", "rebuild", "--data-dir", folder)
+        done = run_command("search", "rebuild", "--data-dir", folder)
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.endswith(" users indexed\n")
         assert found(gateway, "zebra dawn") == ["z1"]
@@ -41,14 +41,14 @@ def test_a_gateway_finds_written_posts_and_its_index_can_be_rebuilt(tmp_path: Pa
     assert modes == {"search": "0o700"} | {name: "0o600" for name in modes if name != "search"}
 
     (folder / "search" / "feed.sqlite").write_bytes(b"damaged" * 1000)
-    with serving(folder, **MATCHES_OFF) as gateway:
+    with serve_process(folder, **MATCHES_OFF) as gateway:
         until_blocking(lambda: found(gateway, "zebra") == ["z1"])
 
 
 @pytest.mark.timeout(150)
 def test_the_index_of_a_store_in_memory_is_in_memory_and_all_workers_read_it(tmp_path: Path) -> None:
     folder = tmp_path / "data"
-    with serving(folder, "--memory", "--workers", "2", "--no-demo", **MATCHES_OFF) as gateway:
+    with serve_process(folder, "--memory", "--workers", "2", "--no-demo", **MATCHES_OFF) as gateway:
         token = run_here("token", "--user", "ada", "--data-dir", str(folder)).stdout.split()[-1]
         assert gateway.data('mutation { createUser(input: {name: "Ada"}) { userId } }', token)
         assert gateway.data(CREATE % ("A zebra at dawn", "z1"), token)
@@ -59,16 +59,16 @@ def test_the_index_of_a_store_in_memory_is_in_memory_and_all_workers_read_it(tmp
         until_blocking(lambda: ids() == ["z1"])
         assert [ids() for _ in range(20)] == [["z1"]] * 20
         assert not (folder / "search").exists()
-        shown = run("search", "status", "--memory", "--data-dir", folder).stdout
+        shown = run_command("search", "status", "--memory", "--data-dir", folder).stdout
         assert "posts      1\n" in shown
         gateway.stop(signal.SIGTERM)
-    assert run("search", "status", "--memory", "--data-dir", folder).stdout.startswith("posts      0\n")
+    assert run_command("search", "status", "--memory", "--data-dir", folder).stdout.startswith("posts      0\n")
 
 
 @pytest.mark.parametrize("command", [["search", "rebuild"], ["search", "status"], ["pipeline", "search"]])
 def test_tables_in_aws_need_an_opensearch(command: list[str], tmp_path: Path) -> None:
     keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
-    done = run(*command, "--store", "aws", "--region", "eu-central-1", "--data-dir", tmp_path, **keys)
+    done = run_command(*command, "--store", "aws", "--region", "eu-central-1", "--data-dir", tmp_path, **keys)
 
     refused_in_a_line(done, 2, "set GATEWAY_SEARCH_URL")
 

@@ -22,12 +22,12 @@ from server.settings import Misconfigured, Settings, from_environment, local_sec
 from tests.support.command_line import (
     STRONG,
     WATCHES,
-    Process,
-    refused,
+    GatewayProcess,
+    assert_command_failed,
     refused_in_a_line,
-    run,
+    run_command,
     run_here,
-    serving,
+    serve_process,
     serving_anew,
     surroundings,
 )
@@ -42,16 +42,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def gateway(folder: Path) -> Iterator[Process]:
+def gateway(folder: Path) -> Iterator[GatewayProcess]:
     """One that all tests share which do not stop it."""
-    with serving(folder) as gateway:
+    with serve_process(folder) as gateway:
         yield gateway
 
 
 # Serving
 
 
-def test_serve_tells_on_stderr_where_to_go_and_with_which_tokens(gateway: Process, folder: Path) -> None:
+def test_serve_tells_on_stderr_where_to_go_and_with_which_tokens(gateway: GatewayProcess, folder: Path) -> None:
     assert f"{gateway.url}/graphql" in gateway.told
     assert f"data in {folder}" in gateway.told
     assert (
@@ -66,7 +66,7 @@ def test_serve_tells_on_stderr_where_to_go_and_with_which_tokens(gateway: Proces
     ]
 
 
-def test_a_browser_gets_the_page_and_a_program_an_answer_at_the_same_address(gateway: Process) -> None:
+def test_a_browser_gets_the_page_and_a_program_an_answer_at_the_same_address(gateway: GatewayProcess) -> None:
     status, kind, page = gateway.get("/", accept="text/html,*/*;q=0.8")
     assert (status, kind.partition(";")[0]) == (200, "text/html")
     assert "<title>" in page
@@ -74,41 +74,45 @@ def test_a_browser_gets_the_page_and_a_program_an_answer_at_the_same_address(gat
     assert gateway.data("{ areas }")["areas"]
 
 
-def test_health_and_readiness_are_told(gateway: Process) -> None:
+def test_health_and_readiness_are_reported(gateway: GatewayProcess) -> None:
     assert json.loads(gateway.get("/healthz")[2]) == {"alive": True}
     assert gateway.get("/readyz")[0] == 200
 
 
 @pytest.mark.parametrize("path", ["/nowhere", "/graphiql/assets/none.js", "/graphiql/assets/../../gateway.py"])
-def test_what_is_not_there_is_a_404_in_the_form_of_other_errors(gateway: Process, path: str) -> None:
+def test_what_is_not_there_is_a_404_in_the_form_of_other_errors(gateway: GatewayProcess, path: str) -> None:
     status, kind, body = gateway.get(path, accept="text/html")
     assert (status, kind) == (404, "application/json")
     assert json.loads(body)["errors"][0]["extensions"] == {"code": "NOT_FOUND"}
     assert "Traceback" not in gateway.told
 
 
-def test_the_demo_has_earthquakes_of_the_last_days_and_active_sightings(gateway: Process) -> None:
+def test_the_demo_has_earthquakes_of_the_last_days_and_active_sightings(gateway: GatewayProcess) -> None:
     data = gateway.data("{ earthquakes(last: 1) { nodes { occurredAt } } trending(windowHours: 1) { score } }")
     assert data["earthquakes"]["nodes"]
     assert sum(category["score"] for category in data["trending"]) >= 8
     assert len(gateway.data(STRONG)["earthquakes"]["nodes"]) > 3
 
 
-def test_a_taken_port_is_told_in_one_line(gateway: Process, tmp_path: Path) -> None:
+def test_a_taken_port_is_reported_in_one_line(gateway: GatewayProcess, tmp_path: Path) -> None:
     port = gateway.url.rpartition(":")[2]
-    done = run("serve", "--port", port, "--data-dir", tmp_path)
-    refused(done, 1, f"Error: cannot listen on 127.0.0.1:{port}: Address already in use.")
+    done = run_command("serve", "--port", port, "--data-dir", tmp_path)
+    assert_command_failed(done, 1, f"Error: cannot listen on 127.0.0.1:{port}: Address already in use.")
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_port_that_another_service_listens_on_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_port_of_another_service_is_reported_in_one_line(tmp_path: Path) -> None:
     with closing(socket.create_server(("0.0.0.0", 0))) as other:
         port = str(other.getsockname()[1])
-        refused(run("serve", "--port", port, "--data-dir", tmp_path), 1, f"cannot listen on 127.0.0.1:{port}")
+        assert_command_failed(
+            run_command("serve", "--port", port, "--data-dir", tmp_path), 1, f"cannot listen on 127.0.0.1:{port}"
+        )
 
 
-def test_an_address_that_is_not_ours_is_told_in_one_line(tmp_path: Path) -> None:
-    refused(run("serve", "--host", "192.0.2.1", "--data-dir", tmp_path), 1, "cannot listen on 192.0.2.1:8000")
+def test_an_address_of_another_machine_is_reported_in_one_line(tmp_path: Path) -> None:
+    assert_command_failed(
+        run_command("serve", "--host", "192.0.2.1", "--data-dir", tmp_path), 1, "cannot listen on 192.0.2.1:8000"
+    )
 
 
 def test_a_restart_keeps_written_data_and_every_stop_is_clean(tmp_path: Path) -> None:
@@ -135,7 +139,7 @@ def test_a_restart_keeps_written_data_and_every_stop_is_clean(tmp_path: Path) ->
 
 
 @contextmanager
-def _subscription(gateway: Process) -> Iterator[None]:
+def _subscription(gateway: GatewayProcess) -> Iterator[None]:
     """Somebody follows the sightings, and has seen one."""
     with connect(gateway.url.replace("http", "ws") + "/graphql", subprotocols=["graphql-transport-ws"]) as socket:  # type: ignore[list-item]
         socket.send('{"type": "connection_init"}')
@@ -162,7 +166,7 @@ def _runs(pid: int) -> bool:
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the engine in /proc")
 @pytest.mark.parametrize("flags", [(), ("--memory",)], ids=["in a file", "in memory"])
 def test_a_killed_engine_costs_a_moment_and_no_wrong_answer(tmp_path: Path, flags: tuple[str, ...]) -> None:
-    with serving(tmp_path / "data", *flags) as gateway:
+    with serve_process(tmp_path / "data", *flags) as gateway:
         before = gateway.data(STRONG)
         for child in Path(f"/proc/{gateway.process.pid}/task/{gateway.process.pid}/children").read_text().split():
             os.kill(int(child), signal.SIGKILL)
@@ -180,7 +184,7 @@ def test_a_killed_engine_costs_a_moment_and_no_wrong_answer(tmp_path: Path, flag
         assert "The embedded engine is gone" in gateway.told
 
 
-def _answers(gateway: Process, seconds: float) -> Iterator[dict[str, Any]]:
+def _answers(gateway: GatewayProcess, seconds: float) -> Iterator[dict[str, Any]]:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         yield gateway.ask(STRONG)
@@ -198,7 +202,7 @@ def _is_retryable(answer: dict[str, Any]) -> bool:
 
 
 def test_serve_starts_without_its_store_and_says_so(tmp_path: Path) -> None:
-    with serving(tmp_path / "data", "--store", f"http://127.0.0.1:{free_port()}") as gateway:
+    with serve_process(tmp_path / "data", "--store", f"http://127.0.0.1:{free_port()}") as gateway:
         until_blocking(lambda: "Warning: the store cannot be reached." in gateway.told, 5)
         assert gateway.get("/healthz")[0] == 200
         status, _, body = gateway.get("/readyz")
@@ -214,20 +218,20 @@ def test_a_demo_on_aws_offers_no_tokens(tmp_path: Path) -> None:
         "AWS_SECRET_ACCESS_KEY": "x",
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port()}",
     }
-    with serving(tmp_path / "data", "--store", "aws", "--demo", **environment) as gateway:
+    with serve_process(tmp_path / "data", "--store", "aws", "--demo", **environment) as gateway:
         assert " token  " not in gateway.told
         assert "Demo tokens are not offered" in gateway.told
         assert json.loads(gateway.get("/graphiql/config.json")[2])["tokens"] == []
 
 
-def test_missing_tables_are_told_and_created(engine: str, tmp_path: Path) -> None:
+def test_missing_tables_are_reported_and_created(engine: str, tmp_path: Path) -> None:
     store = ("--store", engine, "--prefix", f"made{free_port()}__")
-    with serving(tmp_path / "data", *store) as gateway:
+    with serve_process(tmp_path / "data", *store) as gateway:
         until_blocking(lambda: "Warning: the store lacks the tables" in gateway.told, 5)
         assert json.loads(gateway.get("/readyz")[2])["store"] == "tables missing"
-        assert run("tables", "create", *store).stdout.startswith("Created: made")
+        assert run_command("tables", "create", *store).stdout.startswith("Created: made")
         assert gateway.get("/readyz")[0] == 200
-        seeded = run("seed", *store, GATEWAY_DATA_DIR=str(tmp_path / "data"))
+        seeded = run_command("seed", *store, GATEWAY_DATA_DIR=str(tmp_path / "data"))
         assert seeded.stdout.endswith(" 8 sightings, 40 posts and 14 photos stored\n")
         assert gateway.data(STRONG)["earthquakes"]["nodes"]
 
@@ -236,7 +240,7 @@ def test_missing_tables_are_told_and_created(engine: str, tmp_path: Path) -> Non
 
 
 @contextmanager
-def uvicorn_serving(folder: Path, *arguments: str, **environment: str) -> Iterator[Process]:
+def uvicorn_serving(folder: Path, *arguments: str, **environment: str) -> Iterator[GatewayProcess]:
     """`uvicorn --factory` with its data in this folder, until it is left."""
     port = free_port()
     log = folder.with_suffix(".log")
@@ -246,7 +250,7 @@ def uvicorn_serving(folder: Path, *arguments: str, **environment: str) -> Iterat
         process = subprocess.Popen(command, cwd=ROOT, env=surroundings(**given), stdout=file, stderr=file)
     with process:
         try:
-            gateway = Process(process, f"http://127.0.0.1:{port}", log)
+            gateway = GatewayProcess(process, f"http://127.0.0.1:{port}", log)
             until_blocking(lambda: "Uvicorn running" in gateway.told or process.poll() is not None, 30)
             yield gateway
         finally:
@@ -264,7 +268,7 @@ def test_another_server_gets_its_app_from_the_environment_as_serve_does(tmp_path
 
 def test_another_server_takes_a_store_without_the_demo_and_our_sockets(engine: str, tmp_path: Path) -> None:
     store = {"GATEWAY_STORE": engine, "GATEWAY_TABLE_PREFIX": f"own{free_port()}__", "GATEWAY_DEMO": "0"}
-    run("tables", "create", **store)
+    run_command("tables", "create", **store)
     flags = ["--ws", "server.websocket.protocol:SocketProtocol", "--ws-per-message-deflate", "false"]
     with uvicorn_serving(tmp_path / "data", *flags, **store) as gateway:
         assert gateway.data(STRONG)["earthquakes"]["nodes"] == []
@@ -329,11 +333,13 @@ def test_every_option_of_serve_can_come_from_the_environment(engine: str, tmp_pa
         "GATEWAY_AREAS": "North, South",
         "GATEWAY_DEMO": "1",
     }
-    assert run("tables", "create", **environment).stdout.startswith(f"Created: {environment['GATEWAY_TABLE_PREFIX']}")
-    with serving(tmp_path / "data", **environment) as gateway:
+    assert run_command("tables", "create", **environment).stdout.startswith(
+        f"Created: {environment['GATEWAY_TABLE_PREFIX']}"
+    )
+    with serve_process(tmp_path / "data", **environment) as gateway:
         assert f"Store                 {engine}" in gateway.told
         assert gateway.data('{ areas sightings(area: "North") { nodes { area } } }')["areas"] == ["North", "South"]
-        token = run("token", "--role", "system", **environment).stdout.strip()
+        token = run_command("token", "--role", "system", **environment).stdout.strip()
         assert gateway.data("{ me { role } }", token) == {"me": {"role": "SYSTEM"}}
         # The demo's pictures are there, and no secret beside the one that was given.
         assert not (tmp_path / "data" / "secret").exists()
@@ -389,7 +395,7 @@ def test_a_service_for_files_needs_a_bucket() -> None:
         Settings(secret=SECRET, s3_url="https://s3.example.com")
 
 
-def test_clients_reach_the_gateway_where_it_listens_unless_told_otherwise() -> None:
+def test_clients_reach_the_gateway_where_it_listens_by_default() -> None:
     assert Settings(secret=SECRET).reached_at == "http://127.0.0.1:8000"
     assert Settings(secret=SECRET, public_url="https://example.com/api/").reached_at == "https://example.com/api"
 
@@ -448,7 +454,7 @@ def test_the_local_secret_is_made_once_for_its_owner_only(tmp_path: Path) -> Non
     assert (tmp_path / "new" / "secret").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_secret_file_without_a_secret_is_told(tmp_path: Path) -> None:
+def test_a_secret_file_without_a_secret_is_reported(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("short")
     with pytest.raises(Misconfigured, match="Delete it"):
         local_secret(tmp_path)

@@ -23,7 +23,7 @@ from server.settings import Misconfigured
 from tests.support.command_line import surroundings
 from tests.support.forking import Forked
 from tests.support.store_engines import free_port
-from tests.support.supervisor import runs, signals_are_taken
+from tests.support.supervisor import is_running, signals_are_taken
 from tests.support.supervisor_process import STAND_IN
 from tests.support.until import until_blocking
 
@@ -57,16 +57,16 @@ class Supervised:
 
     def until_served(self) -> None:
         """Wait until it serves and its first worker has noted that it is ready, which happens in any order."""
-        until(lambda: (self.folder / "served").exists() and self.noted("ready"))
+        wait_blocking(lambda: (self.folder / "served").exists() and self.noted("ready"))
 
     def ended(self) -> int:
         """The status with which it has ended. Nobody whom it started is left."""
         status = self.process.wait(30)
-        assert [pid for pid in self.noted("began") + self.noted("began", "jobs") if runs(pid)] == []
+        assert [pid for pid in self.noted("began") + self.noted("began", "jobs") if is_running(pid)] == []
         return status
 
 
-def until(holds: Callable[[], object]) -> None:
+def wait_blocking(holds: Callable[[], object]) -> None:
     until_blocking(holds, 10)
 
 
@@ -99,41 +99,41 @@ def one(tmp_path: Path) -> Iterator[Supervised]:
 def test_a_sighup_while_all_are_replaced_has_them_replaced_once_more(one: Supervised) -> None:
     one.has("hang")
     one.send(signal.SIGHUP)
-    until(lambda: len(one.noted("began")) == 2)
+    wait_blocking(lambda: len(one.noted("began")) == 2)
     one.send(signal.SIGHUP)
     one.send(signal.SIGHUP)
     one.lacks("hang")
-    until(lambda: len(one.noted("ready")) == 3 and len(one.noted("ready", "jobs")) == 3)
+    wait_blocking(lambda: len(one.noted("ready")) == 3 and len(one.noted("ready", "jobs")) == 3)
     one.send(signal.SIGTERM)
     assert one.ended() == 0
     assert len(one.noted("began")) == 3
 
 
-def test_who_does_not_come_to_be_ready_replaces_nobody_and_a_sighup_meanwhile_is_another_try(tmp_path: Path) -> None:
+def test_a_worker_that_does_not_become_ready_replaces_none_and_sighup_retries(tmp_path: Path) -> None:
     with supervised(tmp_path, START_SECONDS="2") as one:
         one.until_served()
         (first,) = one.noted("ready")
         one.has("hang")
         one.send(signal.SIGHUP)
-        until(lambda: len(one.noted("began")) == 2)
+        wait_blocking(lambda: len(one.noted("began")) == 2)
         one.send(signal.SIGHUP)
-        until(lambda: len(one.noted("began")) == 3)
+        wait_blocking(lambda: len(one.noted("began")) == 3)
         one.lacks("hang")
-        until(lambda: len(one.noted("ready")) == 2 and not runs(first))
+        wait_blocking(lambda: len(one.noted("ready")) == 2 and not is_running(first))
 
 
 def test_sigterm_while_all_are_replaced_ends_old_and_new(one: Supervised) -> None:
     one.has("hang")
     one.send(signal.SIGHUP)
-    until(lambda: len(one.noted("began")) == 2)
+    wait_blocking(lambda: len(one.noted("began")) == 2)
     one.send(signal.SIGTERM)
     assert one.ended() == 0
 
 
-def test_a_sighup_while_all_leave_starts_nobody(one: Supervised) -> None:
+def test_a_sighup_while_all_leave_starts_no_worker(one: Supervised) -> None:
     one.has("deaf")
     one.send(signal.SIGTERM)
-    until(lambda: one.noted("told"))
+    wait_blocking(lambda: one.noted("told"))
     one.send(signal.SIGHUP)
     assert one.ended() == 0
     assert len(one.noted("began")) == 1
@@ -142,9 +142,9 @@ def test_a_sighup_while_all_leave_starts_nobody(one: Supervised) -> None:
 # Beginning
 
 
-def test_sigterm_while_the_store_opens_ends_it_before_anybody_is_started(tmp_path: Path) -> None:
+def test_sigterm_while_the_store_opens_ends_it_before_any_worker_starts(tmp_path: Path) -> None:
     with supervised(tmp_path, has="opening") as one:
-        until(lambda: signals_are_taken(one.process.pid))
+        wait_blocking(lambda: signals_are_taken(one.process.pid))
         one.send(signal.SIGTERM)
         assert one.ended() == 0
         assert one.noted("began") == []
@@ -152,7 +152,7 @@ def test_sigterm_while_the_store_opens_ends_it_before_anybody_is_started(tmp_pat
 
 def test_sigterm_while_workers_begin_ends_them(tmp_path: Path) -> None:
     with supervised(tmp_path, count=3, has="hang") as one:
-        until(lambda: len(one.noted("began")) == 3)
+        wait_blocking(lambda: len(one.noted("began")) == 3)
         one.send(signal.SIGTERM)
         assert one.ended() == 0
         assert one.noted("ready") == []
@@ -163,10 +163,10 @@ def test_who_hangs_as_it_takes_the_place_of_one_that_died_is_killed_and_replaced
         one.until_served()
         one.has("hang")
         os.kill(one.noted("ready")[0], signal.SIGKILL)
-        until(lambda: len(one.noted("began")) == 3)
+        wait_blocking(lambda: len(one.noted("began")) == 3)
         one.lacks("hang")
-        until(lambda: len(one.noted("ready")) == 2)
-        assert not runs(one.noted("began")[1])
+        wait_blocking(lambda: len(one.noted("ready")) == 2)
+        assert not is_running(one.noted("began")[1])
         assert one.told("Worker 1 was not ready within") >= 1
 
 
@@ -188,7 +188,7 @@ def test_who_does_not_leave_is_killed(one: Supervised) -> None:
 def test_workers_leave_when_their_supervisor_is_killed(one: Supervised) -> None:
     there = one.noted("ready") + one.noted("ready", "jobs")
     one.process.kill()
-    until(lambda: not any(runs(pid) for pid in there))
+    wait_blocking(lambda: not any(is_running(pid) for pid in there))
 
 
 def test_it_ends_with_its_terminal(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_it_ends_with_its_terminal(tmp_path: Path) -> None:
     with supervised(tmp_path, os.ttyname(theirs)) as one:
         one.until_served()
         one.send(signal.SIGHUP)
-        until(lambda: len(one.noted("ready")) == 2)  # while that is there workers are replaced
+        wait_blocking(lambda: len(one.noted("ready")) == 2)  # while that is there workers are replaced
         os.close(theirs)
         os.close(ours)
         assert one.ended() == 0
@@ -208,7 +208,7 @@ def test_with_nohup_it_outlives_its_terminal(tmp_path: Path) -> None:
         one.until_served()
         os.close(theirs)
         os.close(ours)
-        until(lambda: len(one.noted("ready")) == 2)
+        wait_blocking(lambda: len(one.noted("ready")) == 2)
         one.send(signal.SIGTERM)
         assert one.ended() == 0
 
@@ -224,21 +224,21 @@ def listening(tmp_path: Path) -> Iterator[Supervised]:
     """It serves, with one worker and one for jobs, and kills those that are silent for `SILENT` seconds."""
     with supervised(tmp_path, SILENT_SECONDS=str(SILENT), LEAVE_SECONDS="60") as one:
         one.until_served()
-        until(lambda: len(one.noted("ready")) == len(one.noted("ready", "jobs")) == 1)
+        wait_blocking(lambda: len(one.noted("ready")) == len(one.noted("ready", "jobs")) == 1)
         yield one
 
 
 def pass_time(seconds: float) -> None:
     end = time.monotonic() + seconds
-    until(lambda: time.monotonic() > end)
+    wait_blocking(lambda: time.monotonic() > end)
 
 
 @pytest.mark.parametrize(("part", "name"), [("serving", "Worker 1"), ("jobs", "The worker for jobs")])
 def test_a_silent_worker_is_killed_and_replaced(listening: Supervised, part: str, name: str) -> None:
     (first,) = listening.noted("ready", part)
     listening.has(f"silent-{first}")
-    until(lambda: len(listening.noted("ready", part)) == 2)
-    assert not runs(first)
+    wait_blocking(lambda: len(listening.noted("ready", part)) == 2)
+    assert not is_running(first)
     assert listening.told(f"{name} (process {first}) sent no heartbeat for {SILENT:g} s: the supervisor") == 1
     assert listening.told(f"{name} ended (killed by the supervisor because its event loop did not run)") == 1
 
@@ -246,17 +246,17 @@ def test_a_silent_worker_is_killed_and_replaced(listening: Supervised, part: str
 def test_a_worker_that_is_stopped_by_a_signal_is_killed_and_replaced(listening: Supervised) -> None:
     (first,) = listening.noted("ready")
     os.kill(first, signal.SIGSTOP)
-    until(lambda: len(listening.noted("ready")) == 2)
-    assert not runs(first)
+    wait_blocking(lambda: len(listening.noted("ready")) == 2)
+    assert not is_running(first)
 
 
 def test_the_others_are_kept_while_a_silent_worker_is_replaced(listening: Supervised) -> None:
     (jobs,) = listening.noted("ready", "jobs")
     for replaced in (1, 2):
         listening.has(f"silent-{listening.noted('ready')[-1]}")
-        until(lambda replaced=replaced: len(listening.noted("ready")) == replaced + 1)  # type: ignore[misc]
+        wait_blocking(lambda replaced=replaced: len(listening.noted("ready")) == replaced + 1)  # type: ignore[misc]
     assert listening.noted("ready", "jobs") == [jobs]
-    assert runs(jobs)
+    assert is_running(jobs)
 
 
 def test_a_worker_that_falls_silent_while_it_leaves_is_killed_before_its_time_is_over(listening: Supervised) -> None:
@@ -278,7 +278,7 @@ def test_a_worker_that_leaves_slowly_and_sends_heartbeats_is_left_its_time(tmp_p
 
 def test_a_worker_that_starts_slowly_is_left_its_time(tmp_path: Path) -> None:
     with supervised(tmp_path, has="hang", SILENT_SECONDS=str(SILENT)) as one:
-        until(lambda: one.noted("began"))
+        wait_blocking(lambda: one.noted("began"))
         pass_time(2 * SILENT)
         one.lacks("hang")
         one.until_served()
@@ -297,10 +297,10 @@ def test_workers_are_kept_when_the_supervisor_stood_still(listening: Supervised,
     for pid in stopped:
         os.kill(pid, signal.SIGCONT)
     pass_time(2 * SILENT)
-    assert [pid for pid in there if not runs(pid)] == []
+    assert [pid for pid in there if not is_running(pid)] == []
     assert listening.told("sent no heartbeat") == 0
     listening.has(f"silent-{there[0]}")  # it still listens
-    until(lambda: len(listening.noted("ready")) == 2)
+    wait_blocking(lambda: len(listening.noted("ready")) == 2)
 
 
 # The place of a worker
@@ -310,14 +310,14 @@ async def stand_in(folder: Path) -> Worker:
     return await Worker.start([sys.executable, "-S", "-E", str(STAND_IN), str(folder)], ProcessPart.SERVING, 1)
 
 
-async def turns() -> None:
+async def let_loop_run() -> None:
     """What has happened is noticed."""
     for _ in range(10):
         await asyncio.sleep(0)
 
 
 @contextmanager
-def kept(slot: Slot) -> Iterator[None]:
+def kept_slot(slot: Slot) -> Iterator[None]:
     keeping = asyncio.create_task(slot.keep())
     try:
         yield
@@ -340,15 +340,15 @@ async def test_a_worker_that_dies_while_its_successor_begins_has_one_successor(
 
     slot = Slot(start, Address("127.0.0.1", free_port(), []))
     assert await slot.fill()
-    with kept(slot):
+    with kept_slot(slot):
         renewing = asyncio.create_task(slot.replace())
         await begins.wait()
         started[0].kill()
         await started[0].wait()
-        await turns()
+        await let_loop_run()
         may_begin.set()
         assert await renewing
-        await turns()
+        await let_loop_run()
         assert len(started) == 2
         assert slot.worker is started[1]
     await asyncio.gather(*[worker.end(5) for worker in started])
@@ -369,7 +369,7 @@ async def test_a_successor_that_dies_is_replaced_while_the_one_before_still_leav
     slot = Slot(start, Address("127.0.0.1", free_port(), []))
     assert await slot.fill()
     (tmp_path / "deaf").touch()
-    with kept(slot):
+    with kept_slot(slot):
         renewing = asyncio.create_task(slot.replace())
         while slot.worker is started[0]:  # noqa: ASYNC110 - it waits for a process
             await asyncio.sleep(0.01)
@@ -396,7 +396,7 @@ async def test_where_no_process_can_be_started_another_try_follows(
 
     slot = Slot(start, Address("127.0.0.1", free_port(), []))
     assert not await slot.fill()
-    with kept(slot):
+    with kept_slot(slot):
         while slot.worker is None:  # noqa: ASYNC110 - it waits for a process
             await asyncio.sleep(0.01)
         worker = slot.worker
@@ -418,7 +418,7 @@ async def test_a_process_that_cannot_be_started_leaves_no_descriptor_open() -> N
 # What a worker is told
 
 
-def test_what_a_worker_is_told_is_for_it_alone() -> None:
+def test_an_assignment_is_removed_from_the_environment() -> None:
     """An engine that it starts is no worker, and must neither listen nor hold the line open."""
     with socket.create_server(("127.0.0.1", 0)) as listening, socket.socket() as line:
         given = [os.dup(one.fileno()) for one in (line, listening)]
@@ -446,7 +446,7 @@ def test_what_a_worker_is_told_is_for_it_alone() -> None:
         '{"part": "serving", "number": 1, "line": "%(socket)s", "listening": []}',
     ],
 )
-def test_what_no_supervisor_has_told_is_a_mistake(told: str) -> None:
+def test_a_worker_assignment_from_elsewhere_is_refused(told: str) -> None:
     with open(os.devnull) as file, socket.socket() as one:
         filled = told.replace("%(file)s", str(file.fileno())).replace("%(socket)s", str(one.fileno()))
         with pytest.raises(Misconfigured, match="reserved for the processes of `serve --workers`"):

@@ -25,7 +25,7 @@ def _short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_DELAY", 0.05)
 
 
-async def read(older: Backfill, after: int, before: Callable[[], int | None]) -> list[Change] | None:
+async def read_backfill(older: Backfill, after: int, before: Callable[[], int | None]) -> list[Change] | None:
     """What the shard a has after a sequence."""
     wanted = MissingRange(key_of("arn:1", "a"), "a", None, str(after), False, before)
     found = await older.read("arn:1", [wanted])
@@ -39,7 +39,7 @@ async def test_what_came_before_is_found_behind_many_empty_pages(is_known: bool)
     numbers = [script.write("a", "x") for _ in range(5)]
     script.shards["a"].empty = 40 if is_known else 20
     older = Backfill(script, empty_seconds=0)
-    found = await read(older, numbers[0], lambda: numbers[4] if is_known else None)
+    found = await read_backfill(older, numbers[0], lambda: numbers[4] if is_known else None)
     assert found is not None
     assert [number_of(change) for change in found] == (numbers[1:4] if is_known else numbers[1:])
 
@@ -48,10 +48,10 @@ async def test_what_is_not_reached_in_time_is_too_old() -> None:
     script = Script(a=Shard())
     first, last = script.write("a", "x"), script.write("a", "x")
     script.shards["a"].empty = 1_000_000_000
-    assert await read(Backfill(script, seconds=0.05), first, lambda: last + 1) is None
+    assert await read_backfill(Backfill(script, seconds=0.05), first, lambda: last + 1) is None
 
 
-async def test_what_is_written_on_and_on_is_read_only_up_to_what_is_told() -> None:
+async def test_a_busy_stream_is_read_up_to_the_position_of_delivery() -> None:
     script = Script(a=Shard())
     numbers = [script.write("a", "x") for _ in range(3)]
     reads: list[int] = []
@@ -60,7 +60,7 @@ async def test_what_is_written_on_and_on_is_read_only_up_to_what_is_told() -> No
         reads.append(script.write("a", "x"))
         return reads[0] if len(reads) > 5 else None
 
-    found = await read(Backfill(script, empty_seconds=0), numbers[0], before)
+    found = await read_backfill(Backfill(script, empty_seconds=0), numbers[0], before)
     assert found is not None
     assert {*numbers[1:]} <= {number_of(change) for change in found}
     assert len(found) < 20
@@ -70,7 +70,7 @@ async def test_what_comes_behind_more_empty_pages_than_an_end_has_is_found_withi
     script = Script(a=Shard())
     numbers = [script.write("a", "x") for _ in range(2)]
     script.shards["a"].empty = 30
-    found = await read(Backfill(script, empty_seconds=1.0), numbers[0], lambda: None)
+    found = await read_backfill(Backfill(script, empty_seconds=1.0), numbers[0], lambda: None)
     assert found is not None
     assert [number_of(change) for change in found] == numbers[1:]
 
@@ -88,7 +88,7 @@ async def test_throttled_reads_of_older_changes_are_repeated_at_a_lower_rate(mon
         return await call(operation, payload, timeout=timeout)
 
     monkeypatch.setattr(script, "call", timed)
-    found = await read(Backfill(script, empty_seconds=0), numbers[0], lambda: numbers[2])
+    found = await read_backfill(Backfill(script, empty_seconds=0), numbers[0], lambda: numbers[2])
 
     assert found is not None
     assert [number_of(change) for change in found] == numbers[1:2]
@@ -108,7 +108,7 @@ async def test_an_outage_while_older_changes_are_read_is_waited_out() -> None:
     script.fail("GetShardIterator", *FAULTS)
     script.fail("GetRecords", *FAULTS)
     older = Backfill(script, seconds=0.3, empty_seconds=0)  # less than the outage takes
-    found = await read(older, numbers[0], lambda: numbers[2])
+    found = await read_backfill(older, numbers[0], lambda: numbers[2])
     assert found is not None
     assert [number_of(change) for change in found] == numbers[1:2]
 
@@ -118,7 +118,7 @@ async def test_an_outage_that_goes_on_is_no_reason_to_start_over() -> None:
     number = script.write("a", "x")
     script.fail("GetRecords", *FAULTS * 1000)
     with pytest.raises(Unavailable) as told:
-        await read(Backfill(script, patience=0.15), number, lambda: None)
+        await read_backfill(Backfill(script, patience=0.15), number, lambda: None)
     assert told.value.extensions == {"code": "UNAVAILABLE", "retryable": True}
     assert "GetRecords" in script.calls
 
@@ -127,7 +127,7 @@ async def test_an_outage_that_goes_on_is_no_reason_to_start_over() -> None:
 async def test_what_the_stream_says_of_a_place_is_final(name: str, is_refused: bool) -> None:
     script = Script(a=Shard())
     script.fail("GetShardIterator", RequestRefused(name, "no"))
-    reading = read(Backfill(script), 5, lambda: None)
+    reading = read_backfill(Backfill(script), 5, lambda: None)
     if is_refused:
         with pytest.raises(ResumeTokenRefused):
             await reading

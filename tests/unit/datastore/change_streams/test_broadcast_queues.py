@@ -130,7 +130,7 @@ async def test_end_delivers_what_waits_first() -> None:
             await anext(told)
 
 
-async def test_whoever_leaves_is_forgotten_at_once() -> None:
+async def test_a_subscriber_that_leaves_is_forgotten_at_once() -> None:
     hub: Broadcaster[int] = Broadcaster()
     entered = asyncio.Event()
 
@@ -174,7 +174,7 @@ async def test_a_subscriber_may_leave_while_it_is_being_published_to() -> None:
     assert hub.count("a") == 1
 
 
-class Model:
+class BacklogModel:
     """What a backlog does, told in lists: what waits, what was left out for each, and what was dropped."""
 
     def __init__(self, limits: QueueLimits, most_bytes: int) -> None:
@@ -231,7 +231,7 @@ def test_a_backlog_tells_exactly_what_it_has_left_out(policy: OverflowPolicy, se
     chance = random.Random(seed)
     limits, most_bytes = QueueLimits(policy, chance.randint(1, 6)), chance.choice([50, 200, 10_000])
     room = ByteBudget(most_bytes)
-    backlog, model = BoundedQueue[int](limits, room), Model(limits, most_bytes)
+    backlog, model = BoundedQueue[int](limits, room), BacklogModel(limits, most_bytes)
     added = gone = told = taken = refused = others = 0
     for number in range(300):
         if chance.random() < 0.1:

@@ -26,7 +26,7 @@ from datastore.engine.programs import EngineMissing, find_binary
 from datastore.errors import SlowSubscriber, TableMissing, Unavailable
 from datastore.model.access_patterns import Table
 from datastore.queues import OverflowPolicy, QueueLimits
-from tests.support.change_feeds import BLIP, every, readers, scripted, take
+from tests.support.change_feeds import BLIP, every, reader_tasks, scripted, take_changes
 from tests.support.changes import Numbers, number_of
 from tests.support.scripted_stream import Script, Shard
 from tests.support.store_engines import ROOT
@@ -178,7 +178,7 @@ async def test_writes_of_others_are_seen(engine: Engine, session: aiohttp.Client
             ExpressionAttributeValues={":n": {"N": "2"}},
         )
         engine.writer.delete_item(TableName=f"{PREFIX}Blip", Key=key)
-        insert, modify, remove = await take(events, 3)
+        insert, modify, remove = await take_changes(events, 3)
     keys = {"pk": "k", "sk": "000001"}
     assert (insert.table, insert.kind, insert.keys, insert.old, insert.new) == (
         "Blip",
@@ -197,10 +197,10 @@ async def test_what_was_written_before_is_not_seen(engine: Engine, session: aioh
     engine.put(1)
     async with feed_of(engine, session).follow(BLIP, number_of) as events:
         engine.put(2)
-        assert await take(events, 1) == [2]
+        assert await take_changes(events, 1) == [2]
 
 
-class Writer:
+class EngineWriter:
     """Writes 1, 2, 3… as fast as it can, in a thread of its own, while entered."""
 
     def __init__(self, engine: Engine) -> None:
@@ -223,16 +223,16 @@ class Writer:
 
 
 async def test_followers_of_a_running_reader_miss_nothing(engine: Engine, session: aiohttp.ClientSession) -> None:
-    feed, writer, written = feed_of(engine, session), Writer(engine), asyncio.Event()
+    feed, writer, written = feed_of(engine, session), EngineWriter(engine), asyncio.Event()
     joined: list[int] = []
 
     async def follow() -> list[int]:
         async with feed.follow(BLIP, number_of, limits=QueueLimits(max_events=100_000)) as events:
             joined.append(bound := writer.begun + 1)
             await written.wait()
-            seen = await take(events, 1)
+            seen = await take_changes(events, 1)
             while seen[-1] < writer.begun:
-                seen += await take(events, 1)
+                seen += await take_changes(events, 1)
             assert seen[0] <= bound
             return seen
 
@@ -248,11 +248,11 @@ async def test_followers_of_a_running_reader_miss_nothing(engine: Engine, sessio
 
 
 async def test_a_starting_reader_misses_nothing(engine: Engine, session: aiohttp.ClientSession) -> None:
-    async with Writer(engine) as writer:
+    async with EngineWriter(engine) as writer:
         for _ in range(20):
             async with feed_of(engine, session).follow(BLIP, number_of) as events:
                 bound = writer.begun + 1
-                seen = await take(events, 10)
+                seen = await take_changes(events, 10)
             assert seen == list(range(seen[0], seen[0] + 10))
             assert seen[0] <= bound
 
@@ -264,7 +264,7 @@ async def test_each_key_comes_in_order(engine: Engine, session: aiohttp.ClientSe
 
     async with feed_of(engine, session).follow(BLIP, every, limits=QueueLimits(max_events=1000)) as events:
         await asyncio.gather(*(asyncio.to_thread(write, key) for key in "abcd"))
-        seen = await take(events, 160)
+        seen = await take_changes(events, 160)
     for key in "abcd":
         assert [number_of(change) for change in seen if change.keys["pk"] == key] == list(range(40))
 
@@ -278,10 +278,10 @@ async def test_a_follower_that_stops_reading_is_disconnected(engine: Engine, ses
     ):
         for number in range(30):
             await asyncio.to_thread(engine.put, number)
-        assert await take(sound, 30) == list(range(30))
+        assert await take_changes(sound, 30) == list(range(30))
         with pytest.raises(SlowSubscriber):
             await anext(stuck)
-        assert await take(newest, 1) == [29]
+        assert await take_changes(newest, 1) == [29]
         assert newest.dropped == 29
 
 
@@ -290,9 +290,9 @@ async def test_the_last_follower_stops_the_reader(engine: Engine, session: aioht
     for _ in range(3):
         async with feed.follow(BLIP, every):
             async with feed.follow(BLIP, every):
-                assert len(readers()) == 2  # the table and its one shard, for both followers
-            assert len(readers()) == 2
-        assert not readers()
+                assert len(reader_tasks()) == 2  # the table and its one shard, for both followers
+            assert len(reader_tasks()) == 2
+        assert not reader_tasks()
 
 
 async def test_a_cancelled_follower_leaves_nothing(engine: Engine, session: aiohttp.ClientSession) -> None:
@@ -310,14 +310,14 @@ async def test_a_cancelled_follower_leaves_nothing(engine: Engine, session: aioh
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert not readers()
+        assert not reader_tasks()
 
 
 async def test_closing_the_feed_ends_the_iterations(engine: Engine, session: aiohttp.ClientSession) -> None:
     feed = feed_of(engine, session)
     async with feed.follow(BLIP, every) as events:
         await feed.aclose()
-        assert not readers()
+        assert not reader_tasks()
         assert [event async for event in events] == []
 
 
@@ -330,7 +330,7 @@ async def test_a_table_without_a_stream_is_refused(engine: Engine, session: aioh
     with pytest.raises(TableMissing, match="Nowhere does not exist"):
         async with feed.follow(Table("Nowhere", "pk", "sk"), every):
             pass
-    assert not readers()
+    assert not reader_tasks()
 
 
 async def test_nothing_is_lost_when_the_engine_is_killed(durable: Engine, session: aiohttp.ClientSession) -> None:
@@ -343,23 +343,23 @@ async def test_nothing_is_lost_when_the_engine_is_killed(durable: Engine, sessio
             durable.kill()
             await asyncio.to_thread(durable.start)
         durable.put(80)
-        assert await take(events, 81) == [*expected, 80]
+        assert await take_changes(events, 81) == [*expected, 80]
 
 
-async def test_another_store_in_its_place_is_told(engine: Engine, session: aiohttp.ClientSession) -> None:
+async def test_a_replaced_store_is_reported(engine: Engine, session: aiohttp.ClientSession) -> None:
     feed = feed_of(engine, session)
     async with feed.follow(BLIP, number_of) as events:
         engine.put(1)
-        assert await take(events, 1) == [1]
+        assert await take_changes(events, 1) == [1]
         engine.kill()
         await asyncio.to_thread(engine.start)
         engine.create(BLIP)
         with pytest.raises(ChangesLost):
-            await take(events, 2)  # one may come from the new store before it is known to be another
+            await take_changes(events, 2)  # one may come from the new store before it is known to be another
         async with feed.follow(BLIP, number_of) as again:
             engine.put(2)
-            assert await take(again, 1) == [2]
-    assert not readers()
+            assert await take_changes(again, 1) == [2]
+    assert not reader_tasks()
 
 
 @pytest.fixture(autouse=True)
@@ -404,18 +404,18 @@ async def test_who_comes_again_within_the_linger_goes_on_with_the_same_reader(
     feed = ChangeFeed(HttpWire(engine.port, session), prefix=PREFIX, poll_interval=POLL, linger=30)
     async with feed.follow(BLIP, number_of) as events:
         engine.put(1)
-        assert await take(events, 1) == [1]
+        assert await take_changes(events, 1) == [1]
         place = events.token
     for number in range(2, 5):
         engine.put(number)
     async with feed.follow(BLIP, number_of, after=place) as events:
         assert not events.is_too_old
-        assert await take(events, 3) == [2, 3, 4]
+        assert await take_changes(events, 3) == [2, 3, 4]
         engine.put(5)
-        assert await take(events, 1) == [5]
-    assert readers()
+        assert await take_changes(events, 1) == [5]
+    assert reader_tasks()
     await feed.aclose()
-    assert not readers()
+    assert not reader_tasks()
 
 
 async def test_who_joins_as_the_linger_ends_has_a_reader() -> None:
@@ -431,7 +431,7 @@ async def test_who_joins_as_the_linger_ends_has_a_reader() -> None:
         await comes
         async with feed.follow(BLIP, number_of) as events:
             script.write("a", "x")
-            return await take(events, 1)
+            return await take_changes(events, 1)
 
     # Woken by a timer of the same turn of the loop: before what that of the linger has begun.
     coming = asyncio.create_task(come())
@@ -448,7 +448,7 @@ async def test_a_table_that_is_idle_keeps_no_old_changes(monkeypatch: pytest.Mon
     async with feed.follow(BLIP, number_of) as events:
         for _ in range(3):
             script.write("a", "x")
-        await take(events, 3)
+        await take_changes(events, 3)
         log = feed._tables[BLIP.name].log
         assert len(log._recent.entries) == 3
         log._kept = 0.0
@@ -458,10 +458,10 @@ async def test_a_table_that_is_idle_keeps_no_old_changes(monkeypatch: pytest.Mon
 async def test_what_came_before_the_log_is_read_from_the_stream(engine: Engine, session: aiohttp.ClientSession) -> None:
     async with feed_of(engine, session).follow(BLIP, number_of) as events:
         engine.put(1)
-        await take(events, 1)
+        await take_changes(events, 1)
         place = events.token
     for number in range(2, 1500):
         engine.put(number)
     async with feed_of(engine, session).follow(BLIP, number_of, after=place) as events:
         engine.put(1500)
-        assert await take(events, 1499) == [*range(2, 1501)]
+        assert await take_changes(events, 1499) == [*range(2, 1501)]

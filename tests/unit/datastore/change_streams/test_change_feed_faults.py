@@ -10,7 +10,7 @@ from datastore.change_streams.shards.stream_reader import ChangesLost, StreamRea
 from datastore.dynamodb.client import RequestRefused
 from datastore.errors import Throttled, Unavailable
 from datastore.queues import QueueLimits
-from tests.support.change_feeds import BLIP, Told, every, readers, scripted, take
+from tests.support.change_feeds import BLIP, Told, every, reader_tasks, scripted, take_changes
 from tests.support.changes import Numbers, number_of
 from tests.support.scripted_stream import Script, Shard
 from tests.support.until import until
@@ -29,7 +29,7 @@ async def test_only_open_shards_are_joined() -> None:
     async with scripted(script).follow(BLIP, number_of) as events:
         assert script.calls.count("GetShardIterator") == 3
         expected = {script.write(shard, "x") for shard in "bcd"}
-        assert set(await take(events, 3)) == expected
+        assert set(await take_changes(events, 3)) == expected
     assert "a" not in script.read
 
 
@@ -42,15 +42,15 @@ async def test_children_are_read_after_their_parent() -> None:
         first = [script.write("b", "x") for _ in range(3)]
         second = [script.write("e", "x") for _ in range(3)]
         other = [script.write("c", "y") for _ in range(3)]
-        seen = await take(events, 2509)
+        seen = await take_changes(events, 2509)
         assert seen[:2500] == expected
         assert [number for number in seen[2500:] if number not in other] == first + second
         assert [number for number in seen[2500:] if number in other] == other
         last = script.write("e", "x")
-        assert await take(events, 1) == [last]
+        assert await take_changes(events, 1) == [last]
 
 
-async def test_a_shard_that_one_listing_leaves_out_is_not_read_anew() -> None:
+async def test_a_shard_that_one_listing_omits_is_not_read_again() -> None:
     script, sink = Script(a=Shard()), Numbers()
     reader = StreamReader(script, "", 0.001, 0.01, lambda *_: None, BLIP, sink)
     await reader.attached()
@@ -102,7 +102,7 @@ async def test_a_shard_that_ends_while_attaching_is_no_gap() -> None:
     script.DescribeStream = split  # type: ignore[method-assign]
     async with scripted(script).follow(BLIP, number_of) as events:
         script.write("b", "x")
-        assert await take(events, 2) == [99, 100]
+        assert await take_changes(events, 2) == [99, 100]
 
 
 async def test_children_listed_late_and_shards_without_parent_are_found() -> None:
@@ -113,17 +113,17 @@ async def test_children_listed_late_and_shards_without_parent_are_found() -> Non
         await until(lambda: script.calls.count("DescribeStream") > listings + 1)
         script.shards |= {"b": Shard("a"), "root": Shard()}
         expected = {script.write("b", "x"), script.write("root", "y")}
-        assert set(await take(events, 2)) == expected
+        assert set(await take_changes(events, 2)) == expected
 
 
 async def test_an_expired_iterator_is_replaced_after_the_last_record() -> None:
     script = Script(a=Shard())
     async with scripted(script).follow(BLIP, number_of) as events:
         script.write("a", "x")
-        assert await take(events, 1) == [99]
+        assert await take_changes(events, 1) == [99]
         script.generation += 1
         script.write("a", "x")
-        assert await take(events, 1) == [100]
+        assert await take_changes(events, 1) == [100]
 
 
 async def test_an_iterator_that_expires_before_any_record_loses_nothing() -> None:
@@ -132,7 +132,7 @@ async def test_an_iterator_that_expires_before_any_record_loses_nothing() -> Non
     async with scripted(script).follow(BLIP, number_of) as events:
         script.generation += 1
         script.write("a", "x")
-        assert await take(events, 1) == [100]
+        assert await take_changes(events, 1) == [100]
 
 
 async def test_a_child_whose_iterator_expires_is_read_whole() -> None:
@@ -143,10 +143,10 @@ async def test_a_child_whose_iterator_expires_is_read_whole() -> None:
         script.write("b", "x", age=timedelta(hours=3))
         script.fail("GetRecords", RequestRefused("ExpiredIteratorException", ""))
         script.shards["a"].closed = True
-        assert await take(events, 1) == [99]
+        assert await take_changes(events, 1) == [99]
 
 
-async def test_trimmed_changes_are_told_after_what_came_before() -> None:
+async def test_trimmed_changes_are_reported_after_the_changes_before() -> None:
     script = Script(a=Shard())
     feed = scripted(script)
     async with feed.follow(BLIP, number_of) as events, feed.follow(BLIP, number_of) as other:
@@ -155,43 +155,43 @@ async def test_trimmed_changes_are_told_after_what_came_before() -> None:
         script.write("a", "x")
         script.shards["a"].trimmed = 5
         for subscription in (events, other):
-            assert await take(subscription, 1) == [99]
+            assert await take_changes(subscription, 1) == [99]
             with pytest.raises(ChangesLost):
-                await take(subscription, 1)
-        assert not readers()
+                await take_changes(subscription, 1)
+        assert not reader_tasks()
         script.shards["a"] = Shard()
         async with feed.follow(BLIP, number_of) as again:
             script.write("a", "x")
-            assert await take(again, 1) == [101]
+            assert await take_changes(again, 1) == [101]
 
 
-async def test_an_outage_longer_than_the_retention_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_outage_longer_than_the_retention_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("datastore.change_streams.shards.shard_iterator.RETENTION", timedelta(0))
     script = Script(a=Shard())
     async with scripted(script).follow(BLIP, number_of) as events:
         script.generation += 1
         with pytest.raises(ChangesLost):
-            await take(events, 1)
+            await take_changes(events, 1)
 
 
-async def test_another_stream_is_told() -> None:
+async def test_a_replaced_stream_is_reported() -> None:
     script = Script(a=Shard())
     async with scripted(script).follow(BLIP, number_of) as events:
         script.arn = "arn:2"
         with pytest.raises(ChangesLost):
-            await take(events, 1)
+            await take_changes(events, 1)
 
 
-async def test_failures_are_waited_out_and_told_once() -> None:
+async def test_failures_are_retried_and_reported_once() -> None:
     script, told = Script(a=Shard()), Told()
     async with scripted(script, told).follow(BLIP, number_of) as events:
         script.fail("GetRecords", *[Throttled("busy")] * 4, Unavailable("gone"), RequestRefused("AccessDenied", "no"))
         script.fail("DescribeTable", *[Unavailable("gone")] * 3)
         script.write("a", "x")
-        assert await take(events, 1) == [99]
+        assert await take_changes(events, 1) == [99]
         await until(lambda: not script.faults["DescribeTable"])
         script.write("a", "x")
-        assert await take(events, 1) == [100]
+        assert await take_changes(events, 1) == [100]
     assert len(told) == 1
 
 
@@ -202,16 +202,16 @@ async def test_records_that_come_again_are_dropped() -> None:
             script.write("a", "x")
         script.shards["a"].records += script.shards["a"].records[-2:]
         script.write("a", "x")
-        assert await take(events, 4) == [99, 100, 101, 102]
+        assert await take_changes(events, 4) == [99, 100, 101, 102]
 
 
-async def test_a_record_that_makes_no_sense_is_told_and_skipped() -> None:
+async def test_a_malformed_record_is_reported_and_skipped() -> None:
     script, told = Script(a=Shard()), Told()
     async with scripted(script, told).follow(BLIP, number_of) as events:
         script.write("a", "x")
         script.shards["a"].records[-1]["dynamodb"]["NewImage"] = {"n": {"WHAT": "1"}}
         script.write("a", "x")
-        assert await take(events, 1) == [100]
+        assert await take_changes(events, 1) == [100]
     assert [type(problem) for problem in told] == [ValueError]
 
 
@@ -221,7 +221,7 @@ async def test_an_expired_item_is_marked(spelling: str) -> None:
     async with scripted(script).follow(BLIP, lambda change: (change.by_ttl,)) as events:
         script.write("a", "x", userIdentity={"Type": "Service", spelling: "dynamodb.amazonaws.com"})
         script.write("a", "x")
-        assert await take(events, 2) == [(True,), (False,)]
+        assert await take_changes(events, 2) == [(True,), (False,)]
 
 
 async def test_a_burst_does_not_disconnect_a_follower_that_keeps_up() -> None:
@@ -229,10 +229,10 @@ async def test_a_burst_does_not_disconnect_a_follower_that_keeps_up() -> None:
     async with scripted(script).follow(BLIP, number_of, limits=QueueLimits(max_events=8)) as events:
         for _ in range(3000):
             script.write("a", "x")
-        assert await take(events, 3000) == list(range(99, 3099))
+        assert await take_changes(events, 3000) == list(range(99, 3099))
 
 
-async def test_a_store_that_cannot_be_reached_at_first_is_told_at_once() -> None:
+async def test_an_unreachable_store_is_reported_at_once() -> None:
     script = Script(a=Shard())
     feed = scripted(script)
     script.fail("DescribeStream", Unavailable("gone"))
@@ -241,7 +241,7 @@ async def test_a_store_that_cannot_be_reached_at_first_is_told_at_once() -> None
         with pytest.raises(kind):
             async with feed.follow(BLIP, every):
                 pass
-        assert not readers()
+        assert not reader_tasks()
     async with feed.follow(BLIP, number_of) as events:
         script.write("a", "x")
-        assert await take(events, 1) == [99]
+        assert await take_changes(events, 1) == [99]

@@ -17,16 +17,17 @@ from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE, FEED_PIPELINE
 from datastore.keyspace.feeds.table import FEED
 from gateway import cli
 from pipelines.feeds.counters import Counters
-from tests.support.consumers import letters_of, now, record
-from tests.support.feed_changes import feed_changes, items_of, put, store_of
+from tests.support.consumers import letters_of, stream_record
+from tests.support.feed_changes import feed_changes, items_of, put_feed_records, store_of
 from tests.support.feed_items import like_item, post_item, user_item
+from tests.support.moments import utc_now
 
 BUG = ValueError("a bug")
 
 
 async def bury(database: Database, *records: dict[str, Any], handler: str = "counters") -> list[DeadLetter]:
     for number, one in enumerate(records):
-        letter = letter_of(FEED.name, handler, one, BUG, 6, now() + timedelta(milliseconds=number))
+        letter = letter_of(FEED.name, handler, one, BUG, 6, utc_now() + timedelta(milliseconds=number))
         await DeadLetters(store_of(database), CONSUMER_TABLE).bury(letter)
     return await letters_of(database)
 
@@ -44,7 +45,7 @@ async def dlq(*arguments: str) -> Result:
 
 async def a_like(database: Database) -> Change:
     """A post of ada's, and the change that bob's like of it is."""
-    await put(database, user_item("ada"), post := post_item("p1"), like_item(post))
+    await put_feed_records(database, user_item("ada"), post := post_item("p1"), like_item(post))
     return (await feed_changes(database))[-1]
 
 
@@ -55,26 +56,26 @@ async def likes(database: Database) -> int:
 
 
 def test_a_change_is_encoded_as_it_was_decoded() -> None:
-    removed = record(1) | {"eventName": "REMOVE", "userIdentity": {"PrincipalId": "dynamodb.amazonaws.com"}}
+    removed = stream_record(1) | {"eventName": "REMOVE", "userIdentity": {"PrincipalId": "dynamodb.amazonaws.com"}}
     removed["dynamodb"]["OldImage"] = removed["dynamodb"].pop("NewImage")
-    for one in (record(1), removed):
+    for one in (stream_record(1), removed):
         assert decode_change("feed", encode_change(decode_change("feed", one))) == decode_change("feed", one)
 
 
 async def test_a_letter_tells_what_happened_and_is_kept_for_two_weeks(database: Database) -> None:
-    (letter,) = await bury(database, record(7))
+    (letter,) = await bury(database, stream_record(7))
 
     assert (letter.table, letter.handler, letter.event) == ("feed", "counters", "INSERT")
     assert letter.item_keys == {"PK": {"S": "k"}, "SK": {"S": "s"}}
     assert (letter.error_type, letter.error, letter.attempts, letter.whole) == ("ValueError", "a bug", 6, True)
-    assert letter.record == record(7)
+    assert letter.record == stream_record(7)
     (item,) = await items_of(database, FEED_PIPELINE)
-    assert abs(item["expiresAt"] - (now() + timedelta(days=14)).timestamp()) < 60
+    assert abs(item["expiresAt"] - (utc_now() + timedelta(days=14)).timestamp()) < 60
 
 
 async def test_letters_come_oldest_first_and_one_for_each_record_and_handler(database: Database) -> None:
-    await bury(database, record(2), record(1), record(2))
-    letters = await bury(database, record(1), handler="other")
+    await bury(database, stream_record(2), stream_record(1), stream_record(2))
+    letters = await bury(database, stream_record(1), handler="other")
 
     numbers = [(letter.record["dynamodb"]["SequenceNumber"], letter.handler) for letter in letters]
     assert sorted(numbers[:2]) == [("101", "counters"), ("101", "other")]
@@ -82,10 +83,10 @@ async def test_letters_come_oldest_first_and_one_for_each_record_and_handler(dat
 
 
 async def test_letters_of_one_second_come_in_the_order_of_their_changes(database: Database) -> None:
-    moment = record(1)["dynamodb"]["ApproximateCreationDateTime"]
+    moment = stream_record(1)["dynamodb"]["ApproximateCreationDateTime"]
     records = []
     for number in (950, 3, 800, 20, 899, 1):  # 1050, 103, 900, …: sequences are numbers, not text
-        made = record(number, f"k{number}")
+        made = stream_record(number, f"k{number}")
         made["dynamodb"]["ApproximateCreationDateTime"] = moment
         records.append(made)
 
@@ -97,7 +98,7 @@ async def test_letters_of_one_second_come_in_the_order_of_their_changes(database
 
 async def test_expired_letters_are_neither_listed_nor_replayed(database: Database, options: list[str]) -> None:
     change = await a_like(database)
-    old = letter_of(FEED.name, "counters", encode_change(change), BUG, 6, now() - timedelta(days=14, seconds=1))
+    old = letter_of(FEED.name, "counters", encode_change(change), BUG, 6, utc_now() - timedelta(days=14, seconds=1))
     await DeadLetters(store_of(database), CONSUMER_TABLE).bury(old)
 
     listed, one, every = (
@@ -111,12 +112,12 @@ async def test_expired_letters_are_neither_listed_nor_replayed(database: Databas
 
 
 async def test_letters_of_more_than_a_page_are_all_listed(database: Database) -> None:
-    letters = await bury(database, *[record(number, f"k{number}", text="x" * 300_000) for number in range(8)])
+    letters = await bury(database, *[stream_record(number, f"k{number}", text="x" * 300_000) for number in range(8)])
     assert len({letter.id for letter in letters}) == 8
 
 
 async def test_a_record_too_big_for_an_item_is_kept_without_its_images(database: Database) -> None:
-    small, big = record(1, text="é" * 150_000), record(2, text="é" * 195_000)
+    small, big = stream_record(1, text="é" * 150_000), stream_record(2, text="é" * 195_000)
 
     first, second = await bury(database, small, big)
 
@@ -138,7 +139,7 @@ async def test_whatever_a_record_is_it_can_be_kept(database: Database, odd: dict
 
 
 async def test_letters_are_listed(database: Database, options: list[str]) -> None:
-    (letter,) = await bury(database, record(7))
+    (letter,) = await bury(database, stream_record(7))
 
     lines = await dlq("list", *options)
     objects = await dlq("list", "--json", *options)
@@ -146,7 +147,7 @@ async def test_letters_are_listed(database: Database, options: list[str]) -> Non
     for part in (letter.id, "2026-06-21T", "counters", "INSERT", '{"PK": {"S": "k"}, "SK": {"S": "s"}}', "a bug"):
         assert part in lines.output
     told = json.loads(objects.stdout)
-    assert (told["id"], told["keys"], told["record"]) == (letter.id, letter.item_keys, record(7))
+    assert (told["id"], told["keys"], told["record"]) == (letter.id, letter.item_keys, stream_record(7))
 
 
 async def test_what_is_replayed_is_applied_once_and_forgotten(database: Database, options: list[str]) -> None:
@@ -161,7 +162,7 @@ async def test_what_is_replayed_is_applied_once_and_forgotten(database: Database
 
 async def test_what_the_pipeline_applied_is_not_applied_by_a_replay(database: Database, options: list[str]) -> None:
     change = await a_like(database)
-    await Counters(lambda: store_of(database), now).handle([change])
+    await Counters(lambda: store_of(database), utc_now).handle([change])
     await bury(database, encode_change(change))
 
     assert (await dlq("replay", "--all", *options)).exit_code == 0
@@ -171,8 +172,8 @@ async def test_what_the_pipeline_applied_is_not_applied_by_a_replay(database: Da
 async def test_what_fails_again_is_kept_with_its_new_error(database: Database, options: list[str]) -> None:
     change = await a_like(database)
     await bury(database, encode_change(change))
-    await bury(database, record(1), handler="gone")
-    await bury(database, record(2, text="x" * 400_000))
+    await bury(database, stream_record(1), handler="gone")
+    await bury(database, stream_record(2, text="x" * 400_000))
     await bury(database, {"what": "ever"}, handler="decode")
 
     done = await dlq("replay", "--all", *options)
@@ -192,7 +193,7 @@ async def test_what_fails_again_is_kept_with_its_new_error(database: Database, o
 async def test_a_replay_says_what_it_misses(
     database: Database, options: list[str], arguments: Sequence[str], words: str
 ) -> None:
-    await bury(database, record(1))
+    await bury(database, stream_record(1))
     done = await dlq("replay", *arguments, *options)
     assert done.exit_code != 0
     assert words in done.output + str(done.exception)

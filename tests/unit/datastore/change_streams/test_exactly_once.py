@@ -15,20 +15,20 @@ from datastore.keyspace.feeds.table import FEED
 from datastore.model.composite_keys import Key
 from datastore.model.timestamps import to_seconds
 from tests.support.fault_proxy import Proxy, lose_answer
-from tests.support.feed_changes import items_of, put, store_of
+from tests.support.feed_changes import items_of, put_feed_records, store_of
 from tests.support.feed_items import inserted, like_item, post_item, user_item
 from tests.support.served import NOON
 
 
-def count(name: str) -> Key:
+def tag_counter(name: str) -> Key:
     return leaderboards.counters(leaderboards.TAGS, "2026-06-25", name)
 
 
 def adding(name: str, to: str, **numbers: int) -> Effect:
-    return Effect(name, (Write(FEED_METRICS, count(to), add=numbers or {"posts": 1}),))
+    return Effect(name, (Write(FEED_METRICS, tag_counter(to), add=numbers or {"posts": 1}),))
 
 
-async def counted(database: Database) -> dict[str, int]:
+async def tag_counts(database: Database) -> dict[str, int]:
     items = await items_of(database, FEED_METRICS)
     return {item["SK"].removeprefix("TAG#"): item["posts"] for item in items}
 
@@ -42,7 +42,7 @@ async def test_an_effect_is_applied_once_however_often_it_comes(database: Databa
         store_of(database), CONSUMER_TABLE, [*effects[1:], adding("four", "cake"), adding("four", "cake")], NOON
     )
 
-    assert await counted(database) == {"tea": 2, "cake": 2}
+    assert await tag_counts(database) == {"tea": 2, "cake": 2}
 
 
 async def test_what_is_left_of_a_batch_is_applied_in_the_second_try_of_its_transaction(database: Database) -> None:
@@ -51,7 +51,7 @@ async def test_what_is_left_of_a_batch_is_applied_in_the_second_try_of_its_trans
 
     await apply(store, CONSUMER_TABLE, [adding(f"{number}", "tea") for number in range(60)], NOON)
 
-    assert await counted(database) == {"tea": 60}
+    assert await tag_counts(database) == {"tea": 60}
     assert [call.operation for call in store.meter.calls] == ["TransactWriteItems"] * 2
 
 
@@ -60,7 +60,7 @@ async def test_effects_fill_transactions_and_what_they_write_to_one_item_is_one_
 
     await apply(store, CONSUMER_TABLE, [adding(f"{number}", "tea") for number in range(150)], NOON)
 
-    assert await counted(database) == {"tea": 150}
+    assert await tag_counts(database) == {"tea": 150}
     assert [len(call.request["TransactItems"]) for call in store.meter.calls] == [100, 52]
 
 
@@ -69,7 +69,7 @@ async def test_effects_on_many_items_are_spread_over_as_many_transactions_as_it_
 
     await apply(store, CONSUMER_TABLE, [adding(f"{number}", f"tag{number}") for number in range(120)], NOON)
 
-    assert await counted(database) == {f"tag{number}": 1 for number in range(120)}
+    assert await tag_counts(database) == {f"tag{number}": 1 for number in range(120)}
     assert [len(call.request["TransactItems"]) for call in store.meter.calls] == [100, 100, 40]
 
 
@@ -85,7 +85,7 @@ async def test_what_adds_up_to_nothing_writes_a_mark_alone(database: Database) -
 
 async def test_of_values_that_are_set_the_last_counts(database: Database) -> None:
     effects = [
-        Effect(f"{number}", (Write(FEED_METRICS, count("tea"), add={"posts": 1}, set={"last": number}),))
+        Effect(f"{number}", (Write(FEED_METRICS, tag_counter("tea"), add={"posts": 1}, set={"last": number}),))
         for number in range(5)
     ]
 
@@ -102,21 +102,21 @@ async def test_of_effects_of_one_name_the_first_counts_together_or_apart(databas
     for batch in [[first, second]] if at_once else [[first], [second]]:
         await apply(store_of(database), CONSUMER_TABLE, batch, NOON)
 
-    assert await counted(database) == {"tea": 1}
+    assert await tag_counts(database) == {"tea": 1}
 
 
 async def test_a_write_whose_condition_does_not_hold_is_left_out_alone_and_for_good(database: Database) -> None:
     gone = Write(FEED, posts.post("p1"), add={"likes": 1}, only_if=posts.NOT_DELETED)
     effects = [
-        Effect("both", (gone, Write(FEED_METRICS, count("tea"), add={"posts": 1}))),
+        Effect("both", (gone, Write(FEED_METRICS, tag_counter("tea"), add={"posts": 1}))),
         adding("other", "tea"),
     ]
 
     await apply(store_of(database), CONSUMER_TABLE, effects, NOON)
-    await put(database, post_item("p1"))
+    await put_feed_records(database, post_item("p1"))
     await apply(store_of(database), CONSUMER_TABLE, effects, NOON)
 
-    assert await counted(database) == {"tea": 2}
+    assert await tag_counts(database) == {"tea": 2}
     assert [item["likes"] for item in await items_of(database, FEED)] == [0]
 
 
@@ -127,7 +127,7 @@ async def test_two_who_apply_the_same_effects_at_the_same_time_apply_them_once(d
         *[apply(store_of(database), CONSUMER_TABLE, effects[start:], NOON) for start in (0, 0, 20, 40)]
     )
 
-    assert await counted(database) == {"tag0": 20, "tag1": 20, "tag2": 20}
+    assert await tag_counts(database) == {"tag0": 20, "tag1": 20, "tag2": 20}
 
 
 async def test_an_answer_that_is_lost_leaves_the_effect_applied_once(
@@ -137,11 +137,11 @@ async def test_an_answer_that_is_lost_leaves_the_effect_applied_once(
 
     await apply(store_of(database, client), CONSUMER_TABLE, [adding("one", "tea")], NOON)
 
-    assert await counted(database) == {"tea": 1}
+    assert await tag_counts(database) == {"tea": 1}
 
 
 async def test_what_cannot_be_applied_raises_and_leaves_nothing_behind(database: Database) -> None:
-    await put(database, user_item("ada"))
+    await put_feed_records(database, user_item("ada"))
     (item,) = await items_of(database, FEED)
     impossible = Effect("no", (Write(FEED, Key(item["PK"], item["SK"]), add={"name": 1}),))
 

@@ -13,7 +13,7 @@ from datastore.change_streams.shards.stream_reader import ChangesLost, StreamRea
 from datastore.dynamodb.retry.outage_log import QUIET_SECONDS, REPEAT_SECONDS, OutageLog
 from datastore.errors import TableMissing, Unavailable
 from datastore.keyspace.sightings import BLIP
-from tests.support.going_on import Going, Heard
+from tests.support.scripted_readers import Going, RecordingSink
 from tests.support.scripted_stream import Script, Shard
 from tests.support.until import until
 
@@ -77,10 +77,10 @@ async def test_who_goes_on_waits_for_a_store_that_is_away_and_tells_it_once(
     assert [record.getMessage() for record in caplog.records] == ["Changes of blip can be read again."]
 
 
-async def test_who_begins_is_told_of_a_store_that_is_away() -> None:
+async def test_a_new_subscriber_learns_of_an_outage() -> None:
     script = Script(a=Shard())
     script.fail("DescribeTable", Unavailable("gone"))
-    reader = StreamReader(script, "", 0.001, 0.02, lambda *_: None, BLIP, Heard())
+    reader = StreamReader(script, "", 0.001, 0.02, lambda *_: None, BLIP, RecordingSink())
     with pytest.raises(Unavailable, match="gone"):
         await reader.attached()
 
@@ -94,7 +94,7 @@ async def test_who_goes_on_does_not_wait_for_a_table_that_is_missing(go: Go) -> 
             await going.reader.attached()
 
 
-def test_an_outage_is_told_when_it_begins_now_and_then_and_when_it_ends() -> None:
+def test_an_outage_is_reported_at_its_start_at_intervals_and_at_its_end() -> None:
     now, told = 0.0, list[str]()
     outage = OutageLog(lambda problem: told.append(str(problem)), lambda: told.append("ended"), lambda: now)
     for number in range(3):
@@ -106,7 +106,7 @@ def test_an_outage_is_told_when_it_begins_now_and_then_and_when_it_ends() -> Non
     assert told == ["first 0", "still", "ended"]
 
 
-def test_an_outage_that_comes_back_at_once_is_told_when_it_lasts() -> None:
+def test_an_outage_that_returns_at_once_is_reported_when_it_lasts() -> None:
     now, told = 0.0, list[str]()
     outage = OutageLog(lambda problem: told.append(str(problem)), lambda: told.append("ended"), lambda: now)
     for _ in range(100):

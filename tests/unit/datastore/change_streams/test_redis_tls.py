@@ -12,9 +12,9 @@ from redis import Redis
 from datastore.redis.urls import check_redis_url
 from server.admission.budgets import Budget
 from server.admission.redis_budgets import RedisBuckets
-from tests.support.bus_hosts import Hosts, direct, on_bus, take
+from tests.support.bus_hosts import Hosts, direct, on_bus, take_numbers
 from tests.support.redis_server import RedisServer
-from tests.support.redis_tls import certificate
+from tests.support.redis_tls import signed_certificate
 from tests.support.scripted_stream import Script, Shard
 from tests.support.until import until
 
@@ -25,9 +25,9 @@ class TlsServer(RedisServer):
     def __init__(self, folder: Path) -> None:
         ours, its = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
         self.authority = folder / "authority.pem"
-        self.authority.write_bytes(certificate("authority", ours, "authority", ours))
+        self.authority.write_bytes(signed_certificate("authority", ours, "authority", ours))
         self._certificate, self._key = folder / "server.pem", folder / "server.key"
-        self._certificate.write_bytes(certificate("server", its, "authority", ours))
+        self._certificate.write_bytes(signed_certificate("server", its, "authority", ours))
         pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
         self._key.write_bytes(its.private_bytes(pem, form, serialization.NoEncryption()))
         super().__init__()
@@ -67,7 +67,7 @@ async def test_the_bus_works_over_tls_and_comes_back(stack: AsyncExitStack, scri
     following = [await hosts.follow(process) for process in processes]
     written = [script.write("a", "x") for _ in range(3)]
     for events in following:
-        assert await take(events, 3) == written
+        assert await take_numbers(events, 3) == written
     assert on_bus(*processes)
 
     redis.kill()
@@ -76,7 +76,7 @@ async def test_the_bus_works_over_tls_and_comes_back(stack: AsyncExitStack, scri
     await until(lambda: on_bus(*processes))
     written = [script.write("a", "x")]
     for events in following:
-        assert await take(events, 1) == written
+        assert await take_numbers(events, 1) == written
 
 
 async def test_budgets_are_shared_over_tls(redis: TlsServer) -> None:
@@ -98,6 +98,6 @@ async def test_a_server_of_an_unknown_authority_is_not_believed(
     process = hosts.process()
     events = await hosts.follow(process)
     written = script.write("a", "x")
-    assert await take(events, 1) == [written]
+    assert await take_numbers(events, 1) == [written]
     assert process.bus.is_away
     assert direct(process)

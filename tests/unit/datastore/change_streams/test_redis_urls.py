@@ -52,7 +52,7 @@ def test_what_the_client_takes_is_taken(url: str) -> None:
         (f"rediss://:{WORD}@bus?ssl_min_version=5", "the value of an option is invalid"),
     ],
 )
-def test_what_it_would_not_take_is_refused_and_what_it_hides_not_told(url: str, words: str) -> None:
+def test_unsupported_options_are_refused_and_passwords_not_shown(url: str, words: str) -> None:
     with pytest.raises(ValueError, match=words.replace("?", r"\?")) as refusal:
         check_redis_url(url)
     assert WORD not in str(refusal.value)

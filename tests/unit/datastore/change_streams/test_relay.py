@@ -35,12 +35,12 @@ def redis() -> Iterator[RedisServer]:
 
 @pytest.fixture
 async def bus(redis: RedisServer) -> AsyncIterator[RelayConnection]:
-    async with opened(redis) as connection:
+    async with relay_connection(redis) as connection:
         yield connection
 
 
 @asynccontextmanager
-async def opened(redis: RedisServer, lease_seconds: float = 60.0) -> AsyncIterator[RelayConnection]:
+async def relay_connection(redis: RedisServer, lease_seconds: float = 60.0) -> AsyncIterator[RelayConnection]:
     redis.client.flushall()
     connection = RelayConnection(redis.url, "t__", patience=5.0, lease_seconds=lease_seconds)
     try:
@@ -49,26 +49,26 @@ async def opened(redis: RedisServer, lease_seconds: float = 60.0) -> AsyncIterat
         await connection.aclose()
 
 
-async def begun(bus: RelayConnection, instance: str = "one", **shards: str) -> RelayState:
+async def begin_epoch(bus: RelayConnection, instance: str = "one", **shards: str) -> RelayState:
     """The state after a process has begun an order."""
     lease = (await bus.claim("Blip", instance)).lease
     await bus.begin("Blip", lease, "e1", Reached("arn", shards or {"s": HERE}))
     return await bus.claim("Blip", instance)
 
 
-async def relayed(bus: RelayConnection) -> list[str]:
-    return [number for entry in await entries(bus) for number in numbers(entry)]
+async def relayed_numbers(bus: RelayConnection) -> list[str]:
+    return [number for entry in await entries(bus) for number in record_numbers(entry)]
 
 
 async def entries(bus: RelayConnection) -> list[Relayed]:
     return [entry for _, entry in (await bus.read({"Blip": "0-0"})).get("Blip", []) if isinstance(entry, Relayed)]
 
 
-def numbers(entry: Relayed) -> list[str]:
+def record_numbers(entry: Relayed) -> list[str]:
     return [str(record["n"]) for record in json.loads(entry.records)]
 
 
-def page(*numbers: str) -> list[tuple[str, bytes]]:
+def relay_page(*numbers: str) -> list[tuple[str, bytes]]:
     return [(number, b'{"n":%s}' % number.encode()) for number in numbers]
 
 
@@ -99,64 +99,64 @@ async def test_fences_grow_though_redis_forgets(bus: RelayConnection, redis: Red
 
 
 async def test_a_holder_that_was_paused_past_its_lease_appends_nothing(redis: RedisServer) -> None:
-    async with opened(redis, lease_seconds=0.05) as bus:
-        paused = await begun(bus)
+    async with relay_connection(redis, lease_seconds=0.05) as bus:
+        paused = await begin_epoch(bus)
         async with asyncio.timeout(50):
             while (await bus.claim("Blip", "other")).is_held_by("one"):  # noqa: ASYNC110 - it is Redis's time
                 await asyncio.sleep(0.01)
 
         with pytest.raises(RelayLeaseLost):
-            await bus.append("Blip", paused.lease, "e1", "s", HERE, page("1"))
+            await bus.append("Blip", paused.lease, "e1", "s", HERE, relay_page("1"))
         with pytest.raises(RelayLeaseLost):
             await bus.begin("Blip", paused.lease, "e2", Reached("arn", {}))
         with pytest.raises(RelayLeaseLost):
             await bus.attach("Blip", paused.lease, "e1")
         await bus.release("Blip", paused.lease)
         assert (await bus.claim("Blip", "other")).epoch == "e1"
-        assert await relayed(bus) == []
+        assert await relayed_numbers(bus) == []
 
 
-async def test_a_lease_lapses_though_nobody_else_wants_it(redis: RedisServer) -> None:
-    async with opened(redis, lease_seconds=0.05) as bus:
-        paused = await begun(bus)
+async def test_a_lease_expires_although_no_other_process_wants_it(redis: RedisServer) -> None:
+    async with relay_connection(redis, lease_seconds=0.05) as bus:
+        paused = await begin_epoch(bus)
         async with asyncio.timeout(50):
             while (await bus.claim("Blip", "other", may_claim=False)).lease:  # noqa: ASYNC110 - it is Redis's time
                 await asyncio.sleep(0.01)
 
         with pytest.raises(RelayLeaseLost):
-            await bus.append("Blip", paused.lease, "e1", "s", HERE, page("1"))
+            await bus.append("Blip", paused.lease, "e1", "s", HERE, relay_page("1"))
 
 
-async def test_numbers_of_forty_digits_are_told_apart(bus: RelayConnection) -> None:
-    state = await begun(bus)
+async def test_numbers_of_forty_digits_are_distinguished(bus: RelayConnection) -> None:
+    state = await begin_epoch(bus)
     all_ = ["9", "10", "9" * 39, "1" + "0" * 39, "1" + "0" * 38 + "1"]
     for number, follows in zip(all_, [HERE, *all_], strict=False):
-        assert await bus.append("Blip", state.lease, "e1", "s", follows, page(number)) == 1
-        assert await bus.append("Blip", state.lease, "e1", "s", number, page(number)) == 0
-    assert await relayed(bus) == all_
+        assert await bus.append("Blip", state.lease, "e1", "s", follows, relay_page(number)) == 1
+        assert await bus.append("Blip", state.lease, "e1", "s", number, relay_page(number)) == 0
+    assert await relayed_numbers(bus) == all_
 
 
 async def test_a_page_that_follows_what_is_not_noted_is_not_appended(bus: RelayConnection) -> None:
-    state = await begun(bus)
+    state = await begin_epoch(bus)
     for follows in ("5", joined("another", "iterator")):
         with pytest.raises(UnexpectedPosition):
-            await bus.append("Blip", state.lease, "e1", "s", follows, page("6"))
+            await bus.append("Blip", state.lease, "e1", "s", follows, relay_page("6"))
     with pytest.raises(UnexpectedPosition):
-        await bus.append("Blip", state.lease, "e2", "s", HERE, page("6"))
-    assert await bus.append("Blip", state.lease, "e1", "s", joined("o", "a later iterator"), page("6")) == 1
+        await bus.append("Blip", state.lease, "e2", "s", HERE, relay_page("6"))
+    assert await bus.append("Blip", state.lease, "e1", "s", joined("o", "a later iterator"), relay_page("6")) == 1
     with pytest.raises(UnexpectedPosition):
-        await bus.append("Blip", state.lease, "e1", "s", HERE, page("7"))
-    assert await relayed(bus) == ["6"]
+        await bus.append("Blip", state.lease, "e1", "s", HERE, relay_page("7"))
+    assert await relayed_numbers(bus) == ["6"]
 
 
 async def test_changes_of_a_page_share_entries_up_to_a_size(bus: RelayConnection) -> None:
-    state = await begun(bus)
-    await bus.append("Blip", state.lease, "e1", "s", HERE, page("1", "2", "3"))
+    state = await begin_epoch(bus)
+    await bus.append("Blip", state.lease, "e1", "s", HERE, relay_page("1", "2", "3"))
     large = [(number, b'{"n":%s,"x":"%s"}' % (number.encode(), b"x" * (ENTRY_BYTES // 2 - 20))) for number in "345678"]
     assert await bus.append("Blip", state.lease, "e1", "s", "2", large) == 5
 
     found = await entries(bus)
-    assert [numbers(entry) for entry in found] == [["1", "2", "3"], ["4", "5"], ["6", "7"], ["8"]]
+    assert [record_numbers(entry) for entry in found] == [["1", "2", "3"], ["4", "5"], ["6", "7"], ["8"]]
     assert [entry.follows for entry in found] == [HERE, "3", "5", "7"]
 
 
@@ -166,7 +166,7 @@ async def test_changes_of_a_page_share_entries_up_to_a_size(bus: RelayConnection
 async def test_the_oldest_go_when_there_are_too_many_or_too_large_ones(
     bus: RelayConnection, redis: RedisServer, size: int, many: int, kept: int
 ) -> None:
-    state = await begun(bus, s="0")
+    state = await begin_epoch(bus, s="0")
     key = "{gateway:bus:t__}Blip:changes"
     redis.client.xadd(key, {"what": "ever"})
     redis.client.xadd(key, {"c": "e1\ns\n\n999999999 9\n[]"})
@@ -180,9 +180,9 @@ async def test_the_oldest_go_when_there_are_too_many_or_too_large_ones(
     assert kept - many < len(there) <= kept
 
 
-async def test_all_goes_when_nobody_holds_the_table_any_more(bus: RelayConnection, redis: RedisServer) -> None:
-    state = await begun(bus)
-    await bus.append("Blip", state.lease, "e1", "s", HERE, page("1"))
+async def test_everything_expires_when_no_process_holds_the_table(bus: RelayConnection, redis: RedisServer) -> None:
+    state = await begin_epoch(bus)
+    await bus.append("Blip", state.lease, "e1", "s", HERE, relay_page("1"))
     for key in redis.client.scan_iter():
         assert 0 < redis.client.pttl(key) <= 300_000
         redis.client.pexpire(key, 10_000)
@@ -194,19 +194,19 @@ async def test_all_goes_when_nobody_holds_the_table_any_more(bus: RelayConnectio
 
 
 async def test_iterators_move_on_until_there_is_a_record(bus: RelayConnection) -> None:
-    await begun(bus)
+    await begin_epoch(bus)
     later = joined("o", "later")
     await bus.claim("Blip", "one", idle=Reached("arn", {"s": later}))
     state = await bus.claim("Blip", "other", idle=Reached("arn", {"s": "what another says"}))
     assert state.positions == {"s": later}
 
-    await bus.append("Blip", state.lease, "e1", "s", later, page("1"))
+    await bus.append("Blip", state.lease, "e1", "s", later, relay_page("1"))
     await bus.claim("Blip", "one", idle=Reached("arn", {"s": later}))
     assert (await bus.claim("Blip", "one")).positions == {"s": "1"}
 
 
 async def test_shards_that_are_listed_no_longer_are_forgotten(bus: RelayConnection) -> None:
-    await begun(bus, s=HERE, gone="5")
+    await begin_epoch(bus, s=HERE, gone="5")
     await bus.forget("Blip", ["gone"])
     assert (await bus.claim("Blip", "one")).positions == {"s": HERE}
 
@@ -215,7 +215,7 @@ async def test_shards_that_are_listed_no_longer_are_forgotten(bus: RelayConnecti
 async def test_a_full_redis_is_seen_by_who_holds_and_by_who_does_not(
     bus: RelayConnection, redis: RedisServer, instance: str
 ) -> None:
-    await begun(bus)
+    await begin_epoch(bus)
     redis.client.config_set("maxmemory", 1)
     try:
         with pytest.raises(BusRefused, match="OutOfMemory"):
@@ -225,7 +225,7 @@ async def test_a_full_redis_is_seen_by_who_holds_and_by_who_does_not(
     assert (await bus.claim("Blip", "other")).is_held_by("one")
 
 
-async def test_an_address_without_redis_is_told_without_its_password() -> None:
+async def test_an_address_without_redis_is_reported_without_its_password() -> None:
     connection = RelayConnection("redis://user:hidden-word@127.0.0.1:1", "t__")
     with pytest.raises(BusUnavailable) as told:
         await connection.probe()
@@ -269,7 +269,7 @@ class Holder:
             await self.bus.begin("Blip", self.lease, "e", Reached("arn", {"s": "0"}))
 
     async def append(self, many: int, *, moves: bool) -> int:
-        read = page(*[str(self.at + number) for number in range(1, many + 1)])
+        read = relay_page(*[str(self.at + number) for number in range(1, many + 1)])
         appended = await self.bus.append("Blip", self.lease, "e", "s", str(self.at), read)
         self.at += many if moves else 0
         return appended
@@ -284,7 +284,7 @@ def test_only_the_newest_holder_appends_and_each_change_once(redis: RedisServer,
 
 
 async def holders_in_turn(redis: RedisServer, taken: list[Step]) -> None:
-    async with opened(redis) as bus:
+    async with relay_connection(redis) as bus:
         holders = {name: Holder(bus, name) for name in "ab"}
         newest, expected = "", 0
         for kind, name, many in taken:
@@ -306,7 +306,7 @@ async def holders_in_turn(redis: RedisServer, taken: list[Step]) -> None:
                 reached = holder.at + many
                 assert await holder.append(many, moves=kind == "append") == max(0, reached - expected)
                 expected = max(expected, reached)
-        assert await relayed(bus) == [str(number) for number in range(1, expected + 1)]
+        assert await relayed_numbers(bus) == [str(number) for number in range(1, expected + 1)]
 
 
 # --- What is lacking --------------------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ import pytest
 from datastore.database import Database
 from datastore.errors import TableMissing
 from datastore.model.access_patterns import Table
-from tests.support.bus_hosts import Hosts, Process, direct, number_of, reads_settle, take
+from tests.support.bus_hosts import BusProcess, Hosts, direct, reads_settle, take_numbers
+from tests.support.changes import number_of
 from tests.support.redis_server import RedisServer
 from tests.support.until import until
 
@@ -36,7 +37,7 @@ async def test_one_process_reads_for_all_and_each_tells_all_in_order(hosts: Host
     written = await hosts.write(30)
 
     for events in following:
-        assert await take(events, 30) == written
+        assert await take_numbers(events, 30) == written
     assert sorted(process.wire.reads > 0 for process in processes) == [False, False, True]
 
 
@@ -44,12 +45,12 @@ async def test_who_comes_later_sees_what_is_written_from_then_on(hosts: Hosts) -
     one, other = hosts.process(), hosts.process()
     first = await hosts.follow(one)
     written = await hosts.write(5)
-    assert await take(first, 5) == written
+    assert await take_numbers(first, 5) == written
 
     second = await hosts.follow(other)
     more = await hosts.write(5)
 
-    assert await take(second, 5) == await take(first, 5) == more
+    assert await take_numbers(second, 5) == await take_numbers(first, 5) == more
 
 
 async def test_another_takes_over_at_once_when_the_holder_leaves(hosts: Hosts) -> None:
@@ -61,7 +62,7 @@ async def test_another_takes_over_at_once_when_the_holder_leaves(hosts: Hosts) -
     await holder.close()
     second = await hosts.write(3)
 
-    assert await take(events, 6) == first + second
+    assert await take_numbers(events, 6) == first + second
     assert other.source.is_relaying
 
 
@@ -75,10 +76,10 @@ async def test_another_takes_over_from_a_holder_that_is_gone(hosts: Hosts, befor
     await holder.vanish()
     second = await hosts.write(3)
 
-    assert await take(events, before + 3) == first + second
+    assert await take_numbers(events, before + 3) == first + second
     assert other.source.is_relaying
     third = await hosts.write()
-    assert await take(events, 1) == third
+    assert await take_numbers(events, 1) == third
 
 
 async def test_processes_read_directly_while_redis_is_gone_and_come_back_when_it_is_empty(
@@ -98,7 +99,7 @@ async def test_processes_read_directly_while_redis_is_gone_and_come_back_when_it
     written += await hosts.write(5)
 
     for events in following:
-        assert await take(events, 25) == written
+        assert await take_numbers(events, 25) == written
 
 
 async def test_a_redis_that_comes_back_empty_before_any_change_is_used_again(hosts: Hosts, redis: RedisServer) -> None:
@@ -112,7 +113,7 @@ async def test_a_redis_that_comes_back_empty_before_any_change_is_used_again(hos
     written = await hosts.write(5)
 
     for events in following:
-        assert await take(events, 5) == written
+        assert await take_numbers(events, 5) == written
 
 
 async def test_processes_read_directly_while_redis_hangs(hosts: Hosts, redis: RedisServer) -> None:
@@ -123,14 +124,14 @@ async def test_processes_read_directly_while_redis_hangs(hosts: Hosts, redis: Re
     redis.pause()
     written += await hosts.write(5)
     for events in following:
-        assert await take(events, 10) == written
+        assert await take_numbers(events, 10) == written
     assert direct(*processes)
     redis.go_on()
     await reads_settle(*processes)
     more = await hosts.write(5)
 
     for events in following:
-        assert await take(events, 5) == more
+        assert await take_numbers(events, 5) == more
 
 
 async def test_a_redis_that_forgets_everything_loses_nothing(hosts: Hosts, redis: RedisServer) -> None:
@@ -145,7 +146,7 @@ async def test_a_redis_that_forgets_everything_loses_nothing(hosts: Hosts, redis
     written += await hosts.write(5)
 
     for events in following:
-        assert await take(events, 25) == written
+        assert await take_numbers(events, 25) == written
 
 
 async def test_a_redis_that_goes_back_to_an_older_copy_loses_nothing(hosts: Hosts, redis: RedisServer) -> None:
@@ -153,18 +154,18 @@ async def test_a_redis_that_goes_back_to_an_older_copy_loses_nothing(hosts: Host
     holder, slow = hosts.process(), hosts.process()
     first, second = await hosts.follow(holder), await hosts.follow(slow)
     written = await hosts.write(5)
-    assert await take(first, 5) == await take(second, 5) == written
+    assert await take_numbers(first, 5) == await take_numbers(second, 5) == written
     copy = redis.copy()
     go_on = await held_up(slow)
     more = await hosts.write(5)
-    assert await take(first, 5) == more
+    assert await take_numbers(first, 5) == more
 
     redis.go_back(copy)
     go_on.set()
 
-    assert await take(second, 5) == more
+    assert await take_numbers(second, 5) == more
     last = await hosts.write(5)
-    assert await take(first, 5) == await take(second, 5) == last
+    assert await take_numbers(first, 5) == await take_numbers(second, 5) == last
     await reads_settle(holder, slow)
 
 
@@ -181,11 +182,11 @@ async def test_a_fault_in_taking_changes_loses_none_and_holds_up_nothing(hosts: 
     other.source.receive = broken
     written = await hosts.write(5)
 
-    assert await take(events, 5) == written
+    assert await take_numbers(events, 5) == written
     assert [str(problem) for problem in other.problems] == ["a fault"]
 
 
-async def held_up(process: Process) -> asyncio.Event:
+async def held_up(process: BusProcess) -> asyncio.Event:
     """Read nothing from the bus in it until the event is set; what it was reading has been read."""
     go_on, waiting, read = asyncio.Event(), asyncio.Event(), process.bus.connection.read
 
@@ -206,13 +207,13 @@ async def test_what_was_trimmed_before_a_slow_process_read_it_is_read_from_the_s
     first, second = await hosts.follow(holder), await hosts.follow(slow)
     go_on = await held_up(slow)
     written = await hosts.write(5)
-    assert await take(first, 5) == written
+    assert await take_numbers(first, 5) == written
     written += await hosts.write(5)
-    assert await take(first, 5) == written[5:]
+    assert await take_numbers(first, 5) == written[5:]
     assert redis.client.xtrim(changes_key(redis), maxlen=1, approximate=False)
     go_on.set()
 
-    assert await take(second, 10) == written
+    assert await take_numbers(second, 10) == written
     await reads_settle(holder, slow)
 
 
@@ -221,12 +222,12 @@ def changes_key(redis: RedisServer) -> str:
     return str(key)
 
 
-async def test_what_others_put_on_the_bus_is_told_and_passed_over(hosts: Hosts, redis: RedisServer) -> None:
+async def test_foreign_entries_on_the_bus_are_reported_and_skipped(hosts: Hosts, redis: RedisServer) -> None:
     one, other = hosts.process(), hosts.process()
     following = [await hosts.follow(one), await hosts.follow(other)]
     written = await hosts.write(2)
     for events in following:
-        assert await take(events, 2) == written
+        assert await take_numbers(events, 2) == written
     key = changes_key(redis)
     (_, last) = redis.client.xrange(key)[-1]
     epoch, shard, follows, counts, records = last["c"].split("\n", 4)
@@ -248,11 +249,11 @@ async def test_what_others_put_on_the_bus_is_told_and_passed_over(hosts: Hosts, 
         await until(lambda told=told: len(one.problems) > told)  # type: ignore[misc]
         written = await hosts.write(2)
         for events in following:
-            assert await take(events, 2) == written
+            assert await take_numbers(events, 2) == written
     assert one.source._epoch == epoch
 
 
-async def test_keys_that_others_made_something_else_of_are_made_anew(hosts: Hosts, redis: RedisServer) -> None:
+async def test_keys_of_another_type_are_replaced(hosts: Hosts, redis: RedisServer) -> None:
     processes = [hosts.process() for _ in range(2)]
     following = [await hosts.follow(process) for process in processes]
     written = await hosts.write(2)
@@ -263,7 +264,7 @@ async def test_keys_that_others_made_something_else_of_are_made_anew(hosts: Host
     await reads_settle(*processes)
 
     for events in following:
-        assert await take(events, len(written)) == written
+        assert await take_numbers(events, len(written)) == written
 
 
 async def test_a_process_that_begins_without_redis_reads_directly_until_it_is_there(
@@ -273,16 +274,16 @@ async def test_a_process_that_begins_without_redis_reads_directly_until_it_is_th
     process = hosts.process()
     events = await hosts.follow(process)
     written = await hosts.write(3)
-    assert await take(events, 3) == written
+    assert await take_numbers(events, 3) == written
 
     redis.start()
     await reads_settle(process)
 
     more = await hosts.write(2)
-    assert await take(events, 2) == more
+    assert await take_numbers(events, 2) == more
 
 
-async def test_a_table_that_is_missing_is_told_to_who_follows(hosts: Hosts) -> None:
+async def test_a_missing_table_is_reported_to_its_subscribers(hosts: Hosts) -> None:
     process = hosts.process()
 
     with pytest.raises(TableMissing):

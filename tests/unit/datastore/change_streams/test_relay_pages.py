@@ -27,7 +27,7 @@ def redis() -> Iterator[RedisServer]:
     server.close()
 
 
-def fill(redis: RedisServer, entries: int, size: int) -> None:
+def fill_relay(redis: RedisServer, entries: int, size: int) -> None:
     redis.client.flushall()
     with redis.client.pipeline() as pipe:
         for number in range(entries):
@@ -36,7 +36,7 @@ def fill(redis: RedisServer, entries: int, size: int) -> None:
 
 
 async def test_pages_that_come_too_slowly_become_smaller_and_grow_again(redis: RedisServer) -> None:
-    fill(redis, 2 * ENTRIES, 10_000)
+    fill_relay(redis, 2 * ENTRIES, 10_000)
     line = Line(redis.port)
     async with line.open() as url:
         bus = RelayConnection(url, "t__", patience=0.2)
@@ -73,7 +73,7 @@ async def test_a_page_has_one_entry_at_least(redis: RedisServer, monkeypatch: py
 
 
 async def test_pages_of_large_entries_become_smaller(redis: RedisServer) -> None:
-    fill(redis, ENTRIES, ENTRY_BYTES)
+    fill_relay(redis, ENTRIES, ENTRY_BYTES)
     bus = RelayConnection(redis.url, "t__", patience=5)
     sizes = []
     for _ in range(4):
@@ -83,9 +83,9 @@ async def test_pages_of_large_entries_become_smaller(redis: RedisServer) -> None
     assert sizes[0] > PAGE_BYTES > max(sizes[1:])
 
 
-async def test_what_came_before_is_held_up_to_so_many_bytes(redis: RedisServer) -> None:
+async def test_older_changes_are_buffered_up_to_a_limit_of_bytes(redis: RedisServer) -> None:
     """Whoever wrote it, and kept more than he should."""
-    fill(redis, 40, 1_000_000)
+    fill_relay(redis, 40, 1_000_000)
     bus = RelayConnection(redis.url, "t__", patience=5)
     past = await bus.past("Blip", round(time.time() * 1000) - 60_000, redis.client.xrevrange(KEY, count=1)[0][0])
     await bus.aclose()

@@ -13,7 +13,7 @@ from datastore.change_streams.change_subscription import ChangeSubscription
 from datastore.change_streams.relay.redis_connection import RelayConnection
 from datastore.change_streams.shards.checkpoints import Reached
 from datastore.errors import Unavailable
-from tests.support.bus_hosts import Hosts, Process, direct, on_bus, take
+from tests.support.bus_hosts import BusProcess, Hosts, direct, on_bus, take_numbers
 from tests.support.bus_pages import Line
 from tests.support.redis_server import RedisServer
 from tests.support.scripted_stream import Script, Shard
@@ -42,7 +42,7 @@ async def hosts(script: Script, redis: RedisServer) -> AsyncIterator[Hosts]:
 class Two:
     """Processes that follow a table by the bus."""
 
-    def __init__(self, script: Script, processes: list[Process], following: list[ChangeSubscription[int]]) -> None:
+    def __init__(self, script: Script, processes: list[BusProcess], following: list[ChangeSubscription[int]]) -> None:
         self.script = script
         self.processes = processes
         self.following = following
@@ -50,14 +50,14 @@ class Two:
     async def are_told(self) -> None:
         written = self.script.write("a", "x")
         for events in self.following:
-            assert await take(events, 1) == [written]
+            assert await take_numbers(events, 1) == [written]
 
     async def go_away(self) -> None:
         """All that is written meanwhile is told, soon, and the outage lasts until it ends: one, and no flapping."""
         self.script.write("a", "x")
         await until(lambda: direct(*self.processes) and all(one.bus.is_away for one in self.processes))
         for events in self.following:
-            await take(events, 1)
+            await take_numbers(events, 1)
         probed = [await probes(one) for one in self.processes]
         await self.are_told()
         await until(lambda: all(next_probe() > 2 for next_probe in probed))
@@ -71,7 +71,7 @@ class Two:
         await until(lambda: on_bus(*self.processes) and not any(one.bus.is_away for one in self.processes))
 
 
-async def probes(process: Process) -> Any:
+async def probes(process: BusProcess) -> Any:
     """How often it has looked for Redis since."""
     probe, many = process.bus.connection.probe, 0
 
@@ -143,7 +143,7 @@ def allow(redis: RedisServer, rule: str) -> None:
     redis.client.execute_command("ACL", "SETUSER", "default", rule)
 
 
-async def test_the_outage_is_told_once_and_its_end(
+async def test_the_outage_and_its_end_are_reported_once(
     two: Two, redis: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -163,7 +163,7 @@ async def test_a_fault_in_reading_the_bus_ends_nothing(two: Two) -> None:
     for process in two.processes:
         read = process.bus.connection.read
 
-        async def broken(*_: Any, process: Process = process, read: Any = read) -> Any:
+        async def broken(*_: Any, process: BusProcess = process, read: Any = read) -> Any:
             process.bus.connection.read = read  # type: ignore[method-assign]
             raise ValueError("a fault")
 
@@ -178,7 +178,7 @@ async def test_a_fault_in_reading_the_bus_ends_nothing(two: Two) -> None:
 class Cut:
     """The wire of a process that loses its way to the store."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: BusProcess) -> None:
         self.is_cut = False
         self.refused = 0
         self._call = process.wire.call
@@ -209,7 +209,7 @@ async def test_a_holder_that_cannot_read_the_table_leaves_it_to_another(two: Two
     assert [str(problem) for problem in holder.problems] == ["no way"]
 
 
-async def test_a_table_that_nobody_can_read_is_told_once_and_goes_on(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unreadable_table_is_reported_once_and_continues(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("datastore.change_streams.relay.leader.REFUSED_SECONDS", 0.2)
     cuts = [Cut(process) for process in two.processes]
     for cut in cuts:
@@ -261,7 +261,7 @@ async def test_the_rights_that_the_documentation_names_are_enough(redis: RedisSe
     await bus.aclose()
 
 
-async def test_redis_and_the_store_that_are_both_away_are_told_once(two: Two, redis: RedisServer) -> None:
+async def test_an_outage_of_both_redis_and_the_store_is_reported_once(two: Two, redis: RedisServer) -> None:
     cuts = [Cut(process) for process in two.processes]
     for cut in cuts:
         cut.is_cut = True

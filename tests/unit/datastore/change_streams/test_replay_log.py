@@ -25,7 +25,7 @@ STREAM = key_of("arn", "")
 S = key_of("arn", "s")
 
 
-def change(sequence: int) -> Change:
+def numbered_change(sequence: int) -> Change:
     return Change("t", "INSERT", {"pk": "k"}, None, {"n": sequence}, str(sequence), datetime.now(UTC), False)
 
 
@@ -56,18 +56,18 @@ class Older:
 
 
 def all_before(one: MissingRange) -> list[Change]:
-    return [change(number) for number in range(int(one.start) + 1, one.before() or 100)]
+    return [numbered_change(number) for number in range(int(one.start) + 1, one.before() or 100)]
 
 
 def nothing(_: MissingRange) -> None:
     return None
 
 
-def log(published: list[LogEntry], **bounds: float) -> ReplayLog:
+def replay_log(published: list[LogEntry], **bounds: float) -> ReplayLog:
     return ReplayLog(published.append, lambda _: None, Older(nothing), **bounds)
 
 
-def at(sequence: int) -> ResumeToken:
+def token_at(sequence: int) -> ResumeToken:
     return ResumeToken.at(STREAM, NOW + sequence, {S: str(sequence)})
 
 
@@ -86,12 +86,12 @@ def told_after(log: ReplayLog, place: ResumeToken) -> list[int] | None:
     return None if entries is None else found
 
 
-def begun(read: Read = nothing, **bounds: float) -> tuple[ReplayLog, Older]:
+def started_log(read: Read = nothing, **bounds: float) -> tuple[ReplayLog, Older]:
     """Return a log that joined a single shard at its end and begins with change 100."""
     older = Older(read)
     kept = ReplayLog(lambda _: None, lambda _: None, older, **bounds)
     kept.start_epoch("arn", {"s": joined("o", "iterator")}, {"s": None}, NOW)
-    kept.deliver("s", change(100))
+    kept.deliver("s", numbered_change(100))
     return kept, older
 
 
@@ -115,7 +115,7 @@ class Stream:
             for ended in reversed(self._ancestors(shard)):
                 log.start_shard(f"{ended}x", ended)
                 log.start_shard(f"{ended}y", ended)
-            log.deliver(shard, change(number), parent=self.parents[shard])
+            log.deliver(shard, numbered_change(number), parent=self.parents[shard])
 
     def _shuffled(self, chance: random.Random) -> list[tuple[str, int]]:
         """Another order in which a reader may have it: that of each shard, and parents before their children."""
@@ -139,7 +139,7 @@ def test_any_position_of_any_process_is_followed_by_all_changes_or_too_old(seed:
     chance = random.Random(seed)
     stream = Stream(chance, many)
     here, elsewhere = list[LogEntry](), list[LogEntry]()
-    kept, other = log(here, max_changes=most), log(elsewhere)
+    kept, other = replay_log(here, max_changes=most), replay_log(elsewhere)
     for one in (kept, other):
         one.start_epoch("arn", {"a": "", "b": ""}, {"a": None, "b": None}, NOW)
         stream.tell(one, chance)
@@ -201,10 +201,10 @@ def test_it_is_bounded_by_bytes_and_by_age(bounds: dict[str, float]) -> None:
     before = sum(isinstance(one, Change) for one in gc.get_objects())
     published: list[LogEntry] = []
     seconds = iter(range(1000))
-    kept = log(published, clock=lambda: float(next(seconds)), **bounds)  # type: ignore[arg-type]
+    kept = replay_log(published, clock=lambda: float(next(seconds)), **bounds)  # type: ignore[arg-type]
     kept.start_epoch("arn", {"s": ""}, {"s": None}, NOW)
     for number in range(100):
-        kept.deliver("s", change(number + 1))
+        kept.deliver("s", numbered_change(number + 1))
     assert told_after(kept, published[0].token) is None
     assert told_after(kept, published[-2].token) == [100]
     published.clear()
@@ -213,109 +213,109 @@ def test_it_is_bounded_by_bytes_and_by_age(bounds: dict[str, float]) -> None:
 
 def test_another_stream_knows_no_place_of_the_one_before() -> None:
     published: list[LogEntry] = []
-    kept = log(published)
+    kept = replay_log(published)
     kept.start_epoch("arn", {"s": ""}, {"s": None}, NOW)
-    kept.deliver("s", change(5))
+    kept.deliver("s", numbered_change(5))
     kept.start_epoch("arn of another", {"s": ""}, {"s": None}, NOW)
-    kept.deliver("s", change(1))
+    kept.deliver("s", numbered_change(1))
     assert kept.number_of(published[0].token) is None
     assert told_after(kept, published[1].token) == []
 
 
 def test_a_shard_that_has_ended_is_named_no_more_once_a_child_was_begun() -> None:
-    kept = log([])
+    kept = replay_log([])
     kept.start_epoch("arn", {"s": "3"}, {"s": None}, NOW)
     kept.start_shard("c", "s")
     kept.start_shard("d", "s")
     assert kept.last_token.positions == {key_of("arn", "c"): "", key_of("arn", "d"): ""}
-    kept.deliver("d", change(9), parent="s")
+    kept.deliver("d", numbered_change(9), parent="s")
     assert kept.last_token.positions == {key_of("arn", "c"): "", key_of("arn", "d"): "9"}
 
 
 async def test_what_is_older_is_read_once_for_all_who_wait() -> None:
-    kept, older = begun(all_before)
+    kept, older = started_log(all_before)
     sequences = (94, 95, 96, 94)
-    await asyncio.gather(*[kept.load_from(at(sequence)) for sequence in sequences])
+    await asyncio.gather(*[kept.load_from(token_at(sequence)) for sequence in sequences])
     assert older.asked == [(94, 100)]
-    kept.deliver("s", change(101))
+    kept.deliver("s", numbered_change(101))
     for sequence in sequences:
-        assert told_after(kept, at(sequence)) == [*range(sequence + 1, 102)]
+        assert told_after(kept, token_at(sequence)) == [*range(sequence + 1, 102)]
 
 
 async def test_what_was_read_again_leads_on_to_what_is_kept_though_some_of_that_is_dropped() -> None:
-    kept, _ = begun(all_before, max_changes=3)
+    kept, _ = started_log(all_before, max_changes=3)
     for number in (101, 102):
-        kept.deliver("s", change(number))
-    assert await kept.load_from(at(98)) is not None
-    assert told_after(kept, at(98)) == [99, 100, 101, 102]
-    kept.deliver("s", change(103))  # 100 is dropped, and was not among what was read
-    assert told_after(kept, at(98)) == [99, 100, 101, 102, 103]
+        kept.deliver("s", numbered_change(number))
+    assert await kept.load_from(token_at(98)) is not None
+    assert told_after(kept, token_at(98)) == [99, 100, 101, 102]
+    kept.deliver("s", numbered_change(103))  # 100 is dropped, and was not among what was read
+    assert told_after(kept, token_at(98)) == [99, 100, 101, 102, 103]
 
 
 async def test_only_what_is_missing_is_read_again_for_who_wants_more() -> None:
-    kept, older = begun(all_before)
+    kept, older = started_log(all_before)
     for sequence in (95, 90, 97, 85):
-        assert await kept.load_from(at(sequence)) is not None
-        assert told_after(kept, at(sequence)) == [*range(sequence + 1, 101)]
+        assert await kept.load_from(token_at(sequence)) is not None
+        assert told_after(kept, token_at(sequence)) == [*range(sequence + 1, 101)]
     assert older.asked == [(95, 100), (90, 96), (85, 91)]
 
 
 async def test_who_is_behind_goes_on_though_more_is_read_for_another() -> None:
-    kept, _ = begun(all_before)
-    number = await kept.load_from(at(95))
+    kept, _ = started_log(all_before)
+    number = await kept.load_from(token_at(95))
     assert number is not None
     generation, first = kept.generation, kept.after(number, 2, kept.generation)
     assert first is not None
-    await kept.load_from(at(90))
+    await kept.load_from(token_at(90))
     assert kept.after(first[-1].number, 2, generation) is None
-    assert told_after(kept, at(97)) == [98, 99, 100]
+    assert told_after(kept, token_at(97)) == [98, 99, 100]
 
 
 async def test_what_is_read_again_is_bounded_by_bytes() -> None:
     def read(one: MissingRange) -> list[Change]:
         return [big(number) for number in range(int(one.start) + 1, one.before() or 0)]
 
-    kept, _ = begun(read, max_bytes=20_000)
-    assert await kept.load_from(at(95)) is not None
-    assert await kept.load_from(at(50)) is None
-    assert told_after(kept, at(95)) == [*range(96, 101)]
+    kept, _ = started_log(read, max_bytes=20_000)
+    assert await kept.load_from(token_at(95)) is not None
+    assert await kept.load_from(token_at(50)) is None
+    assert told_after(kept, token_at(95)) == [*range(96, 101)]
 
 
 async def test_a_place_that_is_too_old_spoils_no_other_and_is_read_for_once() -> None:
-    kept, older = begun(lambda one: None if int(one.start) < 80 else all_before(one))
+    kept, older = started_log(lambda one: None if int(one.start) < 80 else all_before(one))
     wanted = [10, 90, 20, 85, 30]
-    found = await asyncio.gather(*[kept.load_from(at(sequence)) for sequence in wanted])
+    found = await asyncio.gather(*[kept.load_from(token_at(sequence)) for sequence in wanted])
     assert [number is not None for number in found] == [False, True, False, True, False]
     assert len(older.asked) < 2 * len(wanted)
     older.asked.clear()
     for sequence in range(30):
-        assert await kept.load_from(at(sequence)) is None
+        assert await kept.load_from(token_at(sequence)) is None
     assert older.asked == []
 
 
 async def test_who_has_it_read_again_is_charged() -> None:
-    kept, _ = begun()
+    kept, _ = started_log()
     charged: list[float] = []
-    assert await kept.load_from(at(100), charged.append) is not None
+    assert await kept.load_from(token_at(100), charged.append) is not None
     assert charged == []
-    assert await kept.load_from(at(50), charged.append) is None
+    assert await kept.load_from(token_at(50), charged.append) is None
     assert len(charged) == 1
 
 
-async def hanging() -> None:
+async def wait_forever() -> None:
     await asyncio.Event().wait()
 
 
 async def test_a_closed_log_ends_all_waits() -> None:
-    kept, older = begun(lambda _: hanging())
-    waiting = asyncio.create_task(kept.load_from(at(50)))
+    kept, older = started_log(lambda _: wait_forever())
+    waiting = asyncio.create_task(kept.load_from(token_at(50)))
     await until(lambda: bool(older.asked))
     await kept.aclose()
     async with asyncio.timeout(50):
         with pytest.raises(Unavailable):
             await waiting
     with pytest.raises(Unavailable):
-        await kept.load_from(at(50))
+        await kept.load_from(token_at(50))
 
 
 async def test_who_waits_while_the_stream_cannot_be_read_keeps_the_place() -> None:
@@ -326,18 +326,18 @@ async def test_who_waits_while_the_stream_cannot_be_read_keeps_the_place() -> No
             raise Unavailable("It is away.")
         return all_before(one)
 
-    kept, _ = begun(read)
-    told = await asyncio.gather(*[kept.load_from(at(sequence)) for sequence in (50, 60)], return_exceptions=True)
+    kept, _ = started_log(read)
+    told = await asyncio.gather(*[kept.load_from(token_at(sequence)) for sequence in (50, 60)], return_exceptions=True)
     assert [type(problem) for problem in told] == [Unavailable, Unavailable]
     is_away = False
-    assert await kept.load_from(at(50)) is not None  # the log has forgotten the shard
+    assert await kept.load_from(token_at(50)) is not None  # the log has forgotten the shard
 
 
 async def test_who_waits_too_long_keeps_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(change_log, "REACH_SECONDS", 0.02)
-    kept, _ = begun(lambda _: hanging())
+    kept, _ = started_log(lambda _: wait_forever())
     with pytest.raises(Unavailable):
-        await kept.load_from(at(50))
+        await kept.load_from(token_at(50))
     await kept.aclose()
 
 
@@ -347,34 +347,34 @@ async def test_places_that_the_stream_refuses_spoil_no_others() -> None:
             raise ResumeTokenRefused(one.key)
         return all_before(one)
 
-    kept, _ = begun(read)
-    refused = [kept.load_from(at(sequence)) for sequence in range(60, 100)]
+    kept, _ = started_log(read)
+    refused = [kept.load_from(token_at(sequence)) for sequence in range(60, 100)]
     assert await asyncio.gather(*refused) == [None] * 40
     async with asyncio.timeout(0.5):
-        assert await kept.load_from(at(50)) is not None
+        assert await kept.load_from(token_at(50)) is not None
 
 
 @pytest.mark.parametrize("is_told", [True, False])
-async def test_who_is_behind_in_what_was_read_again_is_told_when_that_is_forgotten(is_told: bool) -> None:
+async def test_a_subscriber_behind_the_replay_log_learns_when_it_is_trimmed(is_told: bool) -> None:
     kept = ReplayLog(lambda _: None, lambda _: None, Older(all_before), kept_seconds=0.02)
     kept.start_epoch("arn", {"s": "99"}, {"s": None}, NOW)
     if is_told:
-        kept.deliver("s", change(100))
-    assert await kept.load_from(at(50)) is not None
+        kept.deliver("s", numbered_change(100))
+    assert await kept.load_from(token_at(50)) is not None
     generation = kept.generation
     await until(lambda: kept._older is None)
     assert kept.after(-40, 5, generation) is None
-    assert told_after(kept, at(53)) is None
-    assert told_after(kept, at(99)) == [100] * is_told
-    assert await kept.load_from(at(50)) is not None
-    assert told_after(kept, at(53)) == [*range(54, 100), *[100] * is_told]
+    assert told_after(kept, token_at(53)) is None
+    assert told_after(kept, token_at(99)) == [100] * is_told
+    assert await kept.load_from(token_at(50)) is not None
+    assert told_after(kept, token_at(53)) == [*range(54, 100), *[100] * is_told]
 
 
 async def test_a_joined_shard_takes_the_position_of_other_processes_once_it_has_answered() -> None:
     """Otherwise a client that resumes there would receive the records before the first answer twice."""
     kept = ReplayLog(lambda _: None, lambda _: None, Older(lambda _: []))
     kept.start_epoch("arn", {"s": joined("o", "iterator")}, {"s": None}, NOW)
-    waiting = asyncio.create_task(kept.load_from(at(50)))
+    waiting = asyncio.create_task(kept.load_from(token_at(50)))
     for _ in range(change_log.EMPTY_READS):
         for _ in range(20):
             await asyncio.sleep(0)
@@ -389,24 +389,24 @@ async def test_a_reader_that_begins_before_the_position_of_others_delivers_nothi
     published: list[LogEntry] = []
     kept = ReplayLog(published.append, lambda _: None, Older(lambda _: []))
     kept.start_epoch("arn", {"s": joined("o", "iterator")}, {"s": None}, NOW)
-    waiting = asyncio.create_task(kept.load_from(at(50)))
+    waiting = asyncio.create_task(kept.load_from(token_at(50)))
     while not waiting.done():
         await asyncio.sleep(0)
         kept.read_empty("s")
     for number in (49, 50, 51):
-        kept.deliver("s", change(number))
+        kept.deliver("s", numbered_change(number))
     assert [entry.sequence for entry in published] == [51]
 
 
 async def test_records_of_a_joined_shard_before_its_first_answer_are_delivered_once() -> None:
-    kept = ReplayLog(lambda _: None, lambda _: None, Older(lambda _: [change(51)]))
+    kept = ReplayLog(lambda _: None, lambda _: None, Older(lambda _: [numbered_change(51)]))
     kept.start_epoch("arn", {"s": joined("o", "iterator")}, {"s": None}, NOW)
-    waiting = asyncio.create_task(kept.load_from(at(50)))
+    waiting = asyncio.create_task(kept.load_from(token_at(50)))
     for _ in range(20):
         await asyncio.sleep(0)
-    kept.deliver("s", change(51))
+    kept.deliver("s", numbered_change(51))
     assert await waiting is not None
-    assert told_after(kept, at(50)) == [51]
+    assert told_after(kept, token_at(50)) == [51]
 
 
 async def test_a_shard_that_is_newer_than_the_last_listing_is_no_reason_to_start_over(
@@ -426,6 +426,6 @@ async def test_a_shard_that_is_newer_than_the_last_listing_is_no_reason_to_start
     assert not waiting.done()  # the process has not read so far
     kept.start_shard("child", "s")
     for number in (100, 101):
-        kept.deliver("child", change(number))
+        kept.deliver("child", numbered_change(number))
     assert await waiting is not None
     assert told_after(kept, unknown) == [101]

@@ -11,8 +11,8 @@ from datastore.change_streams.shards.stream_reader import StreamReader
 from datastore.database import Database
 from datastore.keyspace.sightings import BLIP
 from tests.support.changes import Numbers
-from tests.support.consumer_shards import write
-from tests.support.consumers import QUICK, Instance, Noting
+from tests.support.consumer_shards import append_record
+from tests.support.consumers import QUICK, ConsumerInstance, Noting
 from tests.support.scripted_stream import Script, Shard
 from tests.support.until import until
 
@@ -43,20 +43,20 @@ async def follow_splits(script: Script, sink: Numbers) -> list[int]:
     return numbers
 
 
-def many() -> Script:
+def twenty_shards() -> Script:
     """A stream of 20 shards whose listing has two shards a page."""
     return Script(**{f"s{number}": Shard() for number in range(20)})
 
 
 async def test_one_call_finds_the_children_of_a_shard_that_has_ended() -> None:
-    script, sink = many(), Numbers()
+    script, sink = twenty_shards(), Numbers()
     numbers = await follow_splits(script, sink)
     assert sorted(sink.told) == numbers
     assert (script.asked_children, script.calls.count("DescribeStream")) == (["s0", "a"], 2)
 
 
 async def test_an_engine_that_refuses_the_filter_has_its_stream_listed() -> None:
-    script, sink = many(), Numbers()
+    script, sink = twenty_shards(), Numbers()
     script.refuses_filter = True
     numbers = await follow_splits(script, sink)
     assert sorted(sink.told) == numbers
@@ -78,7 +78,7 @@ async def test_the_listing_is_complete_with_an_engine_that_ignores_the_filter() 
 
 
 async def test_many_shards_that_end_together_take_one_listing() -> None:
-    script, sink = many(), Numbers()
+    script, sink = twenty_shards(), Numbers()
     script.page = 100
     reader = reader_of(script, sink)
     await reader.attached()
@@ -95,7 +95,7 @@ async def test_many_shards_that_end_together_take_one_listing() -> None:
 
 
 async def test_a_stream_is_listed_again_only_after_thirty_intervals() -> None:
-    script = many()
+    script = twenty_shards()
     script.page = 100
     listing = ShardListing(script, script.arn, LATER)
     for _ in range(LISTING_INTERVALS):
@@ -116,16 +116,16 @@ async def test_a_stream_is_listed_again_only_after_thirty_intervals() -> None:
 
 @pytest.mark.parametrize("refuses", [False, True])
 async def test_a_consumer_finds_the_children_of_a_shard_that_has_ended(database: Database, refuses: bool) -> None:
-    script, handler = many(), Noting()
+    script, handler = twenty_shards(), Noting()
     script.refuses_filter = refuses
     pace = replace(QUICK, discover_seconds=LATER)
     async with AsyncExitStack() as stack:
-        instance = Instance(database, handler, wire=script, pace=pace)
+        instance = ConsumerInstance(database, handler, wire=script, pace=pace)
         await stack.enter_async_context(instance.running())
         await until(lambda: len(instance.consumer.working) == 20)
         listed = script.listed
         script.shards["a"] = Shard("s0")
-        write(script, "a", 1)
+        append_record(script, "a", 1)
         script.shards["s0"].closed = True
         await until(lambda: handler.numbers() == [1])
     assert set(script.asked_children) == {"s0"}

@@ -22,7 +22,7 @@ from datastore.database import StoreOptions
 from datastore.dynamodb.http1 import HttpLimits
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from server.settings import Settings
-from tests.support.bus_gateways import figure
+from tests.support.bus_gateways import metric_value
 from tests.support.earthquake_samples import put_raw
 from tests.support.fault_proxy import Proxy
 from tests.support.redis_server import RedisServer
@@ -205,9 +205,11 @@ async def test_gateways_without_a_bus_share_a_shard_and_tell_each_event_once(
             await put_raw(three[number % GATEWAYS], id)
 
         assert [await received_ids(listener, len(ids)) for listener in listeners] == [ids] * GATEWAYS
-        assert [await figure(served, "gateway_stream_shards_read") for served in three] == [1] * GATEWAYS
-        assert min([await figure(served, "gateway_stream_reads_throttled_total") for served in three]) > 0
-        assert min([await figure(served, "gateway_stream_read_interval_seconds") for served in three]) > POLL_SECONDS
+        assert [await metric_value(served, "gateway_stream_shards_read") for served in three] == [1] * GATEWAYS
+        assert min([await metric_value(served, "gateway_stream_reads_throttled_total") for served in three]) > 0
+        assert (
+            min([await metric_value(served, "gateway_stream_read_interval_seconds") for served in three]) > POLL_SECONDS
+        )
         for listener in listeners:
             await listener.socket.close()
     assert len(warnings(caplog)) == GATEWAYS
@@ -246,7 +248,7 @@ async def test_one_gateway_reads_by_the_bus_and_all_share_the_shard_while_redis_
         again = [await received_ids(listener, 5) for listener in listeners]
 
         assert (by_bus, directly, again) == ([ids[:5]] * GATEWAYS, [ids[5:10]] * GATEWAYS, [ids[10:]] * GATEWAYS)
-        assert sum([await figure(served, "gateway_stream_shards_read") for served in three]) == 1
+        assert sum([await metric_value(served, "gateway_stream_shards_read") for served in three]) == 1
         for listener in listeners:
             await listener.socket.close()
 

@@ -12,12 +12,12 @@ from datastore.dynamodb.retry.circuit_breaker import BreakerState
 from datastore.keyspace.sightings import BLIP
 from tests.support.fault_mix import FIFTH, FaultMix, Only
 from tests.support.fault_proxy import EXPIRED, Proxy, Seen
-from tests.support.feed_workload import STEP, Workload, before, compare, settled
+from tests.support.feed_workload import STEP, FeedWorkload, before, compare_with_feed_model, pipeline_settled
 from tests.support.feed_workload_steps import PATIENCE, buried, pipeline
 from tests.support.resume import other  # noqa: F401
-from tests.support.resuming_clients import Client, OverEvents, OverSocket
+from tests.support.resuming_clients import EventStreamClient, ResumingClient, SocketClient
 from tests.support.served import Clock, Served
-from tests.support.sightings import report
+from tests.support.sightings import report_sighting
 from tests.support.until import until
 
 OPERATIONS = 160
@@ -39,14 +39,14 @@ def store_options(store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
     return replace(store_options, store=proxy.url)
 
 
-async def test_a_subscriber_is_told_each_change_once_and_in_order(served: Served, proxy: Proxy) -> None:
+async def test_a_subscriber_receives_each_change_once_and_in_order(served: Served, proxy: Proxy) -> None:
     mix = FaultMix(BADLY, 8, STREAM)
     listener = await served.listen(REPORTED)
     await served.settle(BLIP)
     proxy.always = mix
 
     for _ in range(20):
-        reported = [(await report(served))["sightingId"] for _ in range(2)]
+        reported = [(await report_sighting(served))["sightingId"] for _ in range(2)]
         told = [(await listener.event())["sightingReported"]["sightingId"] for _ in reported]
         assert told == reported
 
@@ -70,18 +70,18 @@ class ExpireWhatBrings:
         return web.Response(status=status, headers=headers, body=content)
 
 
-async def test_what_an_expired_iterator_would_have_brought_is_told(served: Served, proxy: Proxy) -> None:
+async def test_the_changes_of_an_expired_iterator_are_delivered(served: Served, proxy: Proxy) -> None:
     listener = await served.listen(REPORTED)
     await served.settle(BLIP)
     expire = proxy.always = ExpireWhatBrings()
 
     for number in range(5):
-        reported = (await report(served))["sightingId"]
+        reported = (await report_sighting(served))["sightingId"]
         assert (await listener.event())["sightingReported"]["sightingId"] == reported
         assert expire.done == number + 1
 
 
-async def test_a_subscriber_whose_changes_were_trimmed_is_told_and_may_come_again(served: Served, proxy: Proxy) -> None:
+async def test_a_subscriber_whose_changes_were_trimmed_learns_it_and_may_return(served: Served, proxy: Proxy) -> None:
     listener = await served.listen(REPORTED)
     await served.settle(BLIP)
     mix = FaultMix({"stream trimmed": 1.0}, 8, STREAM)
@@ -91,25 +91,25 @@ async def test_a_subscriber_whose_changes_were_trimmed_is_told_and_may_come_agai
     mix.times = 0
     again = await served.listen(REPORTED)
     await served.settle(BLIP)
-    reported = await report(served)
+    reported = await report_sighting(served)
 
     assert (told["type"], told["payload"][0]["extensions"]) == ("error", {"code": "UNAVAILABLE", "retryable": True})
     assert (await again.event())["sightingReported"]["sightingId"] == reported["sightingId"]
 
 
-@pytest.mark.parametrize("transport", [OverSocket, OverEvents])
+@pytest.mark.parametrize("transport", [SocketClient, EventStreamClient])
 async def test_who_comes_back_while_the_store_is_away_goes_on_once_it_is_there(
     served: Served,
     other: Served,  # noqa: F811 - the fixture
     proxy: Proxy,
-    transport: type[Client],
+    transport: type[ResumingClient],
 ) -> None:
     client = transport(served.http, REPORTED, {})
     async with client.connected(served.url) as events:
         await anext(events)
-        await report(served)
+        await report_sighting(served)
         await anext(events)
-    missed = [(await report(served))["sightingId"] for _ in range(2)]
+    missed = [(await report_sighting(served))["sightingId"] for _ in range(2)]
     async with transport(served.http, REPORTED, {}).connected(other.url) as present:
         await anext(present)  # from here on that process reads the table: what was missed is not in its log
         assert other.gateway.database is not None
@@ -129,7 +129,7 @@ async def test_who_comes_back_while_the_store_is_away_goes_on_once_it_is_there(
 async def test_the_feed_comes_to_the_same_while_one_try_in_five_fails(
     served: Served, proxy: Proxy, engine: str, store_options: StoreOptions
 ) -> None:
-    workload = Workload(served, served.clock, users=6, seed=8)
+    workload = FeedWorkload(served, served.clock, users=6, seed=8)
     await workload.enter()
     mix = FaultMix(FIFTH | {"records repeated": 0.5}, 8)
     proxy.always = mix
@@ -137,9 +137,9 @@ async def test_the_feed_comes_to_the_same_while_one_try_in_five_fails(
     async with pipeline(served):
         await workload.run(OPERATIONS)
         async with open_database(replace(store_options, store=engine)) as database:
-            await settled(database.client, served.store, database.prefix)
+            await pipeline_settled(database.client, served.store, database.prefix)
 
     mix.times = 0
-    await compare(workload)
+    await compare_with_feed_model(workload)
     assert await buried(served) == []
     assert mix.done["records repeated"] > 0

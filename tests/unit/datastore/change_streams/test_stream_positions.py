@@ -13,9 +13,9 @@ from datastore.change_streams.shards.checkpoints import joined
 from datastore.change_streams.shards.shard_reader import MAX_REFUSALS
 from datastore.change_streams.shards.stream_reader import ChangesLost
 from datastore.dynamodb.client import RequestRefused
-from tests.support.bus_hosts import Hosts, take
-from tests.support.going_on import Going
+from tests.support.bus_hosts import Hosts, take_numbers
 from tests.support.redis_server import RedisServer
+from tests.support.scripted_readers import Going
 from tests.support.scripted_stream import Script, Shard
 from tests.support.until import until
 
@@ -49,7 +49,7 @@ async def hosts(script: Script, redis: RedisServer) -> AsyncIterator[Hosts]:
         yield Hosts(script, "t__", redis, stack)
 
 
-class Reading:
+class ReaderRun:
     """Run a reader of a scripted stream, and stop it at the end."""
 
     def __init__(self, script: Script, **start: str) -> None:
@@ -66,7 +66,7 @@ class Reading:
 
 async def test_a_reader_continues_with_the_text_that_the_stream_wrote(script: Script) -> None:
     first, second = script.write("a", "x"), script.write("a", "x")
-    async with Reading(script, a=str(first).zfill(WIDTH)) as going:
+    async with ReaderRun(script, a=str(first).zfill(WIDTH)) as going:
         await until(lambda: going.heard.numbers == [second])
         script.generation += 1  # all iterators expire
         third = script.write("a", "x")
@@ -80,11 +80,11 @@ async def test_the_bus_keeps_the_text_for_the_next_holder(hosts: Hosts, script: 
     await hosts.follow(holder)
     events = await hosts.follow(other)
     first = script.write("a", "x")
-    assert await take(events, 1) == [first]
+    assert await take_numbers(events, 1) == [first]
 
     await holder.vanish()
     second = script.write("a", "x")
-    assert await take(events, 1) == [second]
+    assert await take_numbers(events, 1) == [second]
     state = await other.bus.connection.claim("blip", other.bus.instance)
     assert state.positions == {"a": str(second).zfill(WIDTH)}
 
@@ -93,7 +93,7 @@ async def test_a_position_that_the_stream_refuses_ends_the_reader(
     script: Script, caplog: pytest.LogCaptureFixture
 ) -> None:
     script.write("a", "x")
-    async with Reading(script, a="5") as going:
+    async with ReaderRun(script, a="5") as going:
         await until(lambda: bool(going.heard.problems))
         assert isinstance(going.heard.problems[0], ChangesLost)
         assert script.calls.count("GetShardIterator") == MAX_REFUSALS
@@ -104,7 +104,7 @@ async def test_a_position_that_the_stream_refuses_ends_the_reader(
 async def test_iterators_that_are_refused_again_and_again_end_the_reader(script: Script) -> None:
     first = script.write("a", "x")
     script.fail("GetRecords", *[INVALID] * MAX_REFUSALS)
-    async with Reading(script, a=str(first).zfill(WIDTH)) as going:
+    async with ReaderRun(script, a=str(first).zfill(WIDTH)) as going:
         await until(lambda: bool(going.heard.problems))
         assert isinstance(going.heard.problems[0], ChangesLost)
 
@@ -113,7 +113,7 @@ async def test_an_iterator_that_is_refused_is_replaced(script: Script) -> None:
     first, second = script.write("a", "x"), script.write("a", "x")
     busy = RequestRefused("InternalServerError", "busy")
     script.fail("GetRecords", *[INVALID, INVALID, busy] * 3)
-    async with Reading(script, a=str(first).zfill(WIDTH)) as going:
+    async with ReaderRun(script, a=str(first).zfill(WIDTH)) as going:
         await until(lambda: going.heard.numbers == [second])
 
 
@@ -121,7 +121,7 @@ async def test_a_joined_position_whose_iterator_has_expired_is_changes_lost(scri
     """The age of the position is unknown, so resuming by time would skip later changes."""
     script.write("a", "x", age=timedelta(minutes=12))
     script.generation = 1
-    async with Reading(script, a=joined("o", "a 0 0")) as going:
+    async with ReaderRun(script, a=joined("o", "a 0 0")) as going:
         await until(lambda: bool(going.heard.problems))
         assert isinstance(going.heard.problems[0], ChangesLost)
         assert going.heard.numbers == []
@@ -129,7 +129,7 @@ async def test_a_joined_position_whose_iterator_has_expired_is_changes_lost(scri
 
 async def test_a_joined_position_whose_iterator_is_good_goes_on(script: Script) -> None:
     number = script.write("a", "x", age=timedelta(minutes=12))
-    async with Reading(script, a=joined("o", "a 0 0")) as going:
+    async with ReaderRun(script, a=joined("o", "a 0 0")) as going:
         await until(lambda: going.heard.numbers == [number])
         script.generation = 1
         number = script.write("a", "x")
@@ -200,5 +200,5 @@ async def test_a_shard_that_is_trimmed_though_it_is_read_from_its_start_is_chang
 async def test_a_store_that_is_away_is_waited_for_however_long(script: Script) -> None:
     first, second = script.write("a", "x"), script.write("a", "x")
     script.fail("GetRecords", *[RequestRefused("AccessDeniedException", "not yet")] * 20)
-    async with Reading(script, a=str(first).zfill(WIDTH)) as going, asyncio.timeout(50):
+    async with ReaderRun(script, a=str(first).zfill(WIDTH)) as going, asyncio.timeout(50):
         await until(lambda: going.heard.numbers == [second])

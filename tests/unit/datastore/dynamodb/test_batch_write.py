@@ -95,7 +95,9 @@ async def test_items_that_stay_unprocessed_are_sent_again(store: Store, proxy: P
     assert len(await store.scan(ALL_TEAMS)) == 25
 
 
-async def test_items_that_are_never_processed_are_told_and_the_others_are_written(store: Store, proxy: Proxy) -> None:
+async def test_items_that_are_never_processed_are_reported_and_the_others_are_written(
+    store: Store, proxy: Proxy
+) -> None:
     proxy.always = _leave(3)
 
     with pytest.raises(Throttled, match="3 of 25"):
@@ -111,7 +113,7 @@ async def test_a_batch_of_several_megabytes_goes_out(store: Store) -> None:
     assert len(await store.scan(ALL_TEAMS)) == 25
 
 
-async def test_what_is_told_as_failed_is_over_when_it_is_told(store: Store, proxy: Proxy) -> None:
+async def test_a_write_reported_as_failed_is_over_at_that_time(store: Store, proxy: Proxy) -> None:
     """Whoever looks then sees all that comes of it: no batch lands later."""
     slow = _Slow()
     proxy.faults.extend([refuse(400, "ValidationException"), slow, slow])

@@ -29,7 +29,7 @@ from tests.support.fault_proxy import (
     forward,
     hang,
     lose_answer,
-    plain,
+    plain_error,
     reset,
 )
 from tests.support.until import until
@@ -41,7 +41,7 @@ ASKED = {"Limit": 2}
 AWAY = {"code": "UNAVAILABLE", "retryable": True, "retryAfter": 1}
 
 
-async def ask(client: Client) -> str:
+async def code_of_call(client: Client) -> str:
     """The code of the error, or OK."""
     try:
         await client.call("ListTables", ASKED)
@@ -50,7 +50,7 @@ async def ask(client: Client) -> str:
     return "OK"
 
 
-def asked(proxy: Proxy) -> int:
+def tries_at_store(proxy: Proxy) -> int:
     """How many tries came, without the probes."""
     return sum(seen.body == ASKED for seen in proxy.seen)
 
@@ -58,16 +58,16 @@ def asked(proxy: Proxy) -> int:
 # --- The budget -------------------------------------------------------------------------------------------------------
 
 
-async def test_when_the_budget_is_spent_the_first_error_is_told(proxy: Proxy) -> None:
+async def test_when_the_retry_budget_is_spent_the_first_error_is_reported(proxy: Proxy) -> None:
     proxy.always = TRANSIENT["throttled"]
 
     async with client_of(proxy, budget=RetryBudget(20)) as client:
         with pytest.raises(Throttled) as first:
             await client.call("ListTables", ASKED)
-        tries = [asked(proxy)]
+        tries = [tries_at_store(proxy)]
         for _ in range(2):
-            assert await ask(client) == "THROTTLED"
-            tries.append(asked(proxy))
+            assert await code_of_call(client) == "THROTTLED"
+            tries.append(tries_at_store(proxy))
 
         assert first.value.extensions == {"code": "THROTTLED", "retryable": True}
         assert tries == [4, 6, 7]
@@ -76,24 +76,24 @@ async def test_when_the_budget_is_spent_the_first_error_is_told(proxy: Proxy) ->
 
 async def test_answers_give_back_what_retries_cost(proxy: Proxy) -> None:
     async with client_of(proxy, budget=RetryBudget(10)) as client:
-        proxy.faults.extend([plain(500)] * 3)
-        assert await ask(client) == "UNAVAILABLE"
+        proxy.faults.extend([plain_error(500)] * 3)
+        assert await code_of_call(client) == "UNAVAILABLE"
         assert client.budget.tokens == 0
         for _ in range(5):
-            assert await ask(client) == "OK"
+            assert await code_of_call(client) == "OK"
         assert client.budget.tokens == 5
 
-        proxy.faults.append(plain(503))
-        assert await ask(client) == "OK"
+        proxy.faults.append(plain_error(503))
+        assert await code_of_call(client) == "OK"
         # Five were paid, and given back by the try that was answered.
         assert client.budget.tokens == 5
 
 
 async def test_a_store_that_fails_for_all_is_not_stormed(proxy: Proxy) -> None:
-    proxy.always = plain(500)
+    proxy.always = plain_error(500)
 
     async with client_of(proxy, backoff=replace(QUICK, attempts=8), budget=RetryBudget(100)) as client:
-        codes = await asyncio.gather(*[ask(client) for _ in range(100)])
+        codes = await asyncio.gather(*[code_of_call(client) for _ in range(100)])
 
     assert set(codes) == {"UNAVAILABLE"}
     assert len(proxy.seen) == 100 + 100 // 5
@@ -127,7 +127,7 @@ async def test_what_streams_cost_is_not_paid_by_tables(proxy: Proxy) -> None:
 async def test_a_write_that_never_left_the_line_may_be_sent_again(proxy: Proxy, database: Database) -> None:
     async with client_of(proxy, limits=HttpLimits(connections=1)) as client:
         proxy.faults.append(hang)
-        first = asyncio.create_task(ask(client))
+        first = asyncio.create_task(code_of_call(client))
         await until(lambda: len(proxy.seen) == 1)
         with pytest.raises(Timeout) as late:
             await store_on(client, database, seconds=0.1).put(PUT_NEW, {"PK": "A", "SK": "B"})
@@ -142,15 +142,15 @@ async def test_a_write_that_never_left_the_line_may_be_sent_again(proxy: Proxy, 
 async def test_a_store_that_stays_away_is_asked_by_one_probe_at_a_time(proxy: Proxy) -> None:
     async with client_of(proxy, breaker_config=SOON, backoff=replace(QUICK, attempts=20)) as client:
         proxy.always = reset
-        assert set(await asyncio.gather(*[ask(client) for _ in range(20)])) == {"UNAVAILABLE"}
-        tries = asked(proxy)
+        assert set(await asyncio.gather(*[code_of_call(client) for _ in range(20)])) == {"UNAVAILABLE"}
+        tries = tries_at_store(proxy)
         assert tries <= 20 + SOON.failures
         assert (client.breakers["tables"].state, client.breakers["tables"].times_opened) == (BreakerState.OPEN, 1)
 
         with pytest.raises(Unavailable) as refused:
             await client.call("ListTables", ASKED)
         assert refused.value.extensions == AWAY
-        assert asked(proxy) == tries
+        assert tries_at_store(proxy) == tries
         proxy.always = hang
         seen = len(proxy.seen)
         await until(lambda: len(proxy.seen) > seen)
@@ -162,13 +162,13 @@ async def test_the_first_answer_closes_it(proxy: Proxy) -> None:
     async with client_of(proxy, breaker_config=SOON) as client:
         await proxy.go_away()
         while client.breakers["tables"].state is not BreakerState.OPEN:
-            assert await ask(client) == "UNAVAILABLE"
+            assert await code_of_call(client) == "UNAVAILABLE"
         await proxy.come_back()
         # Nobody asks meanwhile.
         await until(lambda: client.breakers["tables"].state is BreakerState.CLOSED)
 
-        assert await ask(client) == "OK"
-        assert asked(proxy) == 1
+        assert await code_of_call(client) == "OK"
+        assert tries_at_store(proxy) == 1
 
 
 async def test_who_asks_while_it_is_away_for_a_moment_waits_and_is_answered(proxy: Proxy) -> None:
@@ -176,14 +176,14 @@ async def test_who_asks_while_it_is_away_for_a_moment_waits_and_is_answered(prox
         proxy, breaker_config=PATIENT, backoff=replace(QUICK, attempts=8), budget=RetryBudget(25)
     ) as client:
         await proxy.go_away()
-        asking = [asyncio.create_task(ask(client)) for _ in range(50)]
+        asking = [asyncio.create_task(code_of_call(client)) for _ in range(50)]
         await until(lambda: client.breakers["tables"].state is BreakerState.WAITING)
-        asking += [asyncio.create_task(ask(client)) for _ in range(50)]
+        asking += [asyncio.create_task(code_of_call(client)) for _ in range(50)]
         await asyncio.sleep(0)
         await proxy.come_back()
 
         assert await asyncio.gather(*asking) == ["OK"] * 100
-        assert asked(proxy) == 100
+        assert tries_at_store(proxy) == 100
         assert client.breakers["tables"].times_opened == 0
 
 
@@ -199,13 +199,13 @@ async def test_who_waits_has_a_deadline(proxy: Proxy) -> None:
 async def test_silence_is_enough_to_look_whether_it_is_there(proxy: Proxy) -> None:
     async with client_of(proxy, breaker_config=SOON, limits=HttpLimits(silence_seconds=0.1)) as client:
         proxy.always = hang
-        assert await ask(client) == "UNAVAILABLE"
-        assert asked(proxy) == 1
+        assert await code_of_call(client) == "UNAVAILABLE"
+        assert tries_at_store(proxy) == 1
         proxy.always = None
         await until(lambda: client.breakers["tables"].state is BreakerState.CLOSED)
 
 
-async def test_a_table_that_is_throttled_keeps_nobody_from_others(proxy: Proxy, database: Database) -> None:
+async def test_a_throttled_table_does_not_affect_others(proxy: Proxy, database: Database) -> None:
     proxy.always = FaultMix({"throttled": 1.0}, 1, Only(("Scan",), (FEED.name,)))
 
     async with client_of(proxy, breaker_config=SOON) as client:
@@ -221,8 +221,8 @@ async def test_a_table_that_is_throttled_keeps_nobody_from_others(proxy: Proxy, 
 async def test_what_is_refused_shows_that_it_is_there(proxy: Proxy) -> None:
     async with client_of(proxy, breaker_config=SOON, backoff=Backoff(attempts=1)) as client:
         for _ in range(4 * SOON.failures):
-            proxy.faults.extend([cut_body, plain(400)])
-            assert await ask(client) == "UNAVAILABLE"
+            proxy.faults.extend([cut_body, plain_error(400)])
+            assert await code_of_call(client) == "UNAVAILABLE"
             with pytest.raises(Exception, match="400"):
                 await client.call("ListTables", ASKED)
 
@@ -236,19 +236,19 @@ async def test_streams_have_one_of_their_own(proxy: Proxy) -> None:
         while client.breakers["streams"].state is not BreakerState.OPEN:
             with pytest.raises(Unavailable):
                 await client.call("ListStreams", ASKED)
-        assert await ask(client) == "OK"
+        assert await code_of_call(client) == "OK"
         proxy.always = None
         await until(lambda: client.breakers["streams"].state is BreakerState.CLOSED)
 
 
-async def test_who_leaves_before_silence_is_told_shows_that_it_hangs(proxy: Proxy) -> None:
+async def test_a_caller_that_leaves_a_silent_store_shows_that_it_hangs(proxy: Proxy) -> None:
     proxy.always = hang
 
     async with client_of(proxy, breaker_config=replace(SOON, slow_seconds=0.02, wait_seconds=60)) as client:
         for _ in range(SOON.failures):
             assert not client.breakers["tables"].tripped
             with suppress(TimeoutError):
-                await asyncio.wait_for(ask(client), 0.05)
+                await asyncio.wait_for(code_of_call(client), 0.05)
         assert client.breakers["tables"].tripped
 
 
@@ -258,7 +258,7 @@ async def test_who_leaves_at_once_shows_nothing(proxy: Proxy) -> None:
     async with client_of(proxy, breaker_config=SOON) as client:
         for _ in range(2 * SOON.failures):
             with suppress(TimeoutError):
-                await asyncio.wait_for(ask(client), 0.01)
+                await asyncio.wait_for(code_of_call(client), 0.01)
         assert not client.breakers["tables"].tripped
 
 
@@ -268,10 +268,10 @@ async def test_tries_from_before_it_came_back_tell_nothing_new(proxy: Proxy) -> 
     ) as client:
         breaker = client.breakers["tables"]
         proxy.always = hang
-        first = asyncio.create_task(ask(client))
+        first = asyncio.create_task(code_of_call(client))
         await asyncio.sleep(0.05)
-        later = [asyncio.create_task(ask(client)) for _ in range(3)]
-        await until(lambda: asked(proxy) == 4)
+        later = [asyncio.create_task(code_of_call(client)) for _ in range(3)]
+        await until(lambda: tries_at_store(proxy) == 4)
         proxy.always = None
         await first
         await until(lambda: not breaker.tripped)
@@ -292,11 +292,11 @@ async def test_an_answer_that_comes_while_no_probe_gets_through_closes_it(proxy:
     terms = replace(PATIENT, probe_timeout=60)
     async with client_of(proxy, breaker_config=terms, limits=HttpLimits(silence_seconds=60), backoff=QUICK) as client:
         proxy.faults.append(late)
-        asking = asyncio.create_task(ask(client))
-        await until(lambda: asked(proxy) == 1)
+        asking = asyncio.create_task(code_of_call(client))
+        await until(lambda: tries_at_store(proxy) == 1)
         proxy.always = hang  # the probe's, too
         client.breakers["tables"].record_failure(asyncio.get_running_loop().time(), timed_out=True)
-        waiting = asyncio.create_task(ask(client))
+        waiting = asyncio.create_task(code_of_call(client))
         await until(lambda: len(proxy.seen) == 2)
         proxy.always = None
         come.set()
@@ -319,9 +319,7 @@ async def test_a_probe_that_fails_in_an_unknown_way_is_not_the_last(caplog: pyte
     assert [record.exc_info is not None for record in caplog.records] == [True]
 
 
-async def test_a_write_that_may_have_been_applied_is_not_told_when_to_come_again(
-    proxy: Proxy, database: Database
-) -> None:
+async def test_an_ambiguous_write_is_reported_without_retry_after(proxy: Proxy, database: Database) -> None:
     proxy.always = reset
 
     async with client_of(proxy, breaker_config=replace(SOON, failures=1)) as client:

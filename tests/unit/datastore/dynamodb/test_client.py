@@ -18,7 +18,7 @@ from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import DomainError, Throttled, Timeout, Unavailable
 from datastore.keyspace.sightings import BLIP
 from datastore.session.metering import Meter
-from tests.support.client_faults import CONFLICT, FINAL, TRANSIENT, taking
+from tests.support.client_faults import CONFLICT, FINAL, TRANSIENT, assert_duration
 from tests.support.fault_proxy import (
     LOCAL,
     QUICK,
@@ -31,7 +31,7 @@ from tests.support.fault_proxy import (
     dribble,
     forward,
     hang,
-    plain,
+    plain_error,
     refuse,
     reset,
 )
@@ -106,8 +106,8 @@ async def test_what_json_cannot_hold_is_refused_before_it_is_sent(client: Client
     [
         (TRANSIENT["throttled"], Throttled),
         (CONFLICT, Throttled),
-        (plain(429), Throttled),
-        (plain(503), Unavailable),
+        (plain_error(429), Throttled),
+        (plain_error(503), Unavailable),
         (reset, Unavailable),
         (damage, Unavailable),
         (cut_json, Unavailable),
@@ -150,7 +150,7 @@ async def test_a_store_that_hangs_is_given_up_at_the_deadline(client: Client, pr
     proxy.always = fault
     meter = Meter()
 
-    async with taking(0.4, 0.8):
+    async with assert_duration(0.4, 0.8):
         with pytest.raises(Timeout) as late:
             await client.call("ListTables", {}, timeout=0.5, meter=meter)
 
@@ -161,7 +161,7 @@ async def test_a_store_that_hangs_is_given_up_at_the_deadline(client: Client, pr
 async def test_a_try_that_hangs_is_cut_short_and_the_next_one_answers(proxy: Proxy) -> None:
     proxy.faults.append(hang)
 
-    async with client_of(proxy, limits=HttpLimits(silence_seconds=0.4)) as client, taking(0.3, 0.9):
+    async with client_of(proxy, limits=HttpLimits(silence_seconds=0.4)) as client, assert_duration(0.3, 0.9):
         await client.call("ListTables", {"Limit": 2}, timeout=5)
 
     # Between the two it was asked whether it is there.
@@ -171,7 +171,7 @@ async def test_a_try_that_hangs_is_cut_short_and_the_next_one_answers(proxy: Pro
 async def test_a_delay_that_would_outlast_the_deadline_is_not_begun(proxy: Proxy) -> None:
     proxy.always = TRANSIENT["throttled"]
 
-    async with client_of(proxy, backoff=Backoff(initial=1000, maximum=1000)) as client, taking(0, 0.5):
+    async with client_of(proxy, backoff=Backoff(initial=1000, maximum=1000)) as client, assert_duration(0, 0.5):
         with pytest.raises(Throttled):
             await client.call("ListTables", {}, timeout=0.5)
 
@@ -179,9 +179,12 @@ async def test_a_delay_that_would_outlast_the_deadline_is_not_begun(proxy: Proxy
 
 
 async def test_the_deadline_covers_all_tries_and_delays(proxy: Proxy) -> None:
-    proxy.always = plain(500)
+    proxy.always = plain_error(500)
 
-    async with client_of(proxy, backoff=Backoff(initial=0.05, maximum=0.05, attempts=1000)) as client, taking(0, 0.7):
+    async with (
+        client_of(proxy, backoff=Backoff(initial=0.05, maximum=0.05, attempts=1000)) as client,
+        assert_duration(0, 0.7),
+    ):
         with pytest.raises((Unavailable, Timeout)):
             await client.call("ListTables", {}, timeout=0.4)
 
@@ -192,7 +195,7 @@ async def test_the_deadline_covers_the_wait_for_credentials(proxy: Proxy) -> Non
     released = threading.Event()
     slow = SimpleNamespace(get_frozen_credentials=lambda: released.wait(5) and LOCAL)
 
-    async with client_of(proxy, credentials=slow) as client, taking(0.1, 0.6):
+    async with client_of(proxy, credentials=slow) as client, assert_duration(0.1, 0.6):
         with pytest.raises(Timeout):
             await client.call("ListTables", {}, timeout=0.2)
         released.set()
@@ -271,7 +274,7 @@ async def test_a_table_that_comes_back_in_a_moment_is_waited_for(proxy: Proxy, d
             await client.call("Scan", {"TableName": "there-is-no-such-table"}, timeout=1)
 
 
-async def test_a_table_that_nobody_makes_is_not_waited_for(client: Client, proxy: Proxy) -> None:
+async def test_a_table_that_no_process_creates_is_not_waited_for(client: Client, proxy: Proxy) -> None:
     with pytest.raises(RequestRefused) as refused:
         await client.call("Scan", {"TableName": "there-is-no-such-table"})
 

@@ -16,7 +16,7 @@ from datastore.keyspace.sightings import BLIP
 from datastore.session.metering import Meter
 from datastore.session.writes import Action
 from tests.support.client_faults import FINAL, PUT_NEW, store_on
-from tests.support.fault_proxy import QUICK, Proxy, hang, plain, refuse
+from tests.support.fault_proxy import QUICK, Proxy, hang, plain_error, refuse
 
 
 def _requests(table: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -47,7 +47,7 @@ def _boto_units(answer: Any) -> float:
     return float(sum(entry["CapacityUnits"] for entry in (consumed if isinstance(consumed, list) else [consumed])))
 
 
-async def test_the_units_are_those_that_boto3_is_told(database: Database, store_options: StoreOptions) -> None:
+async def test_the_units_are_those_that_boto3_reports(database: Database, store_options: StoreOptions) -> None:
     twin = StoreOptions(store=store_options.store, prefix=f"{store_options.prefix}twin_")
     meter = Meter()
     told: list[tuple[str, float]] = []
@@ -75,7 +75,7 @@ def _keys() -> dict[str, str]:
 async def test_calls_that_fail_are_calls_too(client: Client, proxy: Proxy) -> None:
     heard: list[tuple[str, tuple[str, ...], float, int]] = []
     client.add_call_listener(lambda call: heard.append((call.operation, call.tables, call.units, call.attempts)))
-    proxy.faults.extend([FINAL["ValidationException"], *[plain(500)] * QUICK.attempts, hang])
+    proxy.faults.extend([FINAL["ValidationException"], *[plain_error(500)] * QUICK.attempts, hang])
     put = {"TableName": "t", "Item": {}}
     transaction = {"TransactItems": [{"Put": put}, {"Delete": {"TableName": "u"}}, {"Put": put}]}
     meter = Meter()

@@ -23,7 +23,7 @@ from tests.support.fault_proxy import (
     forget_token,
     hang,
     lose_answer,
-    plain,
+    plain_error,
     refuse,
     reset,
 )
@@ -98,7 +98,7 @@ async def test_an_insert_that_was_throttled_before_it_failed_is_not_ours(
     item = {"PK": "A", "SK": "B", "value": 1}
     store = store_on(client, database)
     assert await store.put(PUT_NEW, item) == WriteResult(True, item)
-    proxy.faults.extend([TRANSIENT["throttled"], plain(429)])
+    proxy.faults.extend([TRANSIENT["throttled"], plain_error(429)])
 
     assert await store.put(PUT_NEW, item) == WriteResult(False, item, is_retry=False)
 

@@ -74,7 +74,7 @@ def exact(value: Any) -> Any:
     return value
 
 
-async def stored(database: Database, raw: Mapping[str, Any]) -> dict[str, Any]:
+async def stored_value(database: Database, raw: Mapping[str, Any]) -> dict[str, Any]:
     """An attribute value as the engine tells it after it was put."""
     name = f"{database.prefix}blip"
     await database.client.call("PutItem", {"TableName": name, "Item": KEY | {"value": raw}})
@@ -91,7 +91,7 @@ async def stored(database: Database, raw: Mapping[str, Any]) -> dict[str, Any]:
 @example(value=[10**38 - 1, -(10**38) + 1, 10**125, Decimal("9." + "9" * 37 + "E+125"), Decimal("1E-130")])
 @example(value=[Decimal("0." + "1" * 38), Decimal("-0"), Decimal("0E-500"), Decimal("1.50"), Decimal("0.1")])
 async def test_any_value_comes_back_as_it_was(database: Database, value: Any) -> None:
-    raw = await stored(database, encode(value))
+    raw = await stored_value(database, encode(value))
 
     assert exact(decode(raw)) == exact(value)
 
@@ -99,8 +99,8 @@ async def test_any_value_comes_back_as_it_was(database: Database, value: Any) ->
 @ENGINE_SETTINGS
 @given(value=st.lists(NUMBERS, min_size=1, max_size=5))
 async def test_a_number_read_and_written_back_is_the_same_text(database: Database, value: list[Any]) -> None:
-    first = await stored(database, encode(value))
-    again = await stored(database, encode(decode(first)))
+    first = await stored_value(database, encode(value))
+    again = await stored_value(database, encode(decode(first)))
 
     assert again == first
 
@@ -121,7 +121,7 @@ async def test_a_number_that_is_not_refused_is_held_exactly(database: Database, 
     except ValueError:
         return
 
-    assert exact(decode(await stored(database, raw))) == exact(value)
+    assert exact(decode(await stored_value(database, raw))) == exact(value)
 
 
 class Shape(StrEnum):
@@ -136,7 +136,7 @@ class Level(IntEnum):
     HIGH = 3
 
 
-class Size(int, Enum):
+class SizeEnum(int, Enum):
     BIG = 9
 
 
@@ -147,7 +147,7 @@ class Size(int, Enum):
         (Shape.ROUND, {"S": "round"}),
         (Word.ONE, {"S": "one"}),
         (Level.HIGH, {"N": "3"}),
-        (Size.BIG, {"N": "9"}),
+        (SizeEnum.BIG, {"N": "9"}),
         (True, {"BOOL": True}),
         (None, {"NULL": True}),
         (-0.0, {"N": "0"}),
@@ -222,7 +222,7 @@ def test_what_is_no_attribute_value_is_refused(raw: dict[str, Any]) -> None:
 )
 async def test_what_only_the_engine_can_tell_is_its_refusal(database: Database, value: Any) -> None:
     with pytest.raises(RequestRefused, match=r"ValidationException|SerializationException"):
-        await stored(database, encode(value))
+        await stored_value(database, encode(value))
 
 
 @given(text=st.from_regex(r"-?(0|[1-9][0-9]{0,37})(\.[0-9]{1,10})?(E[+-]?[0-9]{1,2})?", fullmatch=True))

@@ -17,8 +17,15 @@ from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import Timeout, Unavailable
 from datastore.session.metering import Meter
 from tests.support.until import until
-from tests.support.wire_server import Talk, answer, certificate, echo, on_both_loops, serving
-from tests.support.wire_talks import LARGE, NEVER, ONCE, QUICK, ask, client_at, one_answer, talking
+from tests.support.wire_server import (
+    ServerTalk,
+    echo,
+    on_both_loops,
+    self_signed_certificate,
+    serve_script,
+    whole_answer,
+)
+from tests.support.wire_talks import LARGE, NEVER, ONCE, QUICK, call_numbered, client_at, one_answer, talking
 
 pytestmark = pytest.mark.breaks_rules("the server is no DynamoDB, and reads no request")
 
@@ -27,12 +34,12 @@ pytestmark = pytest.mark.breaks_rules("the server is no DynamoDB, and reads no r
 
 @on_both_loops
 async def test_what_never_left_was_not_applied() -> None:
-    async with serving(echo) as server:
+    async with serve_script(echo) as server:
         url = server.url
     meter = Meter()
     async with client_at(url) as client:
         with pytest.raises(Unavailable) as refused:
-            await ask(client, 1, "PutItem", meter=meter)
+            await call_numbered(client, 1, "PutItem", meter=meter)
 
     assert refused.value.extensions == {"code": "UNAVAILABLE", "retryable": True}
     assert [(call.attempts, call.ambiguous, call.may_have_written) for call in meter.calls] == [
@@ -42,17 +49,17 @@ async def test_what_never_left_was_not_applied() -> None:
 
 @on_both_loops
 async def test_a_server_that_does_not_finish_connecting_is_given_up_after_a_second_or_so() -> None:
-    async def silent(talk: Talk) -> None:
+    async def silent(talk: ServerTalk) -> None:
         await talk.reader.read(10**6)
         await asyncio.sleep(10)
 
     meter = Meter()
-    async with serving(silent) as server:
+    async with serve_script(silent) as server:
         url = server.url.replace("http", "https")
         async with client_at(url, backoff=ONCE, limits=HttpLimits(connections=1, connect_seconds=0.2)) as client:
             with pytest.raises(Timeout):
-                await ask(client, 1, timeout=0.05)
-            call = asyncio.create_task(ask(client, 1))
+                await call_numbered(client, 1, timeout=0.05)
+            call = asyncio.create_task(call_numbered(client, 1))
             await asyncio.sleep(0.02)
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -60,18 +67,18 @@ async def test_a_server_that_does_not_finish_connecting_is_given_up_after_a_seco
             for _ in range(2):
                 client.reset_breakers()
                 with pytest.raises(Timeout) as late:
-                    await ask(client, 1, "PutItem", meter=meter)
+                    await call_numbered(client, 1, "PutItem", meter=meter)
     assert late.value.extensions == {"code": "TIMEOUT", "retryable": True}
     assert [call.ambiguous for call in meter.calls] == [False, False]
 
 
 @on_both_loops
 async def test_a_name_is_looked_up_and_each_of_its_addresses_tried() -> None:
-    async with serving(echo, host="localhost") as server, client_at(server.url, backoff=ONCE) as client:
-        assert await ask(client, 1) == 1
+    async with serve_script(echo, host="localhost") as server, client_at(server.url, backoff=ONCE) as client:
+        assert await call_numbered(client, 1) == 1
     async with client_at("http://no..name", backoff=ONCE) as client:
         with pytest.raises(Unavailable):
-            await ask(client)
+            await call_numbered(client)
 
 
 @pytest.fixture
@@ -85,7 +92,7 @@ def no_trust_yet() -> Any:
 def test_the_systems_roots_are_trusted_and_mozillas_where_it_has_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_trust_yet: None, place: str
 ) -> None:
-    public, _ = certificate(tmp_path, "localhost")
+    public, _ = self_signed_certificate(tmp_path, "localhost")
     file, folder = tmp_path / "roots.pem", tmp_path / "folder"
     folder.mkdir()
     (folder / "README").touch()
@@ -108,13 +115,13 @@ def test_the_systems_roots_are_trusted_and_mozillas_where_it_has_none(
 async def test_tls_is_spoken_to_whom_the_system_trusts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_trust_yet: None
 ) -> None:
-    public, context = certificate(tmp_path, "localhost")
+    public, context = self_signed_certificate(tmp_path, "localhost")
     monkeypatch.setenv("SSL_CERT_FILE", str(public))
     names: list[str | None] = []
     context.sni_callback = lambda _object, name, _context: names.append(name)
 
-    async with serving(echo, context, "localhost") as server, client_at(server.url, backoff=ONCE) as client:
-        assert await asyncio.gather(*[ask(client, number) for number in range(8)]) == list(range(8))
+    async with serve_script(echo, context, "localhost") as server, client_at(server.url, backoff=ONCE) as client:
+        assert await asyncio.gather(*[call_numbered(client, number) for number in range(8)]) == list(range(8))
         assert await client.call("PutItem", LARGE) == LARGE
         assert (set(names), server.connections) == ({"localhost"}, 8)
 
@@ -123,12 +130,12 @@ async def test_tls_is_spoken_to_whom_the_system_trusts(
 async def test_a_read_over_tls_is_made_again_when_its_connection_was_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_trust_yet: None
 ) -> None:
-    public, context = certificate(tmp_path, "localhost")
+    public, context = self_signed_certificate(tmp_path, "localhost")
     monkeypatch.setenv("SSL_CERT_FILE", str(public))
 
-    async with serving(one_answer, context, "localhost") as server:
+    async with serve_script(one_answer, context, "localhost") as server:
         async with client_at(server.url, backoff=NEVER) as client:
-            assert [await ask(client, number) for number in range(3)] == [0, 1, 2]
+            assert [await call_numbered(client, number) for number in range(3)] == [0, 1, 2]
         assert server.connections == 3
 
 
@@ -137,18 +144,18 @@ async def test_a_read_over_tls_is_made_again_when_its_connection_was_closed(
 async def test_nothing_is_sent_to_a_server_that_cannot_prove_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_trust_yet: None, fault: str
 ) -> None:
-    public, context = certificate(tmp_path, "localhost" if fault == "not trusted" else "dynamodb.example")
+    public, context = self_signed_certificate(tmp_path, "localhost" if fault == "not trusted" else "dynamodb.example")
     if fault == "another name":
         monkeypatch.setenv("SSL_CERT_FILE", str(public))
     heard: list[Any] = []
     meter = Meter()
 
-    async def script(talk: Talk) -> None:
+    async def script(talk: ServerTalk) -> None:
         heard.append(await talk.asked())
 
-    async with serving(script, context, "localhost") as server, client_at(server.url, backoff=ONCE) as client:
+    async with serve_script(script, context, "localhost") as server, client_at(server.url, backoff=ONCE) as client:
         with pytest.raises(Unavailable) as refused:
-            await ask(client, 1, "PutItem", meter=meter)
+            await call_numbered(client, 1, "PutItem", meter=meter)
 
     assert isinstance(refused.value.__cause__, Exception)
     assert "retryable" in refused.value.extensions
@@ -161,19 +168,19 @@ async def test_nothing_is_sent_to_a_server_that_cannot_prove_its_name(
 
 @on_both_loops
 async def test_closing_the_client_ends_every_call_and_connection() -> None:
-    async def silent(talk: Talk) -> None:
+    async def silent(talk: ServerTalk) -> None:
         await talk.asked()
         await talk.asked()
 
-    async with serving(silent) as server:
+    async with serve_script(silent) as server:
         async with client_at(server.url, backoff=Backoff(5, 5), limits=HttpLimits(connections=2)) as client:
-            calls = [asyncio.create_task(ask(client, number)) for number in range(5)]
+            calls = [asyncio.create_task(call_numbered(client, number)) for number in range(5)]
             await until(lambda: server.open == 2)
         ended = await asyncio.gather(*calls, return_exceptions=True)
         assert [type(one) for one in ended] == [Unavailable] * 5
         await until(lambda: server.open == 0)
         with pytest.raises(Unavailable):
-            await ask(client)
+            await call_numbered(client)
 
 
 class Stepped:
@@ -212,16 +219,16 @@ class Stepped:
 
 @on_both_loops
 async def test_a_call_needs_no_task_to_be_driven_timed_or_left() -> None:
-    async def script(talk: Talk) -> None:
+    async def script(talk: ServerTalk) -> None:
         while True:
             asked = await talk.asked()
             if asked["number"] < 0:
                 await asyncio.sleep(10)
-            await talk.say(answer(asked))
+            await talk.say(whole_answer(asked))
 
     async def driven(client: Client, number: int, **options: Any) -> Any:
         stepped: list[Stepped] = []
-        asyncio.get_running_loop().call_soon(lambda: stepped.append(Stepped(ask(client, number, **options))))
+        asyncio.get_running_loop().call_soon(lambda: stepped.append(Stepped(call_numbered(client, number, **options))))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         return stepped[0]
@@ -243,21 +250,21 @@ async def test_a_call_needs_no_task_to_be_driven_timed_or_left() -> None:
 
 @pytest.mark.parametrize("secure", [False, True])
 @on_both_loops
-async def test_who_leaves_at_any_of_the_points_where_a_call_waits_disturbs_nobody(
+async def test_a_caller_that_leaves_at_any_await_disturbs_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_trust_yet: None, secure: bool
 ) -> None:
     """For credentials, in line, for a connection, while sending, for the answer, between two tries: one further each
     time, until the call is answered.
     """
-    public, context = certificate(tmp_path, "localhost")
+    public, context = self_signed_certificate(tmp_path, "localhost")
     monkeypatch.setenv("SSL_CERT_FILE", str(public))
     large = {"TableName": "t", "number": -1, "text": "x" * 1_000_000}
 
-    async def script(talk: Talk) -> None:
+    async def script(talk: ServerTalk) -> None:
         while True:
             asked = await talk.asked()
             busy = "text" in asked and talk.number % 2 == 0
-            await talk.say(answer(asked, status="503 Busy" if busy else "200 OK"), pause=0.001)
+            await talk.say(whole_answer(asked, status="503 Busy" if busy else "200 OK"), pause=0.001)
 
     async def leave_at(client: Client, steps: int) -> bool:
         """Whether it was left; the call has been answered else."""
@@ -272,16 +279,16 @@ async def test_who_leaves_at_any_of_the_points_where_a_call_waits_disturbs_nobod
         assert await left.ended == large
         return False
 
-    async with serving(script, context if secure else None, "localhost") as server:
+    async with serve_script(script, context if secure else None, "localhost") as server:
         for steps in range(1, 99):
             async with client_at(
                 server.url, limits=HttpLimits(connections=2), backoff=Backoff(0.001, 0.001, 99)
             ) as client:
-                others = [asyncio.create_task(ask(client, number)) for number in range(4)]
+                others = [asyncio.create_task(call_numbered(client, number)) for number in range(4)]
                 await asyncio.sleep(0)
                 gone = await leave_at(client, steps)
                 assert await asyncio.gather(*others) == [0, 1, 2, 3]
-                assert await asyncio.gather(*[ask(client, number) for number in range(4)]) == [0, 1, 2, 3]
+                assert await asyncio.gather(*[call_numbered(client, number) for number in range(4)]) == [0, 1, 2, 3]
             if not gone:
                 break
         assert steps > 3
@@ -292,8 +299,8 @@ async def test_who_leaves_at_any_of_the_points_where_a_call_waits_disturbs_nobod
 async def test_a_call_that_is_closed_gives_back_its_place(steps: int) -> None:
     """Also in the turn of the event loop in which it began to connect."""
     async with talking(echo, limits=HttpLimits(connections=1)) as (client, _):
-        call = Stepped(ask(client, 1))
+        call = Stepped(call_numbered(client, 1))
         while call.steps < steps and not call.ended.done():  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0)
         call.close()
-        assert await ask(client, 2, timeout=0.5) == 2
+        assert await call_numbered(client, 2, timeout=0.5) == 2

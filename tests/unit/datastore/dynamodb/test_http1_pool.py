@@ -14,8 +14,8 @@ from datastore.dynamodb.sigv4 import CredentialSource
 from datastore.errors import Timeout, Unavailable
 from datastore.session.metering import Meter
 from tests.support.until import until
-from tests.support.wire_server import Talk, answer, echo, on_both_loops, serving
-from tests.support.wire_talks import NEVER, ONCE, ask, one_answer, opened, talking
+from tests.support.wire_server import ServerTalk, echo, on_both_loops, serve_script, whole_answer
+from tests.support.wire_talks import NEVER, ONCE, call_numbered, count_connections, one_answer, talking
 
 pytestmark = pytest.mark.breaks_rules("the server is no DynamoDB, and reads no request")
 
@@ -27,8 +27,8 @@ pytestmark = pytest.mark.breaks_rules("the server is no DynamoDB, and reads no r
 async def test_a_connection_that_was_closed_or_spoke_unasked_is_not_used_again(goodbye: str) -> None:
     said = asyncio.Event()
 
-    async def script(talk: Talk) -> None:
-        await talk.say(answer(await talk.asked()))
+    async def script(talk: ServerTalk) -> None:
+        await talk.say(whole_answer(await talk.asked()))
         if talk.number == 0:
             await asyncio.sleep(0.02)
             if goodbye == "close":
@@ -38,16 +38,16 @@ async def test_a_connection_that_was_closed_or_spoke_unasked_is_not_used_again(g
             elif goodbye == "reset":
                 talk.reset()
             else:
-                await talk.say(answer({"number": -1})[: 3 if goodbye == "a bit more" else None])
+                await talk.say(whole_answer({"number": -1})[: 3 if goodbye == "a bit more" else None])
             await asyncio.sleep(0.02)
             said.set()
         await talk.asked()
 
     meter = Meter()
     async with talking(script, backoff=ONCE) as (client, server):
-        assert await ask(client, 1, "PutItem", meter=meter) == 1
+        assert await call_numbered(client, 1, "PutItem", meter=meter) == 1
         await said.wait()
-        assert await ask(client, 2, "PutItem", meter=meter) == 2
+        assert await call_numbered(client, 2, "PutItem", meter=meter) == 2
         assert server.connections == 2
     assert [(call.attempts, call.ambiguous) for call in meter.calls] == [(1, False)] * 2
 
@@ -64,17 +64,17 @@ async def test_a_connection_that_is_closed_but_not_yet_lost_is_not_used_again(
         ended.set()  # and so whoever waits for it runs before `connection_lost`
         close(connection)
 
-    async def script(talk: Talk) -> None:
-        await talk.say(answer(await talk.asked()))
+    async def script(talk: ServerTalk) -> None:
+        await talk.say(whole_answer(await talk.asked()))
         if talk.number:
             await talk.asked()
 
     meter = Meter()
     async with talking(script, backoff=ONCE) as (client, server):
-        await ask(client)
+        await call_numbered(client)
         monkeypatch.setattr(HttpConnection, "close", told)
         await ended.wait()
-        assert await ask(client, 1, operation, meter=meter) == 1
+        assert await call_numbered(client, 1, operation, meter=meter) == 1
         assert server.connections == 2
         monkeypatch.undo()
     assert [(call.attempts, call.ambiguous) for call in meter.calls] == [(1, False)]
@@ -82,13 +82,13 @@ async def test_a_connection_that_is_closed_but_not_yet_lost_is_not_used_again(
 
 @pytest.mark.parametrize("length", [None, 3])
 @on_both_loops
-async def test_a_second_answer_in_the_same_breath_is_nobodys(length: int | None) -> None:
-    async def script(talk: Talk) -> None:
+async def test_a_second_response_in_the_same_packet_is_discarded(length: int | None) -> None:
+    async def script(talk: ServerTalk) -> None:
         while True:
-            await talk.say(answer(await talk.asked()) + answer({"number": -1})[:length])
+            await talk.say(whole_answer(await talk.asked()) + whole_answer({"number": -1})[:length])
 
     async with talking(script, backoff=ONCE) as (client, server):
-        assert [await ask(client, number) for number in range(4)] == [0, 1, 2, 3]
+        assert [await call_numbered(client, number) for number in range(4)] == [0, 1, 2, 3]
         assert server.connections == 4
 
 
@@ -97,7 +97,7 @@ async def test_a_second_answer_in_the_same_breath_is_nobodys(length: int | None)
 async def test_a_read_on_a_connection_that_is_just_being_closed_is_made_again_at_once(operation: str) -> None:
     meter = Meter()
     async with talking(one_answer, backoff=NEVER) as (client, server):
-        assert [await ask(client, number, operation, meter=meter) for number in range(3)] == [0, 1, 2]
+        assert [await call_numbered(client, number, operation, meter=meter) for number in range(3)] == [0, 1, 2]
         assert server.connections == 3
     assert [call.attempts for call in meter.calls] == [1, 2, 2]
 
@@ -107,9 +107,9 @@ async def test_a_read_on_a_connection_that_is_just_being_closed_is_made_again_at
 async def test_a_write_on_a_connection_that_is_just_being_closed_may_have_been_applied(operation: str) -> None:
     meter = Meter()
     async with talking(one_answer, backoff=ONCE) as (client, server):
-        await ask(client, 1, operation)
+        await call_numbered(client, 1, operation)
         with pytest.raises(Unavailable) as lost:
-            await ask(client, 2, operation, meter=meter)
+            await call_numbered(client, 2, operation, meter=meter)
         assert server.connections == 1
     assert lost.value.extensions == {"code": "UNAVAILABLE", "retryable": False, "mayHaveBeenApplied": True}
     assert [(call.attempts, call.ambiguous, call.may_have_written) for call in meter.calls] == [(1, True, True)]
@@ -117,41 +117,41 @@ async def test_a_write_on_a_connection_that_is_just_being_closed_may_have_been_a
 
 @on_both_loops
 async def test_a_read_that_is_closed_on_without_an_answer_is_tried_again_at_once_only_once() -> None:
-    async def script(talk: Talk) -> None:
+    async def script(talk: ServerTalk) -> None:
         await (one_answer(talk) if talk.number == 0 else talk.asked())
 
     meter = Meter()
     async with talking(script, backoff=ONCE) as (client, _):
-        await ask(client)
+        await call_numbered(client)
         with pytest.raises(Unavailable):
-            await ask(client, meter=meter)
+            await call_numbered(client, meter=meter)
     assert [call.attempts for call in meter.calls] == [2]
 
 
 @on_both_loops
 async def test_connections_that_idle_for_too_long_are_closed() -> None:
     async with talking(echo, limits=HttpLimits(idle_seconds=0.1)) as (client, server):
-        await asyncio.gather(*[ask(client) for _ in range(5)])
+        await asyncio.gather(*[call_numbered(client) for _ in range(5)])
         for _ in range(8):
-            await ask(client)
+            await call_numbered(client)
             await asyncio.sleep(0.02)
         assert server.open == 1
         await until(lambda: server.open == 0)
-        assert await ask(client, 7) == 7
+        assert await call_numbered(client, 7) == 7
 
 
 @on_both_loops
-async def test_a_server_that_closes_connections_under_load_disturbs_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    chance, connections = random.Random(7), opened(monkeypatch)
+async def test_a_server_that_closes_connections_under_load_disturbs_no_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance, connections = random.Random(7), count_connections(monkeypatch)
 
-    async def script(talk: Talk) -> None:
+    async def script(talk: ServerTalk) -> None:
         for _ in range(chance.randrange(1, 6)):
-            await talk.say(answer(await talk.asked()), pause=chance.choice([0, 0, 0.001]))
+            await talk.say(whole_answer(await talk.asked()), pause=chance.choice([0, 0, 0.001]))
 
     async with talking(script, limits=HttpLimits(connections=8), backoff=Backoff(0.001, 0.002, 30)) as (client, _):
 
         async def one(start: int) -> list[int]:
-            return [await ask(client, start + number) for number in range(30)]
+            return [await call_numbered(client, start + number) for number in range(30)]
 
         starts = range(0, 1600, 100)
         answers = await asyncio.gather(*map(one, starts))
@@ -169,7 +169,7 @@ async def test_who_waits_longest_for_a_connection_is_served_first() -> None:
         order: list[int] = []
 
         async def one(number: int) -> None:
-            order.append(await ask(client, number))
+            order.append(await call_numbered(client, number))
 
         waiting = [asyncio.create_task(one(number)) for number in range(6)]
         await asyncio.sleep(0)
@@ -184,22 +184,22 @@ async def test_who_waits_longest_for_a_connection_is_served_first() -> None:
 async def test_a_deadline_holds_in_line_and_costs_no_place() -> None:
     received, may_answer = asyncio.Event(), asyncio.Event()
 
-    async def script(talk: Talk) -> None:
+    async def script(talk: ServerTalk) -> None:
         while True:
             request = await talk.asked()
             received.set()
             if request["number"] == 0:
                 await may_answer.wait()
-            await talk.say(answer(request))
+            await talk.say(whole_answer(request))
 
     meter = Meter()
     async with talking(script, limits=HttpLimits(connections=1)) as (client, server):
-        first = asyncio.create_task(ask(client, 0))
+        first = asyncio.create_task(call_numbered(client, 0))
         await received.wait()
         with pytest.raises(Timeout):
-            await ask(client, 1, timeout=0.1, meter=meter)
+            await call_numbered(client, 1, timeout=0.1, meter=meter)
         may_answer.set()
-        assert [await first, await ask(client, 2)] == [0, 2]
+        assert [await first, await call_numbered(client, 2)] == [0, 2]
         assert server.connections == 1
     # It was never sent: nothing can have been done.
     assert [(call.abandoned, call.ambiguous) for call in meter.calls] == [(False, False)]
@@ -207,15 +207,15 @@ async def test_a_deadline_holds_in_line_and_costs_no_place() -> None:
 
 @on_both_loops
 async def test_connections_to_two_places_share_what_there_is() -> None:
-    async with serving(echo) as tables, serving(echo) as streams:
+    async with serve_script(echo) as tables, serve_script(echo) as streams:
         credentials = CredentialSource(Credentials("local", "local"))
         endpoint = Endpoint(lambda: tables.url, lambda: streams.url, "local")
         async with Client(endpoint, credentials, limits=HttpLimits(connections=2)) as client:
             operations = ["GetItem", "GetRecords"] * 20
-            calls = [ask(client, number, operation) for number, operation in enumerate(operations)]
+            calls = [call_numbered(client, number, operation) for number, operation in enumerate(operations)]
             assert await asyncio.gather(*calls) == list(range(40))
             for number in range(4):
-                await asyncio.gather(*[ask(client, number, operations[number]) for _ in range(2)])
+                await asyncio.gather(*[call_numbered(client, number, operations[number]) for _ in range(2)])
                 assert tables.open + streams.open <= 3
         assert tables.most <= 2
         assert streams.most <= 2
@@ -223,11 +223,11 @@ async def test_connections_to_two_places_share_what_there_is() -> None:
 
 @on_both_loops
 async def test_a_store_that_moves_is_found_at_the_next_call() -> None:
-    async with serving(echo) as first, serving(echo) as second:
+    async with serve_script(echo) as first, serve_script(echo) as second:
         urls = [first.url]
         credentials = CredentialSource(Credentials("local", "local"))
         async with Client(Endpoint(lambda: urls[0], lambda: urls[0], "local"), credentials) as client:
-            await ask(client)
+            await call_numbered(client)
             urls[0] = second.url
-            assert await ask(client, 1) == 1
+            assert await call_numbered(client, 1) == 1
         assert (first.connections, second.connections) == (1, 1)

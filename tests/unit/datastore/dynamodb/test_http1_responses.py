@@ -12,8 +12,8 @@ from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import Timeout, Unavailable
 from datastore.session.metering import Meter
 from tests.support.until import until
-from tests.support.wire_server import Script, Talk, answer, chunked, echo, on_both_loops
-from tests.support.wire_talks import LARGE, ONCE, ask, opened, talking
+from tests.support.wire_server import Script, ServerTalk, chunked_answer, echo, on_both_loops, whole_answer
+from tests.support.wire_talks import LARGE, ONCE, call_numbered, count_connections, talking
 
 pytestmark = pytest.mark.breaks_rules("the server is no DynamoDB, and reads no request")
 
@@ -23,121 +23,121 @@ pytestmark = pytest.mark.breaks_rules("the server is no DynamoDB, and reads no r
 @pytest.mark.parametrize("pieces", [1, 7, 10_000])
 @on_both_loops
 async def test_an_answer_may_come_in_chunks_and_these_in_pieces(pieces: int) -> None:
-    async def script(talk: Talk) -> None:
+    async def script(talk: ServerTalk) -> None:
         while True:
-            said = chunked(await talk.asked(), 3)
+            said = chunked_answer(await talk.asked(), 3)
             await talk.say(*[said[start : start + pieces] for start in range(0, len(said), pieces)])
 
     async with talking(script, backoff=ONCE) as (client, server):
-        assert [await ask(client, number) for number in range(3)] == [0, 1, 2]
+        assert [await call_numbered(client, number) for number in range(3)] == [0, 1, 2]
         assert server.connections == 1
 
 
 @on_both_loops
 async def test_an_answer_without_a_length_ends_with_its_connection() -> None:
-    async def script(talk: Talk) -> None:
+    async def script(talk: ServerTalk) -> None:
         content = b'{"number":%d}' % (await talk.asked())["number"]
         await talk.say(b"HTTP/1.1 200 OK\r\n\r\n", content[:5], content[5:])
 
     async with talking(script, backoff=ONCE) as (client, server):
-        assert [await ask(client, number) for number in range(2)] == [0, 1]
+        assert [await call_numbered(client, number) for number in range(2)] == [0, 1]
         assert server.connections == 2
 
 
 @pytest.mark.parametrize(("header", "connections"), [("Connection: keep-alive", 1), ("Server: old", 3)])
 @on_both_loops
 async def test_a_server_of_http_1_0_is_understood(header: str, connections: int) -> None:
-    async def script(talk: Talk) -> None:
+    async def script(talk: ServerTalk) -> None:
         while True:
-            await talk.say(answer(await talk.asked(), header, version="1.0"))
+            await talk.say(whole_answer(await talk.asked(), header, version="1.0"))
 
     async with talking(script, backoff=ONCE) as (client, server):
-        assert [await ask(client, number) for number in range(3)] == [0, 1, 2]
+        assert [await call_numbered(client, number) for number in range(3)] == [0, 1, 2]
         assert server.connections == connections
 
 
 @on_both_loops
 async def test_what_is_said_before_the_answer_is_not_the_answer() -> None:
-    async def script(talk: Talk) -> None:
+    async def script(talk: ServerTalk) -> None:
         while True:
             asked = await talk.asked()
             await talk.say(b"HTTP/1.1 100 Continue\r\nx-amz-crc32: 1\r\n\r\n", pause=0.01)
-            await talk.say(b"HTTP/1.1 103 Early Hints\r\n\r\n" + answer(asked))
+            await talk.say(b"HTTP/1.1 103 Early Hints\r\n\r\n" + whole_answer(asked))
 
     async with talking(script, backoff=ONCE) as (client, server):
-        assert [await ask(client, number) for number in range(3)] == [0, 1, 2]
+        assert [await call_numbered(client, number) for number in range(3)] == [0, 1, 2]
         assert server.connections == 1
 
 
 @on_both_loops
 async def test_an_answer_that_ends_its_connection_is_the_last_one_on_it() -> None:
-    async def script(talk: Talk) -> None:
+    async def script(talk: ServerTalk) -> None:
         status = "503 Service Unavailable" if talk.number == 0 else "200 OK"
-        await talk.say(answer(await talk.asked(), "Connection: close", status=status))
+        await talk.say(whole_answer(await talk.asked(), "Connection: close", status=status))
         await talk.asked()
         raise AssertionError("It was asked again.")
 
     async with talking(script) as (client, server):
-        assert [await ask(client, number) for number in range(2)] == [0, 1]
+        assert [await call_numbered(client, number) for number in range(2)] == [0, 1]
         assert server.connections == 3
 
 
 # --- Answers that are none --------------------------------------------------------------------------------------------
 
 
-async def _cut(talk: Talk) -> None:
-    await talk.say(answer(await talk.asked())[:-3])
+async def _cut(talk: ServerTalk) -> None:
+    await talk.say(whole_answer(await talk.asked())[:-3])
 
 
-async def _cut_head(talk: Talk) -> None:
-    await talk.say(answer(await talk.asked())[:20])
+async def _cut_head(talk: ServerTalk) -> None:
+    await talk.say(whole_answer(await talk.asked())[:20])
 
 
-async def _cut_chunks(talk: Talk) -> None:
-    await talk.say(chunked(await talk.asked(), 3)[:-20])
+async def _cut_chunks(talk: ServerTalk) -> None:
+    await talk.say(chunked_answer(await talk.asked(), 3)[:-20])
 
 
-async def _reset(talk: Talk) -> None:
-    await talk.say(answer(await talk.asked())[:-3], pause=0.02)
+async def _reset(talk: ServerTalk) -> None:
+    await talk.say(whole_answer(await talk.asked())[:-3], pause=0.02)
     talk.reset()
 
 
-async def _hang_after_head(talk: Talk) -> None:
-    await talk.say(answer(await talk.asked())[:-20])
+async def _hang_after_head(talk: ServerTalk) -> None:
+    await talk.say(whole_answer(await talk.asked())[:-20])
     await talk.asked()
 
 
-async def _nonsense(talk: Talk) -> None:
+async def _nonsense(talk: ServerTalk) -> None:
     await talk.asked()
     await talk.say(b"SSH-2.0-OpenSSH_9.6\r\n")
     await talk.asked()
 
 
-async def _other_protocol(talk: Talk) -> None:
+async def _other_protocol(talk: ServerTalk) -> None:
     await talk.asked()
     await talk.say(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n")
     await talk.asked()
 
 
-async def _two_lengths(talk: Talk) -> None:
-    await talk.say(answer(await talk.asked(), "Content-Length: 2"))
+async def _two_lengths(talk: ServerTalk) -> None:
+    await talk.say(whole_answer(await talk.asked(), "Content-Length: 2"))
     await talk.asked()
 
 
-async def _length_and_chunks(talk: Talk) -> None:
-    await talk.say(answer(await talk.asked(), "Transfer-Encoding: chunked"))
+async def _length_and_chunks(talk: ServerTalk) -> None:
+    await talk.say(whole_answer(await talk.asked(), "Transfer-Encoding: chunked"))
     await talk.asked()
 
 
-async def _large(talk: Talk) -> None:
+async def _large(talk: ServerTalk) -> None:
     await talk.asked()
-    await talk.say(answer("x" * 900_000))
+    await talk.say(whole_answer("x" * 900_000))
     await talk.asked()
 
 
-async def _large_head(talk: Talk) -> None:
+async def _large_head(talk: ServerTalk) -> None:
     await talk.asked()
-    await talk.say(answer({}, "x-more: " + "x" * 500_000))
+    await talk.say(whole_answer({}, "x-more: " + "x" * 500_000))
     await talk.asked()
 
 
@@ -162,12 +162,12 @@ async def test_half_an_answer_is_none_and_its_connection_is_closed(spoilt: Scrip
     """Asked again, it is answered; and of a write nobody knows what came of the first try."""
     meter = Meter()
 
-    async def script(talk: Talk) -> None:
+    async def script(talk: ServerTalk) -> None:
         await (echo if talk.number else spoilt)(talk)
 
     limits = HttpLimits(silence_seconds=0.3 if spoilt is _hang_after_head else 5, response_bytes=800_000)
     async with talking(script, limits=limits) as (client, server):
-        assert [await ask(client, number, "PutItem", meter=meter) for number in range(2)] == [0, 1]
+        assert [await call_numbered(client, number, "PutItem", meter=meter) for number in range(2)] == [0, 1]
         await until(lambda: server.open == 1)
         assert server.connections == 2
     assert [(call.attempts, call.ambiguous) for call in meter.calls] == [(2, True), (1, False)]
@@ -175,7 +175,7 @@ async def test_half_an_answer_is_none_and_its_connection_is_closed(spoilt: Scrip
 
 @on_both_loops
 async def test_bytes_that_drip_are_waited_for_until_the_deadline() -> None:
-    async def script(talk: Talk) -> None:
+    async def script(talk: ServerTalk) -> None:
         await talk.asked()
         await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", *[b" "] * 500, pause=0.01)
 
@@ -183,7 +183,7 @@ async def test_bytes_that_drip_are_waited_for_until_the_deadline() -> None:
     async with talking(script, limits=HttpLimits(silence_seconds=0.5)) as (client, server):
         began = time.monotonic()
         with pytest.raises(Timeout):
-            await ask(client, timeout=0.8)
+            await call_numbered(client, timeout=0.8)
         assert time.monotonic() - began > 0.75
         await until(lambda: server.open == 0)
         assert server.connections == 1
@@ -197,34 +197,34 @@ HUGE = LARGE | {"text": "x" * 12_000_000}
 
 @on_both_loops
 async def test_a_large_request_goes_out_as_fast_as_it_is_read() -> None:
-    async def script(talk: Talk) -> None:
+    async def script(talk: ServerTalk) -> None:
         await asyncio.sleep(0.05)
         await echo(talk)
 
     async with talking(script, backoff=ONCE) as (client, server):
         answers = await asyncio.gather(*[client.call("GetItem", LARGE) for _ in range(2)])
         assert answers == [LARGE, LARGE]
-        assert await ask(client, 2) == 2
+        assert await call_numbered(client, 2) == 2
         assert server.connections == 2
 
 
 @on_both_loops
 async def test_a_large_request_may_be_answered_before_it_is_read() -> None:
-    async def script(talk: Talk) -> None:
+    async def script(talk: ServerTalk) -> None:
         await talk.reader.readuntil(b"\r\n\r\n")
-        await talk.say(answer({"number": talk.number}))
+        await talk.say(whole_answer({"number": talk.number}))
         await asyncio.sleep(5)
 
     async with talking(script, backoff=ONCE) as (client, server):
         assert await client.call("GetItem", HUGE) == {"number": 0}
-        assert await ask(client) == 1
+        assert await call_numbered(client) == 1
         assert server.connections == 2
 
 
 @pytest.mark.parametrize("reads", [0, 3_000_000])
 @on_both_loops
 async def test_a_large_request_that_is_not_read_is_given_up(reads: int) -> None:
-    async def script(talk: Talk) -> None:
+    async def script(talk: ServerTalk) -> None:
         await talk.reader.readexactly(reads)
         await asyncio.sleep(10)
 
@@ -243,14 +243,14 @@ async def test_a_large_request_that_is_not_read_is_given_up(reads: int) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 @on_both_loops
-async def test_whatever_happens_nobody_gets_the_answer_of_another(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_caller_ever_receives_the_response_of_another(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers dawdle, cut, drop and say too much, callers leave at any moment: own answers come, or none."""
-    chance, connections = random.Random(seed), opened(monkeypatch)
+    chance, connections = random.Random(seed), count_connections(monkeypatch)
 
-    async def script(talk: Talk) -> None:
+    async def script(talk: ServerTalk) -> None:
         while True:
             asked = await talk.asked()
-            whole = chunked(asked, 5) if chance.random() < 0.3 else answer(asked)
+            whole = chunked_answer(asked, 5) if chance.random() < 0.3 else whole_answer(asked)
             cut = chance.randrange(len(whole))
             await asyncio.sleep(chance.choice([0, 0, 0.001, 0.005]))
             match chance.randrange(12):
@@ -260,7 +260,7 @@ async def test_whatever_happens_nobody_gets_the_answer_of_another(seed: int, mon
                     await talk.say(whole[:cut])
                     return talk.reset()
                 case 2:
-                    await talk.say(whole + answer({"number": -1}))
+                    await talk.say(whole + whole_answer({"number": -1}))
                 case 3:
                     await talk.say(whole)
                     return None
@@ -275,7 +275,7 @@ async def test_whatever_happens_nobody_gets_the_answer_of_another(seed: int, mon
         async def one(number: int) -> None:
             operation, timeout = chance.choice(["GetItem", "PutItem"]), chance.choice([0.003, 0.01, 50, 50])
             with suppress(Timeout, Unavailable):
-                told.append((number, await ask(client, number, operation, timeout=timeout)))
+                told.append((number, await call_numbered(client, number, operation, timeout=timeout)))
 
         async def leaving(task: asyncio.Task[None]) -> None:
             if chance.random() < 0.4:
@@ -294,5 +294,5 @@ async def test_whatever_happens_nobody_gets_the_answer_of_another(seed: int, mon
         assert len(told) > 20
         # No place is lost: as many as there may be can still be asked at once.
         client._backoff = Backoff(0.001, 0.004, 60)
-        assert await asyncio.gather(*[ask(client, number) for number in range(20)]) == list(range(20))
+        assert await asyncio.gather(*[call_numbered(client, number) for number in range(20)]) == list(range(20))
         assert connections.most == 5

@@ -16,8 +16,16 @@ from datastore.errors import Unavailable
 from datastore.infrastructure import tables
 from datastore.keyspace.sightings import BLIP
 from tests.support.store_engines import free_port, new_prefix
-from tests.support.wire_server import Script, Server, Talk, certificate, echo, on_both_loops, serving
-from tests.support.wire_talks import ONCE, ask, client_at
+from tests.support.wire_server import (
+    Script,
+    Server,
+    ServerTalk,
+    echo,
+    on_both_loops,
+    self_signed_certificate,
+    serve_script,
+)
+from tests.support.wire_talks import ONCE, call_numbered, client_at
 
 pytestmark = pytest.mark.breaks_rules("most servers here are no DynamoDB, and read no request")
 
@@ -33,7 +41,7 @@ class Tunnels:
         self._password = password
         self._places = places or {}
 
-    async def talk(self, talk: Talk) -> None:
+    async def talk(self, talk: ServerTalk) -> None:
         head = (await talk.reader.readuntil(b"\r\n\r\n")).decode()
         self.heads.append(head)
         wanted = base64.b64encode(f"ada:{self._password}".encode()).decode()
@@ -75,9 +83,9 @@ async def behind(
     tunnels: Tunnels, folder: Path, monkeypatch: pytest.MonkeyPatch, user: str = "", script: Script = echo
 ) -> AsyncIterator[tuple[Server, Server]]:
     """A server with TLS, and the proxy that leads to it."""
-    public, context = certificate(folder, "localhost")
+    public, context = self_signed_certificate(folder, "localhost")
     monkeypatch.setenv("SSL_CERT_FILE", str(public))
-    async with serving(tunnels.talk) as proxy, serving(script, context, "localhost") as server:
+    async with serve_script(tunnels.talk) as proxy, serve_script(script, context, "localhost") as server:
         monkeypatch.setenv("HTTPS_PROXY", proxy.url.replace("://", f"://{user}"))
         yield server, proxy
 
@@ -86,21 +94,21 @@ async def behind(
 async def test_tables_are_asked_through_a_tunnel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tunnels = Tunnels()
     async with behind(tunnels, tmp_path, monkeypatch) as (server, proxy), client_at(server.url) as client:
-        assert await asyncio.gather(*[ask(client, number) for number in range(4)]) == [0, 1, 2, 3]
-        assert await ask(client, 5) == 5
+        assert await asyncio.gather(*[call_numbered(client, number) for number in range(4)]) == [0, 1, 2, 3]
+        assert await call_numbered(client, 5) == 5
         authority = server.url.removeprefix("https://")
         assert (proxy.connections, server.connections) == (4, 4)
     assert set(tunnels.heads) == {f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n"}
 
 
 @on_both_loops
-async def test_a_proxy_is_told_name_and_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_receives_name_and_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tunnels = Tunnels("p@ss w")
     async with (
         behind(tunnels, tmp_path, monkeypatch, "ada:p%40ss%20w@") as (server, _),
         client_at(server.url) as client,
     ):
-        assert await ask(client, 1) == 1
+        assert await call_numbered(client, 1) == 1
 
 
 @on_both_loops
@@ -110,7 +118,7 @@ async def test_a_proxy_that_refuses_is_named_in_the_log(
     async with behind(Tunnels("secret"), tmp_path, monkeypatch, "ada:wrong@") as (server, proxy):
         async with client_at(server.url) as client:
             with pytest.raises(Unavailable):
-                await ask(client, 1)
+                await call_numbered(client, 1)
         address = proxy.url.removeprefix("http://")
     assert server.connections == 0
     (told,) = [record.getMessage() for record in caplog.records if "CONNECT" in record.getMessage()]
@@ -124,7 +132,7 @@ async def test_a_proxy_that_refuses_is_named_in_the_log(
 )
 @on_both_loops
 async def test_what_is_no_tunnel_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
-    async def odd(talk: Talk) -> None:
+    async def odd(talk: ServerTalk) -> None:
         await talk.reader.readuntil(b"\r\n\r\n")
         await talk.say(said)
 
@@ -133,7 +141,7 @@ async def test_what_is_no_tunnel_is_not_used(tmp_path: Path, monkeypatch: pytest
     async with behind(tunnels, tmp_path, monkeypatch) as (server, _):
         async with client_at(server.url, backoff=ONCE) as client:
             with pytest.raises(Unavailable):
-                await ask(client, 1)
+                await call_numbered(client, 1)
         assert server.connections == 0
 
 
@@ -144,7 +152,7 @@ async def test_hosts_of_no_proxy_are_asked_directly(
 ) -> None:
     monkeypatch.setenv("NO_PROXY", excepted)
     async with behind(Tunnels(), tmp_path, monkeypatch) as (server, proxy), client_at(server.url) as client:
-        assert await ask(client, 1) == 1
+        assert await call_numbered(client, 1) == 1
         assert proxy.connections == 0
 
 
@@ -200,7 +208,7 @@ async def test_aws_is_reached_by_its_names_through_a_tunnel(
     engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tables are made, an item is put and its change read, at hosts that prove the names of AWS's."""
-    files = {host: certificate(tmp_path, host) for host in (TABLES_HOST, STREAMS_HOST)}
+    files = {host: self_signed_certificate(tmp_path, host) for host in (TABLES_HOST, STREAMS_HOST)}
     authorities = tmp_path / "authorities.pem"
     authorities.write_bytes(b"".join(public.read_bytes() for public, _ in files.values()))
     monkeypatch.setenv("SSL_CERT_FILE", str(authorities))
@@ -209,17 +217,17 @@ async def test_aws_is_reached_by_its_names_through_a_tunnel(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     host, _, port = engine.removeprefix("http://").rpartition(":")
 
-    async def to_engine(talk: Talk) -> None:
+    async def to_engine(talk: ServerTalk) -> None:
         there, back = await asyncio.open_connection(host, int(port))
         await asyncio.gather(_pump(talk.reader, back), _pump(there, talk.writer))
 
     async with AsyncExitStack() as stack:
         places = {}
         for name, (_, context) in files.items():
-            server = await stack.enter_async_context(serving(to_engine, context))
+            server = await stack.enter_async_context(serve_script(to_engine, context))
             places[f"{name}:443"] = server.url.removeprefix("https://")
         tunnels = Tunnels(places=places)
-        proxy = await stack.enter_async_context(serving(tunnels.talk))
+        proxy = await stack.enter_async_context(serve_script(tunnels.talk))
         monkeypatch.setenv("HTTPS_PROXY", proxy.url)
         options = StoreOptions(f"https://{TABLES_HOST}", prefix=new_prefix())
         database = await stack.enter_async_context(open_database(options))

@@ -298,7 +298,7 @@ SOUND: dict[RecordDecoder[Any], dict[str, Any]] = {
 MORE = ("bio", "avatar_ref", "followers", "merged_since", "version", "media_ref", "mentions", "GSI2SK", "imageUrl")
 
 
-def told(made: Any) -> Any:
+def decoded_or_damaged(made: Any) -> Any:
     return "damaged" if isinstance(made, Internal) else made
 
 
@@ -319,8 +319,8 @@ def test_a_record_is_what_its_item_says_however_it_is_read(convert: RecordDecode
     except DAMAGE_ERRORS:
         expected = "damaged"
 
-    assert told(raw_record_or_error(convert, raw)) == expected
-    assert told(record_or_error(convert, plain)) == expected
+    assert decoded_or_damaged(raw_record_or_error(convert, raw)) == expected
+    assert decoded_or_damaged(record_or_error(convert, plain)) == expected
 
 
 def test_sound_items_are_records() -> None:
@@ -391,9 +391,10 @@ def test_a_damaged_match_is_one_either_way(damage: dict[str, Any]) -> None:
     if damage == {"matchId": None}:
         del item["matchId"]
 
-    assert {told(raw_record_or_error(match_from, encode_item(item))), told(record_or_error(match_from, item))} == {
-        "damaged"
-    }
+    assert {
+        decoded_or_damaged(raw_record_or_error(match_from, encode_item(item))),
+        decoded_or_damaged(record_or_error(match_from, item)),
+    } == {"damaged"}
 
 
 def test_what_a_reader_does_not_look_at_stays_as_it_is_by_default() -> None:
@@ -406,7 +407,7 @@ def test_what_a_reader_does_not_look_at_stays_as_it_is_by_default() -> None:
     assert short is match_from.without(frozenset({"venue", "scorecards", "updated_at"}))
 
 
-def test_of_what_readers_do_not_look_at_so_many_combinations_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cached_combinations_of_unread_attributes_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("datastore.dynamodb.record_decoder.VARIANT_CACHE_SIZE", 3)
     decoder = event_from.replacing()
     for name in list(ATTRIBUTES)[:7]:

@@ -19,8 +19,8 @@ from datastore.dynamodb.retry.classify import SIGNATURE_CODES
 from datastore.dynamodb.sigv4 import CredentialSource
 from datastore.errors import Timeout
 from datastore.session.metering import Meter
-from tests.support.fault_proxy import Fault, Proxy, Seen, client_of, forward, plain, refuse
-from tests.support.refused_signatures import at, signed_at
+from tests.support.fault_proxy import Fault, Proxy, Seen, client_of, forward, plain_error, refuse
+from tests.support.refused_signatures import clock_off_by, signed_at
 
 EXPIRED = refuse(400, "ExpiredTokenException")
 
@@ -31,7 +31,7 @@ def access_key(seen: Seen) -> str:
     return found[1]
 
 
-def taking(*keys: str, code: str = "ExpiredTokenException") -> Fault:
+def accept_keys(*keys: str, code: str = "ExpiredTokenException") -> Fault:
     """AWS as it takes requests with these access keys only."""
 
     async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
@@ -72,12 +72,10 @@ async def aws(proxy: Proxy, profile: Profile, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("code", sorted(SIGNATURE_CODES))
-async def test_credentials_that_are_refused_are_found_anew(
-    aws: Client, proxy: Proxy, profile: Profile, code: str
-) -> None:
+async def test_refused_credentials_are_loaded_again(aws: Client, proxy: Proxy, profile: Profile, code: str) -> None:
     await aws.call("ListTables", {"Limit": 1})
     profile.become("SECOND")
-    proxy.always = taking("SECOND", code=code)
+    proxy.always = accept_keys("SECOND", code=code)
     meter = Meter()
 
     for operation in ("ListTables", "ListStreams", "ListTables"):
@@ -91,7 +89,7 @@ async def test_credentials_that_are_refused_are_found_anew(
 async def test_many_calls_that_are_refused_find_credentials_once(aws: Client, proxy: Proxy, profile: Profile) -> None:
     await aws.call("ListTables", {"Limit": 1})
     profile.become("SECOND")
-    proxy.always = taking("SECOND")
+    proxy.always = accept_keys("SECOND")
     meter = Meter()
 
     await asyncio.gather(*[aws.call("ListTables", {"Limit": 1}, meter=meter) for _ in range(50)])
@@ -113,7 +111,7 @@ async def test_other_credentials_that_are_refused_as_well_are_not_tried_without_
 ) -> None:
     await aws.call("ListTables", {"Limit": 1})
     profile.become("SECOND")
-    proxy.always = taking("THIRD")
+    proxy.always = accept_keys("THIRD")
     with pytest.raises(RequestRefused, match="ExpiredTokenException"):
         await aws.call("ListTables", {})
     assert [access_key(seen) for seen in proxy.seen][:3] == ["FIRST", "FIRST", "SECOND"]
@@ -186,7 +184,7 @@ def offset(request: pytest.FixtureRequest) -> timedelta:
 async def test_a_clock_that_is_wrong_is_corrected_by_the_store_s(
     client: Client, proxy: Proxy, offset: timedelta, code: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    proxy.always = at(offset, code)
+    proxy.always = clock_off_by(offset, code)
     meter = Meter()
 
     for operation in ("ListTables", "ListStreams", "ListTables"):
@@ -196,8 +194,8 @@ async def test_a_clock_that_is_wrong_is_corrected_by_the_store_s(
     assert caplog.text.count("synchronize the clock") == 1
 
 
-async def test_calls_that_were_signed_before_the_correction_are_signed_anew(client: Client, proxy: Proxy) -> None:
-    proxy.always = at(timedelta(hours=1))
+async def test_calls_signed_before_the_correction_are_signed_again(client: Client, proxy: Proxy) -> None:
+    proxy.always = clock_off_by(timedelta(hours=1))
     meter = Meter()
     await asyncio.gather(*[client.call("ListTables", {"Limit": 1}, meter=meter) for _ in range(30)])
     assert {call.attempts for call in meter.calls} <= {1, 2}
@@ -205,7 +203,7 @@ async def test_calls_that_were_signed_before_the_correction_are_signed_anew(clie
 
 async def test_a_clock_that_is_set_right_is_followed(client: Client, proxy: Proxy) -> None:
     for offset in (timedelta(hours=1), timedelta(0), timedelta(hours=-1)):
-        proxy.always = at(offset)
+        proxy.always = clock_off_by(offset)
         await client.call("ListTables", {"Limit": 1})
     assert len(proxy.seen) == 6
 
@@ -213,23 +211,23 @@ async def test_a_clock_that_is_set_right_is_followed(client: Client, proxy: Prox
 async def test_both_clock_and_credentials_may_be_wrong(aws: Client, proxy: Proxy, profile: Profile) -> None:
     await aws.call("ListTables", {"Limit": 1})
     profile.become("SECOND")
-    proxy.always = at(timedelta(hours=1), then=taking("SECOND"))
+    proxy.always = clock_off_by(timedelta(hours=1), then=accept_keys("SECOND"))
     await aws.call("ListTables", {"Limit": 1})
     assert [access_key(seen) for seen in proxy.seen] == ["FIRST", "FIRST", "FIRST", "SECOND"]
 
 
 @pytest.mark.parametrize("date", ["", "yesterday", "Wed, 99 Nov 2026 00:00:00 GMT"])
 async def test_a_date_that_is_none_corrects_nothing(client: Client, proxy: Proxy, date: str) -> None:
-    proxy.always = at(timedelta(hours=1), date=date)
+    proxy.always = clock_off_by(timedelta(hours=1), date=date)
     with pytest.raises(RequestRefused, match="InvalidSignatureException"):
         await client.call("ListTables", {})
     assert proxy.operations() == ["ListTables"]
 
 
 async def test_a_clock_that_is_nearly_right_is_left_alone(client: Client, proxy: Proxy) -> None:
-    proxy.always = at(timedelta(minutes=3))
+    proxy.always = clock_off_by(timedelta(minutes=3))
     await client.call("ListTables", {"Limit": 1})
-    proxy.faults.append(plain(403, date=format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)))
+    proxy.faults.append(plain_error(403, date=format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)))
     with pytest.raises(RequestRefused):
         await client.call("ListTables", {"Limit": 1})
     await client.call("ListTables", {"Limit": 1})
@@ -257,7 +255,7 @@ async def test_tables_are_administered_at_the_store_s_time(
     monkeypatch.setenv(TABLES_VARIABLE, proxy.url)
     monkeypatch.setenv(STREAMS_VARIABLE, proxy.url)
     async with open_database(StoreOptions("aws", region="eu-west-1")) as database:
-        proxy.always = at(offset)
+        proxy.always = clock_off_by(offset)
         if is_known:
             await database.client.call("ListTables", {"Limit": 1})
             proxy.seen.clear()

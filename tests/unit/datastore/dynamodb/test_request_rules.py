@@ -48,23 +48,23 @@ def table_with(*projected: int) -> dict[str, Any]:
     }
 
 
-def keys(number: int) -> list[dict[str, Any]]:
+def item_keys(number: int) -> list[dict[str, Any]]:
     return [{**KEY, "pk": {"S": f"EVENT#{n}"}} for n in range(number)]
 
 
-def deletes(number: int) -> dict[str, Any]:
-    return {"TransactItems": [{"Delete": {"TableName": QUAKES, "Key": key}} for key in keys(number)]}
+def transact_deletes(number: int) -> dict[str, Any]:
+    return {"TransactItems": [{"Delete": {"TableName": QUAKES, "Key": key}} for key in item_keys(number)]}
 
 
 def gets(number: int) -> dict[str, Any]:
-    return {"TransactItems": [{"Get": {"TableName": QUAKES, "Key": key}} for key in keys(number)]}
+    return {"TransactItems": [{"Get": {"TableName": QUAKES, "Key": key}} for key in item_keys(number)]}
 
 
-def reads(number: int) -> dict[str, Any]:
-    return {"RequestItems": {QUAKES: {"Keys": keys(number)}}}
+def batch_get_request(number: int) -> dict[str, Any]:
+    return {"RequestItems": {QUAKES: {"Keys": item_keys(number)}}}
 
 
-def writes(*items: dict[str, Any]) -> dict[str, Any]:
+def batch_write_request(*items: dict[str, Any]) -> dict[str, Any]:
     return {"RequestItems": {QUAKES: [{"PutRequest": {"Item": item}} for item in items]}}
 
 
@@ -73,7 +73,7 @@ def indexed(value: dict[str, Any]) -> dict[str, Any]:
     return {"TableName": INDEXED, "Item": {"PK": {"S": "a"}, "SK": {"S": "b"}, INDEX.partition: value}}
 
 
-def update(value: dict[str, Any]) -> dict[str, Any]:
+def update_request(value: dict[str, Any]) -> dict[str, Any]:
     """Return an update of the same item to this value."""
     return {
         "TableName": INDEXED,
@@ -84,13 +84,13 @@ def update(value: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def query(condition: str, **values: str) -> dict[str, Any]:
+def query_request(condition: str, **values: str) -> dict[str, Any]:
     texts = {f":{name}": {"S": value} for name, value in values.items()}
     return {"TableName": INDEXED, "KeyConditionExpression": condition, "ExpressionAttributeValues": texts}
 
 
 def filtered(text: str) -> dict[str, Any]:
-    return query("PK = :p", p="a", v="b") | {"FilterExpression": text}
+    return query_request("PK = :p", p="a", v="b") | {"FilterExpression": text}
 
 
 SCRIPT = f"""
@@ -128,29 +128,33 @@ BROKEN: Mapping[str, tuple[str, dict[str, Any], str]] = {
     "many operands": ("Query", filtered(f"a IN ({', '.join([':v'] * 101)})"), "100 operands"),
     "empty key": ("GetItem", GET | {"Key": KEY | {"sk": {"S": ""}}}, "the key sk is empty"),
     "empty key of an item": ("PutItem", {"TableName": QUAKES, "Item": KEY | {"pk": {"S": ""}}}, "the key pk is empty"),
-    "empty key of a batch": ("BatchWriteItem", writes(KEY | {"pk": {"S": ""}}), "the key pk is empty"),
+    "empty key of a batch": ("BatchWriteItem", batch_write_request(KEY | {"pk": {"S": ""}}), "the key pk is empty"),
     "empty key of an index": ("PutItem", indexed({"S": ""}), "is empty"),
-    "empty key of an index in an update": ("UpdateItem", update({"S": ""}), "is empty"),
+    "empty key of an index in an update": ("UpdateItem", update_request({"S": ""}), "is empty"),
     "key of an index of another type": ("PutItem", indexed({"N": "1"}), "is of the type N"),
     "long key of an index": ("PutItem", indexed({"S": "é" * 1025}), "is longer than 2,048 bytes"),
-    "empty partition in a query": ("Query", query("PK = :p", p=""), "empty values: [':p']"),
-    "empty bound in a query": ("Query", query("PK = :p AND SK > :s", p="a", s=""), "empty values: [':s']"),
+    "empty partition in a query": ("Query", query_request("PK = :p", p=""), "empty values: [':p']"),
+    "empty bound in a query": ("Query", query_request("PK = :p AND SK > :s", p="a", s=""), "empty values: [':s']"),
     "empty beginning in a query": (
         "Query",
-        query("PK = :p AND begins_with(SK, :s)", p="a", s=""),
+        query_request("PK = :p AND begins_with(SK, :s)", p="a", s=""),
         "empty values: [':s']",
     ),
     "a key read twice": ("BatchGetItem", {"RequestItems": {QUAKES: {"Keys": [KEY, KEY]}}}, "one item is in it twice"),
-    "a key written twice": ("BatchWriteItem", writes(KEY, KEY | {"mag": {"N": "5"}}), "one item is in it twice"),
+    "a key written twice": (
+        "BatchWriteItem",
+        batch_write_request(KEY, KEY | {"mag": {"N": "5"}}),
+        "one item is in it twice",
+    ),
     "a key in a transaction twice": (
         "TransactWriteItems",
         {"TransactItems": [{"Delete": GET}, {"Put": PUT}]},
         "one item is in it twice",
     ),
-    "many actions": ("TransactWriteItems", deletes(101), "101 items, of 100"),
+    "many actions": ("TransactWriteItems", transact_deletes(101), "101 items, of 100"),
     "many reads in a transaction": ("TransactGetItems", gets(101), "101 items, of 100"),
-    "many keys": ("BatchGetItem", reads(101), "101 items, of 100"),
-    "many writes": ("BatchWriteItem", writes(*keys(26)), "26 items, of 25"),
+    "many keys": ("BatchGetItem", batch_get_request(101), "101 items, of 100"),
+    "many writes": ("BatchWriteItem", batch_write_request(*item_keys(26)), "26 items, of 25"),
     "consistent query of an index": ("Query", QUERY | {"ConsistentRead": True}, "a consistent read of an index"),
     "consistent scan of an index": (
         "Scan",
@@ -179,14 +183,14 @@ KEPT: Mapping[str, tuple[str, dict[str, Any]]] = {
     "read": ("GetItem", GET),
     "write": ("PutItem", PUT),
     "query": ("Query", QUERY),
-    "actions": ("TransactWriteItems", deletes(100)),
-    "keys": ("BatchGetItem", reads(100)),
-    "writes": ("BatchWriteItem", writes(*keys(25))),
+    "actions": ("TransactWriteItems", transact_deletes(100)),
+    "keys": ("BatchGetItem", batch_get_request(100)),
+    "writes": ("BatchWriteItem", batch_write_request(*item_keys(25))),
     "operators": ("Query", filtered(" OR ".join(["a = :v"] * 150))),
     "operands": ("Query", filtered(f"a IN ({', '.join([':v'] * 100)})")),
     "key of an index": ("PutItem", indexed({"S": "é" * 1024})),
-    "update": ("UpdateItem", update({"S": "x"})),
-    "empty value of a filter": ("Query", query("PK = :p", p="a", v="") | {"FilterExpression": "a = :v"}),
+    "update": ("UpdateItem", update_request({"S": "x"})),
+    "empty value of a filter": ("Query", query_request("PK = :p", p="a", v="") | {"FilterExpression": "a = :v"}),
     "attributes of indexes": ("CreateTable", table_with(20, 20, 20, 20, 20)),
 }
 

@@ -18,12 +18,13 @@ from datastore.database import Database
 from datastore.dynamodb.client import Client
 from datastore.dynamodb.store_clock import StoreClock
 from datastore.keyspace.sightings import BLIP
-from tests.support.bus_hosts import Hosts, number_of, reads_settle, take
-from tests.support.consumers import Gate, Instance, Noting, record
+from tests.support.bus_hosts import Hosts, reads_settle, take_numbers
+from tests.support.changes import number_of
+from tests.support.consumers import ConsumerInstance, HandlerGate, Noting, stream_record
 from tests.support.fault_proxy import Fault, Proxy, Seen, client_of
 from tests.support.redis_server import RedisServer
-from tests.support.refused_signatures import at
-from tests.support.resume_splits import TABLE, Feeds, Splitting
+from tests.support.refused_signatures import clock_off_by
+from tests.support.resume_splits import TABLE, SplitFeeds, Splitting
 from tests.support.scripted_stream import Script, Shard
 from tests.support.until import until
 
@@ -117,7 +118,7 @@ async def test_answers_and_refusals_tell_the_client_the_store_s_time(
     client: Client, proxy: Proxy, ahead: timedelta
 ) -> None:
     assert client.now() - datetime.now(UTC) < NEAR
-    proxy.always = at(ahead)
+    proxy.always = clock_off_by(ahead)
     await client.call("ListTables", {"Limit": 1})
     assert abs(client.now() - datetime.now(UTC) - ahead) < NEAR
 
@@ -137,7 +138,7 @@ async def test_answers_tell_the_time_of_a_store_that_refuses_no_clock(
 async def test_one_who_resumes_at_another_process_misses_nothing(stack: AsyncExitStack, ahead: timedelta) -> None:
     script = Splitting(2)
     script.ahead = ahead
-    client = Feeds(script, stack)
+    client = SplitFeeds(script, stack)
     old = script.write("s1", "k1", age=timedelta(minutes=20))
     async with client.following(client.feed()) as events:
         script.put("k0")
@@ -153,7 +154,7 @@ async def test_an_idle_shard_whose_iterator_expires_misses_nothing(stack: AsyncE
     script = Splitting()
     script.ahead = ahead
     script.write("s0", "k0", age=timedelta(minutes=20))
-    async with Feeds(script, stack).feed(poll_interval=0.01).follow(TABLE, lambda change: change) as events:
+    async with SplitFeeds(script, stack).feed(poll_interval=0.01).follow(TABLE, lambda change: change) as events:
         await until(lambda: script.calls.count("GetRecords") > 1)
         script.generation += 1
         number = script.put("k0")
@@ -165,7 +166,7 @@ async def test_a_shard_that_showed_nothing_for_longer_than_records_are_kept_is_t
     stack: AsyncExitStack,
 ) -> None:
     script = Splitting(2)
-    client = Feeds(script, stack)
+    client = SplitFeeds(script, stack)
     async with client.following(client.feed()) as events:
         script.put("k0")
         await anext(events)
@@ -195,7 +196,7 @@ async def test_one_who_leaves_a_bus_without_a_record_of_a_shard_misses_nothing(
     async with second.feed.follow(BLIP, number_of) as events:
         await reads_settle(first, second)
         number = script.write("a", "x")
-        assert await take(events, 1) == [number]
+        assert await take_numbers(events, 1) == [number]
         place = decode(events.token.encode())
     last = script.write("b", "y")
     feed = ChangeFeed(script, poll_interval=0.001, discover_interval=0.02, linger=0, empty_seconds=0)
@@ -245,11 +246,11 @@ async def test_a_feed_of_the_client_misses_nothing(database: Database, proxy: Pr
 async def test_a_pipeline_that_is_up_to_date_is_not_behind_by_its_clock(database: Database, ahead: timedelta) -> None:
     script, labels = Script(a=Shard()), {"table": "feed", "shard": "a"}
     script.ahead = ahead
-    made = record(1)
+    made = stream_record(1)
     made["dynamodb"]["ApproximateCreationDateTime"] = (script.now() - timedelta(minutes=3)).timestamp()
     script.shards["a"].records.append(made)
-    gate = Gate()
-    instance = Instance(database, Noting("gated", gate), wire=script)
+    gate = HandlerGate()
+    instance = ConsumerInstance(database, Noting("gated", gate), wire=script)
     async with instance.running():
         await until(lambda: gate.inside == 1)
         behind = instance.told("stream_lag_seconds", **labels)

@@ -22,6 +22,7 @@ from datastore.engine.directory import EngineDirectory
 from datastore.engine.engine import Engine
 from datastore.engine.process import EngineFailed
 from datastore.engine.programs import Dynoxide, EngineMissing, find_binary, npm_platform
+from tests.support.supervisor import is_running
 from tests.support.until import until
 
 ROOT = Path(__file__).parents[4]
@@ -93,11 +94,11 @@ async def make_table(engine: Engine) -> None:
     )
 
 
-async def put(engine: Engine, key: str) -> None:
+async def put_bird(engine: Engine, key: str) -> None:
     await asyncio.to_thread(dynamodb(engine).put_item, TableName="birds", Item={"pk": {"S": key}})
 
 
-async def keys(engine: Engine) -> set[str]:
+async def bird_keys(engine: Engine) -> set[str]:
     found = await asyncio.to_thread(dynamodb(engine).scan, TableName="birds")
     return {item["pk"]["S"] for item in found["Items"]}
 
@@ -111,16 +112,8 @@ def pid(folder: Path) -> int:
     return int(json.loads((folder / "engine.json").read_text())["pid"])
 
 
-def port(endpoint: str) -> int:
+def port_of_endpoint(endpoint: str) -> int:
     return int(endpoint.rsplit(":", 1)[1])
-
-
-def runs(process_id: int) -> bool:
-    """Not a zombie either: in a container nobody may be there to reap it."""
-    try:
-        return "State:\tZ" not in Path(f"/proc/{process_id}/status").read_text()
-    except FileNotFoundError:
-        return False
 
 
 async def is_answering(engine: Engine) -> bool:
@@ -130,15 +123,15 @@ async def is_answering(engine: Engine) -> bool:
 async def test_commands_that_name_the_same_folder_share_an_engine_in_memory(binary: Dynoxide, tmp_path: Path) -> None:
     async with Engine(binary, tmp_path, memory=True) as engine:
         await make_table(engine)
-        await put(engine, "wren")
+        await put_bird(engine, "wren")
         async with Engine(binary, tmp_path, memory=True) as other, Engine(binary, tmp_path) as stored:
             assert (other.endpoint, other.attached) == (engine.endpoint, True)
-            assert await keys(other) == {"wren"}
+            assert await bird_keys(other) == {"wren"}
             assert (stored.endpoint != engine.endpoint, stored.attached) == (True, False)
-        assert await keys(engine) == {"wren"}
+        assert await bird_keys(engine) == {"wren"}
     async with Engine(binary, tmp_path, memory=True) as anew:
         await make_table(anew)
-        assert await keys(anew) == set()
+        assert await bird_keys(anew) == set()
 
 
 async def test_starts_in_memory_and_stops(binary: Dynoxide) -> None:
@@ -153,10 +146,10 @@ async def test_data_survives_the_process(binary: Dynoxide, tmp_path: Path) -> No
     folder = tmp_path / "not" / "there yet"
     async with Engine(binary, folder) as engine:
         await make_table(engine)
-        await put(engine, "wren")
+        await put_bird(engine, "wren")
     assert not (folder / "engine.json").exists()
     async with Engine(binary, folder) as engine:
-        assert await keys(engine) == {"wren"}
+        assert await bird_keys(engine) == {"wren"}
 
 
 async def test_two_folders_have_two_engines(binary: Dynoxide, tmp_path: Path) -> None:
@@ -169,8 +162,8 @@ async def test_second_command_attaches(binary: Dynoxide, tmp_path: Path) -> None
         await make_table(first)
         async with Engine(binary, tmp_path) as second:
             assert (second.endpoint, second.attached) == (first.endpoint, True)
-            await put(second, "wren")
-        assert await keys(first) == {"wren"}
+            await put_bird(second, "wren")
+        assert await bird_keys(first) == {"wren"}
 
 
 async def test_many_commands_at_once_share_one_engine(binary: Dynoxide, tmp_path: Path) -> None:
@@ -192,11 +185,11 @@ async def test_attached_takes_over_when_the_owner_ends(
     async with Engine(binary, tmp_path, on_restart) as engine:
         endpoint = engine.endpoint
         await make_table(engine)
-        await put(engine, "wren")
+        await put_bird(engine, "wren")
         owner.communicate()
         await asyncio.wait_for(told.wait(), 50)
         assert (engine.endpoint, engine.attached, engine.restarts) == (endpoint, False, 1)
-        assert await keys(engine) == {"wren"}
+        assert await bird_keys(engine) == {"wren"}
 
 
 async def test_moves_when_its_port_is_lost(binary: Dynoxide, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,8 +203,8 @@ async def test_moves_when_its_port_is_lost(binary: Dynoxide, tmp_path: Path, mon
     async with Engine(binary, tmp_path) as engine, Engine(binary, tmp_path) as follower:
         lost = engine.endpoint
         os.kill(pid(tmp_path), signal.SIGKILL)
-        await until(lambda: engine_process.is_free(port(lost)))
-        with socket.create_server(("127.0.0.1", port(lost))):
+        await until(lambda: engine_process.is_free(port_of_endpoint(lost)))
+        with socket.create_server(("127.0.0.1", port_of_endpoint(lost))):
             await until(lambda: engine.restarts == 1)
             assert engine.endpoint != lost
             await until(lambda: follower.endpoint == engine.endpoint)
@@ -278,9 +271,9 @@ async def test_failing_callback_does_not_end_the_watch(binary: Dynoxide) -> None
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the engine stays until it is ended")
 async def test_killed_owner_leaves_no_engine(binary: Dynoxide, tmp_path: Path, owner: subprocess.Popen[str]) -> None:
     orphan = pid(tmp_path)
-    assert runs(orphan)
+    assert is_running(orphan)
     owner.kill()
-    await until(lambda: not runs(orphan))
+    await until(lambda: not is_running(orphan))
     async with Engine(binary, tmp_path) as engine:
         assert not engine.attached
         assert pid(tmp_path) != orphan
@@ -324,7 +317,7 @@ async def test_a_stale_record_of_another_engine_is_ignored(binary: Dynoxide, tmp
 async def test_engine_that_ignores_sigterm_is_killed(binary: Dynoxide, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_process, "STOP_SECONDS", 0.2)
     async with Engine(binary) as engine:
-        _, writer = await asyncio.open_connection("127.0.0.1", port(engine.endpoint))
+        _, writer = await asyncio.open_connection("127.0.0.1", port_of_endpoint(engine.endpoint))
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
         await writer.drain()
         await asyncio.sleep(0.05)

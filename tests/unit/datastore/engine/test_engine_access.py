@@ -24,7 +24,7 @@ from datastore.engine.engine import Engine
 from datastore.engine.listener import MAX_PENDING
 from datastore.engine.process import Child
 from datastore.engine.programs import find_program
-from tests.support.command_line import refused_in_a_line, run, run_here
+from tests.support.command_line import refused_in_a_line, run_command, run_here
 from tests.support.store_engines import ROOT, free_port
 
 KEY = "a-key-that-nobody-could-ever-guess-0123456789"
@@ -51,7 +51,7 @@ def headers(credential: str = KEY, **more: str) -> dict[str, str]:
     return {**LIST, "X-Amz-Date": "20200101T000000Z", "Authorization": authorization} | more
 
 
-async def asked(engine: Engine, method: str = "POST", **given: Any) -> tuple[int, Any, list[str]]:
+async def raw_answer(engine: Engine, method: str = "POST", **given: Any) -> tuple[int, Any, list[str]]:
     """The status, the JSON, and the names of the headers of an answer over a connection of its own."""
     async with (
         aiohttp.ClientSession() as session,
@@ -60,12 +60,12 @@ async def asked(engine: Engine, method: str = "POST", **given: Any) -> tuple[int
         return response.status, await response.json(content_type=None), [name.lower() for name in response.headers]
 
 
-def port(engine: Engine) -> int:
+def port_of_engine(engine: Engine) -> int:
     return int(engine.endpoint.rpartition(":")[2])
 
 
 async def test_only_requests_with_the_key_are_answered(engine: Engine) -> None:
-    assert (await asked(engine, headers=headers()))[:2] == (200, {"TableNames": []})
+    assert (await raw_answer(engine, headers=headers()))[:2] == (200, {"TableNames": []})
     without = [
         LIST,
         headers("local"),
@@ -77,7 +77,7 @@ async def test_only_requests_with_the_key_are_answered(engine: Engine) -> None:
         LIST | {"Authorization": KEY},
     ]
     for given in without:
-        status, told, _ = await asked(engine, headers=given)
+        status, told, _ = await raw_answer(engine, headers=given)
         assert (status, told["__type"].rpartition("#")[2]) == (403, "AccessDeniedException"), given
         assert KEY not in json.dumps(told)
 
@@ -96,7 +96,7 @@ async def test_pages_in_browsers_are_refused_also_with_the_key(engine: Engine) -
         ("OPTIONS", preflight),
         ("GET", {}),
     ):
-        status, _, names = await asked(engine, method, headers=given)
+        status, _, names = await raw_answer(engine, method, headers=given)
         assert status == 403, given
         assert [name for name in names if name.startswith("access-control-")] == []
 
@@ -107,7 +107,7 @@ async def test_the_key_is_taken_however_its_request_arrives(engine: Engine) -> N
     small = f"POST / HTTP/1.1\r\nHost: x\r\n{lines}Content-Length: 2\r\n\r\n{{}}".encode()
     large = f"POST / HTTP/1.1\r\nHost: x\r\n{lines}Content-Length: {len(body)}\r\n\r\n".encode() + body
     for pieces in ([small], [small[at : at + 7] for at in range(0, len(small), 7)], [large], [small + small]):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port(engine))
+        reader, writer = await asyncio.open_connection("127.0.0.1", port_of_engine(engine))
         for piece in pieces:
             writer.write(piece)
             await writer.drain()
@@ -121,18 +121,18 @@ async def test_the_key_is_taken_however_its_request_arrives(engine: Engine) -> N
         await writer.wait_closed()
 
 
-async def test_connections_that_show_no_key_keep_nobody_out(engine: Engine) -> None:
+async def test_connections_without_a_key_do_not_block_others(engine: Engine) -> None:
     async with AsyncExitStack() as stack:
         for number in range(MAX_PENDING + 20):
-            _, writer = await asyncio.open_connection("127.0.0.1", port(engine))
+            _, writer = await asyncio.open_connection("127.0.0.1", port_of_engine(engine))
             stack.callback(writer.close)
             if number % 2:
                 writer.write(b"POST / HTTP/1.1\r\nAuthorization: AWS4")
-        assert (await asked(engine, headers=headers()))[0] == 200
+        assert (await raw_answer(engine, headers=headers()))[0] == 200
 
 
 async def test_a_head_without_an_end_is_cut_off(engine: Engine) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port(engine))
+    reader, writer = await asyncio.open_connection("127.0.0.1", port_of_engine(engine))
     writer.write(b"POST / HTTP/1.1\r\nX: " + b"x" * 2**17)
     with suppress(ConnectionResetError):
         assert await reader.read() == b""
@@ -170,14 +170,14 @@ with socket.create_connection(("127.0.0.1", int(sys.argv[1])), 5) as connection:
 """
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers("local").items())
     request = f"POST / HTTP/1.1\r\nHost: x\r\n{lines}Content-Length: 2\r\n\r\n{{}}"
-    command = [sys.executable, "-c", script, str(port(engine)), request]
+    command = [sys.executable, "-c", script, str(port_of_engine(engine)), request]
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
     assert done.stdout == "403\n"
 
 
 @UNPORTED
 @pytest.mark.parametrize("lack", ["filter", "memory"])
-async def test_a_system_that_allows_no_filter_has_the_relay_and_is_told(
+async def test_a_system_without_filters_uses_the_relay_and_reports_it(
     lack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(Child, "confined", True)
@@ -188,8 +188,8 @@ async def test_a_system_that_allows_no_filter_has_the_relay_and_is_told(
     caplog.set_level(logging.WARNING)
     for _ in range(2):
         async with Engine(find_program(ROOT), tmp_path) as engine:
-            assert (await asked(engine, headers=headers(engine.key)))[0] == 200
-            assert (await asked(engine, headers=headers("other")))[0] == 403
+            assert (await raw_answer(engine, headers=headers(engine.key)))[0] == 200
+            assert (await raw_answer(engine, headers=headers("other")))[0] == 403
     told = [record.getMessage() for record in caplog.records if "own port" in record.getMessage()]
     assert len(told) == 1
 
@@ -200,7 +200,7 @@ async def test_the_key_is_kept_with_the_data(tmp_path: Path, monkeypatch: pytest
     for _ in range(2):
         async with Engine(find_program(ROOT), tmp_path) as engine, Engine(find_program(ROOT), tmp_path) as other:
             keys += [engine.key, other.key, (tmp_path / "engine.key").read_text()]
-            assert (await asked(other, headers=headers(other.key)))[0] == 200
+            assert (await raw_answer(other, headers=headers(other.key)))[0] == 200
     assert len(set(keys)) == 1
     assert len(keys[0]) == 64
 
@@ -213,16 +213,16 @@ async def test_others_reach_the_engine_of_a_service_with_its_key(
     async with Engine(find_program(ROOT), tmp_path, listen=("0.0.0.0", int(url.rpartition(":")[2]))):
         async with open_database(StoreOptions(store=url)) as database:
             assert len(await database.create_tables()) == len(await database.describe_tables())
-        done = await asyncio.to_thread(run, "tables", "describe", GATEWAY_STORE=url, GATEWAY_ENGINE_KEY=KEY)
+        done = await asyncio.to_thread(run_command, "tables", "describe", GATEWAY_STORE=url, GATEWAY_ENGINE_KEY=KEY)
         assert (done.returncode, done.stderr) == (0, "")
         for given in ({}, {"GATEWAY_ENGINE_KEY": "k" * 40}):
-            done = await asyncio.to_thread(run, "tables", "describe", GATEWAY_STORE=url, **given)
+            done = await asyncio.to_thread(run_command, "tables", "describe", GATEWAY_STORE=url, **given)
             refused_in_a_line(done, 1, "access key is missing or wrong: set GATEWAY_ENGINE_KEY to the engine's")
-            done = await asyncio.to_thread(run, "dlq", "list", GATEWAY_STORE=url, **given)
+            done = await asyncio.to_thread(run_command, "dlq", "list", GATEWAY_STORE=url, **given)
             refused_in_a_line(done, 1, "access key is missing or wrong: set GATEWAY_ENGINE_KEY to the engine's")
 
 
-def test_a_key_that_is_none_is_told(tmp_path: Path) -> None:
+def test_an_invalid_key_is_reported(tmp_path: Path) -> None:
     words = "GATEWAY_ENGINE_KEY must have 32 to 128 letters, digits, - or _"
     for given in (["--data-dir", tmp_path], ["--store", "http://127.0.0.1:1"]):
         refused_in_a_line(run_here("tables", "describe", *given, GATEWAY_ENGINE_KEY="short"), 1, words)
@@ -266,7 +266,7 @@ async def test_no_other_user_gets_the_port_while_the_engine_is_gone(engine: Engi
     """Clients would send the key there."""
     told = json.loads((tmp_path / "engine.json").read_text())
     done = Path("/dev/shm") / f"done-{told['pid']}"
-    command = [sys.executable, "-c", SQUATTER, str(port(engine)), str(done)]
+    command = [sys.executable, "-c", SQUATTER, str(port_of_engine(engine)), str(done)]
     squatter = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
     assert squatter.stdout is not None
     assert await squatter.stdout.readline() == b"ready\n"
@@ -284,7 +284,7 @@ async def test_no_other_user_gets_the_port_while_the_engine_is_gone(engine: Engi
         await squatter.wait()
 
     assert (taken, engine.endpoint) == (b"0\n", endpoint)
-    assert (await asked(engine, headers=headers()))[0] == 200
+    assert (await raw_answer(engine, headers=headers()))[0] == 200
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs Linux")
@@ -297,7 +297,7 @@ async def test_connections_beyond_those_that_the_engine_can_have_wait_for_the_ot
     answered: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
 
     async def ask() -> bytes:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port(engine))
+        reader, writer = await asyncio.open_connection("127.0.0.1", port_of_engine(engine))
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers().items())
         writer.write(f"POST / HTTP/1.1\r\nHost: x\r\n{lines}Content-Length: 2\r\n\r\n{{}}".encode())
         status = await reader.readline()
@@ -315,4 +315,4 @@ async def test_connections_beyond_those_that_the_engine_can_have_wait_for_the_ot
         statuses = await asyncio.gather(*tasks)
 
     assert {status.split()[1] for status in statuses} == {b"200"}
-    assert (await asked(engine, headers=headers()))[0] == 200
+    assert (await raw_answer(engine, headers=headers()))[0] == 200

@@ -20,9 +20,9 @@ from datastore.engine.engine import Engine
 from datastore.engine.process import EngineFailed
 from datastore.engine.programs import BINARY, Dynoxide, EngineMissing, MiniStack, find_program, npm_platform
 from tests.support.command_line import surroundings
-from tests.support.resuming_clients import OverEvents
+from tests.support.resuming_clients import EventStreamClient
 from tests.support.store_engines import ROOT, free_port
-from tests.support.usgs_samples import feature, feed
+from tests.support.usgs_samples import feature, feed_bytes
 
 PYTHON = ROOT / ".venv-ministack" / "bin" / "python"
 LEFT_OUT = shutil.ignore_patterns("node_modules", ".*", "__pycache__", "tests", "docs", "benchmarks", "build")
@@ -102,7 +102,7 @@ class Fallback:
     @asynccontextmanager
     async def listening(self, subscription: str) -> AsyncIterator[AsyncIterator[Any]]:
         """Yield the data of a subscription's events from now on. Raises `Ended` at an error event."""
-        client = OverEvents(self._http, f"subscription {{ {subscription} }}", self._headers("Demo user"))
+        client = EventStreamClient(self._http, f"subscription {{ {subscription} }}", self._headers("Demo user"))
         async with client.connected(self._url) as received:
 
             async def events() -> AsyncIterator[Any]:
@@ -119,7 +119,7 @@ class Fallback:
 
 
 @asynccontextmanager
-async def serving(project: Path, folder: Path, *arguments: str) -> AsyncIterator[Fallback]:
+async def serve_fallback(project: Path, folder: Path, *arguments: str) -> AsyncIterator[Fallback]:
     port, log = free_port(), folder.with_suffix(".log")
     environment = without_dynoxide(folder, GATEWAY_PORT=str(port))
     with log.open("wb") as file:
@@ -142,7 +142,7 @@ async def serving(project: Path, folder: Path, *arguments: str) -> AsyncIterator
         process.wait()
 
 
-def run(project: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_gateway(project: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "gateway.py", *arguments]
     environment = without_dynoxide(folder)
     return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=40)
@@ -153,12 +153,12 @@ async def test_all_systems_are_served_with_subscriptions_and_the_data_stay(proje
     """The data survive a kill of the engine, by the file that it has written, and a stop of the gateway."""
     folder = tmp_path / "data"
     quake = feature(id="usfallback", time=int(datetime.now(UTC).timestamp() * 1000), mag=6.5)
-    (tmp_path / "feed.json").write_bytes(feed(quake))
-    async with serving(project, folder) as gateway:
+    (tmp_path / "feed.json").write_bytes(feed_bytes(quake))
+    async with serve_fallback(project, folder) as gateway:
         assert gateway.told.count("MiniStack") == 1  # the notice is one line
         found = await gateway.data(READS)
         assert all(connection["nodes"] for connection in found.values()), found
-        await reported(gateway)
+        await report_and_receive(gateway)
         async with gateway.listening('postEngagement(postId: "demo-1") { likeCount }') as events:
             await gateway.data('mutation { likePost(postId: "demo-1") { createdAt } }')
             assert (await anext(events))["postEngagement"]["likeCount"] >= 1
@@ -178,7 +178,9 @@ async def test_all_systems_are_served_with_subscriptions_and_the_data_stay(proje
         assert written["matches"] == [{"round": "Grand final", "venue": {"name": "The Oval"}}]
         async with gateway.listening("earthquakeDetected(minMagnitude: 6.4) { eventId }") as events:
             # Another command, on the same data directory.
-            done = await asyncio.to_thread(run, project, folder, "ingest", "earthquakes", str(tmp_path / "feed.json"))
+            done = await asyncio.to_thread(
+                run_gateway, project, folder, "ingest", "earthquakes", str(tmp_path / "feed.json")
+            )
             assert done.returncode == 0, done.stderr
             while (await anext(events))["earthquakeDetected"]["eventId"] != "usfallback":
                 pass
@@ -188,9 +190,9 @@ async def test_all_systems_are_served_with_subscriptions_and_the_data_stay(proje
             with pytest.raises(Ended, match=r"UNAVAILABLE.*subscribe again"):
                 async for _ in events:
                     pass
-        assert await answered(gateway, WRITTEN % (made, match)) == written
-        await reported(gateway)
-    async with serving(project, folder, "--no-demo") as gateway:
+        assert await data_after_retries(gateway, WRITTEN % (made, match)) == written
+        await report_and_receive(gateway)
+    async with serve_fallback(project, folder, "--no-demo") as gateway:
         found = await gateway.data("{ earthquakes(minMagnitude: 6.4, first: 100) { nodes { eventId } } }")
         assert {"eventId": "usfallback"} in found["earthquakes"]["nodes"]
         assert await gateway.data(WRITTEN % (made, match)) == written
@@ -199,18 +201,18 @@ async def test_all_systems_are_served_with_subscriptions_and_the_data_stay(proje
 @pytest.mark.timeout(120)
 async def test_in_memory_nothing_is_kept_and_a_killed_engine_begins_again(project: Path, tmp_path: Path) -> None:
     folder = tmp_path / "data"
-    async with serving(project, folder, "--memory", "--matches", "none") as gateway:
-        await reported(gateway)
+    async with serve_fallback(project, folder, "--memory", "--matches", "none") as gateway:
+        await report_and_receive(gateway)
         assert not (folder / MiniStack.file).exists()
         await gateway.data(CREATE, "Admin")
         await kill_engine(folder / "memory.json")
-        await answered(gateway, REPORT)  # into tables that were created again
+        await data_after_retries(gateway, REPORT)  # into tables that were created again
         found = await gateway.data(REPORTED)
         assert {"description": "A tabby"} in found["sightings"]["nodes"]
         assert (await gateway.data("{ livestreams(first: 1) { nodes { title } } }"))["livestreams"]["nodes"] == []
 
 
-async def reported(gateway: Fallback) -> None:
+async def report_and_receive(gateway: Fallback) -> None:
     """Report a sighting, which a subscriber receives."""
     async with gateway.listening("sightingReported { description }") as events:
         await gateway.data(REPORT)
@@ -238,7 +240,7 @@ def pid_in(record: Path) -> int:
     return int(json.loads(record.read_text())["pid"])
 
 
-async def answered(gateway: Fallback, query: str) -> Any:
+async def data_after_retries(gateway: Fallback, query: str) -> Any:
     """Return the data of an operation. Retry while the engine and its tables are not available again."""
     async with asyncio.timeout(50):
         while "errors" in (answer := await gateway.post(query)):

@@ -11,7 +11,7 @@ import pytest
 
 from datastore.engine.engine import Engine
 from datastore.engine.programs import find_program
-from tests.support.command_line import refused_in_a_line, run, run_here, serving
+from tests.support.command_line import refused_in_a_line, run_command, run_here, serve_process
 from tests.support.store_engines import ROOT, free_port
 
 
@@ -20,7 +20,7 @@ def test_it_listens_here_or_everywhere(tmp_path: Path) -> None:
     refused_in_a_line(done, 2, "must be 127.0.0.1 or 0.0.0.0")
 
 
-def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+def test_a_taken_port_is_reported(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = run_here("engine", "--port", str(port), GATEWAY_DATA_DIR=str(tmp_path))
@@ -28,14 +28,14 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
 
 
 def test_data_that_another_command_has_open_are_left_to_it(tmp_path: Path) -> None:
-    with serving(tmp_path, "--no-demo") as gateway:
-        done = run("engine", "--port", str(free_port()), GATEWAY_DATA_DIR=str(tmp_path))
+    with serve_process(tmp_path, "--no-demo") as gateway:
+        done = run_command("engine", "--port", str(free_port()), GATEWAY_DATA_DIR=str(tmp_path))
         assert gateway.get("/readyz")[0] == 200
     refused_in_a_line(done, 1, "Another process has opened the data in")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
-async def test_the_engine_stays_where_it_was_told_to_listen_when_it_is_started_again(host: str, tmp_path: Path) -> None:
+async def test_a_restarted_engine_listens_on_the_same_address(host: str, tmp_path: Path) -> None:
     port = free_port()
     again = asyncio.Event()
 

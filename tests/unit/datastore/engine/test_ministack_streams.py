@@ -19,11 +19,11 @@ from datastore.keyspace.sightings import BLIP
 from datastore.model.access_patterns import Table
 from datastore.model.timestamps import day_bucket, epoch_ms
 from tests.support import store_engines
-from tests.support.consumers import Instance, Noting
+from tests.support.consumers import ConsumerInstance, Noting
 from tests.support.fault_proxy import Proxy, Seen, forward
-from tests.support.resuming_clients import OverSocket
+from tests.support.resuming_clients import SocketClient
 from tests.support.served import NOON, Served, Tidied, listening
-from tests.support.store_engines import ENGINES, MINISTACK, create_tables, free_port, new_prefix, running
+from tests.support.store_engines import ENGINES, MINISTACK, create_tables, free_port, new_prefix, running_engine
 from tests.support.until import until
 
 NEEDS = "MiniStack is not installed: make .venv-ministack/.ready"
@@ -38,7 +38,7 @@ TOO_MANY = STREAM_BYTES // ITEM_BYTES + 12  # items of that size, for one stream
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
     monkeypatch.setattr(store_engines, "ENGINE", ENGINES["ministack"])
-    with running(tmp_path / "database") as url:
+    with running_engine(tmp_path / "database") as url:
         yield url
 
 
@@ -56,7 +56,7 @@ async def another(served: Served, store_options: StoreOptions) -> AsyncIterator[
         yield settings.url
 
 
-async def put(database: Database, event_id: str, place: str = "") -> None:
+async def put_earthquake_item(database: Database, event_id: str, place: str = "") -> None:
     moment, day = {"N": str(epoch_ms(NOON))}, day_bucket(NOON)
     texts = {
         "pk": f"EVENT#{event_id}",
@@ -80,10 +80,10 @@ async def put_post(database: Database, number: int, text: str) -> None:
     await database.client.call("PutItem", {"TableName": database.prefix + FEED.name, "Item": item})
 
 
-async def fill(database: Database) -> None:
+async def fill_stream(database: Database) -> None:
     """Write more changes of earthquakes than a stream keeps."""
     for number in range(TOO_MANY):
-        await put(database, f"large{number}", "x" * ITEM_BYTES)
+        await put_earthquake_item(database, f"large{number}", "x" * ITEM_BYTES)
 
 
 async def cursor(database: Database, table: Table, last: str | None = None) -> ShardCursor:
@@ -104,10 +104,10 @@ async def test_a_stream_keeps_its_latest_changes_within_a_bound(store_options: S
         await create_tables(database)
         item = {"PK": {"S": "AREA#Downtown"}, "SK": {"S": "WATCH#1"}}
         await database.client.call("PutItem", {"TableName": database.prefix + BLIP.name, "Item": item})
-        await put(database, "first")
+        await put_earthquake_item(database, "first")
         begun = await cursor(database, EARTHQUAKES)
         (first,) = (await begun.read()).records
-        await fill(database)
+        await fill_stream(database)
         kept = await every_record(await cursor(database, EARTHQUAKES))
         size = sum(len(json.dumps(record)) for record in kept)
         assert STREAM_BYTES - 2 * ITEM_BYTES < size <= STREAM_BYTES
@@ -125,11 +125,11 @@ async def test_a_stream_keeps_its_latest_changes_within_a_bound(store_options: S
 async def test_a_stream_of_a_table_that_is_created_again_has_the_whole_bound(store_options: StoreOptions) -> None:
     async with open_database(store_options) as database:
         await create_tables(database)
-        await fill(database)
+        await fill_stream(database)
         await database.client.call("DeleteTable", {"TableName": database.prefix + EARTHQUAKES.name}, timeout=60.0)
         await create_tables(database)
         for number in range(40):
-            await put(database, f"q{number}", "x" * ITEM_BYTES)
+            await put_earthquake_item(database, f"q{number}", "x" * ITEM_BYTES)
         assert len(await every_record(await cursor(database, EARTHQUAKES))) == 40
 
 
@@ -138,19 +138,19 @@ async def test_a_subscriber_whose_position_was_trimmed_gets_a_resync(
 ) -> None:
     database = served.gateway.database
     assert database is not None
-    client = OverSocket(served.http, QUAKES, {})
+    client = SocketClient(served.http, QUAKES, {})
     async with client.connected(served.url) as events:
         assert await anext(events) == {"begun": True}
-        await put(database, "q1")
+        await put_earthquake_item(database, "q1")
         assert (await anext(events))["data"] == {"earthquakeDetected": {"eventId": "q1"}}
-    await put(database, "q2")
+    await put_earthquake_item(database, "q2")
     async with another(served, store_options) as url, client.connected(url) as events:
         assert (await anext(events))["data"] == {"earthquakeDetected": {"eventId": "q2"}}
-    await fill(database)
+    await fill_stream(database)
     async with another(served, store_options) as url, client.connected(url) as events:
         answer = await anext(events)
         assert [error["extensions"]["code"] for error in answer["errors"]] == ["RESYNC"]
-        await put(database, "q3")
+        await put_earthquake_item(database, "q3")
         assert (await anext(events))["data"] == {"earthquakeDetected": {"eventId": "q3"}}
 
 
@@ -175,7 +175,7 @@ async def test_a_subscriber_left_behind_the_bound_has_to_subscribe_again(
     """This includes a subscription without an event: its reader has only an iterator, which precedes the stream."""
     database = served.gateway.database
     assert database is not None
-    client, hold = OverSocket(served.http, QUAKES, {}), Hold()
+    client, hold = SocketClient(served.http, QUAKES, {}), Hold()
     async with (
         Proxy(store_options.store) as proxy,
         another(served, replace(store_options, store=proxy.url)) as url,
@@ -183,11 +183,11 @@ async def test_a_subscriber_left_behind_the_bound_has_to_subscribe_again(
     ):
         assert await anext(events) == {"begun": True}
         for number in range(had):
-            await put(database, f"q{number}")
+            await put_earthquake_item(database, f"q{number}")
             assert (await anext(events))["data"] == {"earthquakeDetected": {"eventId": f"q{number}"}}
         proxy.always = hold
         await hold.waiting.wait()
-        await fill(database)
+        await fill_stream(database)
         hold.released.set()
         answer = await anext(events)
         assert [error["extensions"] for error in answer.get("payload", ())] == [UNAVAILABLE], answer
@@ -197,14 +197,14 @@ async def test_a_pipeline_left_behind_the_bound_counts_a_loss_and_goes_on(store_
     async with open_database(store_options) as database:
         await create_tables(database)
         handler = Noting()
-        async with Instance(database, handler).running():
+        async with ConsumerInstance(database, handler).running():
             await put_post(database, 0, "")
             await until(lambda: handler.numbers() == [0])
         for number in range(1, TOO_MANY):
             await put_post(database, number, "x" * (ITEM_BYTES // 2))  # a change has the item before it, too
         kept = await every_record(await cursor(database, FEED))
         numbers = [int(record["dynamodb"]["NewImage"]["n"]["N"]) for record in kept]
-        instance = Instance(database, handler)
+        instance = ConsumerInstance(database, handler)
         async with instance.running():
             await until(lambda: handler.numbers() == [0, *numbers])
             assert instance.told("stream_lost_total", table=FEED.name) == 1

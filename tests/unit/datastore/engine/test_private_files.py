@@ -16,8 +16,8 @@ from datastore.engine.engine import Engine
 from datastore.engine.process import EngineFailed
 from datastore.engine.programs import find_program
 from datastore.private_files import FolderUnusable, open_private_folder
-from tests.support.command_line import refused_in_a_line, run, serving, serving_anew
-from tests.support.photo_files import uploaded
+from tests.support.command_line import refused_in_a_line, run_command, serve_process, serving_anew
+from tests.support.photo_files import upload_photo
 from tests.support.store_engines import ROOT
 
 AS_NOBODY = """
@@ -64,7 +64,7 @@ def nobody_opens(paths: list[Path]) -> list[str]:
 def test_a_gateway_keeps_tables_pictures_and_secrets_to_its_owner(mask: int, reachable: Path) -> None:
     folder = reachable / "data"
     with umask(mask), serving_anew(folder) as gateway:
-        uploaded(gateway, gateway.token())
+        upload_photo(gateway, gateway.token())
         files = [path for path in folder.rglob("*") if path.is_file()]
         names = {path.name for path in files}
         assert {"secret", "engine.lock", "engine.json", "engine.sqlite", "engine.sqlite-wal"} <= names
@@ -76,19 +76,19 @@ def test_a_gateway_keeps_tables_pictures_and_secrets_to_its_owner(mask: int, rea
             assert nobody_opens([*files, control]) == [str(control)]
 
 
-def test_a_folder_that_others_could_use_is_closed_to_them_and_it_is_told_once(tmp_path: Path) -> None:
+def test_a_folder_open_to_others_is_closed_and_reported_once(tmp_path: Path) -> None:
     folder = tmp_path / "data"
-    with umask(0o022), serving(folder, "--no-demo"):
+    with umask(0o022), serve_process(folder, "--no-demo"):
         pass
     (folder / "objects" / "originals").mkdir(parents=True)
     (folder / "objects" / "originals" / "one.jpg").write_bytes(b"\xff\xd8")
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
 
-    with serving(folder, "--no-demo") as gateway:
+    with serve_process(folder, "--no-demo") as gateway:
         assert open_to_others(folder) == []
         assert gateway.told.count("was accessible to other users") == 1
-    with serving(folder, "--no-demo") as gateway:
+    with serve_process(folder, "--no-demo") as gateway:
         assert "was accessible to other users" not in gateway.told
 
 
@@ -96,9 +96,9 @@ def test_a_folder_of_other_things_is_refused_and_left_as_it_is(tmp_path: Path) -
     folder = tmp_path / "home"
     folder.mkdir(mode=0o755)
     (folder / "notes.txt").write_text("mine")
-    done = run("tables", "describe", GATEWAY_DATA_DIR=str(folder))
+    done = run_command("tables", "describe", GATEWAY_DATA_DIR=str(folder))
     refused_in_a_line(done, 1, "is open to other users and has files that are not the gateway's: choose")
-    done = run("token", GATEWAY_DATA_DIR=str(folder))
+    done = run_command("token", GATEWAY_DATA_DIR=str(folder))
     refused_in_a_line(done, 2, "is open to other users and has files that are not the gateway's: choose")
     assert stat.S_IMODE(folder.stat().st_mode) == 0o755
 

@@ -20,8 +20,8 @@ from datastore.model.ids import IdSource
 from datastore.session.metering import Meter
 from server.operations import idempotency
 from server.operations.outcome import Outcome
-from tests.support.fault_proxy import Fault, Proxy, Seen, forward, hang, lose_answer, plain, refuse
-from tests.support.idempotency import Process, Work, failed, processes, request
+from tests.support.fault_proxy import Fault, Proxy, Seen, forward, hang, lose_answer, plain_error, refuse
+from tests.support.idempotency import CountedMutation, IdempotentProcess, failed, keyed_request, processes
 from tests.support.served import NOON, Clock
 from tests.support.until import until
 
@@ -35,25 +35,27 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idempotency, "POLLING", Backoff(initial=0.002, maximum=0.005, attempts=500))
 
 
-async def test_a_claim_whose_holder_is_gone_is_taken_over(processes: tuple[Process, Process], clock: Clock) -> None:
+async def test_a_claim_whose_holder_is_gone_is_taken_over(
+    processes: tuple[IdempotentProcess, IdempotentProcess], clock: Clock
+) -> None:
     """Its mutation may have been executed: it is again, and what the former holder answers is not kept."""
-    slow, quick = Work(lambda _: Outcome({"a": "slow"})), Work(lambda _: Outcome({"a": "quick"}))
+    slow, quick = CountedMutation(lambda _: Outcome({"a": "slow"})), CountedMutation(lambda _: Outcome({"a": "quick"}))
     slow.may_go_on.clear()
-    asking = asyncio.create_task(processes[0].ask(request(), slow))
+    asking = asyncio.create_task(processes[0].ask(keyed_request(), slow))
     await until(lambda: slow.times == 1)
     clock.forward(seconds=31.9)
-    waiting = asyncio.create_task(processes[1].ask(request(), quick))
+    waiting = asyncio.create_task(processes[1].ask(keyed_request(), quick))
     await asyncio.sleep(0.02)
     assert not waiting.done()
     clock.forward(seconds=0.2)
     assert (await waiting).data == {"a": "quick"}
     slow.may_go_on.set()
     assert (await asking).data == {"a": "quick"}
-    assert (await processes[0].ask(request(), Work())).data == {"a": "quick"}
+    assert (await processes[0].ask(keyed_request(), CountedMutation())).data == {"a": "quick"}
 
 
 async def test_who_takes_a_claim_over_makes_of_it_what_its_holder_made(
-    processes: tuple[Process, Process], clock: Clock
+    processes: tuple[IdempotentProcess, IdempotentProcess], clock: Clock
 ) -> None:
     """However often it is taken over; and a key that is free again is begun anew."""
     origins = []
@@ -65,7 +67,7 @@ async def test_who_takes_a_claim_over_makes_of_it_what_its_holder_made(
 
     for _ in range(3):
         with pytest.raises(Throttled):
-            await processes[0].ask(request(), fail)
+            await processes[0].ask(keyed_request(), fail)
         clock.forward(seconds=61)
     first = origins[0]
     assert [(one.requested_at, one.seed, one.is_retry) for one in origins] == [
@@ -75,14 +77,16 @@ async def test_who_takes_a_claim_over_makes_of_it_what_its_holder_made(
     assert first.id("a") != first.id("b")
 
 
-async def left_claim(process: Process) -> dict[str, Any]:
+async def left_claim(process: IdempotentProcess) -> dict[str, Any]:
     """The claim of the key, as somebody else holds it who is gone."""
     item = await process.store(10, Meter()).get(keys.RECORD, keys.idempotency_record("ada", "k"))
     assert item is not None
     return {**item, "owner": "gone"}
 
 
-async def test_a_claim_of_an_earlier_version_is_taken_over(processes: tuple[Process, Process], clock: Clock) -> None:
+async def test_a_claim_of_an_earlier_version_is_taken_over(
+    processes: tuple[IdempotentProcess, IdempotentProcess], clock: Clock
+) -> None:
     """It has neither moment nor seed: what is made is new."""
     origins = []
 
@@ -90,59 +94,65 @@ async def test_a_claim_of_an_earlier_version_is_taken_over(processes: tuple[Proc
         origins.append(origin)
         return Outcome({"a": 1}, wrote=True)
 
-    answers, fingerprint = processes[0].answers(), idempotency._fingerprint(request())
+    answers, fingerprint = processes[0].answers(), idempotency._fingerprint(keyed_request())
     await answers.begin(Claim("ada", "k", fingerprint, "gone", 1, GONE))
     item = await left_claim(processes[0])
     del item["moment"], item["seed"]
     await processes[0].store(10, Meter()).write_all(GATEWAY, puts=[item])
     clock.forward(seconds=61)
 
-    assert (await processes[1].ask(request(), work)).data == {"a": 1}
+    assert (await processes[1].ask(keyed_request(), work)).data == {"a": 1}
     assert [(one.requested_at, one.is_retry) for one in origins] == [(clock(), True)]
     assert origins[0].seed != GONE.seed
 
 
 async def test_of_those_who_wait_for_a_lost_claim_one_takes_it_over(
-    processes: tuple[Process, Process], clock: Clock
+    processes: tuple[IdempotentProcess, IdempotentProcess], clock: Clock
 ) -> None:
-    fingerprint = idempotency._fingerprint(request())
+    fingerprint = idempotency._fingerprint(keyed_request())
     assert isinstance(await processes[0].answers().begin(Claim("ada", "k", fingerprint, "gone", 1, GONE)), Claim)
     clock.forward(seconds=61)
-    work = Work()
-    got = await asyncio.gather(*[processes[number % 2].ask(request(), work) for number in range(10)])
+    work = CountedMutation()
+    got = await asyncio.gather(*[processes[number % 2].ask(keyed_request(), work) for number in range(10)])
     assert {outcome.body for outcome in got} == {b'{"data":{"a":1}}'}
     assert work.times == 1
 
 
-async def test_who_waits_takes_no_other_request_for_his_own(processes: tuple[Process, Process], clock: Clock) -> None:
+async def test_a_waiter_takes_no_other_request_for_its_own(
+    processes: tuple[IdempotentProcess, IdempotentProcess], clock: Clock
+) -> None:
     """A lost claim is still the claim of what was asked with it."""
     await processes[0].answers().begin(Claim("ada", "k", "another", "gone", 1, GONE))
     clock.forward(seconds=61)
     with pytest.raises(IdempotencyMismatch):
-        await processes[1].ask(request(), Work())
+        await processes[1].ask(keyed_request(), CountedMutation())
 
 
-async def test_a_twin_waits_no_longer_than_its_own_deadline(processes: tuple[Process, Process]) -> None:
-    work = Work()
+async def test_a_twin_waits_no_longer_than_its_own_deadline(
+    processes: tuple[IdempotentProcess, IdempotentProcess],
+) -> None:
+    work = CountedMutation()
     work.may_go_on.clear()
-    asking = asyncio.create_task(processes[0].ask(request(), work))
+    asking = asyncio.create_task(processes[0].ask(keyed_request(), work))
     await until(lambda: work.times == 1)
     processes[0].once._deadline = processes[1].once._deadline = 0.05
     for process in processes:
         with pytest.raises(Timeout, match="still being executed"):
-            await process.ask(request(), work)
+            await process.ask(keyed_request(), work)
     work.may_go_on.set()
     await asking
     assert work.times == 1
 
 
-async def test_who_waited_for_a_request_that_came_to_nothing_tries_itself(processes: tuple[Process, Process]) -> None:
+async def test_who_waited_for_a_request_that_came_to_nothing_tries_itself(
+    processes: tuple[IdempotentProcess, IdempotentProcess],
+) -> None:
     """In another process; in the same one it is told what the first is told."""
-    work = Work(lambda number: failed(Throttled("x")) if number == 1 else Outcome({"a": number}, wrote=True))
+    work = CountedMutation(lambda number: failed(Throttled("x")) if number == 1 else Outcome({"a": number}, wrote=True))
     work.may_go_on.clear()
-    asking = [asyncio.create_task(processes[0].ask(request(), work)) for _ in range(2)]
+    asking = [asyncio.create_task(processes[0].ask(keyed_request(), work)) for _ in range(2)]
     await until(lambda: work.times == 1)
-    other = asyncio.create_task(processes[1].ask(request(), work))
+    other = asyncio.create_task(processes[1].ask(keyed_request(), work))
     await asyncio.sleep(0.01)
     work.may_go_on.set()
     first, twin = await asyncio.gather(*asking)
@@ -150,18 +160,20 @@ async def test_who_waited_for_a_request_that_came_to_nothing_tries_itself(proces
     assert (await other).data == {"a": 2}
 
 
-async def test_a_store_that_is_down_executes_nothing(processes: tuple[Process, Process], proxy: Proxy) -> None:
-    work = Work()
-    for fault in (plain(503), refuse(400, "ThrottlingException")):
+async def test_a_store_that_is_down_executes_nothing(
+    processes: tuple[IdempotentProcess, IdempotentProcess], proxy: Proxy
+) -> None:
+    work = CountedMutation()
+    for fault in (plain_error(503), refuse(400, "ThrottlingException")):
         proxy.always = fault
         with pytest.raises((Unavailable, Throttled)) as caught:
-            await processes[0].ask(request(), work)
+            await processes[0].ask(keyed_request(), work)
         # Whatever became of the claim: the mutation was not begun, and may be sent again.
         assert caught.value.extensions["retryable"] is True
         assert "mayHaveBeenApplied" not in caught.value.extensions
     assert work.times == 0
     proxy.always = None
-    assert (await processes[0].ask(request(), work)).data == {"a": 1}
+    assert (await processes[0].ask(keyed_request(), work)).data == {"a": 1}
 
 
 async def hold_answer(proxy: Proxy, seen: Seen) -> Any:
@@ -171,8 +183,8 @@ async def hold_answer(proxy: Proxy, seen: Seen) -> Any:
 
 
 @pytest.mark.parametrize(("fault", "error"), [(lose_answer, Unavailable), (hold_answer, Timeout)])
-async def test_a_claim_of_which_nobody_heard_is_given_back(
-    processes: tuple[Process, Process], proxy: Proxy, fault: Fault, error: type[DomainError]
+async def test_a_claim_whose_response_was_lost_is_released(
+    processes: tuple[IdempotentProcess, IdempotentProcess], proxy: Proxy, fault: Fault, error: type[DomainError]
 ) -> None:
     async def no_puts(proxy: Proxy, seen: Seen) -> Any:
         return await (fault if seen.operation == "PutItem" else forward)(proxy, seen)
@@ -180,16 +192,16 @@ async def test_a_claim_of_which_nobody_heard_is_given_back(
     if fault is hold_answer:
         processes[0].once._deadline = 0.1
     proxy.always = no_puts
-    work = Work()
+    work = CountedMutation()
     with pytest.raises(error, match="was not executed"):
-        await processes[0].ask(request(), work)
+        await processes[0].ask(keyed_request(), work)
     proxy.always = None
-    assert (await processes[1].ask(request(text="another"), work)).data == {"a": 1}
+    assert (await processes[1].ask(keyed_request(text="another"), work)).data == {"a": 1}
 
 
 @pytest.mark.parametrize(("seconds", "claims"), [(9.9, True), (10.1, False), (45, False), (95, False)])
 async def test_a_claim_lasts_until_its_answer_is_kept(
-    processes: tuple[Process, Process], proxy: Proxy, clock: Clock, seconds: float, claims: bool
+    processes: tuple[IdempotentProcess, IdempotentProcess], proxy: Proxy, clock: Clock, seconds: float, claims: bool
 ) -> None:
     """Whatever passes before it is heard of: the put's answer is lost, and the next try's comes late."""
     deadline = processes[0].once._deadline = 60
@@ -199,14 +211,14 @@ async def test_a_claim_lasts_until_its_answer_is_kept(
         return await forward(proxy, seen)
 
     proxy.faults += [lose_answer, late]
-    first, second = Work(lambda _: Outcome({"a": "first"}, wrote=True)), Work()
+    first, second = CountedMutation(lambda _: Outcome({"a": "first"}, wrote=True)), CountedMutation()
     first.may_go_on.clear()
-    asking = asyncio.create_task(processes[0].ask(request(), first))
+    asking = asyncio.create_task(processes[0].ask(keyed_request(), first))
     await until(lambda: asking.done() or first.times == 1)
     assert first.times == claims
     # It takes the whole deadline, and so does the keeping.
     clock.forward(seconds=deadline + idempotency.STORING_SECONDS)
-    trying = asyncio.create_task(processes[1].ask(request(), second))
+    trying = asyncio.create_task(processes[1].ask(keyed_request(), second))
     await until(lambda: trying.done() or proxy.operations().count("GetItem") > 1)
     assert second.times == (not claims)
     first.may_go_on.set()

@@ -32,8 +32,8 @@ from datastore.model.ids import IdSource
 from datastore.session.metering import Meter
 from server.operations import idempotency
 from server.operations.outcome import Outcome, failure, replayed
-from tests.support.fault_proxy import Proxy, Seen, forward, plain
-from tests.support.idempotency import Process, Work, failed, processes, request
+from tests.support.fault_proxy import Proxy, Seen, forward, plain_error
+from tests.support.idempotency import CountedMutation, IdempotentProcess, failed, keyed_request, processes
 from tests.support.served import Clock, call_name
 from tests.support.until import until
 
@@ -58,47 +58,53 @@ PASSING = (Throttled("x"), Unavailable("x"), Timeout("x"), Unauthenticated("x"),
 
 
 @pytest.mark.parametrize("error", FINAL, ids=lambda error: type(error).__name__)
-async def test_what_would_fail_again_is_kept(processes: tuple[Process, Process], error: DomainError) -> None:
-    work = Work(lambda _: failed(error))
-    first = await processes[0].ask(request(), work)
-    assert (await processes[1].ask(request(), work)).body == first.body
+async def test_what_would_fail_again_is_kept(
+    processes: tuple[IdempotentProcess, IdempotentProcess], error: DomainError
+) -> None:
+    work = CountedMutation(lambda _: failed(error))
+    first = await processes[0].ask(keyed_request(), work)
+    assert (await processes[1].ask(keyed_request(), work)).body == first.body
     assert work.times == 1
 
 
 @pytest.mark.parametrize("error", PASSING, ids=lambda error: type(error).__name__)
-async def test_what_may_succeed_the_next_time_is_not(processes: tuple[Process, Process], error: Exception) -> None:
+async def test_what_may_succeed_the_next_time_is_not(
+    processes: tuple[IdempotentProcess, IdempotentProcess], error: Exception
+) -> None:
     """As long as nothing was written: then a second try would write it twice."""
     for wrote, times in ((False, 2), (True, 1)):
-        work = Work(lambda _, wrote=wrote: failed(error, wrote=wrote))  # type: ignore[misc]
-        await processes[0].ask(request(f"k{wrote}"), work)
-        again = await processes[1].ask(request(f"k{wrote}"), work)
+        work = CountedMutation(lambda _, wrote=wrote: failed(error, wrote=wrote))  # type: ignore[misc]
+        await processes[0].ask(keyed_request(f"k{wrote}"), work)
+        again = await processes[1].ask(keyed_request(f"k{wrote}"), work)
         assert work.times == times
         assert (again.replayed is not None) is wrote
 
 
-async def test_an_operation_that_was_stopped_is_kept_if_it_may_have_written(processes: tuple[Process, Process]) -> None:
+async def test_an_operation_that_was_stopped_is_kept_if_it_may_have_written(
+    processes: tuple[IdempotentProcess, IdempotentProcess],
+) -> None:
     for wrote, times in ((False, 2), (True, 1)):
-        work = Work(lambda _, wrote=wrote: failed(Timeout("late"), path=[], wrote=wrote))  # type: ignore[misc]
-        first = await processes[0].ask(request(f"k{wrote}"), work)
-        again = await processes[0].ask(request(f"k{wrote}"), work)
+        work = CountedMutation(lambda _, wrote=wrote: failed(Timeout("late"), path=[], wrote=wrote))  # type: ignore[misc]
+        first = await processes[0].ask(keyed_request(f"k{wrote}"), work)
+        again = await processes[0].ask(keyed_request(f"k{wrote}"), work)
         assert work.times == times
         assert (again.is_failure, again.code, again.body) == (True, "TIMEOUT", first.body)
 
 
-async def test_what_is_not_begun_leaves_the_key_free(processes: tuple[Process, Process]) -> None:
+async def test_what_is_not_begun_leaves_the_key_free(processes: tuple[IdempotentProcess, IdempotentProcess]) -> None:
     async def shed(_: IdSource) -> Outcome:
         raise Unavailable("Too busy.")
 
     with pytest.raises(Unavailable, match="Too busy"):
-        await processes[0].ask(request(), shed)
-    assert (await processes[1].ask(request(text="another"), Work())).data == {"a": 1}
+        await processes[0].ask(keyed_request(), shed)
+    assert (await processes[1].ask(keyed_request(text="another"), CountedMutation())).data == {"a": 1}
 
 
-async def test_a_masked_error_is_the_same_error_again(processes: tuple[Process, Process]) -> None:
+async def test_a_masked_error_is_the_same_error_again(processes: tuple[IdempotentProcess, IdempotentProcess]) -> None:
     """With the same id, under which the log has it once."""
-    work = Work(lambda _: failed(ValueError("inside"), wrote=True))
-    first = await processes[0].ask(request(), work)
-    again = await processes[1].ask(request(), work)
+    work = CountedMutation(lambda _: failed(ValueError("inside"), wrote=True))
+    first = await processes[0].ask(keyed_request(), work)
+    again = await processes[1].ask(keyed_request(), work)
     assert again.formatted_errors == first.formatted_errors
     assert again.formatted_errors[0]["extensions"]["errorId"]
 
@@ -122,49 +128,53 @@ def test_a_replay_tells_what_the_first_did() -> None:
 
 
 @pytest.mark.parametrize("text", ["x" * 500, "x" * 2_000_000], ids=["small", "large"])
-async def test_answers_that_can_be_stored_are(processes: tuple[Process, Process], text: str) -> None:
-    work = Work(lambda _: Outcome({"a": text}, wrote=True))
-    first = await processes[0].ask(request(), work)
-    assert (await processes[1].ask(request(), work)).body == first.body
+async def test_answers_that_can_be_stored_are(
+    processes: tuple[IdempotentProcess, IdempotentProcess], text: str
+) -> None:
+    work = CountedMutation(lambda _: Outcome({"a": text}, wrote=True))
+    first = await processes[0].ask(keyed_request(), work)
+    assert (await processes[1].ask(keyed_request(), work)).body == first.body
     assert work.times == 1
 
 
 async def test_of_an_answer_that_is_too_large_it_is_kept_that_there_was_one(
-    processes: tuple[Process, Process], proxy: Proxy
+    processes: tuple[IdempotentProcess, IdempotentProcess], proxy: Proxy
 ) -> None:
     text = os.urandom(MAX_RESPONSE_BYTES).hex()
-    work = Work(lambda _: Outcome({"a": text}, wrote=True))
+    work = CountedMutation(lambda _: Outcome({"a": text}, wrote=True))
     work.may_go_on.clear()
-    asking = [asyncio.create_task(processes[0].ask(request(), work)) for _ in range(2)]
+    asking = [asyncio.create_task(processes[0].ask(keyed_request(), work)) for _ in range(2)]
     await until(lambda: work.times == 1)
     work.may_go_on.set()
     # Twins of the same moment and process have it from memory.
     first, twin = await asyncio.gather(*asking)
     assert first.data == {"a": text}
     assert twin.body == first.body
-    again = await processes[1].ask(request(), work)
+    again = await processes[1].ask(keyed_request(), work)
     assert (again.code, again.is_failure, work.times) == ("IDEMPOTENCY_ANSWER_NOT_KEPT", True, 1)
     assert max(len(orjson.dumps(seen.body)) for seen in proxy.seen) < 2000
 
 
 async def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
-    processes: tuple[Process, Process], proxy: Proxy, caplog: pytest.LogCaptureFixture
+    processes: tuple[IdempotentProcess, IdempotentProcess], proxy: Proxy, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def no_updates(proxy: Proxy, seen: Seen) -> Any:
-        return await (plain(503) if seen.operation == "UpdateItem" else forward)(proxy, seen)
+        return await (plain_error(503) if seen.operation == "UpdateItem" else forward)(proxy, seen)
 
     proxy.always = no_updates
     with caplog.at_level(logging.ERROR):
-        assert (await processes[0].ask(request(), Work())).data == {"a": 1}
+        assert (await processes[0].ask(keyed_request(), CountedMutation())).data == {"a": 1}
     assert "could not be stored" in caplog.text
     # Until its lease ends, the claim keeps others from executing it again.
     processes[1].once._deadline = 0.05
     with pytest.raises(Timeout):
-        await processes[1].ask(request(), Work())
+        await processes[1].ask(keyed_request(), CountedMutation())
 
 
 async def test_work_that_is_left_goes_on_up_to_a_number(
-    processes: tuple[Process, Process], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    processes: tuple[IdempotentProcess, IdempotentProcess],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(idempotency, "MAX_DETACHED", 2)
     once = processes[0].once
@@ -190,14 +200,14 @@ async def test_work_that_is_left_goes_on_up_to_a_number(
 
 
 async def test_closing_stops_what_does_not_end(
-    processes: tuple[Process, Process], monkeypatch: pytest.MonkeyPatch
+    processes: tuple[IdempotentProcess, IdempotentProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(idempotency, "STOP_SECONDS", 0.01)
-    once, work = processes[0].once, Work()
+    once, work = processes[0].once, CountedMutation()
     work.may_go_on.clear()
-    asking = asyncio.create_task(once.shielded(processes[0].ask(request(), work)))
+    asking = asyncio.create_task(once.shielded(processes[0].ask(keyed_request(), work)))
     await until(lambda: work.times == 1)
-    twin = asyncio.create_task(processes[0].ask(request(), work))
+    twin = asyncio.create_task(processes[0].ask(keyed_request(), work))
     await asyncio.sleep(0)
     await once.aclose()
     with pytest.raises(asyncio.CancelledError):
@@ -206,16 +216,16 @@ async def test_closing_stops_what_does_not_end(
         await twin
 
 
-async def test_what_is_done_to_the_store(processes: tuple[Process, Process]) -> None:
-    async def calls(work: Work) -> list[str]:
+async def test_what_is_done_to_the_store(processes: tuple[IdempotentProcess, IdempotentProcess]) -> None:
+    async def calls(work: CountedMutation) -> list[str]:
         meter = Meter()
-        await processes[0].once.run_once(request(), work, meter)
+        await processes[0].once.run_once(keyed_request(), work, meter)
         return [call_name(call) for call in meter.calls]
 
-    passing = Work(lambda _: failed(Throttled("x")))
+    passing = CountedMutation(lambda _: failed(Throttled("x")))
     assert await calls(passing) == ["PutItem gateway", "DeleteItem gateway"]
-    assert await calls(Work()) == ["PutItem gateway", "UpdateItem gateway"]
-    assert await calls(Work()) == ["PutItem gateway"]
+    assert await calls(CountedMutation()) == ["PutItem gateway", "UpdateItem gateway"]
+    assert await calls(CountedMutation()) == ["PutItem gateway"]
 
 
 @dataclass(frozen=True)
@@ -257,7 +267,7 @@ USERS = iter(range(10**6))
 @given(steps=STEPS)
 @example(steps=[Step(0, 0, 0, kind, hours) for kind in KINDS for hours in (0, 0, 24)])
 async def test_each_key_answers_as_it_first_did_until_it_expires(
-    processes: tuple[Process, Process], clock: Clock, steps: list[Step]
+    processes: tuple[IdempotentProcess, IdempotentProcess], clock: Clock, steps: list[Step]
 ) -> None:
     user, executed = f"user{next(USERS)}", 0
     kept: dict[int, tuple[int, bytes, Any]] = {}
@@ -276,7 +286,7 @@ async def test_each_key_answers_as_it_first_did_until_it_expires(
             return OUTCOMES[kind](executed)
 
         before = executed
-        asked = request(f"k{step.key}", user=user, body=step.body)
+        asked = keyed_request(f"k{step.key}", user=user, body=step.body)
         answering = processes[step.process].ask(asked, run)
         if known is not None and known[0] != step.body:
             with pytest.raises(IdempotencyMismatch):

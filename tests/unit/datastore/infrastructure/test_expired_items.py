@@ -8,7 +8,7 @@ from tests.support.store_engines import ROOT
 LISTS = {"Query", "Scan"}
 
 
-def listed() -> set[str]:
+def documented_patterns() -> set[str]:
     """The patterns in the table of the docs."""
     text = (ROOT / "docs" / "datastore.md").read_text()
     section = text.partition("## Expired items\n")[2].partition("\n## ")[0]
@@ -19,4 +19,4 @@ def listed() -> set[str]:
 def test_every_list_of_a_table_with_a_ttl_is_accounted_for() -> None:
     lists = {pattern.id for pattern in PATTERNS if pattern.table.ttl and LISTS & {*pattern.operations}}
 
-    assert listed() == lists
+    assert documented_patterns() == lists

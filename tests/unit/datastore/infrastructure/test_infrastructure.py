@@ -20,7 +20,7 @@ from datastore.keyspace import TABLES
 from datastore.model.access_patterns import Index, Table
 from tests.support.command_line import run_here
 from tests.support.store_engines import ROOT, new_prefix
-from tests.support.tables import ALL, PLAIN, RICH, shape, ttl
+from tests.support.tables import ALL, PLAIN, RICH, described_shape, ttl
 
 KEPT = {"DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain"}
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
@@ -61,7 +61,9 @@ async def test_the_template_makes_the_same_tables(database: Database) -> None:
         _make(admin, resource["Properties"], prefix)
     declared = await tables.describe(admin, ALL, database.prefix)
     exported = await tables.describe(admin, ALL, prefix)
-    assert [shape(one, prefix) for one in exported] == [shape(one, database.prefix) for one in declared]
+    assert [described_shape(one, prefix) for one in exported] == [
+        described_shape(one, database.prefix) for one in declared
+    ]
     for table in ALL:
         copy = Table(f"cf_{table.name}", table.partition, table.sort)
         assert await ttl(database, copy) == await ttl(database, table)
@@ -207,7 +209,7 @@ def test_alarms_are_about_throttling_of_each_table_with_its_indexes() -> None:
     assert age["Properties"]["Dimensions"] == [{"Name": "FunctionName", "Value": {"Ref": "FeedFunction"}}]
 
 
-def test_alarms_about_errors_are_told_of_the_operations_that_patterns_have() -> None:
+def test_alarms_about_errors_cover_the_operations_of_the_patterns() -> None:
     found = of_type(template(level=AlarmLevel.ALL), "AWS::CloudWatch::Alarm")
 
     operations = _operations(found["FeedPipelineSystemErrorsAlarm"])
@@ -297,7 +299,7 @@ def test_a_table_is_one_that_dynamodb_takes(table: Table) -> None:
 # --- The command ------------------------------------------------------------------------------------------------------
 
 
-def test_policies_are_printed_for_the_account_that_is_told() -> None:
+def test_policies_are_printed_for_the_given_account() -> None:
     told = ("--iam", "--role", "lambda-feed", "--prefix", "x-", "--region", "cn-north-1", "--account", "123")
 
     policy = json.loads(run_here("tables", "export", *told).stdout)
@@ -308,7 +310,7 @@ def test_policies_are_printed_for_the_account_that_is_told() -> None:
     assert not [one for one in resources if not one.startswith("arn:aws-cn:dynamodb:cn-north-1:123:table/x-feed")]
 
 
-def test_policies_of_all_roles_leave_to_cloudformation_what_is_not_told() -> None:
+def test_policies_of_all_roles_leave_account_and_region_to_cloudformation() -> None:
     found = json.loads(run_here("tables", "export", "--iam").stdout)
 
     assert list(found) == [role.name for role in ROLES]

@@ -50,8 +50,6 @@ from datastore.matches.match_follows import MatchFollows
 from datastore.model.access_patterns import AccessPattern, Who
 from datastore.objects.factory import LOCAL_FOLDER
 from datastore.objects.local import LocalObjects
-from datastore.session.metering import Deadline
-from datastore.session.store import Store
 from pipelines.consumer.metrics import StreamMetrics
 from pipelines.demo.match import demo_match
 from pipelines.earthquakes.statistics import EarthquakeStatisticsPipeline
@@ -62,17 +60,18 @@ from tests.support.command_line import run_here
 from tests.support.consumers import letters_of
 from tests.support.earthquake_samples import quake
 from tests.support.fault_proxy import Proxy
-from tests.support.feed_changes import feed_changes, items_of, put
-from tests.support.feed_documents import edge
+from tests.support.feed_changes import feed_changes, items_of, put_feed_records, store_of
+from tests.support.feed_documents import edge_document
 from tests.support.feed_items import like_item, post_item, user_item
-from tests.support.feed_process import QUICK, utc_now
-from tests.support.feed_world import World
+from tests.support.feed_process import QUICK
+from tests.support.feed_world import FeedWorld
+from tests.support.moments import utc_now
 from tests.support.photo_items import photo
 from tests.support.pictures import jpeg
 from tests.support.rights import ACCOUNT, REGION, allows, policy_of, refused
 from tests.support.served import NOON
 from tests.support.until import until_async
-from tests.support.usgs_samples import feature, feed
+from tests.support.usgs_samples import feature, feed_bytes
 
 roles = pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
 
@@ -176,7 +175,7 @@ def test_managed_policies_are_short_enough_and_say_the_same(role: IamRole) -> No
 # `served` in conftest.py, and `Wire` in feed_world.py.
 
 
-class Watched:
+class WatchedCalls:
     """The calls that clients make, with what a role may not do of them."""
 
     def __init__(self) -> None:
@@ -195,9 +194,9 @@ class Watched:
 
 
 @pytest.fixture
-def watched(database: Database, monkeypatch: pytest.MonkeyPatch) -> Watched:
+def watched(database: Database, monkeypatch: pytest.MonkeyPatch) -> WatchedCalls:
     """All calls but those of the test's own `database`."""
-    watched, call, own = Watched(), Client.call, database.client
+    watched, call, own = WatchedCalls(), Client.call, database.client
 
     async def watching(
         self: Client, operation: str, request: Mapping[str, Any] | PreparedRequest, /, **options: Any
@@ -217,12 +216,8 @@ async def command(options: StoreOptions, *arguments: str | Path, **environment: 
     assert done.returncode == 0, done.stderr
 
 
-def store_of(database: Database) -> Store:
-    return Store(database.client, prefix=database.prefix, deadline=Deadline(20), token=lambda: uuid.uuid4().hex)
-
-
 async def test_who_strips_photos_may_do_all_it_does(
-    database: Database, store_options: StoreOptions, watched: Watched, tmp_path: Path
+    database: Database, store_options: StoreOptions, watched: WatchedCalls, tmp_path: Path
 ) -> None:
     objects = LocalObjects(tmp_path / LOCAL_FOLDER, b"secret", lambda: "http://x")
     items = [photo(id, originalKey=f"originals/{id}.jpg", thumbnailKey=f"thumbnails/{id}.jpg") for id in ("a", "b")]
@@ -238,9 +233,9 @@ async def test_who_strips_photos_may_do_all_it_does(
 
 
 async def test_the_feed_s_pipeline_may_do_all_it_does(
-    database: Database, store_options: StoreOptions, watched: Watched
+    database: Database, store_options: StoreOptions, watched: WatchedCalls
 ) -> None:
-    world = World(database)
+    world = FeedWorld(database)
     await world.users("ada", "bob", "cyd")
     await world.follow("bob", "ada")
     async with open_database(store_options) as other:
@@ -274,7 +269,7 @@ async def _has(database: Database, partition: str, *, there: bool = True) -> boo
 
 
 async def test_the_pipeline_of_earthquakes_and_the_rebuild_may_do_all_they_do(
-    database: Database, store_options: StoreOptions, watched: Watched, tmp_path: Path
+    database: Database, store_options: StoreOptions, watched: WatchedCalls, tmp_path: Path
 ) -> None:
     event = event_item(quake("us1"))
     await store_of(database).write_all(EARTHQUAKES, puts=[event])
@@ -308,7 +303,7 @@ async def _is_counted(database: Database, day: str) -> bool:
 async def test_the_pipeline_of_matches_may_do_all_it_does(
     database: Database,
     store_options: StoreOptions,
-    watched: Watched,
+    watched: WatchedCalls,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -332,9 +327,9 @@ async def test_the_pipeline_of_matches_may_do_all_it_does(
     assert {"Scan", "UpdateItem", "PutItem", "Query", "DeleteItem"} <= watched.operations
 
 
-async def test_an_ingest_may_do_all_it_does(store_options: StoreOptions, watched: Watched, tmp_path: Path) -> None:
+async def test_an_ingest_may_do_all_it_does(store_options: StoreOptions, watched: WatchedCalls, tmp_path: Path) -> None:
     file = tmp_path / "feed.json"
-    file.write_bytes(feed(feature(), feature(id="us2")))
+    file.write_bytes(feed_bytes(feature(), feature(id="us2")))
 
     await command(store_options, "ingest", "earthquakes", file, "--data-dir", tmp_path)
 
@@ -343,7 +338,7 @@ async def test_an_ingest_may_do_all_it_does(store_options: StoreOptions, watched
 
 
 async def test_documents_may_be_put_listed_and_deleted(
-    store_options: StoreOptions, watched: Watched, tmp_path: Path
+    store_options: StoreOptions, watched: WatchedCalls, tmp_path: Path
 ) -> None:
     manifest = tmp_path / "manifest.json"
     manifest.write_text(json.dumps({"areas": "query Areas { areas }"}))
@@ -357,9 +352,9 @@ async def test_documents_may_be_put_listed_and_deleted(
 
 
 async def test_dead_letters_may_be_handled_again(
-    database: Database, store_options: StoreOptions, watched: Watched
+    database: Database, store_options: StoreOptions, watched: WatchedCalls
 ) -> None:
-    await put(database, user_item("ada"), post := post_item("p1"), like_item(post))
+    await put_feed_records(database, user_item("ada"), post := post_item("p1"), like_item(post))
     record = encode_change((await feed_changes(database))[-1])
     letter = letter_of(FEED.name, "counters", record, ValueError("a bug"), 6, utc_now() - timedelta(seconds=5))
     await DeadLetters(store_of(database), CONSUMER_TABLE).bury(letter)
@@ -372,9 +367,9 @@ async def test_dead_letters_may_be_handled_again(
     assert {"Query", "TransactWriteItems", "DeleteItem"} <= watched.operations
 
 
-async def test_follows_may_be_repaired(database: Database, store_options: StoreOptions, watched: Watched) -> None:
-    edges = [edge("bob", "ada"), edge("eve", "ada"), edge("eve", "ada", at=NOON)]
-    await put(database, user_item("ada"), user_item("bob"), user_item("eve"), *edges)
+async def test_follows_may_be_repaired(database: Database, store_options: StoreOptions, watched: WatchedCalls) -> None:
+    edges = [edge_document("bob", "ada"), edge_document("eve", "ada"), edge_document("eve", "ada", at=NOON)]
+    await put_feed_records(database, user_item("ada"), user_item("bob"), user_item("eve"), *edges)
 
     await command(store_options, "follows", "repair")
 
@@ -383,7 +378,7 @@ async def test_follows_may_be_repaired(database: Database, store_options: StoreO
 
 
 async def test_tables_may_be_made_changed_and_described(
-    proxy: Proxy, watched: Watched, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    proxy: Proxy, watched: WatchedCalls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     environment = be_aws(proxy, monkeypatch)
     options = StoreOptions("aws", region="eu-west-1", prefix=f"made{uuid.uuid4().hex[:8]}__")

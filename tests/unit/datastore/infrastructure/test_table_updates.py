@@ -43,7 +43,7 @@ async def make(database: Database, table: Table, **otherwise: Any) -> None:
         await tables.create(database.admin(), [table], database.prefix)
 
 
-async def texts(database: Database, table: Table = RICH) -> list[str]:
+async def update_texts(database: Database, table: Table = RICH) -> list[str]:
     found = await table_updates.compare(database.admin(), [table], database.prefix, in_aws=database.in_aws)
     assert {one.table for one in found} <= {database.prefix + table.name}
     return [one.text for one in found]
@@ -54,12 +54,12 @@ async def texts(database: Database, table: Table = RICH) -> list[str]:
 
 async def test_tables_as_they_are_made_are_as_they_are_declared(database: Database) -> None:
     await tables.create(database.admin(), [RICH, *TABLES], database.prefix)
-    assert await texts(database) == []
+    assert await update_texts(database) == []
     assert await database.compare_tables() == []
 
 
 async def test_a_table_that_is_not_there_is_not_compared(database: Database) -> None:
-    assert await texts(database) == []
+    assert await update_texts(database) == []
 
 
 @pytest.mark.parametrize(
@@ -103,27 +103,27 @@ async def test_a_table_that_is_not_there_is_not_compared(database: Database) -> 
         "other expiry",
     ],
 )
-async def test_what_differs_is_told(database: Database, there: Table, told: str) -> None:
+async def test_differences_are_reported(database: Database, there: Table, told: str) -> None:
     await make(database, there)
-    assert told in await texts(database)
+    assert told in await update_texts(database)
 
 
-async def test_items_that_expire_though_nothing_says_so_are_told(database: Database) -> None:
+async def test_an_undeclared_ttl_is_reported(database: Database) -> None:
     await make(database, RICH)
-    assert await texts(database, replace(RICH, ttl=None)) == [
+    assert await update_texts(database, replace(RICH, ttl=None)) == [
         "its items expire by until, and that they do not is declared"
     ]
 
 
-async def test_provisioned_capacity_is_told(database: Database) -> None:
+async def test_provisioned_capacity_is_reported(database: Database) -> None:
     units = {"ReadCapacityUnits": 1, "WriteCapacityUnits": 1}
     await make(database, POOR, BillingMode="PROVISIONED", ProvisionedThroughput=units)
-    assert await texts(database, POOR) == ["its capacity is provisioned, and on demand is declared"]
+    assert await update_texts(database, POOR) == ["its capacity is provisioned, and on demand is declared"]
 
 
-async def test_what_others_added_is_theirs(database: Database) -> None:
+async def test_additions_of_others_are_left_alone(database: Database) -> None:
     await make(database, replace(RICH, ttl=None))
-    assert await texts(database, POOR) == []
+    assert await update_texts(database, POOR) == []
 
 
 # --- Changing ---------------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ async def test_what_is_missing_is_added_and_filled(database: Database) -> None:
         admin, [RICH], database.prefix, in_aws=False, on_change=lambda found: changed.append(str(found))
     )
 
-    assert (left, await texts(database)) == ([], [])
+    assert (left, await update_texts(database)) == ([], [])
     assert changed == [
         f"{name}: the index ByColour is missing",
         f"{name}: the index ByWeight is missing",
@@ -160,19 +160,19 @@ async def test_commands_that_change_a_table_at_the_same_time_do_not_hinder_each_
     await make(database, POOR)
     updates = [table_updates.update(database.admin(), [RICH], database.prefix, in_aws=False) for _ in range(4)]
     assert await asyncio.gather(*updates) == [[]] * 4
-    assert await texts(database) == []
+    assert await update_texts(database) == []
 
 
 async def test_what_the_store_refuses_to_change_is_an_error(database: Database, proxy: Proxy) -> None:
     await make(database, replace(POOR, stream=RICH.stream))
-    proxy.always = refused("UpdateTable")
+    proxy.always = deny_operation("UpdateTable")
     async with open_database(StoreOptions(proxy.url, prefix=database.prefix)) as other:
         with pytest.raises(ClientError, match="AccessDeniedException"):
             await table_updates.update(other.admin(), [RICH], other.prefix, in_aws=False)
-    assert "the index ByColour is missing" in await texts(database)
+    assert "the index ByColour is missing" in await update_texts(database)
 
 
-def refused(operation: str) -> Fault:
+def deny_operation(operation: str) -> Fault:
     async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
         fault = refuse(400, "AccessDeniedException") if seen.operation == operation else forward
         return await fault(proxy, seen)
@@ -260,11 +260,11 @@ async def test_a_change_waits_for_that_of_another_command(aws: Database, proxy: 
     assert proxy.operations().count("UpdateTable") == 3
 
 
-async def test_an_index_that_is_being_filled_is_told(aws: Database, proxy: Proxy) -> None:
+async def test_an_index_that_is_being_filled_is_reported(aws: Database, proxy: Proxy) -> None:
     await make(aws, replace(RICH, ttl=None))
     assert isinstance(proxy.always, Aws)
     proxy.always.filling = 1
-    assert "the index ByWeight is CREATING" in await texts(aws)
+    assert "the index ByWeight is CREATING" in await update_texts(aws)
 
 
 async def test_a_store_without_backups_is_not_asked_for_them_again(aws: Database, proxy: Proxy) -> None:

@@ -13,7 +13,7 @@ from datastore.keyspace import TABLES
 from datastore.keyspace.sightings import BLIP
 from datastore.model.access_patterns import Table
 from tests.support.store_engines import new_prefix
-from tests.support.tables import ALL, shape, ttl
+from tests.support.tables import ALL, described_shape, ttl
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ async def test_tables_are_as_they_are_declared(database: Database) -> None:
         {"GlobalSecondaryIndexes": [], **definition, "AttributeDefinitions": _sorted(definition)}
         for definition in map(tables.create_table_request, ALL)
     ]
-    assert [shape(table, database.prefix) for table in described] == wanted
+    assert [described_shape(table, database.prefix) for table in described] == wanted
     assert [await ttl(database, table) for table in ALL] == [
         {"TimeToLiveStatus": "ENABLED", "AttributeName": table.ttl} if table.ttl else {"TimeToLiveStatus": "DISABLED"}
         for table in ALL
@@ -127,7 +127,7 @@ async def test_another_prefix_is_another_set_of_tables(database: Database, store
         assert {table["TableStatus"] for table in await other.describe_tables()} == {"ACTIVE"}
 
 
-async def test_a_table_that_is_missing_is_told_beside_one_that_is_there(database: Database) -> None:
+async def test_a_missing_table_is_reported_beside_an_existing_one(database: Database) -> None:
     await tables.create(database.admin(), [BLIP], database.prefix)
 
     there, *missing = await database.describe_tables()

@@ -24,15 +24,15 @@ KEYS = st.fixed_dictionaries(
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_+/= \n\t.é日\x00"
 
 
-def raw(cursor: str) -> bytes:
+def raw_cursor(cursor: str) -> bytes:
     return urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
 
 
-def text(content: bytes) -> str:
+def base64_text(content: bytes) -> str:
     return urlsafe_b64encode(content).rstrip(b"=").decode()
 
 
-def refused(cursor: str, where: bytes = HERE, cursors: Cursors = CURSORS) -> None:
+def assert_refused_cursor(cursor: str, where: bytes = HERE, cursors: Cursors = CURSORS) -> None:
     with pytest.raises(BadCursor) as bad:
         cursors.open(cursor, where)
     assert bad.value.extensions == {"code": "BAD_CURSOR"}
@@ -57,30 +57,30 @@ def test_every_process_with_the_secret_makes_the_same_cursor() -> None:
 
 @given(key=KEYS, where=st.integers(min_value=0))
 def test_no_bit_can_be_flipped(key: dict[str, Any], where: int) -> None:
-    content = bytearray(raw(CURSORS.seal(key, HERE)))
+    content = bytearray(raw_cursor(CURSORS.seal(key, HERE)))
     place = where % (8 * len(content))
     content[place // 8] ^= 1 << place % 8
 
-    refused(text(bytes(content)))
+    assert_refused_cursor(base64_text(bytes(content)))
 
 
 def test_no_bit_at_all_of_one_cursor_can_be_flipped() -> None:
-    content = raw(CURSORS.seal({"PK": "AREA#Downtown", "SK": "SIGHTING#1#a"}, HERE))
+    content = raw_cursor(CURSORS.seal({"PK": "AREA#Downtown", "SK": "SIGHTING#1#a"}, HERE))
     for place in range(8 * len(content)):
         changed = bytearray(content)
         changed[place // 8] ^= 1 << place % 8
-        refused(text(bytes(changed)))
+        assert_refused_cursor(base64_text(bytes(changed)))
 
 
 def test_no_beginning_or_end_of_a_cursor_is_one() -> None:
     cursor = CURSORS.seal({"PK": "AREA#Downtown", "SK": "SIGHTING#1#a"}, HERE)
-    content = raw(cursor)
+    content = raw_cursor(cursor)
 
     for length in range(len(cursor)):
-        refused(cursor[:length])
-        refused(cursor[len(cursor) - length :] if length else "")
+        assert_refused_cursor(cursor[:length])
+        assert_refused_cursor(cursor[len(cursor) - length :] if length else "")
     for length in range(len(content)):
-        refused(text(content[:length]))
+        assert_refused_cursor(base64_text(content[:length]))
 
 
 @given(key=KEYS, where=st.integers(min_value=0), character=st.sampled_from(ALPHABET))
@@ -89,7 +89,7 @@ def test_no_character_can_be_changed(key: dict[str, Any], where: int, character:
     place = where % len(cursor)
     assume(cursor[place] != character)
 
-    refused(cursor[:place] + character + cursor[place + 1 :])
+    assert_refused_cursor(cursor[:place] + character + cursor[place + 1 :])
 
 
 @given(key=KEYS, where=st.integers(min_value=0), character=st.sampled_from(ALPHABET))
@@ -97,7 +97,7 @@ def test_no_character_can_be_added(key: dict[str, Any], where: int, character: s
     cursor = CURSORS.seal(key, HERE)
     place = where % (len(cursor) + 1)
 
-    refused(cursor[:place] + character + cursor[place:])
+    assert_refused_cursor(cursor[:place] + character + cursor[place:])
 
 
 @pytest.mark.parametrize("length", range(1, 7))
@@ -112,7 +112,7 @@ def test_there_is_one_spelling_of_a_cursor(length: int) -> None:
 
     assert len(set(others)) >= 6
     for other in others:
-        refused(other)
+        assert_refused_cursor(other)
 
 
 @given(cursor=st.text(st.characters(), max_size=60))
@@ -122,31 +122,31 @@ def test_there_is_one_spelling_of_a_cursor(length: int) -> None:
 @example(cursor="A" * 22)
 @example(cursor="A" * 100_000)
 def test_what_is_no_cursor_is_refused(cursor: str) -> None:
-    refused(cursor)
+    assert_refused_cursor(cursor)
 
 
 @given(key=KEYS, other=st.binary(max_size=40))
 def test_a_cursor_belongs_to_its_field_and_arguments(key: dict[str, Any], other: bytes) -> None:
     assume(other != HERE)
 
-    refused(CURSORS.seal(key, HERE), other)
+    assert_refused_cursor(CURSORS.seal(key, HERE), other)
 
 
 def test_nothing_can_move_between_a_cursors_key_and_its_binding() -> None:
-    content = raw(CURSORS.seal({"a": "b"}, b"here"))
+    content = raw_cursor(CURSORS.seal({"a": "b"}, b"here"))
     tag, key = content[:16], content[16:]
 
     for moved in range(1, len(key)):
-        refused(text(tag + key[moved:]), b"here" + key[:moved])
+        assert_refused_cursor(base64_text(tag + key[moved:]), b"here" + key[:moved])
     for moved in range(1, 5):
-        refused(text(tag + b"here"[-moved:] + key), b"here"[:-moved])
+        assert_refused_cursor(base64_text(tag + b"here"[-moved:] + key), b"here"[:-moved])
 
 
 @given(key=KEYS, secret=st.binary(max_size=40))
 def test_a_cursor_of_another_secret_is_refused(key: dict[str, Any], secret: bytes) -> None:
     assume(secret.rstrip(b"\0") != b"a secret of the test")
 
-    refused(Cursors(secret).seal(key, HERE))
+    assert_refused_cursor(Cursors(secret).seal(key, HERE))
 
 
 @pytest.mark.parametrize("character", ['"', "\\", "x", "日"])
@@ -188,9 +188,9 @@ def test_an_encrypted_cursor_opens_in_its_own_place_and_unaltered_alone(
     assume(other != HERE)
     refused_personal(cursor, other)
     refused_personal(cursor, cursors=Cursors(b"another secret"))
-    changed = bytearray(raw(cursor))
+    changed = bytearray(raw_cursor(cursor))
     changed[place // 8 % len(changed)] ^= 1 << place % 8
-    refused_personal(text(bytes(changed)))
+    refused_personal(base64_text(bytes(changed)))
 
 
 def test_an_encrypted_cursor_hides_how_long_the_key_is() -> None:
@@ -205,23 +205,23 @@ def test_what_is_encrypted_without_padding_is_no_cursor() -> None:
     content = orjson.dumps({"PK": {"S": "IMAGE#1"}})
     cipher = AESSIV(hmac.digest(b"a secret of the test", b"personal cursor", "sha512"))
 
-    assert CURSORS.open(text(cipher.encrypt(padded(content), [HERE])), HERE, personal=True) == {"PK": "IMAGE#1"}
-    refused_personal(text(cipher.encrypt(content, [HERE])))
-    refused_personal(text(cipher.encrypt(padded(content) + bytes(32), [HERE])))
+    assert CURSORS.open(base64_text(cipher.encrypt(padded(content), [HERE])), HERE, personal=True) == {"PK": "IMAGE#1"}
+    refused_personal(base64_text(cipher.encrypt(content, [HERE])))
+    refused_personal(base64_text(cipher.encrypt(padded(content) + bytes(32), [HERE])))
 
 
 def test_an_encrypted_cursor_hides_the_key_and_is_none_of_the_open_kind() -> None:
     key = {"entityType": "USER", "PK": "USER#ada@example.com", "SK": "USER#ada@example.com"}
     hidden, told = CURSORS.seal(key, HERE, personal=True), CURSORS.seal(key, HERE)
 
-    assert b"ada@example.com" in raw(told)
-    assert b"ada" not in raw(hidden)
-    refused(hidden)
+    assert b"ada@example.com" in raw_cursor(told)
+    assert b"ada" not in raw_cursor(hidden)
+    assert_refused_cursor(hidden)
     refused_personal(told)
-    for place in range(8 * len(raw(hidden))):
-        changed = bytearray(raw(hidden))
+    for place in range(8 * len(raw_cursor(hidden))):
+        changed = bytearray(raw_cursor(hidden))
         changed[place // 8] ^= 1 << place % 8
-        refused_personal(text(bytes(changed)))
+        refused_personal(base64_text(bytes(changed)))
     for length in range(len(hidden)):
         refused_personal(hidden[:length])
     refused_personal("")
@@ -231,7 +231,7 @@ def test_an_encrypted_cursor_hides_the_key_and_is_none_of_the_open_kind() -> Non
 
 def test_a_cursor_is_signed_with_hmac() -> None:
     """RFC 2104, whatever makes it fast: what an earlier version gave out is good still."""
-    sealed = raw(CURSORS.seal({"PK": "a", "SK": "b"}, HERE))
+    sealed = raw_cursor(CURSORS.seal({"PK": "a", "SK": "b"}, HERE))
     key = hmac.digest(b"a secret of the test", b"cursor", "sha256")
     content = b'{"PK":{"S":"a"},"SK":{"S":"b"}}'
 

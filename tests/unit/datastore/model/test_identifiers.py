@@ -15,7 +15,7 @@ from datastore.model import identifiers
 from datastore.model.identity import Role
 from datastore.model.text_characters import has_hidden
 from resolvers.shared import validation as validate
-from tests.support.photo_items import photo, put, user, user_id
+from tests.support.photo_items import photo, photo_user, put_library_items, user_id
 from tests.support.served import Answer, Served
 from tests.support.store_engines import ROOT
 
@@ -188,7 +188,7 @@ TAKE_OVER = """mutation ($id: ID!) {
     ids=ascii,
 )
 async def test_a_token_with_a_look_alike_email_is_not_kates(served: Served, email: str) -> None:
-    await put(served, user(KATE), photo("hers", KATE))
+    await put_library_items(served, photo_user(KATE), photo("hers", KATE))
 
     me = await as_email(served, "{ me { photoUser { displayName } } photos { nodes { email } } }", email)
     acts = await as_email(served, TAKE_OVER, email, id="0197a7e5-0000-7000-8000-000000000000")
@@ -198,12 +198,12 @@ async def test_a_token_with_a_look_alike_email_is_not_kates(served: Served, emai
     assert set(acts.codes) <= {"FORBIDDEN", "NOT_FOUND"}
     assert by_email.codes == ["FORBIDDEN"]
     assert by_email.calls == []
-    assert await served.store().get(keys.PHOTO_USER_CONSISTENT, keys.user(KATE)) == user(KATE)
+    assert await served.store().get(keys.PHOTO_USER_CONSISTENT, keys.user(KATE)) == photo_user(KATE)
     hers = await as_email(served, "{ photos { nodes { description email } } }", KATE)
     assert hers.data == {"photos": {"nodes": [{"description": "Photo hers", "email": KATE}]}}
 
 
-async def test_nobody_enters_the_library_with_an_email_outside_ascii(served: Served) -> None:
+async def test_an_email_outside_ascii_cannot_enter_the_library(served: Served) -> None:
     create = "mutation ($input: CreatePhotoUserInput!) { createPhotoUser(input: $input) { userId } }"
     given = {"displayName": "Mallory"}
 
@@ -217,7 +217,7 @@ async def test_nobody_enters_the_library_with_an_email_outside_ascii(served: Ser
 
 async def test_who_entered_with_another_email_before_stays_a_user(served: Served) -> None:
     stored = "m\u00fcller@example.com"
-    await put(served, user(stored), photo("a", stored))
+    await put_library_items(served, photo_user(stored), photo("a", stored))
 
     mine = await as_email(
         served, "{ me { photoUser { email photos { nodes { imageId } } } } }", "M\u00fcller@Example.com"
@@ -262,8 +262,8 @@ async def test_a_league_with_a_look_alike_code_is_another_league(served: Served)
     assert codes == ["IPL", "\u0131PL", "\uff29PL", "STRA\u00dfE"]
 
 
-async def test_a_token_whose_email_has_spaces_around_it_is_nobodys_in_the_library(served: Served) -> None:
-    await put(served, user(KATE))
+async def test_a_token_with_spaces_around_its_email_has_no_user_in_the_library(served: Served) -> None:
+    await put_library_items(served, photo_user(KATE))
 
     for email in (f"{KATE} ", f" {KATE}"):
         answer = await as_email(served, "{ me { photoUser { displayName } } }", email)
@@ -312,7 +312,7 @@ async def test_a_token_whose_subject_makes_keys_too_long_is_refused(served: Serv
     assert "longer than 256 bytes of UTF-8" in (answer.errors or [])[0]["message"]
 
 
-async def test_users_are_told_apart_by_every_character(served: Served) -> None:
+async def test_users_are_distinguished_by_every_character(served: Served) -> None:
     subs = ["kate", "Kate", "\u212aate", "\uff4bate", "kate ", "\u043aate"]
     for sub in subs:
         named = {"input": {"name": f"I am {sub!a}"}}

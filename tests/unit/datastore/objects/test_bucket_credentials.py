@@ -95,7 +95,7 @@ async def test_nothing_is_signed_with_credentials_that_have_expired(
     assert "The credentials for S3 expired at" in caplog.text
 
 
-async def test_addresses_are_signed_anew_with_new_credentials(helper: Helper, server: S3Server) -> None:
+async def test_addresses_are_signed_again_with_new_credentials(helper: Helper, server: S3Server) -> None:
     now = datetime.now(UTC)
     helper.gives(now + timedelta(minutes=14))  # botocore asks for others at once
     objects = S3Objects(BUCKET, url=server.url)
@@ -107,9 +107,7 @@ async def test_addresses_are_signed_anew_with_new_credentials(helper: Helper, se
     assert good_for(url) == 3600
 
 
-async def test_a_bucket_that_refuses_credentials_is_asked_with_those_that_are_found_anew(
-    helper: Helper, server: S3Server
-) -> None:
+async def test_a_bucket_that_refuses_credentials_is_retried_with_new_ones(helper: Helper, server: S3Server) -> None:
     helper.gives(datetime.now(UTC) + timedelta(hours=1), "AKIDREVOKED")
     objects = S3Objects(BUCKET, url=server.url)
     objects.open()

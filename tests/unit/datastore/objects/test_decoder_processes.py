@@ -8,7 +8,6 @@ import signal
 import struct
 import subprocess
 import sys
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,12 +25,13 @@ from datastore.photos.decoder_messages import BadMessage, read_message, write_me
 from datastore.photos.decoder_pool import DecoderPool
 from datastore.photos.image_segments import MAX_SEGMENTS
 from datastore.photos.image_types import PictureType
-from tests.support.photo_items import put, user
-from tests.support.pictures import encoded, jpeg, png
+from tests.support.marked_pictures import chunk
+from tests.support.photo_items import photo_user, put_library_items
+from tests.support.pictures import jpeg, plain_picture, png
 from tests.support.served import Served
 from tests.support.store_engines import ROOT
-from tests.support.upload_forms import complete, sent
-from tests.support.upload_steps import uploaded
+from tests.support.upload_forms import complete_photo, size_and_color
+from tests.support.upload_steps import upload_original
 
 JPEG, PNG, WEBP = PictureType.JPEG, PictureType.PNG, PictureType.WEBP
 FAULTY = (sys.executable, "-B", "-m", "tests.support.faulty_decoder")
@@ -60,14 +60,10 @@ def failure(decoder: DecoderProcess, content: bytes, declared: PictureType = JPE
     return caught.value
 
 
-def told(error: DomainError) -> tuple[str, object, bool]:
+def error_facts(error: DomainError) -> tuple[str, object, bool]:
     """What a program sees of an error."""
     details = error.extensions
     return error.code, details.get("reason"), details.get("retryable", False)
-
-
-def chunk(kind: bytes, data: bytes = b"") -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
 def with_chunks(*extra: bytes, before: bytes = b"IDAT") -> bytes:
@@ -77,7 +73,7 @@ def with_chunks(*extra: bytes, before: bytes = b"IDAT") -> bytes:
 
 
 def with_riff_chunks(number: int) -> bytes:
-    whole = encoded("WEBP", 20, 20, exif=b"Exif\0\0MM\0*\0\0\0\x08\0\0\0\0\0\0")
+    whole = plain_picture("WEBP", 20, 20, exif=b"Exif\0\0MM\0*\0\0\0\x08\0\0\0\0\0\0")
     body = whole[8:] + (b"abcd" + struct.pack("<I", 0)) * number
     return whole[:4] + struct.pack("<I", len(body)) + body
 
@@ -104,7 +100,7 @@ def test_a_file_of_very_many_parts_is_refused_before_it_is_decoded(
 ) -> None:
     error = failure(make(), content, declared)
 
-    assert (told(error), message in str(error)) == (("BAD_USER_INPUT", reason, False), True)
+    assert (error_facts(error), message in str(error)) == (("BAD_USER_INPUT", reason, False), True)
 
 
 def test_pictures_of_many_parts_are_decoded(make: Make) -> None:
@@ -120,9 +116,9 @@ def test_pictures_of_many_parts_are_decoded(make: Make) -> None:
 
 @pytest.mark.parametrize("kind", PictureType)
 def test_a_decoder_answers_as_the_function_does(make: Make, kind: PictureType) -> None:
-    picture = make().examine("original", encoded(kind.name, 1200, 300), kind)
+    picture = make().examine("original", plain_picture(kind.name, 1200, 300), kind)
 
-    assert (picture.width, picture.height, sent(picture.thumbnail)) == (1200, 300, ((480, 120), "red"))
+    assert (picture.width, picture.height, size_and_color(picture.thumbnail)) == (1200, 300, ((480, 120), "red"))
 
 
 def test_large_grey_pictures_of_sixteen_bits_are_made_small(make: Make) -> None:
@@ -135,7 +131,7 @@ def test_large_grey_pictures_of_sixteen_bits_are_made_small(make: Make) -> None:
 @ON_LINUX
 def test_forty_megapixels_of_webp_fit_into_the_memory_of_a_decoder() -> None:
     """With transparency, without loss, and with a file nearly as large as files may be."""
-    content = encoded("WEBP", 8_000, 5_000, lossless=True, method=0)
+    content = plain_picture("WEBP", 8_000, 5_000, lossless=True, method=0)
     size = len(content) + 8 + 24 * 2**20
     content = content[:4] + struct.pack("<I", size - 8) + content[8:] + b"abcd" + struct.pack("<I", 24 * 2**20)
     decoder = DecoderProcess()
@@ -169,7 +165,7 @@ def test_a_decoder_that_fails_costs_its_caller_one_error(make: Make, content: by
 
     if content == b"sleep":  # however slow the machine is, this time passes
         decoder._limits = replace(limits, seconds=0.1)
-    assert told(failure(decoder, content)) == expected
+    assert error_facts(failure(decoder, content)) == expected
     decoder._limits = limits
     assert decoder.examine("original", jpeg(30, 20), JPEG).width == 30
     assert decoder.pid != first
@@ -191,7 +187,7 @@ def test_what_is_no_picture_ends_no_decoder(make: Make) -> None:
     first = decoder.pid
 
     for content in (b"", b"x", jpeg()[:100], png()):
-        assert told(failure(decoder, content))[0] == "BAD_USER_INPUT"
+        assert error_facts(failure(decoder, content))[0] == "BAD_USER_INPUT"
     assert decoder.examine("original", jpeg(), JPEG).width == 60
     assert decoder.pid == first
 
@@ -206,7 +202,7 @@ def test_a_decoder_that_died_in_between_is_replaced_unnoticed(make: Make) -> Non
     assert decoder.examine("original", jpeg(), JPEG).width == 60
 
 
-def test_a_process_decodes_so_many_pictures(make: Make) -> None:
+def test_a_process_decodes_a_limited_number_of_pictures(make: Make) -> None:
     decoder, pids = make(pictures=2), []
     for _ in range(4):
         decoder.examine("original", jpeg(), JPEG)
@@ -216,19 +212,19 @@ def test_a_process_decodes_so_many_pictures(make: Make) -> None:
 
 
 @pytest.mark.parametrize("fault", ["exit", "sleep", "missing"])
-def test_a_decoder_that_does_not_start_is_told(fault: str) -> None:
+def test_a_decoder_that_does_not_start_is_reported(fault: str) -> None:
     command = ("/nowhere/python",) if fault == "missing" else (*FAULTY, fault)
     decoder = DecoderProcess(DecoderLimits(start_seconds=1.0 if fault == "sleep" else 60.0), command)
 
     for _ in range(2):
-        assert told(failure(decoder, jpeg())) == ("UNAVAILABLE", None, True)
+        assert error_facts(failure(decoder, jpeg())) == ("UNAVAILABLE", None, True)
     decoder.close()
 
 
 def test_what_libraries_print_is_no_answer(make: Make) -> None:
     decoder = make()
 
-    assert told(failure(decoder, b"print " + b"x" * 1000))[1] == "NOT_A_PICTURE"
+    assert error_facts(failure(decoder, b"print " + b"x" * 1000))[1] == "NOT_A_PICTURE"
     assert decoder.examine("original", jpeg(), JPEG).width == 60
 
 
@@ -250,7 +246,7 @@ def test_a_decoder_knows_no_secrets_and_may_do_little(make: Make, monkeypatch: p
 
 @ON_LINUX
 def test_a_decoder_writes_no_files(make: Make, tmp_path: Path) -> None:
-    assert told(failure(make(), f"write {tmp_path}/file".encode())) == ("UNAVAILABLE", None, True)
+    assert error_facts(failure(make(), f"write {tmp_path}/file".encode())) == ("UNAVAILABLE", None, True)
     assert (tmp_path / "file").read_bytes() == b""
 
 
@@ -304,16 +300,16 @@ async def test_closing_ends_decoders_and_those_who_wait_for_them() -> None:
 
 
 async def test_a_gateway_starts_decoders_when_they_are_needed_and_ends_them(served: Served) -> None:
-    await put(served, user(uploadCount=0, uploadLimit=10))
+    await put_library_items(served, photo_user(uploadCount=0, uploadLimit=10))
     decoders = served.pictures._decoders
     assert [decoder.pid for decoder in decoders] == [None, None]
-    answer = await complete(served, await uploaded(served, jpeg(600, 400)))
+    answer = await complete_photo(served, await upload_original(served, jpeg(600, 400)))
     pids = [decoder.pid for decoder in decoders if decoder.pid is not None]
     assert (answer.errors, len(pids)) == (None, 1)
     await served.pictures.aclose()
 
     assert is_gone(pids[0])
-    late = await complete(served, await uploaded(served, jpeg()))
+    late = await complete_photo(served, await upload_original(served, jpeg()))
     assert late.codes == ["UNAVAILABLE"]
 
 

@@ -18,13 +18,13 @@ from tests.support.marked_pictures import (
     MARKER,
     TEXT,
     chunk,
-    encoded,
+    decoded_frames,
+    encode_image,
     exif_block,
     in_png,
     noise,
     riff,
     segment,
-    shown,
     whole_webp,
     xmp_block,
 )
@@ -35,7 +35,7 @@ EXIF = exif_block()
 
 
 def facts(exif: Image.Exif) -> Facts:
-    return separate(encoded(noise(), "JPEG", exif=exif)).facts
+    return separate(encode_image(noise(), "JPEG", exif=exif)).facts
 
 
 @pytest.mark.parametrize("turn", [None, 1, 3, 6])
@@ -47,7 +47,7 @@ def test_nothing_that_identifies_survives_and_the_picture_is_the_same(kind: str,
     stripped = strip(content)
 
     assert MARKER not in stripped
-    assert list(shown(stripped)) == list(shown(content))
+    assert list(decoded_frames(stripped)) == list(decoded_frames(content))
     with Image.open(BytesIO(stripped)) as image:
         assert dict(image.getexif()) == ({} if turn in (None, 1) else {ORIENTATION: turn})
         assert image.info.keys() & {"comment", "xmp", "photoshop", "mp", "Author", "Comment", "Title"} == set()
@@ -57,9 +57,9 @@ def test_nothing_that_identifies_survives_and_the_picture_is_the_same(kind: str,
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_picture_without_metadata_keeps_every_byte_once_it_is_stripped(kind: str) -> None:
     assert strip(strip(KINDS[kind](8))) == strip(KINDS[kind](8))
-    assert strip(encoded(noise(), "PNG")) == encoded(noise(), "PNG")
-    assert strip(encoded(noise(), "WEBP")) == encoded(noise(), "WEBP")
-    assert strip(encoded(noise(), "JPEG")) == encoded(noise(), "JPEG")
+    assert strip(encode_image(noise(), "PNG")) == encode_image(noise(), "PNG")
+    assert strip(encode_image(noise(), "WEBP")) == encode_image(noise(), "WEBP")
+    assert strip(encode_image(noise(), "JPEG")) == encode_image(noise(), "JPEG")
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -79,11 +79,11 @@ def test_any_picture_looks_the_same(
     image = noise(mode, seed, (width, height))
     if mode not in MODES[kind]:
         image = image.convert("RGB")
-    content = encoded(image, kind, quality=quality, progressive=odd, lossless=odd, exif=exif_block(turn))
+    content = encode_image(image, kind, quality=quality, progressive=odd, lossless=odd, exif=exif_block(turn))
 
     stripped = strip(content)
 
-    before, after = next(shown(content)), next(shown(stripped))
+    before, after = next(decoded_frames(content)), next(decoded_frames(stripped))
     assert after[:-1] == before[:-1]
     assert after[-1] == (turn if 1 <= turn <= 8 else 1)
     assert MARKER not in stripped
@@ -116,7 +116,7 @@ def test_a_changed_file_is_stripped_or_damaged_and_nothing_else(data: st.DataObj
 @given(st.binary(max_size=400))
 def test_any_exif_is_read_or_passed_over(block: bytes) -> None:
     for whole in (block, b"II*\0\x08\0\0\0" + block, b"Exif\0\0MM\0*\0\0\0\x08" + block):
-        png = encoded(noise(size=(1, 1)), "PNG")
+        png = encode_image(noise(size=(1, 1)), "PNG")
         assert 1 <= separate(png[:33] + chunk(b"eXIf", whole) + png[33:]).facts.orientation <= 8
 
 
@@ -135,7 +135,7 @@ def test_what_is_no_picture_is_damaged() -> None:
 
 
 def test_a_chunk_without_which_pixels_change_is_of_its_size() -> None:
-    content = encoded(noise("L"), "PNG")
+    content = encode_image(noise("L"), "PNG")
     for kind, data in ((b"tRNS", bytes(257)), (b"PLTE", bytes(769)), (b"acTL", b""), (b"IHDR", bytes(13))):
         with pytest.raises(Damaged):
             strip(content[:33] + chunk(kind, data) + content[33:])
@@ -143,7 +143,7 @@ def test_a_chunk_without_which_pixels_change_is_of_its_size() -> None:
 
 
 def test_a_profile_keeps_its_bytes_and_loses_its_name() -> None:
-    content = encoded(noise(), "PNG")
+    content = encode_image(noise(), "PNG")
     profile = b"\0" + zlib.compress(b"a profile")
     named = content[:33] + chunk(b"iCCP", MARKER + b"\0" + profile) + content[33:]
 
@@ -153,7 +153,7 @@ def test_a_profile_keeps_its_bytes_and_loses_its_name() -> None:
 
 
 def test_exif_over_several_segments_is_one_block() -> None:
-    block, content = EXIF.tobytes(), encoded(noise(), "JPEG")
+    block, content = EXIF.tobytes(), encode_image(noise(), "JPEG")
     pieces = segment(0xE1, b"Exif\0\0" + block[6:60]) + segment(0xE1, b"Exif\0\0" + block[60:])
 
     assert separate(content[:20] + pieces + content[20:]).facts == facts(EXIF)
@@ -167,7 +167,7 @@ def test_png_states_its_orientation_in_texts_too(compressed: bool) -> None:
     info.add_itxt("XML:com.adobe.xmp", xmp_block(3).decode(), zip=compressed)
 
     for texts, turn in ((raw, 6), (info, 3)):
-        content = encoded(noise(), "PNG", pnginfo=texts)
+        content = encode_image(noise(), "PNG", pnginfo=texts)
         stripped = strip(content)
         with Image.open(BytesIO(content)) as before, Image.open(BytesIO(stripped)) as after:
             assert (before.getexif()[ORIENTATION], after.getexif()[ORIENTATION]) == (turn, turn)
@@ -177,7 +177,7 @@ def test_png_states_its_orientation_in_texts_too(compressed: bool) -> None:
 @pytest.mark.parametrize("kind", ["JPEG", "WEBP"])
 def test_an_orientation_in_xmp_counts_where_exif_states_none(kind: str) -> None:
     for exif, turn in ((exif_block(None), 5), (exif_block(2), 2)):
-        content = encoded(noise(), kind, exif=exif, xmp=xmp_block(5))
+        content = encode_image(noise(), kind, exif=exif, xmp=xmp_block(5))
         with Image.open(BytesIO(strip(content))) as image:
             assert dict(image.getexif()) == {ORIENTATION: turn}
 
@@ -219,7 +219,7 @@ def test_maker_and_model_are_one_text(make: str, model: str, camera: str | None)
 
 
 def test_the_number_of_segments_and_chunks_is_bounded() -> None:
-    jpeg, png = encoded(noise(), "JPEG"), encoded(noise(), "PNG")
+    jpeg, png = encode_image(noise(), "JPEG"), encode_image(noise(), "PNG")
     many = [
         jpeg[:2] + segment(0xFE, b"") * MAX_PARTS + jpeg[2:],
         png[:33] + chunk(b"abCd", b"") * MAX_PARTS + png[33:],
@@ -238,7 +238,7 @@ def test_memory_is_bounded_whatever_a_file_holds() -> None:
     xmp = chunk(b"iTXt", b"XML:com.adobe.xmp\0\1\0\0\0" + bomb) * 100
     entries = b"".join(struct.pack(">HHII", tag, 2, 2**20, 0) for tag in range(0x0100, 0x8770))
     tiff = b"MM\0*\0\0\0\x08" + struct.pack(">H", 0x8670) + entries + bytes(2**20)
-    png = encoded(noise(), "PNG")
+    png = encode_image(noise(), "PNG")
     content = png[:33] + raw + xmp + chunk(b"eXIf", tiff) + png[33:]
 
     tracemalloc.start()
@@ -253,4 +253,4 @@ def test_memory_is_bounded_whatever_a_file_holds() -> None:
 
 
 def test_in_png_alone_a_marker_is_planted_where_the_test_says() -> None:
-    assert in_png(encoded(noise(), "PNG")).count(MARKER) > 16
+    assert in_png(encode_image(noise(), "PNG")).count(MARKER) > 16

@@ -21,15 +21,15 @@ from datastore.photos.decoder import DecoderProcess
 from datastore.photos.decoder_pool import DecoderPool
 from datastore.photos.image_processing import examine
 from datastore.photos.image_types import Picture, PictureType
-from tests.support.pictures import claimed_png, encoded, jpeg, png
-from tests.support.upload_forms import sent
+from tests.support.pictures import claimed_png, jpeg, plain_picture, png
+from tests.support.upload_forms import size_and_color
 
 JPEG, PNG, WEBP = PictureType.JPEG, PictureType.PNG, PictureType.WEBP
 TOO_LARGE = "The original must have at most 40 megapixels."
 DAMAGED = "The original is no picture that can be read: it is damaged, or something else."
 
 
-def refused(content: bytes, declared: PictureType = JPEG) -> str:
+def refusal_message(content: bytes, declared: PictureType = JPEG) -> str:
     with pytest.raises(BadUserInput) as caught:
         examine("original", content, declared)
     return str(caught.value)
@@ -42,7 +42,7 @@ def claimed_jpeg(width: int, height: int) -> bytes:
 
 
 def claimed_webp(width: int, height: int) -> bytes:
-    content = encoded("WEBP", 16, 16, lossless=True)
+    content = plain_picture("WEBP", 16, 16, lossless=True)
     at = content.index(b"VP8L") + 9
     bits = int.from_bytes(content[at : at + 4], "little") & ~0xFFFFFFF | (width - 1) | (height - 1) << 14
     return content[:at] + bits.to_bytes(4, "little") + content[at + 4 :]
@@ -50,30 +50,30 @@ def claimed_webp(width: int, height: int) -> bytes:
 
 @pytest.mark.parametrize("kind", PictureType)
 def test_a_picture_is_measured_and_made_small(kind: PictureType) -> None:
-    picture = examine("original", encoded(kind.name, 1200, 300), kind)
+    picture = examine("original", plain_picture(kind.name, 1200, 300), kind)
 
     assert (picture.width, picture.height) == (1200, 300)
-    assert sent(picture.thumbnail) == ((480, 120), "red")
+    assert size_and_color(picture.thumbnail) == ((480, 120), "red")
     assert Image.open(BytesIO(picture.thumbnail)).format == "JPEG"
 
 
 def test_a_small_picture_is_not_made_larger() -> None:
-    assert sent(examine("original", png(3, 2), PNG).thumbnail)[0] == (3, 2)
+    assert size_and_color(examine("original", png(3, 2), PNG).thumbnail)[0] == (3, 2)
 
 
 @pytest.mark.parametrize("kind", PictureType)
 @pytest.mark.parametrize("declared", PictureType)
 def test_a_picture_must_be_of_the_type_that_was_said(kind: PictureType, declared: PictureType) -> None:
     if kind is declared:
-        assert examine("original", encoded(kind.name, 9, 9), declared).width == 9
+        assert examine("original", plain_picture(kind.name, 9, 9), declared).width == 9
     else:
         message = f"The original was announced as {declared.name}, and is {kind.name}."
-        assert refused(encoded(kind.name, 9, 9), declared) == message
+        assert refusal_message(plain_picture(kind.name, 9, 9), declared) == message
 
 
 @pytest.mark.parametrize("kind", ["GIF", "BMP", "TIFF", "ICO", "PPM", "PDF", "TGA"])
 def test_other_formats_are_refused(kind: str) -> None:
-    assert refused(encoded(kind, 16, 16)) == DAMAGED
+    assert refusal_message(plain_picture(kind, 16, 16)) == DAMAGED
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_other_formats_are_refused(kind: str) -> None:
 def test_a_bomb_takes_no_memory(content: bytes, declared: PictureType) -> None:
     before = resident()
     tracemalloc.start()
-    assert refused(content, declared) == TOO_LARGE
+    assert refusal_message(content, declared) == TOO_LARGE
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
@@ -106,7 +106,7 @@ def test_a_jpeg_of_very_many_scans_is_not_decoded() -> None:
 
     assert examine("original", whole, JPEG).width == 40
     bomb = whole[:second] + whole[first:second] * 100 + whole[second:]
-    assert refused(bomb) == "The original must have at most 100 scans."
+    assert refusal_message(bomb) == "The original must have at most 100 scans."
 
 
 def test_a_large_jpeg_may_have_fewer_scans() -> None:
@@ -118,7 +118,7 @@ def test_a_large_jpeg_may_have_fewer_scans() -> None:
     second = whole.index(b"\xff\xda", first + 2)
     bomb = whole[:second] + whole[first:second] * 75 + whole[second:]
 
-    assert refused(bomb) == "The original must have at most 80 scans."
+    assert refusal_message(bomb) == "The original must have at most 80 scans."
     assert segments.MAX_SCANNED_PIXELS // pictures.MAX_PIXELS == 20
 
 
@@ -138,7 +138,7 @@ def hiding_scans(number: int) -> bytes:
 
 def test_no_scan_hides_behind_a_marker_that_decoders_pass_over() -> None:
     assert examine("original", hiding_scans(90), JPEG).width == 64
-    assert refused(hiding_scans(500)) == "The original must have at most 100 scans."
+    assert refusal_message(hiding_scans(500)) == "The original must have at most 100 scans."
 
 
 def test_what_a_camera_puts_behind_a_picture_is_no_scan_of_it() -> None:
@@ -161,7 +161,7 @@ def test_the_scans_among_very_many_segments_are_not_counted_to_the_end() -> None
     comments = b"\xff\xfe\x00\x02" * segments.MAX_SEGMENTS
 
     assert examine("original", whole[:2] + comments[:4_000] + whole[2:], JPEG).width == 40
-    assert refused(whole[:2] + comments + whole[2:]) == "The original must have at most 10000 segments."
+    assert refusal_message(whole[:2] + comments + whole[2:]) == "The original must have at most 10000 segments."
 
 
 def resident() -> int:
@@ -183,10 +183,10 @@ def test_as_many_pixels_as_are_allowed_are_taken() -> None:
 
 @pytest.mark.parametrize("kind", PictureType)
 def test_a_file_that_breaks_off_is_refused(kind: PictureType) -> None:
-    whole = encoded(kind.name, 300, 200)
+    whole = plain_picture(kind.name, 300, 200)
 
     for length in (0, 1, 12, len(whole) // 2, len(whole) - 20):
-        assert refused(whole[:length], kind) == DAMAGED
+        assert refusal_message(whole[:length], kind) == DAMAGED
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_a_picture_is_as_it_is_looked_at(orientation: int, size: tuple[int, int]
 
     assert (picture.width, picture.height) == size
     shown = Image.open(BytesIO(picture.thumbnail))
-    assert sent(picture.thumbnail) == (size, corner)
+    assert size_and_color(picture.thumbnail) == (size, corner)
     assert (dict(shown.getexif()), b"A camera" in picture.thumbnail) == ({}, False)
 
 
@@ -217,7 +217,7 @@ def test_of_an_animation_the_first_frame_counts(kind: PictureType) -> None:
     frames = [Image.new("RGB", (30, 30), color) for color in ("red", "blue", "blue")]
     frames[0].save(file, kind.name, save_all=True, append_images=frames[1:], duration=100)
 
-    assert sent(examine("original", file.getvalue(), kind).thumbnail) == ((30, 30), "red")
+    assert size_and_color(examine("original", file.getvalue(), kind).thumbnail) == ((30, 30), "red")
 
 
 @pytest.mark.parametrize(("mode", "color"), [("RGBA", (0, 0, 0, 0)), ("LA", (0, 0)), ("1", 1), ("I;16", 60_000)])
@@ -328,11 +328,11 @@ def test_any_bytes_are_a_picture_or_refused(content: bytes, declared: PictureTyp
     except BadUserInput:
         return
     assert isinstance(picture, Picture)
-    assert max(sent(picture.thumbnail)[0]) <= 480
+    assert max(size_and_color(picture.thumbnail)[0]) <= 480
 
 
 def spoiled(kind: PictureType, at: float, noise: bytes) -> bytes:
-    whole = encoded(kind.name, 20, 10)
+    whole = plain_picture(kind.name, 20, 10)
     place = int(at * len(whole))
     return whole[:place] + noise + whole[place + len(noise) :]
 
@@ -376,7 +376,7 @@ async def test_few_pictures_are_looked_at_at_once(monkeypatch: pytest.MonkeyPatc
     assert looking.most == decoder_pool.PICTURE_CONCURRENCY
 
 
-async def test_nobody_takes_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_user_cannot_take_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither by asking again and again nor by going away meanwhile; who waits and goes away keeps nobody."""
     looking, places = Looking(monkeypatch), DecoderPool()
     mine = [asyncio.create_task(places.examine("Mine", b"", JPEG, user="me")) for _ in range(4)]
@@ -398,7 +398,7 @@ async def test_nobody_takes_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
     await asyncio.wait_for(second, 50)
 
 
-async def test_whoever_goes_away_hears_nothing_of_what_is_no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_abandoned_examination_reports_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     looking, places, told = Looking(monkeypatch), DecoderPool(), list[Any]()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
     task = asyncio.create_task(places.examine("No picture", b"", JPEG, user="me"))

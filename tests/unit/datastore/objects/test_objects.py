@@ -22,12 +22,12 @@ from datastore.objects.none import NoObjects
 from datastore.objects.s3 import S3Objects
 from server.settings import Settings
 from tests.support.bucket_steps import KEY, OTHER, bucket, http, server
-from tests.support.photo_items import ADA, EVE, ask_as, photo, put, user
+from tests.support.photo_items import ADA, EVE, ask_as, photo, photo_user, put_library_items
 from tests.support.pictures import jpeg
 from tests.support.s3_server import BUCKET, S3Server
 from tests.support.served import SECRET, Served
 from tests.support.store_engines import free_port
-from tests.support.upload_forms import complete, count, create, send, send_to
+from tests.support.upload_forms import complete_photo, create_photo, post_form, send_to, upload_count
 
 __all__ = ["bucket", "http", "server"]
 
@@ -58,7 +58,9 @@ async def test_files_are_kept_read_and_removed(kind: str, bucket: S3Objects, tmp
         await objects.upload(OTHER, content_type="image/png", max_bytes=1, now=NOW)
 
 
-async def test_a_file_is_on_the_disk_before_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_file_is_on_the_disk_before_the_write_is_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What the tables say of it outlives a loss of power."""
     done: list[str] = []
     sync, replace = os.fsync, Path.replace
@@ -162,7 +164,7 @@ async def test_an_address_is_signed_once_in_a_quarter_of_an_hour(
     assert signed == ["a", "a", "b", "c", "d", "a"]
 
 
-async def test_what_fails_is_told_without_what_is_inside(
+async def test_failures_are_reported_without_internal_details(
     server: S3Server, bucket: S3Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for fault in ("SlowDown", "AccessDenied", "NoSuchBucket"):
@@ -176,19 +178,22 @@ async def test_what_fails_is_told_without_what_is_inside(
                 await work
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
     server.fault = None
-    assert await told(server.url) == (Unavailable, "The object store reports an error at the moment; try again.")
+    assert await write_failure(server.url) == (
+        Unavailable,
+        "The object store reports an error at the moment; try again.",
+    )
     assert server.objects == {}
 
 
-async def test_a_store_that_cannot_be_reached_is_told(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unreachable_store_is_reported(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = f"http://127.0.0.1:{free_port()}"
-    assert await told(nowhere) == (Unavailable, "The object store cannot be reached at the moment; try again.")
+    assert await write_failure(nowhere) == (Unavailable, "The object store cannot be reached at the moment; try again.")
     monkeypatch.setattr(s3, "READ_SECONDS", 0.2)
     server.stuck = True
-    assert await told(server.url) == (Timeout, "The object store did not respond in time.")
+    assert await write_failure(server.url) == (Timeout, "The object store did not respond in time.")
 
 
-async def told(url: str) -> tuple[type[DomainError], str]:
+async def write_failure(url: str) -> tuple[type[DomainError], str]:
     """How a store at that address fails."""
     objects = S3Objects(BUCKET, url=url)
     objects.open()
@@ -247,15 +252,15 @@ def test_a_bucket_takes_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_photo_comes_into_the_library_through_the_bucket(served: Served, server: S3Server) -> None:
-    await put(served, user(uploadCount=0))
-    upload = (await create(served)).data["createPhoto"]
+    await put_library_items(served, photo_user(uploadCount=0))
+    upload = (await create_photo(served)).data["createPhoto"]
     id = upload["imageId"]
-    early = await complete(served, id)
-    assert await send(served.http, upload["original"], jpeg(80, 60)) == 204
+    early = await complete_photo(served, id)
+    assert await post_form(served.http, upload["original"], jpeg(80, 60)) == 204
     server.fault = "SlowDown"
-    during = await complete(served, id)
+    during = await complete_photo(served, id)
     server.fault = None
-    done = await complete(served, id)
+    done = await complete_photo(served, id)
 
     assert (early.codes, during.codes, done.errors) == (["BAD_USER_INPUT"], ["UNAVAILABLE"], None)
     assert sorted(key.rpartition("-")[0] for key in server.objects) == [f"originals/{id}", f"thumbnails/{id}"]
@@ -266,7 +271,7 @@ async def test_a_photo_comes_into_the_library_through_the_bucket(served: Served,
 
 
 async def test_an_address_with_an_email_in_it_is_for_its_owner_only(served: Served, server: S3Server) -> None:
-    await put(served, photo("a"))
+    await put_library_items(served, photo("a"))
     query = "{ photos { nodes { originalUrl } } }"
 
     own, others = [await ask_as(served, query, email) for email in (ADA, EVE)]
@@ -277,10 +282,10 @@ async def test_an_address_with_an_email_in_it_is_for_its_owner_only(served: Serv
 
 async def test_without_a_bucket_photos_have_no_addresses_and_none_are_taken(served: Served) -> None:
     object.__setattr__(served.gateway.services, "objects", NoObjects())
-    await put(served, user(uploadCount=0), photo("a"))
+    await put_library_items(served, photo_user(uploadCount=0), photo("a"))
 
     shown = await ask_as(served, "{ photos { nodes { imageId originalUrl thumbnailUrl } } }")
-    refused = await create(served)
+    refused = await create_photo(served)
 
     assert shown.errors is None
     assert shown.data["photos"]["nodes"] == [{"imageId": "a", "originalUrl": None, "thumbnailUrl": None}]
@@ -288,4 +293,4 @@ async def test_without_a_bucket_photos_have_no_addresses_and_none_are_taken(serv
     assert refused.errors[0]["message"] == "This gateway stores no files: no bucket for photos is configured."
     assert refused.errors[0]["extensions"]["code"] == "UNAVAILABLE"
     assert refused.errors[0]["extensions"]["retryable"] is False
-    assert (refused.made, await count(served)) == ([], 0)
+    assert (refused.made, await upload_count(served)) == ([], 0)

@@ -17,10 +17,10 @@ from datastore.search import Kind
 from datastore.search.opensearch_index import MAX_CONCURRENCY, OpenSearchIndex
 from datastore.search.queries import query_of
 from server.settings import Settings
-from tests.support.redis_tls import certificate
-from tests.support.search import IDS, USERS, find, join, sync, write
-from tests.support.search_index import find as find_in
-from tests.support.search_index import gone, post
+from tests.support.redis_tls import signed_certificate
+from tests.support.search import IDS, USERS, find_posts, join, sync_index, write_searched_post
+from tests.support.search_index import find_ids as find_in
+from tests.support.search_index import gone, search_entry
 from tests.support.search_server import SearchServer, search_server
 from tests.support.served import NOON, Served
 
@@ -48,7 +48,7 @@ def settings(settings: Settings, server: SearchServer) -> Settings:
 
 
 async def test_the_credentials_of_the_url_are_borne(index: OpenSearchIndex, server: SearchServer) -> None:
-    await index.write(Kind.POSTS, [post("a", "word")])
+    await index.write(Kind.POSTS, [search_entry("a", "word")])
     assert await find_in(index, "word") == ["a"]
 
     stranger = OpenSearchIndex(f"http://ada:wrong@127.0.0.1:{server.port}", "Test-")
@@ -61,8 +61,8 @@ async def test_the_credentials_of_the_url_are_borne(index: OpenSearchIndex, serv
 async def encrypted(tmp_path: Path) -> AsyncIterator[SearchServer]:
     """A host whose certificate a private authority has signed: `authority.pem` in the folder."""
     ours, its = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    (tmp_path / "authority.pem").write_bytes(certificate("authority", ours, "authority", ours))
-    (tmp_path / "server.pem").write_bytes(certificate("server", its, "authority", ours))
+    (tmp_path / "authority.pem").write_bytes(signed_certificate("authority", ours, "authority", ours))
+    (tmp_path / "server.pem").write_bytes(signed_certificate("server", its, "authority", ours))
     form, secret = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     (tmp_path / "server.key").write_bytes(its.private_bytes(serialization.Encoding.PEM, form, secret))
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -83,7 +83,7 @@ async def test_a_host_with_tls_must_show_a_certificate_that_is_trusted(
 
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
     index = OpenSearchIndex(url, "", terms=QUICK)
-    await index.write(Kind.POSTS, [post("a", "word")])
+    await index.write(Kind.POSTS, [search_entry("a", "word")])
     assert await find_in(index, "word") == ["a"]
     await index.aclose()
 
@@ -114,10 +114,10 @@ async def test_an_entry_that_the_host_refuses_fails_its_write(
 ) -> None:
     server.refused_entries["b"] = status
     with pytest.raises(error):
-        await index.write(Kind.POSTS, [post("a", "word"), post("b", "word")])
+        await index.write(Kind.POSTS, [search_entry("a", "word"), search_entry("b", "word")])
 
     server.refused_entries.clear()
-    await index.write(Kind.POSTS, [post("a", "word"), post("b", "word")])
+    await index.write(Kind.POSTS, [search_entry("a", "word"), search_entry("b", "word")])
     assert sorted(await find_in(index, "word")) == ["a", "b"]
 
 
@@ -151,7 +151,7 @@ async def test_the_number_of_concurrent_requests_is_limited(index: OpenSearchInd
 
 
 async def test_a_write_does_not_recreate_a_deleted_index(index: OpenSearchIndex, server: SearchServer) -> None:
-    await index.write(Kind.POSTS, [post("a", "word")])
+    await index.write(Kind.POSTS, [search_entry("a", "word")])
     build = await index.begin_rebuild()
     await index.finish_rebuild(build, "stream", NOON)
     await index.write(Kind.POSTS, [gone("a", 2)])
@@ -162,11 +162,11 @@ async def test_a_write_does_not_recreate_a_deleted_index(index: OpenSearchIndex,
 
 async def test_a_gateway_searches_in_opensearch(served: Served, server: SearchServer) -> None:
     await join(served, ada="Ada Lovelace")
-    await write(served, "p1", "Hello #world")
-    await sync(served)
+    await write_searched_post(served, "p1", "Hello #world")
+    await sync_index(served)
 
-    assert await find(served, "hel") == ["p1"]
-    assert await find(served, "#world") == ["p1"]
+    assert await find_posts(served, "hel") == ["p1"]
+    assert await find_posts(served, "#world") == ["p1"]
     assert {line.split(" ")[1] for line in server.requests if line.endswith("_search")} == {
         f"/gateway-{served.gateway.search._base.removeprefix('gateway-')}/_search"  # type: ignore[attr-defined]
     }
@@ -176,8 +176,8 @@ async def test_searches_are_unavailable_while_the_host_is_away_and_nothing_else_
     served: Served, server: SearchServer
 ) -> None:
     await join(served, ada="Ada Lovelace")
-    await write(served, "p1", "word")
-    await sync(served)
+    await write_searched_post(served, "p1", "word")
+    await sync_index(served)
     await server.stop()
 
     for query in (IDS, USERS):
@@ -193,7 +193,7 @@ async def test_searches_are_unavailable_while_the_host_is_away_and_nothing_else_
     async with asyncio.timeout(50):
         while (await served.ask(IDS, {"query": "word"})).errors:  # noqa: ASYNC110 - over the wire
             await asyncio.sleep(0.01)
-    assert await find(served, "word") == ["p1"]
+    assert await find_posts(served, "word") == ["p1"]
 
 
 def test_the_client_logs_no_requests(caplog: pytest.LogCaptureFixture) -> None:

@@ -16,7 +16,7 @@ from datastore.search import Audience, BuildReplaced, Kind, SearchEntry, SearchI
 from datastore.search.opensearch_index import OpenSearchIndex
 from datastore.search.queries import MAX_QUERY_LENGTH, Query, query_of
 from datastore.search.sqlite_index import SqliteIndex
-from tests.support.search_index import find, gone, hits, post, put, seen
+from tests.support.search_index import find_ids, gone, hits, put_entries, refresh, search_entry
 from tests.support.search_server import search_server
 from tests.support.served import NOON
 
@@ -38,70 +38,81 @@ async def index(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 async def test_all_words_must_match_and_of_the_last_one_the_beginning_is_enough(index: SearchIndex) -> None:
-    await put(
-        index, post("a", "A walk along the harbour", 1), post("b", "Harbour lights", 2), post("c", "A walk home", 3)
+    await put_entries(
+        index,
+        search_entry("a", "A walk along the harbour", 1),
+        search_entry("b", "Harbour lights", 2),
+        search_entry("c", "A walk home", 3),
     )
 
-    assert await find(index, "harbour") == ["b", "a"]
-    assert await find(index, "walk harb") == ["a"]
-    assert await find(index, "harb walk") == []
-    assert await find(index, "lamp") == []
+    assert await find_ids(index, "harbour") == ["b", "a"]
+    assert await find_ids(index, "walk harb") == ["a"]
+    assert await find_ids(index, "harb walk") == []
+    assert await find_ids(index, "lamp") == []
 
 
 async def test_phrases_precede_words_and_words_precede_prefixes_each_newest_first(index: SearchIndex) -> None:
-    await put(
+    await put_entries(
         index,
-        post("beginning", "an old seaside town", 9),
-        post("scattered-new", "a sea as old as time", 8),
-        post("scattered", "the sea is old", 7),
-        post("phrase", "the old sea", 1),
-        post("phrase-new", "old sea, new boat", 2),
+        search_entry("beginning", "an old seaside town", 9),
+        search_entry("scattered-new", "a sea as old as time", 8),
+        search_entry("scattered", "the sea is old", 7),
+        search_entry("phrase", "the old sea", 1),
+        search_entry("phrase-new", "old sea, new boat", 2),
     )
 
-    assert await find(index, "old sea") == ["phrase-new", "phrase", "scattered-new", "scattered", "beginning"]
+    assert await find_ids(index, "old sea") == ["phrase-new", "phrase", "scattered-new", "scattered", "beginning"]
 
 
 async def test_case_accents_and_widths_do_not_matter(index: SearchIndex) -> None:
-    await put(index, post("a", "Café CRÈME in Łódź", 1), post("b", "Straße ＦＵＬＬ ﬁnish Ångström", 2))
+    await put_entries(
+        index, search_entry("a", "Café CRÈME in Łódź", 1), search_entry("b", "Straße ＦＵＬＬ ﬁnish Ångström", 2)
+    )
 
     for text in ("cafe creme", "CAFÉ", "lodz", "Cafe\u0301"):
-        assert await find(index, text) == ["a"], text
+        assert await find_ids(index, text) == ["a"], text
     for text in ("strasse", "STRASSE", "full", "finish", "angstrom"):
-        assert await find(index, text) == ["b"], text
+        assert await find_ids(index, text) == ["b"], text
 
 
 async def test_scripts_without_spaces_are_found_within_a_run(index: SearchIndex) -> None:
-    await put(index, post("a", "東京都に行きました", 1), post("b", "京都の秋", 2), post("c", "สวัสดีชาวโลก", 3))
+    await put_entries(
+        index,
+        search_entry("a", "東京都に行きました", 1),
+        search_entry("b", "京都の秋", 2),
+        search_entry("c", "สวัสดีชาวโลก", 3),
+    )
 
-    assert await find(index, "京都") == ["b", "a"]
-    assert await find(index, "東京都") == ["a"]
-    assert await find(index, "都") == ["b", "a"]
-    assert await find(index, "ชาว") == ["c"]
-    assert await find(index, "東都") == []
+    assert await find_ids(index, "京都") == ["b", "a"]
+    assert await find_ids(index, "東京都") == ["a"]
+    assert await find_ids(index, "都") == ["b", "a"]
+    assert await find_ids(index, "ชาว") == ["c"]
+    assert await find_ids(index, "東都") == []
 
 
 async def test_a_word_behind_a_hash_is_a_tag(index: SearchIndex) -> None:
-    await put(
+    await put_entries(
         index,
-        post("a", "About dynamodb, untagged", 1),
-        post("b", "Tagged #dynamodb", 2, tags=["dynamodb"]),
-        post("c", "Of another program", 3, tags=["DynamoDB", "street_food"]),
+        search_entry("a", "About dynamodb, untagged", 1),
+        search_entry("b", "Tagged #dynamodb", 2, tags=["dynamodb"]),
+        search_entry("c", "Of another program", 3, tags=["DynamoDB", "street_food"]),
     )
 
-    assert await find(index, "#dynamodb") == ["c", "b"]
-    assert await find(index, "#DYNAMO") == ["c", "b"]
-    assert await find(index, "dynamodb") == ["b", "a"]
-    assert await find(index, "#street_food another") == ["c"]
-    assert await find(index, "#untagged") == []
+    assert await find_ids(index, "#dynamodb") == ["c", "b"]
+    assert await find_ids(index, "#DYNAMO") == ["c", "b"]
+    assert await find_ids(index, "dynamodb") == ["b", "a"]
+    assert await find_ids(index, "#street_food another") == ["c"]
+    assert await find_ids(index, "#untagged") == []
 
 
 async def test_pages_continue_after_the_previous_one_while_posts_change(index: SearchIndex) -> None:
-    await put(
-        index, *[post(f"p{number}", f"word {'rest' if number % 2 else 'restful'}", number) for number in range(20)]
+    await put_entries(
+        index,
+        *[search_entry(f"p{number}", f"word {'rest' if number % 2 else 'restful'}", number) for number in range(20)],
     )
 
     first = await hits(index, "word rest", 5)
-    await put(index, post("new", "word rest", 99), gone(first[-1].id, 2), gone("p0", 2))
+    await put_entries(index, search_entry("new", "word rest", 99), gone(first[-1].id, 2), gone("p0", 2))
     rest: list[str] = []
     after = first[-1].position
     while page := await hits(index, "word rest", 3, after):
@@ -113,9 +124,9 @@ async def test_pages_continue_after_the_previous_one_while_posts_change(index: S
 
 
 async def test_posts_of_one_moment_have_an_order(index: SearchIndex) -> None:
-    await put(index, *[post(f"p{number}", "word") for number in range(30)])
+    await put_entries(index, *[search_entry(f"p{number}", "word") for number in range(30)])
 
-    whole = await find(index, "word")
+    whole = await find_ids(index, "word")
     first = await hits(index, "word", 10)
     rest = await hits(index, "word", 50, first[-1].position)
 
@@ -124,50 +135,54 @@ async def test_posts_of_one_moment_have_an_order(index: SearchIndex) -> None:
 
 
 async def test_late_and_repeated_changes_never_replace_newer_ones(index: SearchIndex) -> None:
-    await put(index, post("a", "second", version=20))
-    await put(index, post("a", "first", version=9), post("a", "other", version=20))
+    await put_entries(index, search_entry("a", "second", version=20))
+    await put_entries(index, search_entry("a", "first", version=9), search_entry("a", "other", version=20))
 
-    assert await find(index, "second") == ["a"]
-    assert await find(index, "first") == await find(index, "other") == []
+    assert await find_ids(index, "second") == ["a"]
+    assert await find_ids(index, "first") == await find_ids(index, "other") == []
 
-    await put(index, post("a", "third", version=100))
-    assert await find(index, "third") == ["a"]
-    assert await find(index, "second") == []
+    await put_entries(index, search_entry("a", "third", version=100))
+    assert await find_ids(index, "third") == ["a"]
+    assert await find_ids(index, "second") == []
 
 
 async def test_a_late_change_does_not_restore_a_deleted_post(index: SearchIndex) -> None:
-    await put(index, gone("early", 5), post("a", "word", version=3))
-    await put(index, gone("a", 4))
-    await put(index, post("a", "word", version=3), post("early", "word", version=2))
+    await put_entries(index, gone("early", 5), search_entry("a", "word", version=3))
+    await put_entries(index, gone("a", 4))
+    await put_entries(index, search_entry("a", "word", version=3), search_entry("early", "word", version=2))
 
-    assert await find(index, "word") == []
+    assert await find_ids(index, "word") == []
     assert (await index.status()).entries == {Kind.POSTS: 0, Kind.USERS: 0}
 
 
 async def test_posts_that_are_known_to_be_hidden_are_left_out(index: SearchIndex) -> None:
-    await put(
+    await put_entries(
         index,
-        post("public", "word", 4),
-        post("followers", "word", 3, visibility="followers"),
-        post("private", "word", 2, visibility="private"),
-        post("unknown", "word", 1, visibility=None),
+        search_entry("public", "word", 4),
+        search_entry("followers", "word", 3, visibility="followers"),
+        search_entry("private", "word", 2, visibility="private"),
+        search_entry("unknown", "word", 1, visibility=None),
     )
 
-    assert await find(index, "word") == ["public", "followers", "private", "unknown"]
-    assert await find(index, "word", Audience(None)) == ["public", "unknown"]
-    assert await find(index, "word", Audience("bob")) == ["public", "unknown"]
-    assert await find(index, "word", Audience("bob", frozenset({"ada", "b'\"#"}))) == ["public", "followers", "unknown"]
-    assert await find(index, "word", Audience("bob", frozenset({"bob", "cleo"}))) == ["public", "unknown"]
-    assert await find(index, "word", Audience("bob", None)) == ["public", "followers", "unknown"]
+    assert await find_ids(index, "word") == ["public", "followers", "private", "unknown"]
+    assert await find_ids(index, "word", Audience(None)) == ["public", "unknown"]
+    assert await find_ids(index, "word", Audience("bob")) == ["public", "unknown"]
+    assert await find_ids(index, "word", Audience("bob", frozenset({"ada", "b'\"#"}))) == [
+        "public",
+        "followers",
+        "unknown",
+    ]
+    assert await find_ids(index, "word", Audience("bob", frozenset({"bob", "cleo"}))) == ["public", "unknown"]
+    assert await find_ids(index, "word", Audience("bob", None)) == ["public", "followers", "unknown"]
     most = frozenset(f"user{number}" for number in range(4999)) | {"ada"}
-    assert await find(index, "word", Audience("bob", most)) == ["public", "followers", "unknown"]
-    assert await find(index, "word", Audience("ada")) == ["public", "followers", "private", "unknown"]
+    assert await find_ids(index, "word", Audience("bob", most)) == ["public", "followers", "unknown"]
+    assert await find_ids(index, "word", Audience("ada")) == ["public", "followers", "private", "unknown"]
 
 
 async def test_users_are_found_by_their_names_apart_from_posts(index: SearchIndex) -> None:
-    await put(index, post("a", "Noor"))
+    await put_entries(index, search_entry("a", "Noor"))
     await index.write(Kind.USERS, [user_entry("a", version_of("1"), {"name": "Noor O’Hara"})])
-    await seen(index)
+    await refresh(index)
 
     query = query_of("noor hara", tags=False)
     assert [hit.id for hit in await index.search(Kind.USERS, query, 10)] == ["a"]
@@ -175,7 +190,7 @@ async def test_users_are_found_by_their_names_apart_from_posts(index: SearchInde
 
 
 async def test_an_index_that_was_never_written_is_empty(index: SearchIndex) -> None:
-    assert await find(index, "word") == []
+    assert await find_ids(index, "word") == []
     status = await index.status()
     assert (status.entries, status.source, status.built_at) == ({Kind.POSTS: 0, Kind.USERS: 0}, None, None)
 
@@ -188,35 +203,37 @@ def scanned(id: str, text: str) -> SearchEntry:
 
 
 async def test_a_rebuilt_index_takes_the_place_of_the_present_one_at_once(index: SearchIndex) -> None:
-    await put(index, post("lost", "word"), post("kept", "word", 1))
+    await put_entries(index, search_entry("lost", "word"), search_entry("kept", "word", 1))
     build = await index.begin_rebuild()
     await index.fill(build, Kind.POSTS, [scanned("kept", "word"), scanned("missed", "word")])
-    assert await find(index, "word") == ["kept", "lost"]
+    assert await find_ids(index, "word") == ["kept", "lost"]
 
     await index.finish_rebuild(build, "stream", NOON)
-    await seen(index)
+    await refresh(index)
 
-    assert sorted(await find(index, "word")) == ["kept", "missed"]
+    assert sorted(await find_ids(index, "word")) == ["kept", "missed"]
     status = await index.status()
     assert (status.source, status.built_at, status.building) == ("stream", NOON, None)
 
 
 async def test_changes_during_a_rebuild_win_over_scanned_items(index: SearchIndex) -> None:
-    await put(index, post("changed", "before"), post("deleted", "before"))
+    await put_entries(index, search_entry("changed", "before"), search_entry("deleted", "before"))
     build = await index.begin_rebuild()
-    await put(index, post("changed", "after", version=7), gone("deleted", 8), post("new", "after", version=9))
+    await put_entries(
+        index, search_entry("changed", "after", version=7), gone("deleted", 8), search_entry("new", "after", version=9)
+    )
     await index.fill(build, Kind.POSTS, [scanned(id, "before") for id in ("changed", "deleted", "late")])
-    await put(index, gone("late", 10))
-    assert await find(index, "after") == ["changed", "new"]
+    await put_entries(index, gone("late", 10))
+    assert await find_ids(index, "after") == ["changed", "new"]
     await index.finish_rebuild(build, "stream", NOON)
-    await put(index, post("changed", "before", version=6), post("last", "after", version=11))
+    await put_entries(index, search_entry("changed", "before", version=6), search_entry("last", "after", version=11))
 
-    assert sorted(await find(index, "after")) == ["changed", "last", "new"]
-    assert await find(index, "before") == []
+    assert sorted(await find_ids(index, "after")) == ["changed", "last", "new"]
+    assert await find_ids(index, "before") == []
 
 
 async def test_a_rebuild_ends_one_that_began_before(index: SearchIndex) -> None:
-    await put(index, post("a", "word"))
+    await put_entries(index, search_entry("a", "word"))
     first = await index.begin_rebuild()
     second = await index.begin_rebuild()
     for refused in (index.fill(first, Kind.POSTS, [scanned("b", "word")]), index.finish_rebuild(first, "stream", NOON)):
@@ -226,18 +243,18 @@ async def test_a_rebuild_ends_one_that_began_before(index: SearchIndex) -> None:
 
     await index.fill(second, Kind.POSTS, [scanned("c", "word")])
     await index.finish_rebuild(second, "stream", NOON)
-    await seen(index)
-    assert await find(index, "word") == ["c"]
+    await refresh(index)
+    assert await find_ids(index, "word") == ["c"]
     with pytest.raises(BuildReplaced):
         await index.finish_rebuild(second, "stream", NOON)
 
 
 async def test_writes_at_the_same_time_leave_the_newest(index: SearchIndex) -> None:
-    await asyncio.gather(*[index.write(Kind.POSTS, [post("a", f"word{n}", version=n)]) for n in range(1, 30)])
-    await seen(index)
+    await asyncio.gather(*[index.write(Kind.POSTS, [search_entry("a", f"word{n}", version=n)]) for n in range(1, 30)])
+    await refresh(index)
 
-    assert await find(index, "word29") == ["a"]
-    assert await find(index, "word") == ["a"]
+    assert await find_ids(index, "word29") == ["a"]
+    assert await find_ids(index, "word") == ["a"]
 
 
 # Hostile and unusual texts
@@ -275,13 +292,13 @@ def matching(query: Query) -> set[str]:
     *others, last = query.terms
     if any(term.tag for term in query.terms):
         return set()
-    words = {id: post(id, text).words.split() for id, text in KNOWN.items()}
+    words = {id: search_entry(id, text).words.split() for id, text in KNOWN.items()}
     beginning = {id for id, held in words.items() if any(word.startswith(last.text) for word in held)}
     return {id for id in beginning if all(term.text in words[id] for term in others)}
 
 
 async def test_nothing_a_caller_writes_is_an_operator(index: SearchIndex) -> None:
-    await put(index, *[post(id, text) for id, text in KNOWN.items()])
+    await put_entries(index, *[search_entry(id, text) for id, text in KNOWN.items()])
     loop = asyncio.get_running_loop()
 
     @settings(max_examples=200, deadline=None, database=None, suppress_health_check=list(HealthCheck))
@@ -313,7 +330,7 @@ def test_a_query_has_bounds(text: str, message: str) -> None:
 
 
 def test_the_stored_part_of_an_item_is_bounded() -> None:
-    long = post("a", "ǆ" * 100 + " 東" + "京都" * 300_000, tags=[f"tag{number}" for number in range(5_000)])
+    long = search_entry("a", "ǆ" * 100 + " 東" + "京都" * 300_000, tags=[f"tag{number}" for number in range(5_000)])
     assert len(long.words.encode()) <= 16 * 1024
     assert len(long.words.split()) <= 1000
     assert len(long.tags.split()) == 20

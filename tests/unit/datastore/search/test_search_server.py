@@ -13,8 +13,8 @@ from datastore.search import Audience, Kind, opensearch_queries
 from datastore.search.opensearch_index import OpenSearchIndex
 from datastore.search.opensearch_queries import MAPPING, NEWER, UPSERT
 from tests.support import painless
-from tests.support.search_index import find, post, put
-from tests.support.search_language import Fields, Refused, search
+from tests.support.search_index import find_ids, put_entries, search_entry
+from tests.support.search_language import Fields, SearchRefusal, search
 from tests.support.search_server import search_server
 from tests.support.served import NOON
 
@@ -36,7 +36,7 @@ DOCUMENTS = [
 ]
 
 
-def names(query: dict[str, Any], **more: Any) -> list[str]:
+def found_names(query: dict[str, Any], **more: Any) -> list[str]:
     body = {"query": query, "sort": [{"number": "asc"}], "_source": ["name"], **more}
     return [hit["_source"]["name"] for hit in search(FIELDS, DOCUMENTS, body)]
 
@@ -59,7 +59,7 @@ def names(query: dict[str, Any], **more: Any) -> list[str]:
     ],
 )
 def test_queries_are_evaluated_on_documents(query: dict[str, Any], found: list[str]) -> None:
-    assert names(query) == found
+    assert found_names(query) == found
 
 
 def test_scores_add_up_and_only_constant_ones_are_whole() -> None:
@@ -88,7 +88,7 @@ def test_scores_add_up_and_only_constant_ones_are_whole() -> None:
     ],
 )
 def test_what_is_no_search_is_refused(body: dict[str, Any]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(SearchRefusal):
         search(FIELDS, DOCUMENTS, body)
 
 
@@ -102,13 +102,13 @@ def test_what_is_no_search_is_refused(body: dict[str, Any]) -> None:
     ],
 )
 def test_what_is_no_mapping_is_refused(mapping: dict[str, Any]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(SearchRefusal):
         Fields(mapping)
 
 
 @pytest.mark.parametrize("document", [{"more": 1}, {"name": 1}, {"number": 2**63}, {"number": True}])
 def test_a_document_that_the_mapping_does_not_allow_is_refused(document: dict[str, Any]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(SearchRefusal):
         FIELDS.check(document)
 
 
@@ -119,7 +119,7 @@ def test_a_document_that_the_mapping_does_not_allow_is_refused(document: dict[st
 def test_the_script_of_updates_runs(known: str | None, version: str, op: str, held: str) -> None:
     source = {} if known is None else {"version": known, "gone": True}
     ctx = {"op": "create" if known is None else "index", "_source": source}
-    painless.run(NEWER, ctx, {"entry": {"version": version}})
+    painless.run_painless(NEWER, ctx, {"entry": {"version": version}})
     assert (ctx["op"], source["version"]) == (op, held)
     assert ("gone" in source) is (op == "none")
 
@@ -141,7 +141,7 @@ def test_the_script_of_updates_runs(known: str | None, version: str, op: str, he
 )
 def test_what_is_no_script_is_refused(source: str) -> None:
     with pytest.raises(painless.ScriptError):
-        painless.run(source, {"op": "index", "_source": {"version": None}}, {"entry": {"version": "1"}})
+        painless.run_painless(source, {"op": "index", "_source": {"version": None}}, {"entry": {"version": "1"}})
 
 
 @pytest.fixture
@@ -168,13 +168,13 @@ WRONG: dict[str, Change] = {
 async def test_a_wrong_query_gives_wrong_results(
     index: OpenSearchIndex, monkeypatch: pytest.MonkeyPatch, wrong: str | None
 ) -> None:
-    await put(
+    await put_entries(
         index,
-        post("begins", "harbour seaside", 9),
-        post("apart", "sea and harbour and sea and sea", 8),
-        post("phrase", "harbour sea", 7),
-        post("whole", "sea harbour", 6),
-        post("private", "harbour sea", 5, visibility="private"),
+        search_entry("begins", "harbour seaside", 9),
+        search_entry("apart", "sea and harbour and sea and sea", 8),
+        search_entry("phrase", "harbour sea", 7),
+        search_entry("whole", "sea harbour", 6),
+        search_entry("private", "harbour sea", 5, visibility="private"),
     )
     user = user_entry("u", version_of("1"), {"name": "Harbour Sea", "created_at": iso(NOON)})
     await index.write(Kind.USERS, [user])
@@ -188,7 +188,7 @@ async def test_a_wrong_query_gives_wrong_results(
         return made
 
     monkeypatch.setattr("datastore.search.opensearch_index.search_body", body)
-    found = await find(index, "harbour sea", Audience("bob"))
+    found = await find_ids(index, "harbour sea", Audience("bob"))
     assert (found == ["phrase", "apart", "whole", "begins"]) is (wrong is None)
 
 
@@ -199,19 +199,19 @@ async def test_a_wrong_query_gives_wrong_results(
 async def test_a_wrong_script_does_not_update(
     index: OpenSearchIndex, monkeypatch: pytest.MonkeyPatch, right: str, wrong: str
 ) -> None:
-    await put(index, post("a", "before"))
+    await put_entries(index, search_entry("a", "before"))
     script = UPSERT["script"] | {"source": NEWER.replace(right, wrong)}
     monkeypatch.setitem(UPSERT, "script", script)
 
     try:
-        await put(index, post("a", "after", version=2))
+        await put_entries(index, search_entry("a", "after", version=2))
     except Internal:
         pass
     else:
-        assert await find(index, "after") == []
+        assert await find_ids(index, "after") == []
 
 
 async def test_a_wrong_mapping_makes_no_index(index: OpenSearchIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(MAPPING, "dynamic", "strictly")
     with pytest.raises(Internal):
-        await put(index, post("a", "word"))
+        await put_entries(index, search_entry("a", "word"))

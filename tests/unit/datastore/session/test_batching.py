@@ -43,7 +43,7 @@ OPERATIONS = {
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=["one list", "lists beside a read", "lists in a list", "deeper"])
-async def test_calls_are_as_few_whoever_executes(served: Served, operation: str) -> None:
+async def test_the_number_of_calls_is_minimal_with_every_executor(served: Served, operation: str) -> None:
     posts = [
         post_item(f"{author}{number}", author, NOON - timedelta(minutes=number)) | {"mentions": ["x"]}
         for author in AUTHORS

@@ -70,7 +70,7 @@ async def test_who_waits_for_a_batch_that_is_cut_off_is_cut_off_too(sent: Callab
         assert await asyncio.gather(*map(numbers.fetch, range(4))) == [0, 2, 4, 6]
 
 
-async def test_each_is_told_of_its_own_failure_which_is_forgotten() -> None:
+async def test_each_caller_receives_its_own_failure_which_is_forgotten() -> None:
     numbers = Halved()
 
     told = await asyncio.gather(*map(numbers.fetch, (4, 5, 7, 5)), return_exceptions=True)

@@ -52,7 +52,7 @@ PATTERNS = (ACTIVE_IN_AREA, _of_category("T-1", descending=True), _of_category("
 
 
 @dataclass
-class World:
+class PagedItems:
     """The items there are, in the table and in the model. Each world has partitions of its own."""
 
     database: Database
@@ -121,7 +121,7 @@ class World:
         return page.partitions + 4 * (2 + ceil(log(scanned + 1, 4)))
 
 
-def shown(page: Page) -> list[tuple[str, int]]:
+def places_and_numbers(page: Page) -> list[tuple[str, int]]:
     return [(item["place"], item["number"]) for item in page.items]
 
 
@@ -131,11 +131,11 @@ MOSTLY_EXPIRED = st.dictionaries(st.integers(0, 60), st.sampled_from([False] * 5
 CONTENTS = st.lists(LIVES | MOSTLY_EXPIRED, min_size=1, max_size=6)
 
 
-async def world(database: Database, pattern: AccessPattern, contents: Sequence[Mapping[int, bool]]) -> World:
+async def paged_items(database: Database, pattern: AccessPattern, contents: Sequence[Mapping[int, bool]]) -> PagedItems:
     """A world with these contents; the table's own pattern has but one partition."""
     used = contents if pattern.index else contents[:1]
     names = [f"{next(NUMBERS)}-{number}" for number in range(len(used))]
-    made = World(database, pattern, names)
+    made = PagedItems(database, pattern, names)
     await made.put(dict(zip(names, used, strict=True)))
     return made
 
@@ -152,25 +152,25 @@ async def world(database: Database, pattern: AccessPattern, contents: Sequence[M
 async def test_pages_are_the_list_in_both_directions(
     database: Database, pattern: AccessPattern, contents: list[dict[int, bool]], size: int
 ) -> None:
-    here = await world(database, pattern, contents)
+    here = await paged_items(database, pattern, contents)
     model = here.model()
 
     await _walk_forward(here, model, size)
     await _walk_backward(here, model, size)
 
 
-async def _walk_forward(here: World, model: list[tuple[str, int]], size: int) -> None:
+async def _walk_forward(here: PagedItems, model: list[tuple[str, int]], size: int) -> None:
     seen = 0
     before: Page | None = None
     cursor: str | None = None
     while True:
         page = await here.page(size, cursor=cursor)
-        assert shown(page) == model[seen : seen + size]
+        assert places_and_numbers(page) == model[seen : seen + size]
         assert (page.has_next, page.has_previous) == (seen + size < len(model), seen > 0)
         assert here.calls <= here.most_calls(page)
         if before is not None:
             back = await here.page(size, backward=True, cursor=here.cursor(page.items[0]))
-            assert shown(back) == shown(before)
+            assert places_and_numbers(back) == places_and_numbers(before)
             assert (back.has_next, back.has_previous) == (True, seen > size)
         if not page.has_next:
             return
@@ -178,12 +178,12 @@ async def _walk_forward(here: World, model: list[tuple[str, int]], size: int) ->
         before, cursor = page, here.cursor(page.items[-1])
 
 
-async def _walk_backward(here: World, model: list[tuple[str, int]], size: int) -> None:
+async def _walk_backward(here: PagedItems, model: list[tuple[str, int]], size: int) -> None:
     left = len(model)
     cursor: str | None = None
     while True:
         page = await here.page(size, backward=True, cursor=cursor)
-        assert shown(page) == model[max(left - size, 0) : left]
+        assert places_and_numbers(page) == model[max(left - size, 0) : left]
         assert (page.has_next, page.has_previous) == (left < len(model), left > size)
         assert here.calls <= here.most_calls(page)
         if not page.has_previous:
@@ -197,10 +197,10 @@ async def _walk_backward(here: World, model: list[tuple[str, int]], size: int) -
 async def test_a_page_begins_at_any_item_whatever_the_page_it_was_shown_on(
     database: Database, contents: list[dict[int, bool]], size: int, where: int
 ) -> None:
-    here = await world(database, PATTERNS[1], contents)
+    here = await paged_items(database, PATTERNS[1], contents)
     model = here.model()
     whole = await here.page(1000)
-    assert shown(whole) == model
+    assert places_and_numbers(whole) == model
     if not model:
         return
     at = where % len(model)
@@ -208,7 +208,9 @@ async def test_a_page_begins_at_any_item_whatever_the_page_it_was_shown_on(
 
     after, before = await here.page(size, cursor=cursor), await here.page(size, backward=True, cursor=cursor)
 
-    assert [*shown(before), model[at], *shown(after)] == model[max(at - size, 0) : at + 1 + size]
+    assert [*places_and_numbers(before), model[at], *places_and_numbers(after)] == model[
+        max(at - size, 0) : at + 1 + size
+    ]
 
 
 # --- While it changes -------------------------------------------------------------------------------------------------
@@ -233,7 +235,9 @@ async def test_what_is_there_throughout_is_seen_once_whatever_comes_and_goes(
     changes: list[list[tuple[int, int, bool]]],
 ) -> None:
     # Even numbers stay as they are; odd ones come and go between the pages.
-    here = await world(database, pattern, [{2 * number: lives for number, lives in one.items()} for one in contents])
+    here = await paged_items(
+        database, pattern, [{2 * number: lives for number, lives in one.items()} for one in contents]
+    )
     staying = here.model()
     between = iter(changes)
     seen: list[tuple[str, int]] = []
@@ -242,7 +246,7 @@ async def test_what_is_there_throughout_is_seen_once_whatever_comes_and_goes(
         page = await here.page(size, backward=backward, cursor=cursor)
         more = page.has_previous if backward else page.has_next
         assert len(page.items) == size or not more
-        seen = shown(page) + seen if backward else seen + shown(page)
+        seen = places_and_numbers(page) + seen if backward else seen + places_and_numbers(page)
         if not more:
             break
         cursor = here.cursor(page.items[0 if backward else -1])
@@ -252,7 +256,7 @@ async def test_what_is_there_throughout_is_seen_once_whatever_comes_and_goes(
     assert len(seen) == len(set(seen))
 
 
-async def _change(here: World, changes: list[tuple[int, int, bool]]) -> None:
+async def _change(here: PagedItems, changes: list[tuple[int, int, bool]]) -> None:
     for where, number, lives in changes:
         partition, odd = here.partitions[where % len(here.partitions)], 2 * number + 1
         if odd in here.living[partition]:
@@ -262,23 +266,23 @@ async def _change(here: World, changes: list[tuple[int, int, bool]]) -> None:
 
 
 async def test_a_page_goes_on_from_an_item_that_is_gone(database: Database) -> None:
-    here = await world(database, PATTERNS[1], [dict.fromkeys(range(10), True)])
+    here = await paged_items(database, PATTERNS[1], [dict.fromkeys(range(10), True)])
     first = await here.page(3)
-    partition, number = shown(first)[-1]
+    partition, number = places_and_numbers(first)[-1]
     await here.delete(partition, number)
 
     after = await here.page(3, cursor=here.cursor(first.items[-1]))
     before = await here.page(3, backward=True, cursor=here.cursor(first.items[-1]))
 
-    assert [number for _, number in shown(after)] == [6, 5, 4]
-    assert [number for _, number in shown(before)] == [9, 8]
+    assert [number for _, number in places_and_numbers(after)] == [6, 5, 4]
+    assert [number for _, number in places_and_numbers(before)] == [9, 8]
 
 
 # --- What it costs ----------------------------------------------------------------------------------------------------
 
 
 async def test_a_full_page_of_one_partition_is_one_query(database: Database) -> None:
-    here = await world(database, ACTIVE_IN_AREA, [dict.fromkeys(range(30), True)])
+    here = await paged_items(database, ACTIVE_IN_AREA, [dict.fromkeys(range(30), True)])
 
     assert len((await here.page(25)).items) == 25
     assert here.calls == 1
@@ -286,49 +290,49 @@ async def test_a_full_page_of_one_partition_is_one_query(database: Database) -> 
 
 async def test_a_long_tail_of_expired_items_takes_few_queries(database: Database) -> None:
     """The newest items live and the others have expired: so an area looks until DynamoDB has cleared it up."""
-    here = await world(database, ACTIVE_IN_AREA, [dict.fromkeys(range(1500), False)])
+    here = await paged_items(database, ACTIVE_IN_AREA, [dict.fromkeys(range(1500), False)])
     for living in range(28):
         page = await here.page(25)
 
-        assert shown(page) == here.model()[:25]
+        assert places_and_numbers(page) == here.model()[:25]
         assert page.has_next is (living > 25)
         assert here.calls <= 7
         await here.put({here.partitions[0]: {1500 + living: True}})
 
 
 async def test_living_items_far_apart_take_few_queries(database: Database) -> None:
-    here = await world(database, ACTIVE_IN_AREA, [{number: number % 50 == 0 for number in range(1500)}])
+    here = await paged_items(database, ACTIVE_IN_AREA, [{number: number % 50 == 0 for number in range(1500)}])
 
     page = await here.page(25)
 
-    assert shown(page) == here.model()[:25]
+    assert places_and_numbers(page) == here.model()[:25]
     assert here.calls <= 7
 
 
 async def test_a_page_larger_than_a_query_answers_is_full(database: Database) -> None:
-    here = await world(database, ACTIVE_IN_AREA, [dict.fromkeys(range(9), True)])
+    here = await paged_items(database, ACTIVE_IN_AREA, [dict.fromkeys(range(9), True)])
     for number in range(9):
         await here.grow(here.partitions[0], number, "x" * 300_000)
 
     page = await here.page(8)
 
-    assert shown(page) == here.model()[:8]
+    assert places_and_numbers(page) == here.model()[:8]
     assert page.has_next
     assert 2 < here.calls <= 5
 
 
 async def test_only_the_partitions_of_a_page_are_read(database: Database) -> None:
-    here = await world(database, PATTERNS[1], [dict.fromkeys(range(10), True)] * 40)
+    here = await paged_items(database, PATTERNS[1], [dict.fromkeys(range(10), True)] * 40)
 
     page = await here.page(25)
 
-    assert shown(page) == here.model()[:25]
+    assert places_and_numbers(page) == here.model()[:25]
     assert page.partitions <= 6
     assert here.calls <= 6
 
 
 async def test_attributes_that_are_not_asked_for_are_not_read(database: Database) -> None:
-    here = await world(database, PATTERNS[1], [dict.fromkeys(range(3), True)])
+    here = await paged_items(database, PATTERNS[1], [dict.fromkeys(range(3), True)])
     store = Store(database.client, prefix=database.prefix, deadline=Deadline(20), token=lambda: "")
     values = [{"partition": f"C{here.partitions[0]}", "now": NOW}]
 
@@ -340,7 +344,7 @@ async def test_attributes_that_are_not_asked_for_are_not_read(database: Database
 
 async def test_a_start_in_no_partition_of_the_list_is_a_bad_cursor(database: Database) -> None:
     here, other = await asyncio.gather(
-        world(database, PATTERNS[1], [{1: True}]), world(database, PATTERNS[1], [{1: True}])
+        paged_items(database, PATTERNS[1], [{1: True}]), paged_items(database, PATTERNS[1], [{1: True}])
     )
     cursor = here.cursor((await here.page(1)).items[0])
 

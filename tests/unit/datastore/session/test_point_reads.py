@@ -21,9 +21,9 @@ from datastore.model.access_patterns import AccessPattern, Who
 from datastore.model.composite_keys import Key
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
-from tests.support.fault_proxy import Fault, Proxy, Seen, forward, hang, plain, refuse, reset
-from tests.support.loading import withhold
-from tests.support.point_reads import BLIPS, blip, fill, item, keys_asked, read, told
+from tests.support.dataloader_faults import withhold
+from tests.support.fault_proxy import Fault, Proxy, Seen, forward, hang, plain_error, refuse, reset
+from tests.support.point_reads import BLIPS, blip, code_or_item, keys_asked, numbered_item, put_numbers, read_many
 from tests.support.until import until
 
 EVENTS = AccessPattern("T-2", "", EARTHQUAKES, ("GetItem", "BatchGetItem"), Who.ANY)
@@ -52,7 +52,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_more_than_a_hundred_keys_go_out_side_by_side(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
-    await fill(database, range(0, 250, 2))
+    await put_numbers(database, range(0, 250, 2))
     gathered = asyncio.Event()
 
     async def together(proxy: Proxy, seen: Seen) -> web.StreamResponse:
@@ -63,9 +63,9 @@ async def test_more_than_a_hundred_keys_go_out_side_by_side(
 
     proxy.always = together
 
-    answers = await read(open_store(), range(250))
+    answers = await read_many(open_store(), range(250))
 
-    assert answers == [None if number % 2 else item(number) for number in range(250)]
+    assert answers == [None if number % 2 else numbered_item(number) for number in range(250)]
     assert sorted((seen.operation, len(keys_asked(seen, database))) for seen in proxy.seen) == [
         ("BatchGetItem", 50),
         ("BatchGetItem", 100),
@@ -76,15 +76,15 @@ async def test_more_than_a_hundred_keys_go_out_side_by_side(
 async def test_keys_of_several_tables_share_a_call(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
-    await fill(database, [1, 2])
-    await fill(database, [1], EARTHQUAKES)
+    await put_numbers(database, [1, 2])
+    await put_numbers(database, [1], EARTHQUAKES)
     store = open_store()
 
     answers = await asyncio.gather(
         store.get(BLIPS, blip(1)), store.get(EVENTS, blip(1)), store.get(BLIPS, blip(2)), store.get(EVENTS, blip(2))
     )
 
-    assert list(answers) == [item(1), item(1, EARTHQUAKES), item(2), None]
+    assert list(answers) == [numbered_item(1), numbered_item(1, EARTHQUAKES), numbered_item(2), None]
     assert proxy.operations() == ["BatchGetItem"]
     assert keys_asked(proxy.seen[0], database) == keys_asked(proxy.seen[0], database, EARTHQUAKES) == ["S#1", "S#2"]
     assert store.meter.calls[0].tables == (f"{database.prefix}blip", f"{database.prefix}earthquake-events")
@@ -94,36 +94,36 @@ async def test_keys_of_several_tables_share_a_call(
 async def test_a_key_is_asked_for_once_however_often_it_is_read(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
-    await fill(database, [1, 2])
+    await put_numbers(database, [1, 2])
     store = open_store()
 
-    first = await read(store, [1, 2, 1, 1, 2])
-    second = await read(store, [2, 1])
+    first = await read_many(store, [1, 2, 1, 1, 2])
+    second = await read_many(store, [2, 1])
 
-    assert first == [item(1), item(2), item(1), item(1), item(2)]
-    assert second == [item(2), item(1)]
+    assert first == [numbered_item(1), numbered_item(2), numbered_item(1), numbered_item(1), numbered_item(2)]
+    assert second == [numbered_item(2), numbered_item(1)]
     assert [keys_asked(seen, database) for seen in proxy.seen] == [["S#1", "S#2"]]
 
 
 async def test_a_single_key_is_a_get_item(proxy: Proxy, database: Database, open_store: Callable[..., Store]) -> None:
-    await fill(database, [1])
+    await put_numbers(database, [1])
     store = open_store()
 
-    assert await read(store, [1, 1]) == [item(1), item(1)]
-    assert await read(store, [2]) == [None]
-    assert await read(store, [1, 2]) == [item(1), None]
+    assert await read_many(store, [1, 1]) == [numbered_item(1), numbered_item(1)]
+    assert await read_many(store, [2]) == [None]
+    assert await read_many(store, [1, 2]) == [numbered_item(1), None]
     assert proxy.operations() == ["GetItem", "GetItem"]
 
 
 async def test_consistent_reads_go_apart(proxy: Proxy, database: Database, open_store: Callable[..., Store]) -> None:
-    await fill(database, [1, 2])
+    await put_numbers(database, [1, 2])
     store = open_store()
 
     answers = await asyncio.gather(
-        read(store, [1, 2]), read(store, [1, 2], consistent=True), read(store, [3], consistent=True)
+        read_many(store, [1, 2]), read_many(store, [1, 2], consistent=True), read_many(store, [3], consistent=True)
     )
 
-    assert list(answers) == [[item(1), item(2)], [item(1), item(2)], [None]]
+    assert list(answers) == [[numbered_item(1), numbered_item(2)], [numbered_item(1), numbered_item(2)], [None]]
     name = f"{database.prefix}blip"
     asked = [(keys_asked(seen, database), seen.body["RequestItems"][name].get("ConsistentRead")) for seen in proxy.seen]
     assert sorted(asked, key=str) == [(["S#1", "S#2", "S#3"], True), (["S#1", "S#2"], None)]
@@ -138,18 +138,18 @@ async def test_a_single_consistent_read_says_so(proxy: Proxy, open_store: Callab
 async def test_what_a_request_has_read_is_its_own(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
-    await fill(database, [1])
+    await put_numbers(database, [1])
     one, other = open_store(), open_store()
 
-    assert [await read(one, [1]), await read(other, [1])] == [[item(1)], [item(1)]]
+    assert [await read_many(one, [1]), await read_many(other, [1])] == [[numbered_item(1)], [numbered_item(1)]]
     assert proxy.operations() == ["GetItem", "GetItem"]
     assert [len(store.meter.calls) for store in (one, other)] == [1, 1]
 
-    await one.put(WRITE, item(1) | {"number": 100})
+    await one.put(WRITE, numbered_item(1) | {"number": 100})
 
-    assert await read(one, [1]) == [item(1) | {"number": 100}]
-    assert await read(other, [1]) == [item(1)]
-    assert await read(open_store(), [1]) == [item(1) | {"number": 100}]
+    assert await read_many(one, [1]) == [numbered_item(1) | {"number": 100}]
+    assert await read_many(other, [1]) == [numbered_item(1)]
+    assert await read_many(open_store(), [1]) == [numbered_item(1) | {"number": 100}]
 
 
 # --- What stays unprocessed -------------------------------------------------------------------------------------------
@@ -158,13 +158,13 @@ async def test_what_a_request_has_read_is_its_own(
 async def test_unprocessed_keys_are_asked_for_until_they_are_there(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
-    await fill(database, range(10))
+    await put_numbers(database, range(10))
     proxy.faults.extend([_late("6789"), _late("789"), _late("89")])
     store = open_store()
 
-    answers = await read(store, range(10), consistent=True)
+    answers = await read_many(store, range(10), consistent=True)
 
-    assert answers == [item(number) for number in range(10)]
+    assert answers == [numbered_item(number) for number in range(10)]
     asked = [[sort[-1] for sort in keys_asked(seen, database)] for seen in proxy.seen]
     assert asked == [list("0123456789"), list("6789"), list("789"), list("89")]
     name = f"{database.prefix}blip"
@@ -179,18 +179,25 @@ def _late(digits: str) -> Fault:
 async def test_what_stays_unprocessed_is_throttled_and_the_others_are_served(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
-    await fill(database, range(6))
+    await put_numbers(database, range(6))
     proxy.always = _late("24")
     store = open_store()
 
-    answers = await read(store, range(6))
+    answers = await read_many(store, range(6))
 
-    assert [told(answer) for answer in answers] == [item(0), item(1), "THROTTLED", item(3), "THROTTLED", item(5)]
+    assert [code_or_item(answer) for answer in answers] == [
+        numbered_item(0),
+        numbered_item(1),
+        "THROTTLED",
+        numbered_item(3),
+        "THROTTLED",
+        numbered_item(5),
+    ]
     assert len(proxy.seen) == 6
 
     proxy.always = None
 
-    assert await read(store, range(6)) == [item(number) for number in range(6)]
+    assert await read_many(store, range(6)) == [numbered_item(number) for number in range(6)]
     assert keys_asked(proxy.seen[-1], database) == ["S#2", "S#4"]
 
 
@@ -200,14 +207,14 @@ async def test_waiting_for_unprocessed_keys_ends_with_the_deadline(
     # Without chance: the last wait would begin 0.8 s in, and the deadline leaves room for the try before it.
     monkeypatch.setattr("datastore.session.point_reads.random.random", lambda: 1.0)
     monkeypatch.setattr("datastore.session.point_reads.UNPROCESSED", Backoff(initial=0.2, maximum=0.2, attempts=1000))
-    await fill(database, range(3))
+    await put_numbers(database, range(3))
     proxy.always = _late("2")
     loop = asyncio.get_running_loop()
     started = loop.time()
 
-    answers = await read(open_store(0.98), range(3))
+    answers = await read_many(open_store(0.98), range(3))
 
-    assert [told(answer) for answer in answers] == [item(0), item(1), "THROTTLED"]
+    assert [code_or_item(answer) for answer in answers] == [numbered_item(0), numbered_item(1), "THROTTLED"]
     assert loop.time() - started < 3
     assert len(proxy.seen) > 3
 
@@ -220,26 +227,26 @@ async def test_when_a_later_round_fails_what_came_before_is_served(
     fault: Fault,
     error: type[DomainError],
 ) -> None:
-    await fill(database, range(4))
+    await put_numbers(database, range(4))
     proxy.faults.append(_late("23"))
     proxy.always = fault
     store = open_store()
 
-    answers = await read(store, range(4))
+    answers = await read_many(store, range(4))
 
-    assert [told(answer) for answer in answers] == [item(0), item(1), error.code, error.code]
+    assert [code_or_item(answer) for answer in answers] == [numbered_item(0), numbered_item(1), error.code, error.code]
 
 
 async def test_when_a_later_round_hangs_what_came_before_is_served(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
-    await fill(database, range(3))
+    await put_numbers(database, range(3))
     proxy.faults.append(_late("2"))
     proxy.always = hang
 
-    answers = await read(open_store(0.8), range(3))
+    answers = await read_many(open_store(0.8), range(3))
 
-    assert [told(answer) for answer in answers] == [item(0), item(1), Timeout.code]
+    assert [code_or_item(answer) for answer in answers] == [numbered_item(0), numbered_item(1), Timeout.code]
 
 
 async def test_more_than_an_answer_holds_comes_in_rounds(
@@ -247,9 +254,9 @@ async def test_more_than_an_answer_holds_comes_in_rounds(
 ) -> None:
     store = Store(database.client, prefix=database.prefix, deadline=Deadline(20), token=lambda: "")
     for number in range(48):
-        await store.put(WRITE, item(number) | {"text": "x" * 390_000})
+        await store.put(WRITE, numbered_item(number) | {"text": "x" * 390_000})
 
-    answers = await read(open_store(20), range(48))
+    answers = await read_many(open_store(20), range(48))
 
     assert [answer["number"] for answer in answers] == list(range(48))
     assert len(proxy.seen) > 1
@@ -261,7 +268,7 @@ async def test_more_than_an_answer_holds_comes_in_rounds(
 @pytest.mark.parametrize("numbers", [[1], [1, 2]], ids=["one", "many"])
 @pytest.mark.parametrize(
     ("fault", "error"),
-    [(plain(503), Unavailable), (refuse(400, "ThrottlingException"), Throttled)],
+    [(plain_error(503), Unavailable), (refuse(400, "ThrottlingException"), Throttled)],
     ids=["unavailable", "throttled"],
 )
 async def test_a_failure_is_not_remembered(
@@ -272,47 +279,47 @@ async def test_a_failure_is_not_remembered(
     fault: Fault,
     error: type[DomainError],
 ) -> None:
-    await fill(database, numbers)
+    await put_numbers(database, numbers)
     proxy.always = fault
     store = open_store()
 
-    assert [told(answer) for answer in await read(store, numbers)] == [error.code] * len(numbers)
+    assert [code_or_item(answer) for answer in await read_many(store, numbers)] == [error.code] * len(numbers)
 
     proxy.always = None
 
-    assert await read(store, numbers) == [item(number) for number in numbers]
+    assert await read_many(store, numbers) == [numbered_item(number) for number in numbers]
 
 
 async def test_a_refused_batch_is_not_remembered(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
-    await fill(database, [1, 2])
+    await put_numbers(database, [1, 2])
     proxy.faults.append(refuse(400, "AccessDeniedException"))
     store = open_store()
 
-    refused = await read(store, [1, 2])
+    refused = await read_many(store, [1, 2])
 
     assert [type(answer) for answer in refused] == [RequestRefused, RequestRefused]
-    assert await read(store, [1, 2]) == [item(1), item(2)]
+    assert await read_many(store, [1, 2]) == [numbered_item(1), numbered_item(2)]
 
 
 async def test_a_bad_key_fails_alone(proxy: Proxy, database: Database, open_store: Callable[..., Store]) -> None:
-    await fill(database, [1, 2])
+    await put_numbers(database, [1, 2])
     store = open_store()
     bad = [Key("", "x"), Key("x", ""), Key("p" * 2049, "x"), Key("x", "s" * 1025), Key("\ud800", "x")]
 
     answers = await asyncio.gather(*[store.get(BLIPS, key) for key in (blip(1), *bad, blip(2))], return_exceptions=True)
 
-    assert answers[0] == item(1)
+    assert answers[0] == numbered_item(1)
     assert [type(answer) for answer in answers[1:-1]] == [BadUserInput] * 5
-    assert answers[-1] == item(2)
+    assert answers[-1] == numbered_item(2)
     assert [keys_asked(seen, database) for seen in proxy.seen] == [["S#1", "S#2"]]
 
 
 async def test_a_reader_who_goes_leaves_the_read_to_the_others(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
-    await fill(database, [1, 2])
+    await put_numbers(database, [1, 2])
     store = open_store()
     gone = asyncio.Event()
 
@@ -329,8 +336,8 @@ async def test_a_reader_who_goes_leaves_the_read_to_the_others(
     answers = await asyncio.gather(*readers, return_exceptions=True)
 
     assert isinstance(answers[0], asyncio.CancelledError)
-    assert answers[1:] == [item(1), item(2)]
-    assert await read(store, [1, 2]) == [item(1), item(2)]
+    assert answers[1:] == [numbered_item(1), numbered_item(2)]
+    assert await read_many(store, [1, 2]) == [numbered_item(1), numbered_item(2)]
     assert len(proxy.seen) == 1
 
 
@@ -338,14 +345,14 @@ async def test_a_reader_who_goes_leaves_the_read_to_the_others(
 async def test_of_many_read_at_once_each_has_its_own_answer(
     proxy: Proxy, database: Database, open_store: Callable[..., Store], fault: Fault
 ) -> None:
-    await fill(database, [1, 3])
+    await put_numbers(database, [1, 3])
     store = open_store()
     keys = [blip(1), Key("", "x"), blip(2), blip(3), blip(1)]
 
     found = await store.find_all(BLIPS, keys)
 
     shown = [one.item if isinstance(one, LazyItem) else type(one) for one in found]
-    assert shown == [item(1), BadUserInput, type(None), item(3), item(1)]
+    assert shown == [numbered_item(1), BadUserInput, type(None), numbered_item(3), numbered_item(1)]
     assert [keys_asked(seen, database) for seen in proxy.seen] == [["S#1", "S#2", "S#3"]]
 
     proxy.always = fault
@@ -356,7 +363,7 @@ async def test_of_many_read_at_once_each_has_its_own_answer(
     assert [isinstance(one, Exception) for one in failed] == [True] * 5
     proxy.always = None
     again = await failing.find_all(BLIPS, [blip(3)])
-    assert [one.item for one in again if isinstance(one, LazyItem)] == [item(3)]
+    assert [one.item for one in again if isinstance(one, LazyItem)] == [numbered_item(3)]
 
 
 # --- Parts of items ---------------------------------------------------------------------------------------------------
@@ -374,7 +381,7 @@ def asked_of(seen: Seen, database: Database) -> list[tuple[list[str], list[str] 
 
 async def fill_with_more(database: Database, numbers: Sequence[int]) -> None:
     store = Store(database.client, prefix=database.prefix, deadline=Deadline(20), token=lambda: "")
-    await store.write_all(BLIP, puts=[item(number) | {"more": "x"} for number in numbers])
+    await store.write_all(BLIP, puts=[numbered_item(number) | {"more": "x"} for number in numbers])
 
 
 async def read_parts(store: Store, numbers: Sequence[int], part: tuple[str, ...] = PART) -> list[Any]:
@@ -392,7 +399,7 @@ async def test_what_is_not_wanted_of_items_is_not_brought(
     first = await read_parts(store, [1, 2, 3])
     again = await read_parts(store, [3, 2])
 
-    assert (first, again) == ([item(1), item(2), None], [None, item(2)])
+    assert (first, again) == ([numbered_item(1), numbered_item(2), None], [None, numbered_item(2)])
     shown = [BLIP.partition, BLIP.sort, *PART]
     assert [asked_of(seen, database) for seen in proxy.seen] == [[(["S#1", "S#2", "S#3"], shown)], [(["S#2"], shown)]]
 
@@ -402,13 +409,13 @@ async def test_who_wants_more_of_items_that_were_read_in_parts_has_them_read_who
 ) -> None:
     await fill_with_more(database, [1, 2, 4])
     store = open_store()
-    whole = [item(number) | {"more": "x"} for number in (1, 2)]
+    whole = [numbered_item(number) | {"more": "x"} for number in (1, 2)]
 
     parts = await read_parts(store, [1, 2, 3, 4])
-    more = await read(store, [1, 2, 3])
+    more = await read_many(store, [1, 2, 3])
     again = await read_parts(store, [1, 2], ("more",))
 
-    assert parts == [item(1), item(2), None, item(4)]
+    assert parts == [numbered_item(1), numbered_item(2), None, numbered_item(4)]
     assert more == [*whole, None]
     assert again == whole
     shown = [BLIP.partition, BLIP.sort, *PART]
@@ -422,12 +429,14 @@ async def test_items_of_which_several_want_different_things_are_read_once_and_wh
 ) -> None:
     await fill_with_more(database, [1, 2])
     store = open_store()
-    whole = [item(number) | {"more": "x"} for number in (1, 2)]
+    whole = [numbered_item(number) | {"more": "x"} for number in (1, 2)]
 
-    both = await asyncio.gather(read_parts(store, [1, 2]), read_parts(store, [2], other) if other else read(store, [2]))
+    both = await asyncio.gather(
+        read_parts(store, [1, 2]), read_parts(store, [2], other) if other else read_many(store, [2])
+    )
 
     assert list(both) == [whole, whole[1:]]
-    assert await read(store, [1, 2]) == whole
+    assert await read_many(store, [1, 2]) == whole
     assert [asked_of(seen, database) for seen in proxy.seen] == [[(["S#1", "S#2"], None)]]
 
 
@@ -438,14 +447,14 @@ async def test_what_is_written_is_whole_though_it_was_read_in_parts(
     store = open_store()
     await read_parts(store, [1, 2])
 
-    await store.put(WRITE, item(1) | {"more": "y"})
+    await store.put(WRITE, numbered_item(1) | {"more": "y"})
 
-    assert await read(store, [1]) == [item(1) | {"more": "y"}]
+    assert await read_many(store, [1]) == [numbered_item(1) | {"more": "y"}]
     assert proxy.operations() == ["BatchGetItem", "PutItem"]
 
 
 async def test_a_record_is_made_once_however_many_read_it(database: Database, open_store: Callable[..., Store]) -> None:
-    await fill(database, [1])
+    await put_numbers(database, [1])
     made: list[Any] = []
 
     def build(number: int) -> list[int]:

@@ -16,7 +16,7 @@ from datastore.model.access_patterns import AccessPattern, Who
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from tests.support.fault_proxy import Proxy, Seen, forward, hang
-from tests.support.point_reads import fill, item, keys_asked, read, told
+from tests.support.point_reads import code_or_item, keys_asked, numbered_item, put_numbers, read_many
 
 
 @pytest.fixture
@@ -37,14 +37,14 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- What waits for lists ---------------------------------------------------------------------------------------------
 
 
-async def listed(store: Store, came: asyncio.Event, numbers: Sequence[int]) -> list[Any]:
+async def read_after_list(store: Store, came: asyncio.Event, numbers: Sequence[int]) -> list[Any]:
     """A list that comes in when it may, and the items that it leads on to."""
     with store.defer_dispatch():
         await came.wait()
-    return await read(store, numbers)
+    return await read_many(store, numbers)
 
 
-async def turns(count: int = 60) -> None:
+async def turn_loop(count: int = 60) -> None:
     """So many turns of the event loop: more than a batch waits for others once its lists are there."""
     for _ in range(count):
         await asyncio.sleep(0)
@@ -53,19 +53,22 @@ async def turns(count: int = 60) -> None:
 async def test_reads_wait_for_the_last_list_and_go_out_with_what_all_lead_on_to(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
-    await fill(database, range(6))
+    await put_numbers(database, range(6))
     store = open_store()
     one, other = asyncio.Event(), asyncio.Event()
     reads = asyncio.gather(
-        read(store, [0, 1]), listed(store, one, [1, 2, 3]), listed(store, other, [4, 5]), read(store, [0, 5])
+        read_many(store, [0, 1]),
+        read_after_list(store, one, [1, 2, 3]),
+        read_after_list(store, other, [4, 5]),
+        read_many(store, [0, 5]),
     )
 
     other.set()
-    await turns()
+    await turn_loop()
     assert proxy.seen == []
     one.set()
 
-    answers = [[item(number) for number in numbers] for numbers in ([0, 1], [1, 2, 3], [4, 5], [0, 5])]
+    answers = [[numbered_item(number) for number in numbers] for numbers in ([0, 1], [1, 2, 3], [4, 5], [0, 5])]
     assert list(await reads) == answers
     assert [sorted(keys_asked(seen, database)) for seen in proxy.seen] == [[f"S#{number}" for number in range(6)]]
 
@@ -73,72 +76,72 @@ async def test_reads_wait_for_the_last_list_and_go_out_with_what_all_lead_on_to(
 async def test_lists_that_come_in_at_nearly_the_same_time_share_a_batch(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
-    await fill(database, range(2))
+    await put_numbers(database, range(2))
     store = open_store()
 
     async def after(waited: int, number: int) -> list[Any]:
         with store.defer_dispatch():
-            await turns(waited)
-        await turns(3)
-        return await read(store, [number])
+            await turn_loop(waited)
+        await turn_loop(3)
+        return await read_many(store, [number])
 
     # The first read is asked for when a list is awaited yet; when it would go out none is, nor the second read there.
     answers = await asyncio.gather(after(1, 0), after(4, 1))
 
-    assert list(answers) == [[item(0)], [item(1)]]
+    assert list(answers) == [[numbered_item(0)], [numbered_item(1)]]
     assert proxy.operations() == ["BatchGetItem"]
 
 
 async def test_a_list_that_leads_on_to_lists_holds_the_batch_until_they_are_there_too(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
-    await fill(database, range(3))
+    await put_numbers(database, range(3))
     store = open_store()
     outer, inner = asyncio.Event(), asyncio.Event()
 
     async def nested() -> list[Any]:
         with store.defer_dispatch():
             await outer.wait()
-        return [*await asyncio.gather(read(store, [1]), listed(store, inner, [2]))]
+        return [*await asyncio.gather(read_many(store, [1]), read_after_list(store, inner, [2]))]
 
-    reads = asyncio.gather(read(store, [0]), nested())
+    reads = asyncio.gather(read_many(store, [0]), nested())
     outer.set()
-    await turns()
+    await turn_loop()
     assert proxy.seen == []
     inner.set()
 
-    assert list(await reads) == [[item(0)], [[item(1)], [item(2)]]]
+    assert list(await reads) == [[numbered_item(0)], [[numbered_item(1)], [numbered_item(2)]]]
     assert proxy.operations() == ["BatchGetItem"]
 
 
-async def test_a_list_that_leads_on_to_nothing_holds_nobody_up(
+async def test_a_list_that_leads_to_no_reads_delays_no_batch(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
-    await fill(database, [0])
+    await put_numbers(database, [0])
     store = open_store()
     came = asyncio.Event()
-    reads = asyncio.gather(read(store, [0]), listed(store, came, []))
+    reads = asyncio.gather(read_many(store, [0]), read_after_list(store, came, []))
 
     came.set()
 
-    assert list(await reads) == [[item(0)], []]
+    assert list(await reads) == [[numbered_item(0)], []]
     assert proxy.operations() == ["GetItem"]
 
 
 async def test_consistent_reads_wait_for_no_list(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
-    await fill(database, [0])
+    await put_numbers(database, [0])
     store = open_store()
 
     with store.defer_dispatch():
-        assert await read(store, [0], consistent=True) == [item(0)]
+        assert await read_many(store, [0], consistent=True) == [numbered_item(0)]
 
 
 async def test_a_list_that_fails_lets_the_reads_go(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
-    await fill(database, range(4))
+    await put_numbers(database, range(4))
     store = open_store()
     came = asyncio.Event()
 
@@ -147,12 +150,14 @@ async def test_a_list_that_fails_lets_the_reads_go(
             await came.wait()
             raise Throttled("no")
 
-    reads = asyncio.gather(read(store, [0, 1]), failing(), listed(store, came, [2, 3]), return_exceptions=True)
-    await turns()
+    reads = asyncio.gather(
+        read_many(store, [0, 1]), failing(), read_after_list(store, came, [2, 3]), return_exceptions=True
+    )
+    await turn_loop()
     came.set()
 
     first, failure, second = await reads
-    assert (first, second) == ([item(0), item(1)], [item(2), item(3)])
+    assert (first, second) == ([numbered_item(0), numbered_item(1)], [numbered_item(2), numbered_item(3)])
     assert isinstance(failure, Throttled)
     assert proxy.operations() == ["BatchGetItem"]
 
@@ -160,7 +165,7 @@ async def test_a_list_that_fails_lets_the_reads_go(
 async def test_more_than_a_hundred_keys_that_waited_go_out_side_by_side(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
-    await fill(database, range(0, 230, 2))
+    await put_numbers(database, range(0, 230, 2))
     store = open_store()
     came, gathered = asyncio.Event(), asyncio.Event()
 
@@ -171,30 +176,30 @@ async def test_more_than_a_hundred_keys_that_waited_go_out_side_by_side(
         return await forward(proxy, seen)
 
     proxy.always = together
-    reads = asyncio.gather(read(store, range(120)), listed(store, came, range(110, 230)))
-    await turns()
+    reads = asyncio.gather(read_many(store, range(120)), read_after_list(store, came, range(110, 230)))
+    await turn_loop()
     assert proxy.seen == []
     came.set()
 
     first, second = await reads
-    assert first == [None if number % 2 else item(number) for number in range(120)]
-    assert second == [None if number % 2 else item(number) for number in range(110, 230)]
+    assert first == [None if number % 2 else numbered_item(number) for number in range(120)]
+    assert second == [None if number % 2 else numbered_item(number) for number in range(110, 230)]
     assert sorted(len(keys_asked(seen, database)) for seen in proxy.seen) == [30, 100, 100]
 
 
 async def test_a_request_that_is_cancelled_while_reads_wait_leaves_nothing_held(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
-    await fill(database, range(3))
+    await put_numbers(database, range(3))
     store = open_store()
-    request = asyncio.gather(read(store, [0, 1]), listed(store, asyncio.Event(), [2]))
-    await turns()
+    request = asyncio.gather(read_many(store, [0, 1]), read_after_list(store, asyncio.Event(), [2]))
+    await turn_loop()
 
     request.cancel()
     await asyncio.gather(request, return_exceptions=True)
 
     async with asyncio.timeout(50):
-        assert await read(store, [0, 1, 2]) == [item(0), item(1), item(2)]
+        assert await read_many(store, [0, 1, 2]) == [numbered_item(0), numbered_item(1), numbered_item(2)]
     assert proxy.operations() == ["BatchGetItem"]
 
 
@@ -209,8 +214,8 @@ async def test_reads_that_wait_end_with_the_deadline_of_the_list(
         with store.defer_dispatch():
             return await store.query(pattern, {"partition": "P#1"})
 
-    answers, page = await asyncio.gather(read(store, [0, 1]), hanging(), return_exceptions=True)
+    answers, page = await asyncio.gather(read_many(store, [0, 1]), hanging(), return_exceptions=True)
 
     assert not isinstance(answers, BaseException)
-    assert [told(answer) for answer in (*answers, page)] == [Timeout.code] * 3
+    assert [code_or_item(answer) for answer in (*answers, page)] == [Timeout.code] * 3
     assert proxy.operations() == ["Query"]

@@ -36,7 +36,7 @@ def open_store(database: Database) -> Callable[[], Store]:
 
 
 @contextmanager
-def reads(database: Database) -> Iterator[list[str]]:
+def point_read_names(database: Database) -> Iterator[list[str]]:
     """The point reads that are made meanwhile."""
     made: list[str] = []
     stop = database.client.add_call_listener(
@@ -51,17 +51,17 @@ async def both(store: Store) -> list[Any]:
     return [await store.get(READ, KEY), await store.get(READ_NOW, KEY)]
 
 
-async def put(store: Store) -> Item | None:
+async def put_given(store: Store) -> Item | None:
     assert (await store.put(PUT, GIVEN)).ok
     return KEPT
 
 
-async def update(store: Store) -> Item | None:
+async def update_item(store: Store) -> Item | None:
     assert (await store.update(UPDATE, KEY, count=7)).ok
     return KEPT | {"count": 7}
 
 
-async def delete(store: Store) -> Item | None:
+async def delete_item(store: Store) -> Item | None:
     assert (await store.delete(DELETE, KEY)).ok
     return None
 
@@ -76,7 +76,7 @@ async def delete_together(store: Store) -> Item | None:
     return None
 
 
-@pytest.mark.parametrize("write", [put, update, delete, put_together, delete_together])
+@pytest.mark.parametrize("write", [put_given, update_item, delete_item, put_together, delete_together])
 @pytest.mark.parametrize("read_before", [False, True])
 async def test_what_was_written_is_not_read_again(
     database: Database,
@@ -84,14 +84,14 @@ async def test_what_was_written_is_not_read_again(
     write: Callable[[Store], Any],
     read_before: bool,
 ) -> None:
-    there = None if write in (put, put_together) else await put(open_store())
+    there = None if write in (put_given, put_together) else await put_given(open_store())
     store = open_store()
     if read_before:
         assert await both(store) == [there, there]
 
     written = await write(store)
 
-    with reads(database) as made:
+    with point_read_names(database) as made:
         assert await both(store) == [written, written]
     assert made == []
     assert await both(open_store()) == [written, written]
@@ -102,17 +102,17 @@ async def test_a_write_that_was_refused_is_followed_by_a_read(
 ) -> None:
     store = open_store()
     assert await both(store) == [None, None]
-    await put(open_store())
+    await put_given(open_store())
 
     refused = [await store.put(PUT, GIVEN | {"count": 2})]
-    with reads(database) as made:
+    with point_read_names(database) as made:
         assert await both(store) == [KEPT, KEPT]
     refused.append(await store.delete(DELETE_IF, KEY, count=2))
-    with reads(database) as again:
+    with point_read_names(database) as again:
         assert await both(store) == [KEPT, KEPT]
     with pytest.raises(TransactionCancelled):
         await store.transact(BLIP, [Action("Put", item=GIVEN | {"count": 2}, condition=PUT.condition)])
-    with reads(database) as at_last:
+    with point_read_names(database) as at_last:
         assert await both(store) == [KEPT, KEPT]
 
     assert [(written.ok, written.item) for written in refused] == [(False, KEPT)] * 2
@@ -122,12 +122,12 @@ async def test_a_write_that_was_refused_is_followed_by_a_read(
 async def test_what_a_transaction_updated_or_checked_is_read_again(
     database: Database, open_store: Callable[[], Store]
 ) -> None:
-    await put(open_store())
+    await put_given(open_store())
     store = open_store()
     assert await both(store) == [KEPT, KEPT]
 
     await store.transact(BLIP, [Action("Update", key=KEY, update=UPDATE.update, values={"count": 7})])
 
-    with reads(database) as made:
+    with point_read_names(database) as made:
         assert await both(store) == [KEPT | {"count": 7}] * 2
     assert made == ["GetItem blip"] * 2

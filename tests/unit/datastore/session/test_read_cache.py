@@ -37,14 +37,14 @@ from tests.support.shared_point_reads import (
     LATEST,
     READ,
     WRITE,
-    Gate,
     Open,
+    RequestGate,
     client,
     elsewhere,
-    item,
     key,
     open_store,
     value,
+    valued_item,
 )
 
 __all__ = ["client", "elsewhere", "open_store"]
@@ -63,7 +63,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_hot_item_is_read_four_times_a_second(
     proxy: Proxy, open_store: Open, elsewhere: Store, clock: Clock
 ) -> None:
-    await elsewhere.put(WRITE, item(1))
+    await elsewhere.put(WRITE, valued_item(1))
     for _ in range(40):
         assert await value(open_store(), HOT) == 1
         clock.forward(milliseconds=25)
@@ -73,9 +73,9 @@ async def test_a_hot_item_is_read_four_times_a_second(
 
 async def test_a_pattern_may_keep_for_less(open_store: Open, elsewhere: Store, clock: Clock) -> None:
     brief = replace(HOT, shared_ms=100)
-    await elsewhere.put(WRITE, item(1))
+    await elsewhere.put(WRITE, valued_item(1))
     assert await value(open_store(), HOT) == 1
-    await elsewhere.put(WRITE, item(2))
+    await elsewhere.put(WRITE, valued_item(2))
     clock.forward(milliseconds=99)
     assert await value(open_store(), brief) == 1
     clock.forward(milliseconds=2)
@@ -86,18 +86,18 @@ async def test_a_pattern_may_keep_for_less(open_store: Open, elsewhere: Store, c
 async def test_what_is_kept_counts_from_when_it_was_asked_for(
     proxy: Proxy, open_store: Open, elsewhere: Store, clock: Clock
 ) -> None:
-    await elsewhere.put(WRITE, item(1))
-    gate = Gate(proxy)
+    await elsewhere.put(WRITE, valued_item(1))
+    gate = RequestGate(proxy)
     first = asyncio.ensure_future(value(open_store(), HOT))
     await gate.holds()
-    await elsewhere.put(WRITE, item(2))
+    await elsewhere.put(WRITE, valued_item(2))
     clock.forward(milliseconds=250)
     gate.open()
 
     assert await first == 1
     assert await value(open_store(), HOT) == 2
     clock.forward(seconds=-60)
-    await elsewhere.put(WRITE, item(3))
+    await elsewhere.put(WRITE, valued_item(3))
     assert await value(open_store(), HOT) == 3  # a clock that was set back makes nothing last longer
 
 
@@ -109,10 +109,10 @@ async def test_what_is_kept_counts_from_when_it_was_asked_for(
 async def test_nothing_kept_is_for_those_who_have_not_said_so(
     open_store: Open, elsewhere: Store, sharing: ReadFreshness, pattern: AccessPattern
 ) -> None:
-    await elsewhere.put(WRITE, item(1))
+    await elsewhere.put(WRITE, valued_item(1))
     asker = open_store(sharing)
     assert await value(open_store(), HOT) == 1
-    await elsewhere.put(WRITE, item(2))
+    await elsewhere.put(WRITE, valued_item(2))
 
     assert await value(asker, HOT) == (2 if sharing is ReadFreshness.OWN else 1)
     assert await value(asker, pattern) == 2
@@ -120,16 +120,16 @@ async def test_nothing_kept_is_for_those_who_have_not_said_so(
 
 async def test_what_is_not_there_is_not_kept(open_store: Open, elsewhere: Store) -> None:
     assert await value(open_store(), HOT) is None
-    await elsewhere.put(WRITE, item(1))
+    await elsewhere.put(WRITE, valued_item(1))
     assert await value(open_store(), HOT) == 1
 
 
 WRITES: dict[str, Callable[[Store], Awaitable[Any]]] = {
-    "put": lambda store: store.put(WRITE, item(2)),
+    "put": lambda store: store.put(WRITE, valued_item(2)),
     "update": lambda store: store.update(WRITE, key(), update="SET #value = :two", two=2),
     "delete": lambda store: store.delete(REMOVE, key()),
-    "batch": lambda store: store.write_all(BLIP, puts=[item(2)]),
-    "transaction": lambda store: store.transact(BLIP, [Action("Put", item=item(2))]),
+    "batch": lambda store: store.write_all(BLIP, puts=[valued_item(2)]),
+    "transaction": lambda store: store.transact(BLIP, [Action("Put", item=valued_item(2))]),
 }
 
 
@@ -137,7 +137,7 @@ WRITES: dict[str, Callable[[Store], Awaitable[Any]]] = {
 async def test_a_write_of_this_process_drops_what_is_kept(
     open_store: Open, elsewhere: Store, write: Callable[[Store], Awaitable[Any]]
 ) -> None:
-    await elsewhere.put(WRITE, item(1))
+    await elsewhere.put(WRITE, valued_item(1))
     assert await value(open_store(), HOT) == 1
 
     await write(open_store(ReadFreshness.OWN))
@@ -148,7 +148,7 @@ async def test_a_write_of_this_process_drops_what_is_kept(
 async def test_what_expires_is_dropped_as_it_is_swept(
     open_store: Open, elsewhere: Store, client: Client, database: Database
 ) -> None:
-    await elsewhere.put(WRITE, item(1) | {"expiresAt": int(NOON.timestamp()) - 1})
+    await elsewhere.put(WRITE, valued_item(1) | {"expiresAt": int(NOON.timestamp()) - 1})
     assert await value(open_store(), HOT) == 1
 
     assert await sweep(client, [BLIP], database.prefix, NOON) == 1
@@ -160,8 +160,8 @@ async def test_what_is_kept_is_bounded_by_what_it_took_to_read(
     proxy: Proxy, open_store: Open, elsewhere: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("datastore.dynamodb.read_cache.MAX_CACHED_UNITS", 2.0)
-    big = item(3, 3) | {"more": "x" * 8000}
-    await elsewhere.write_all(BLIP, puts=[item(1, 1), item(2, 2), big])
+    big = valued_item(3, 3) | {"more": "x" * 8000}
+    await elsewhere.write_all(BLIP, puts=[valued_item(1, 1), valued_item(2, 2), big])
 
     async def asked(*numbers: int) -> int:
         before = len(proxy.seen)
@@ -182,10 +182,10 @@ async def test_what_is_read_just_after_a_write_of_this_process_is_not_kept(
     proxy: Proxy, open_store: Open, clock: Clock, clock_goes: int
 ) -> None:
     """An eventually consistent read may bring what was there before, and whoever asks then shall not see it again."""
-    await open_store(ReadFreshness.OWN).put(WRITE, item(1))
+    await open_store(ReadFreshness.OWN).put(WRITE, valued_item(1))
     clock.forward(seconds=1)
     before = await stale(proxy, open_store)
-    await open_store(ReadFreshness.OWN).put(WRITE, item(2))
+    await open_store(ReadFreshness.OWN).put(WRITE, valued_item(2))
     clock.forward(milliseconds=clock_goes)
     proxy.faults.append(before)
 
@@ -216,7 +216,7 @@ async def stale(proxy: Proxy, open_store: Open) -> Fault:
     return answer
 
 
-def test_only_what_anybody_may_read_is_kept() -> None:
+def test_only_public_data_is_cached() -> None:
     hot = [pattern for pattern in PATTERNS if pattern.shared_ms]
     assert {"FIX-1", "TM-1", "LG-1", "QUAKE-5", "FEED-001", "FEED-004", "DSC-1"} <= {pattern.id for pattern in hot}
     for pattern in hot:
@@ -246,7 +246,7 @@ class Writes:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class World:
+class RandomRequests:
     """Requests of one process and writers elsewhere, on three items; each read is held against what it may bring."""
 
     def __init__(self, seed: int, open_store: Open, elsewhere: Store, clock: Clock) -> None:
@@ -289,7 +289,7 @@ class World:
             store = self._open(ReadFreshness.OWN) if own else self._elsewhere
             for _ in range(20):
                 try:
-                    await store.put(WRITE, item(value, number))
+                    await store.put(WRITE, valued_item(value, number))
                     break
                 except DomainError:
                     store = self._open(ReadFreshness.OWN)
@@ -322,7 +322,7 @@ class World:
 async def test_a_read_is_as_new_as_it_has_to_be_whatever_happens(
     proxy: Proxy, open_store: Open, elsewhere: Store, clock: Clock, seed: int
 ) -> None:
-    world = World(seed, open_store, elsewhere, clock)
+    world = RandomRequests(seed, open_store, elsewhere, clock)
     proxy.always = world.fault
     await world.run()
     assert world.brought > 60

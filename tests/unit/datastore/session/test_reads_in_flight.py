@@ -22,7 +22,7 @@ from tests.support.fault_proxy import (
     client_of,
     hang,
     leave_half,
-    plain,
+    plain_error,
     refuse,
     reset,
 )
@@ -32,14 +32,14 @@ from tests.support.shared_point_reads import (
     LATEST,
     READ,
     WRITE,
-    Gate,
     Open,
+    RequestGate,
     client,
     elsewhere,
-    item,
     key,
     open_store,
     value,
+    valued_item,
 )
 from tests.support.until import until
 
@@ -63,8 +63,8 @@ async def joined() -> None:
 async def test_equal_reads_in_flight_are_one_call_and_who_sent_it_pays(
     proxy: Proxy, open_store: Open, elsewhere: Store
 ) -> None:
-    await elsewhere.put(WRITE, item(7))
-    gate, stores = Gate(proxy), [open_store() for _ in range(50)]
+    await elsewhere.put(WRITE, valued_item(7))
+    gate, stores = RequestGate(proxy), [open_store() for _ in range(50)]
 
     first = asyncio.ensure_future(value(stores[0]))
     await gate.holds()
@@ -82,12 +82,12 @@ async def test_equal_reads_in_flight_are_one_call_and_who_sent_it_pays(
 async def test_a_write_is_seen_by_who_asks_after_it_whatever_is_in_flight(
     proxy: Proxy, open_store: Open, elsewhere: Store
 ) -> None:
-    await elsewhere.put(WRITE, item(1))
-    gate = Gate(proxy, held=2)
+    await elsewhere.put(WRITE, valued_item(1))
+    gate = RequestGate(proxy, held=2)
     before = [asyncio.ensure_future(value(open_store(), pattern)) for pattern in (HOT, LATEST)]
     await gate.holds(2)
 
-    await open_store(ReadFreshness.OWN).put(WRITE, item(2))
+    await open_store(ReadFreshness.OWN).put(WRITE, valued_item(2))
     after = [asyncio.ensure_future(value(open_store(), pattern)) for pattern in (READ, HOT, LATEST)]
 
     assert await asyncio.gather(*after) == [2, 2, 2]
@@ -101,12 +101,12 @@ async def test_who_must_see_the_latest_joins_no_read_that_was_sent_before(
     proxy: Proxy, open_store: Open, elsewhere: Store, sharing: ReadFreshness
 ) -> None:
     """What others write this process does not hear of: a read of before may miss it."""
-    await elsewhere.put(WRITE, item(1))
+    await elsewhere.put(WRITE, valued_item(1))
     pattern = LATEST if sharing is ReadFreshness.CACHED else READ
-    gate = Gate(proxy)
+    gate = RequestGate(proxy)
     before = asyncio.ensure_future(value(open_store(sharing), pattern))
     await gate.holds()
-    await elsewhere.put(WRITE, item(2))
+    await elsewhere.put(WRITE, valued_item(2))
 
     assert await value(open_store(sharing), pattern) == 2
     gate.open()
@@ -116,17 +116,17 @@ async def test_who_must_see_the_latest_joins_no_read_that_was_sent_before(
 async def test_who_must_see_the_latest_shares_what_is_not_sent_yet(
     proxy: Proxy, open_store: Open, elsewhere: Store
 ) -> None:
-    await elsewhere.put(WRITE, item(1))
+    await elsewhere.put(WRITE, valued_item(1))
 
     assert await asyncio.gather(*[value(open_store(), LATEST) for _ in range(5)]) == [1] * 5
     assert proxy.operations() == ["GetItem"]
 
 
-async def test_nobody_joins_a_read_that_has_hung_for_a_quarter_of_a_second(
+async def test_no_request_joins_a_read_that_has_hung_for_a_quarter_of_a_second(
     proxy: Proxy, open_store: Open, elsewhere: Store, clock: Clock
 ) -> None:
-    await elsewhere.put(WRITE, item(1))
-    gate = Gate(proxy)
+    await elsewhere.put(WRITE, valued_item(1))
+    gate = RequestGate(proxy)
     first = asyncio.ensure_future(value(open_store()))
     await gate.holds()
     clock.forward(milliseconds=250)
@@ -142,8 +142,8 @@ async def test_nobody_joins_a_read_that_has_hung_for_a_quarter_of_a_second(
 async def test_the_end_of_who_sent_a_read_is_not_that_of_those_who_wait_for_it(
     proxy: Proxy, open_store: Open, elsewhere: Store, end: str
 ) -> None:
-    await elsewhere.put(WRITE, item(1))
-    gate = Gate(proxy)
+    await elsewhere.put(WRITE, valued_item(1))
+    gate = RequestGate(proxy)
     leader = open_store(seconds=0.2 if end == "late" else 10)
     first = asyncio.ensure_future(value(leader))
     await gate.holds()
@@ -166,7 +166,7 @@ async def test_the_end_of_who_sent_a_read_is_not_that_of_those_who_wait_for_it(
 
 
 async def test_who_waits_for_another_waits_no_longer_than_their_own_deadline(proxy: Proxy, open_store: Open) -> None:
-    gate = Gate(proxy)
+    gate = RequestGate(proxy)
     first = asyncio.ensure_future(value(open_store()))
     await gate.holds()
 
@@ -180,8 +180,8 @@ async def test_who_waits_for_another_waits_no_longer_than_their_own_deadline(pro
 async def test_what_others_have_brought_is_there_though_ones_own_read_is_late(
     proxy: Proxy, open_store: Open, elsewhere: Store
 ) -> None:
-    await elsewhere.put(WRITE, item(1))
-    gate = Gate(proxy)
+    await elsewhere.put(WRITE, valued_item(1))
+    gate = RequestGate(proxy)
     first = asyncio.create_task(value(open_store()))
     await gate.holds()
     proxy.faults.append(hang)
@@ -201,10 +201,10 @@ async def test_who_had_no_time_for_another_try_tells_those_nothing_who_have(
 ) -> None:
     slow = Backoff(initial=1e6, maximum=1e6, attempts=8)
     monkeypatch.setattr("datastore.session.point_reads.UNPROCESSED", slow)
-    await elsewhere.put(WRITE, item(1))
-    await elsewhere.put(WRITE, item(2, 2))
+    await elsewhere.put(WRITE, valued_item(1))
+    await elsewhere.put(WRITE, valued_item(2, 2))
     answer: Fault = {
-        "fails": plain(500),
+        "fails": plain_error(500),
         "is busy": refuse(400, "ThrottlingException"),
         "leaves some": leave_half,
         "is away": reset,
@@ -242,10 +242,10 @@ async def test_who_had_no_time_for_another_try_tells_those_nothing_who_have(
             assert all(isinstance(one, LazyItem) for one in found), found
 
 
-async def test_a_failure_is_told_to_those_who_wait_and_to_nobody_after_them(
+async def test_a_failure_is_passed_to_the_waiters_and_not_cached(
     proxy: Proxy, open_store: Open, elsewhere: Store
 ) -> None:
-    await elsewhere.put(WRITE, item(1))
+    await elsewhere.put(WRITE, valued_item(1))
     proxy.always = refuse(400, "ThrottlingException")
     outcomes = await asyncio.gather(*[value(open_store(), HOT) for _ in range(5)], return_exceptions=True)
     tries = len(proxy.seen)
@@ -257,9 +257,9 @@ async def test_a_failure_is_told_to_those_who_wait_and_to_nobody_after_them(
 
 
 async def test_parts_of_an_item_serve_those_who_want_no_more(proxy: Proxy, open_store: Open, elsewhere: Store) -> None:
-    await elsewhere.write_all(BLIP, puts=[item(1), item(2, 2)])
+    await elsewhere.write_all(BLIP, puts=[valued_item(1), valued_item(2, 2)])
     keys = [key(1), key(2)]
-    gate = Gate(proxy, held=1)
+    gate = RequestGate(proxy, held=1)
     first = asyncio.ensure_future(open_store().find_all(READ, keys, ("value",)))
     await gate.holds()
 

@@ -18,7 +18,7 @@ from datastore.model.identity import Role
 from datastore.session.metering import Deadline
 from datastore.session.scan_cache import ScanCache
 from datastore.session.store import Store
-from tests.support.fault_proxy import Fault, Proxy, Seen, hang, plain
+from tests.support.fault_proxy import Fault, Proxy, Seen, hang, plain_error
 from tests.support.served import Clock, Served, call_name
 from tests.support.until import until
 
@@ -145,11 +145,11 @@ def remembered(open_store: Callable[..., Store], clock: Clock) -> ScanCache:
     return ScanCache(open_store, clock)
 
 
-def ids(items: Sequence[Item]) -> list[str]:
+def team_ids(items: Sequence[Item]) -> list[str]:
     return sorted(item["teamId"] for item in items)
 
 
-def held(release: asyncio.Event) -> Fault:
+def hold_until(release: asyncio.Event) -> Fault:
     """The engine answers at once, and what it answered arrives when it is released."""
 
     async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
@@ -160,16 +160,16 @@ def held(release: asyncio.Event) -> Fault:
     return answer
 
 
-async def test_a_failure_is_told_to_all_who_wait_and_is_not_kept(
+async def test_a_failure_is_passed_to_all_waiters_and_not_cached(
     proxy: Proxy, open_store: Callable[..., Store], fill: Any, remembered: ScanCache
 ) -> None:
     await fill("1")
-    proxy.faults.extend([plain(500)] * 4)
+    proxy.faults.extend([plain_error(500)] * 4)
 
     failed = await asyncio.gather(
-        *[remembered.scan(open_store(), ALL_TEAMS, ids) for _ in range(5)], return_exceptions=True
+        *[remembered.scan(open_store(), ALL_TEAMS, team_ids) for _ in range(5)], return_exceptions=True
     )
-    found = await remembered.scan(open_store(), ALL_TEAMS, ids)
+    found = await remembered.scan(open_store(), ALL_TEAMS, team_ids)
 
     assert [type(problem) for problem in failed] == [Unavailable] * 5
     assert found == ["1"]
@@ -187,7 +187,7 @@ async def test_what_cannot_be_converted_is_not_kept_either(
     with pytest.raises(KeyError):
         await remembered.scan(open_store(), ALL_TEAMS, fail)
 
-    assert await remembered.scan(open_store(), ALL_TEAMS, ids) == ["1"]
+    assert await remembered.scan(open_store(), ALL_TEAMS, team_ids) == ["1"]
 
 
 async def test_who_gives_up_does_not_end_the_scan_of_the_others(
@@ -195,9 +195,9 @@ async def test_who_gives_up_does_not_end_the_scan_of_the_others(
 ) -> None:
     await fill("1")
     release = asyncio.Event()
-    proxy.always = held(release)
-    first = asyncio.create_task(remembered.scan(open_store(), ALL_TEAMS, ids))
-    others = [asyncio.create_task(remembered.scan(open_store(), ALL_TEAMS, ids)) for _ in range(2)]
+    proxy.always = hold_until(release)
+    first = asyncio.create_task(remembered.scan(open_store(), ALL_TEAMS, team_ids))
+    others = [asyncio.create_task(remembered.scan(open_store(), ALL_TEAMS, team_ids)) for _ in range(2)]
     await until(lambda: len(proxy.seen) == 1)
 
     first.cancel()
@@ -214,14 +214,14 @@ async def test_a_scan_whose_only_asker_gave_up_is_kept_for_the_next(
 ) -> None:
     await fill("1")
     release = asyncio.Event()
-    proxy.always = held(release)
-    first = asyncio.create_task(remembered.scan(open_store(), ALL_TEAMS, ids))
+    proxy.always = hold_until(release)
+    first = asyncio.create_task(remembered.scan(open_store(), ALL_TEAMS, team_ids))
     await until(lambda: len(proxy.seen) == 1)
     first.cancel()
     await asyncio.wait([first])
     release.set()
 
-    assert await remembered.scan(open_store(), ALL_TEAMS, ids) == ["1"]
+    assert await remembered.scan(open_store(), ALL_TEAMS, team_ids) == ["1"]
     assert len(proxy.seen) == 1
 
 
@@ -230,12 +230,12 @@ async def test_an_asker_waits_no_longer_than_its_own_deadline(
 ) -> None:
     await fill("1")
     release = asyncio.Event()
-    proxy.always = held(release)
-    patient = asyncio.create_task(remembered.scan(open_store(), ALL_TEAMS, ids))
+    proxy.always = hold_until(release)
+    patient = asyncio.create_task(remembered.scan(open_store(), ALL_TEAMS, team_ids))
     await until(lambda: len(proxy.seen) == 1)
 
     with pytest.raises(Timeout):
-        await remembered.scan(open_store(0.01), ALL_TEAMS, ids)
+        await remembered.scan(open_store(0.01), ALL_TEAMS, team_ids)
     release.set()
 
     assert await patient == ["1"]
@@ -246,13 +246,13 @@ async def test_the_scan_of_an_asker_short_of_time_has_its_own_deadline(
 ) -> None:
     await fill("1")
     release = asyncio.Event()
-    proxy.always = held(release)
+    proxy.always = hold_until(release)
 
     with pytest.raises(Timeout):
-        await remembered.scan(open_store(0.05), ALL_TEAMS, ids)
+        await remembered.scan(open_store(0.05), ALL_TEAMS, team_ids)
     release.set()
 
-    assert await remembered.scan(open_store(), ALL_TEAMS, ids) == ["1"]
+    assert await remembered.scan(open_store(), ALL_TEAMS, team_ids) == ["1"]
     assert len(proxy.seen) == 1
 
 
@@ -263,9 +263,9 @@ async def test_a_scan_without_end_is_ended_by_its_deadline(
     proxy.faults.append(hang)
 
     with pytest.raises(Timeout):
-        await remembered.scan(open_store(), ALL_TEAMS, ids)
+        await remembered.scan(open_store(), ALL_TEAMS, team_ids)
 
-    assert await remembered.scan(open_store(), ALL_TEAMS, ids) == []
+    assert await remembered.scan(open_store(), ALL_TEAMS, team_ids) == []
 
 
 async def test_a_write_during_a_scan_is_seen_by_all_who_ask_after_it(
@@ -282,16 +282,16 @@ async def test_a_write_during_a_scan_is_seen_by_all_who_ask_after_it(
         return web.Response(status=status, headers=headers, body=content)
 
     proxy.faults.append(answer)
-    before = asyncio.create_task(remembered.scan(open_store(), ALL_TEAMS, ids))
+    before = asyncio.create_task(remembered.scan(open_store(), ALL_TEAMS, team_ids))
     await answered.wait()
 
     await fill("2")
     remembered.invalidate(TEAMS)
-    after = await remembered.scan(open_store(), ALL_TEAMS, ids)
+    after = await remembered.scan(open_store(), ALL_TEAMS, team_ids)
     release.set()
 
     assert (after, await before) == (["1", "2"], ["1"])
-    assert await remembered.scan(open_store(), ALL_TEAMS, ids) == ["1", "2"]
+    assert await remembered.scan(open_store(), ALL_TEAMS, team_ids) == ["1", "2"]
     assert len(proxy.seen) == 2
 
 
@@ -312,7 +312,7 @@ async def test_a_table_that_is_dropped_leaves_the_others(
 async def test_the_scan_is_a_call_of_who_began_it(open_store: Callable[..., Store], remembered: ScanCache) -> None:
     first, second = open_store(), open_store()
 
-    await asyncio.gather(*[remembered.scan(store, ALL_TEAMS, ids) for store in (first, second)])
+    await asyncio.gather(*[remembered.scan(store, ALL_TEAMS, team_ids) for store in (first, second)])
 
     assert [call.operation for call in first.meter.calls] == ["Scan"]
     assert second.meter.calls == []
@@ -322,7 +322,7 @@ async def test_scans_on_their_way_end_when_the_gateway_stops(
     proxy: Proxy, open_store: Callable[..., Store], remembered: ScanCache
 ) -> None:
     proxy.always = hang
-    asker = asyncio.create_task(remembered.scan(open_store(), ALL_TEAMS, ids))
+    asker = asyncio.create_task(remembered.scan(open_store(), ALL_TEAMS, team_ids))
     await until(lambda: len(proxy.seen) == 1)
 
     await remembered.aclose()

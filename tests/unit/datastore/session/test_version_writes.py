@@ -65,7 +65,7 @@ async def test_an_update_whose_answer_was_lost_is_done(lossy: Callable[[], Store
     assert proxy.operations()[-2:] == ["UpdateItem", "UpdateItem"]
 
 
-async def test_where_it_cannot_be_told_the_conflict_says_so(
+async def test_a_conflict_after_a_lost_response_says_that_it_may_have_been_applied(
     lossy: Callable[[], Store], proxy: Proxy, database: Database
 ) -> None:
     users = Users(lossy(), NOON)

@@ -18,9 +18,10 @@ from pipelines.consumer import failures as outages
 from pipelines.consumer.batches import RETRIES, BatchProcessor
 from pipelines.consumer.handlers import Handler
 from pipelines.consumer.metrics import StreamMetrics
-from tests.support.consumers import AT_ONCE, SOON, Noting, letters_of, now, record
+from tests.support.consumers import AT_ONCE, SOON, Noting, letters_of, stream_record
 from tests.support.fault_proxy import Proxy, refuse
 from tests.support.feed_changes import store_of
+from tests.support.moments import utc_now
 from tests.support.until import until
 
 
@@ -35,7 +36,7 @@ def batches_of(
     return BatchProcessor(
         handlers,
         lambda: store_of(database, client),
-        now,
+        utc_now,
         metrics or StreamMetrics(),
         retries=retries,
         outage=SOON,
@@ -64,7 +65,7 @@ class Poisoned(Noting):
 async def test_every_handler_gets_every_change_in_one_call(database: Database) -> None:
     first, second = Noting("first"), Noting("second")
 
-    await batches_of(database, first, second).handle(FEED.name, [record(number) for number in range(50)])
+    await batches_of(database, first, second).handle(FEED.name, [stream_record(number) for number in range(50)])
 
     assert first.numbers() == second.numbers() == list(range(50))
     assert (first.calls, second.calls) == (1, 1)
@@ -77,12 +78,12 @@ async def test_handlers_work_side_by_side(database: Database) -> None:
         await both.wait()
 
     async with asyncio.timeout(50):
-        await batches_of(database, Noting("a", meet), Noting("b", meet)).handle(FEED.name, [record(1)])
+        await batches_of(database, Noting("a", meet), Noting("b", meet)).handle(FEED.name, [stream_record(1)])
 
 
 async def test_a_poison_record_is_buried_and_all_others_are_handled_in_order(database: Database) -> None:
     handler, other = Poisoned(numbers=[37]), Noting("other")
-    records = [record(number, f"item{number % 5}") for number in range(100)]
+    records = [stream_record(number, f"item{number % 5}") for number in range(100)]
     metrics = StreamMetrics()
 
     await batches_of(database, handler, other, metrics=metrics).handle(FEED.name, records)
@@ -109,7 +110,7 @@ async def test_a_poison_record_is_buried_and_all_others_are_handled_in_order(dat
 async def test_a_change_that_fails_a_few_times_is_not_buried(database: Database) -> None:
     handler = Poisoned(items=["k"], times=4)
 
-    await batches_of(database, handler).handle(FEED.name, [record(1), record(2, "other")])
+    await batches_of(database, handler).handle(FEED.name, [stream_record(1), stream_record(2, "other")])
 
     assert sorted(handler.numbers()) == [1, 2]
     assert await letters_of(database) == []
@@ -118,7 +119,7 @@ async def test_a_change_that_fails_a_few_times_is_not_buried(database: Database)
 async def test_poison_records_wait_side_by_side(database: Database) -> None:
     retries = Backoff(initial=0.2, maximum=0.2, attempts=3)
     handler = Poisoned(items=[f"bad{number}" for number in range(10)])
-    records = [record(number, f"bad{number}") for number in range(10)] + [record(99, "good")]
+    records = [stream_record(number, f"bad{number}") for number in range(10)] + [stream_record(99, "good")]
     started = asyncio.get_running_loop().time()
 
     await batches_of(database, handler, retries=retries).handle(FEED.name, records)
@@ -135,7 +136,7 @@ def test_a_poison_record_holds_its_shard_up_for_three_seconds_at_most() -> None:
 async def test_what_comes_after_a_poison_record_of_the_same_item_waits_for_it(database: Database) -> None:
     handler = Poisoned(numbers=[2])
 
-    await batches_of(database, handler).handle(FEED.name, [record(1), record(2), record(3)])
+    await batches_of(database, handler).handle(FEED.name, [stream_record(1), stream_record(2), stream_record(3)])
 
     assert handler.numbers() == [1, 3]
     assert [letter.error for letter in await letters_of(database)] == ["no 2"]
@@ -143,7 +144,7 @@ async def test_what_comes_after_a_poison_record_of_the_same_item_waits_for_it(da
 
 async def test_many_poison_records_of_one_item_hold_its_shard_up_no_longer_than_one(database: Database) -> None:
     handler = Poisoned(items=["bad"])
-    records = [record(number, "bad") for number in range(20)] + [record(99, "good")]
+    records = [stream_record(number, "bad") for number in range(20)] + [stream_record(99, "good")]
     started = asyncio.get_running_loop().time()
 
     await batches_of(database, handler, retries=Backoff(initial=0.2, maximum=0.2, attempts=3)).handle(
@@ -157,7 +158,7 @@ async def test_many_poison_records_of_one_item_hold_its_shard_up_no_longer_than_
 
 async def test_a_bug_that_meets_every_record_holds_a_page_up_for_two_records_time_at_most(database: Database) -> None:
     retries = Backoff(initial=0.2, maximum=0.2, attempts=6)
-    records = [record(number, f"item{number}") for number in range(200)]
+    records = [stream_record(number, f"item{number}") for number in range(200)]
     handler = Poisoned(items=[f"item{number}" for number in range(200)])
     started = asyncio.get_running_loop().time()
 
@@ -182,7 +183,7 @@ async def test_changes_that_succeed_late_do_not_hold_a_page_up_one_after_another
     started = asyncio.get_running_loop().time()
 
     await batches_of(database, Noting("handler", flicker), retries=retries).handle(
-        FEED.name, [record(number) for number in range(30)]
+        FEED.name, [stream_record(number) for number in range(30)]
     )
 
     assert asyncio.get_running_loop().time() - started < 2  # alone each takes 0.3 s: at most 0.6 s are waited
@@ -196,7 +197,7 @@ async def test_one_item_that_is_throttled_holds_up_no_other_and_is_waited_for(da
             raise Throttled("hot")
 
     handler = Noting("handler", be_hot)
-    records = [record(0, "hot")] + [record(number, f"item{number}") for number in range(1, 50)]
+    records = [stream_record(0, "hot")] + [stream_record(number, f"item{number}") for number in range(1, 50)]
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(batches_of(database, handler).handle(FEED.name, records))
         await until(lambda: len(handler.seen) == 49)
@@ -221,7 +222,7 @@ async def test_what_can_never_be_stored_is_buried_after_one_try(database: Databa
                     raise refused if key == "long" else ExceptionGroup("both", [refused, refused]) from None
 
     metrics, handler = StreamMetrics(), Noting("handler", store)
-    records = [record(1, "long"), record(2, "large"), record(3, "group"), record(4, "good")]
+    records = [stream_record(1, "long"), stream_record(2, "large"), stream_record(3, "group"), stream_record(4, "good")]
 
     async with asyncio.timeout(50):
         await batches_of(
@@ -249,7 +250,7 @@ async def test_what_comes_after_a_change_that_was_buried_at_once_has_all_its_tri
 
     handler = Noting("handler", fail)
 
-    await batches_of(database, handler).handle(FEED.name, [record(1), record(2)])
+    await batches_of(database, handler).handle(FEED.name, [stream_record(1), stream_record(2)])
 
     assert handler.numbers() == [2]
     assert [letter.attempts for letter in await letters_of(database)] == [1]
@@ -265,7 +266,7 @@ async def test_an_outage_is_told_again_while_it_lasts(
         if asyncio.get_running_loop().time() < ends:
             raise RequestRefused("AccessDeniedException", "no rights")
 
-    await batches_of(database, Noting("handler", fail)).handle(FEED.name, [record(1)])
+    await batches_of(database, Noting("handler", fail)).handle(FEED.name, [stream_record(1)])
 
     assert 2 <= caplog.text.count("no rights") <= 4
 
@@ -293,7 +294,7 @@ async def test_an_outage_is_waited_out_however_long_and_never_buried(database: D
 
     handler = Noting("handler", fail)
 
-    await batches_of(database, handler).handle(FEED.name, [record(1), record(2, "other")])
+    await batches_of(database, handler).handle(FEED.name, [stream_record(1), stream_record(2, "other")])
 
     assert sorted(handler.numbers()) == [1, 2]
     assert handler.calls > 20
@@ -308,7 +309,9 @@ async def test_what_is_too_much_for_a_deadline_is_done_in_pieces(database: Datab
     handler = Noting("handler", be_late)
 
     async with asyncio.timeout(50):
-        await batches_of(database, handler).handle(FEED.name, [record(number, f"k{number}") for number in range(100)])
+        await batches_of(database, handler).handle(
+            FEED.name, [stream_record(number, f"k{number}") for number in range(100)]
+        )
 
     assert handler.numbers() == list(range(100))
 
@@ -317,7 +320,7 @@ async def test_an_outage_while_burying_is_waited_out(database: Database, proxy: 
     proxy.faults.extend([refuse(500, "InternalServerError")] * 10)
     handler = Poisoned(numbers=[1])
 
-    await batches_of(database, handler, client=client).handle(FEED.name, [record(1), record(2)])
+    await batches_of(database, handler, client=client).handle(FEED.name, [stream_record(1), stream_record(2)])
 
     assert not proxy.faults
     assert [letter.error for letter in await letters_of(database)] == ["no 1"]
@@ -328,7 +331,7 @@ async def test_without_end_is_only_who_may_wait_so_long(database: Database) -> N
         raise Unavailable("gone")
 
     with pytest.raises(ExceptionGroup) as raised:
-        await batches_of(database, Noting("handler", fail), forever=False).handle(FEED.name, [record(1)])
+        await batches_of(database, Noting("handler", fail), forever=False).handle(FEED.name, [stream_record(1)])
 
     assert raised.group_contains(Unavailable)
     assert await letters_of(database) == []
@@ -336,13 +339,13 @@ async def test_without_end_is_only_who_may_wait_so_long(database: Database) -> N
 
 async def test_a_record_that_makes_no_sense_is_buried_as_it_came(database: Database) -> None:
     handler = Noting()
-    broken = record(1)
+    broken = stream_record(1)
     broken["dynamodb"]["NewImage"] = {"n": {"WHAT": "1"}}
     nothing = {"what": "ever"}
-    keyless = record(3)
+    keyless = stream_record(3)
     keyless["dynamodb"]["Keys"] = {"PK": {"L": []}, "SK": {"S": "s"}}
 
-    await batches_of(database, handler).handle(FEED.name, [broken, record(2), nothing, keyless])
+    await batches_of(database, handler).handle(FEED.name, [broken, stream_record(2), nothing, keyless])
 
     letters = {letter.error_type: letter for letter in await letters_of(database)}
     assert letters["ValueError"].record == broken

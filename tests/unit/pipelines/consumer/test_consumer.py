@@ -20,10 +20,20 @@ from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE, FEED_PIPELINE
 from datastore.keyspace.feeds.table import FEED
 from runtime.container import Gateway
 from server.settings import Misconfigured, Settings
-from tests.support.consumers import QUICK, Gate, Instance, Noting, leased, leases_of, letters_of, now, numbered
-from tests.support.fault_proxy import Proxy, lose_answer, plain
-from tests.support.feed_changes import items_of, put, store_of
+from tests.support.consumers import (
+    QUICK,
+    ConsumerInstance,
+    HandlerGate,
+    Noting,
+    leased,
+    leases_of,
+    letters_of,
+    numbered,
+)
+from tests.support.fault_proxy import Proxy, lose_answer, plain_error
+from tests.support.feed_changes import items_of, put_feed_records, store_of
 from tests.support.feed_items import like_item, post_item, user_item
+from tests.support.moments import utc_now
 from tests.support.served import SECRET
 from tests.support.store_engines import ROOT, free_port
 from tests.support.until import until
@@ -40,11 +50,11 @@ async def the_shard(database: Database) -> tuple[str, str]:
 
 async def test_every_change_comes_in_the_order_of_its_item(database: Database) -> None:
     handler = Noting()
-    await put(database, *[numbered(number, f"item{number % 3}") for number in range(30)])
+    await put_feed_records(database, *[numbered(number, f"item{number % 3}") for number in range(30)])
 
-    async with Instance(database, handler).running():
+    async with ConsumerInstance(database, handler).running():
         await until(lambda: len(handler.seen) == 30)
-        await put(database, *[numbered(number, f"item{number % 3}") for number in range(30, 60)])
+        await put_feed_records(database, *[numbered(number, f"item{number % 3}") for number in range(30, 60)])
         await until(lambda: len(handler.seen) == 60)
 
     for item in range(3):
@@ -52,14 +62,14 @@ async def test_every_change_comes_in_the_order_of_its_item(database: Database) -
 
 
 async def test_one_instance_at_a_time_works_a_shard(database: Database) -> None:
-    gate = Gate(is_open=True)
+    gate = HandlerGate(is_open=True)
     handlers = [Noting("handler", gate) for _ in range(3)]
 
     async with AsyncExitStack() as stack:
         for handler in handlers:
-            await stack.enter_async_context(Instance(database, handler).running())
+            await stack.enter_async_context(ConsumerInstance(database, handler).running())
         for number in range(30):
-            await put(database, numbered(number))
+            await put_feed_records(database, numbered(number))
         await until(lambda: sum(len(handler.seen) for handler in handlers) >= 30)
         await asyncio.sleep(2 * QUICK.renew_seconds)
 
@@ -69,15 +79,15 @@ async def test_one_instance_at_a_time_works_a_shard(database: Database) -> None:
 
 async def test_a_killed_instance_is_replaced_once_its_lease_has_ended(database: Database) -> None:
     first, second = Noting(), Noting()
-    dying, heir = Instance(database, first), Instance(database, second)
+    dying, heir = ConsumerInstance(database, first), ConsumerInstance(database, second)
     async with dying.running():
-        await put(database, numbered(1))
+        await put_feed_records(database, numbered(1))
         await until(lambda: len(first.seen) == 1)
         await until_checkpoint(database, 1)
         async with heir.running():
             await asyncio.sleep(2 * QUICK.renew_seconds)
             dying.kill()
-            await put(database, numbered(2))
+            await put_feed_records(database, numbered(2))
             await until(lambda: second.numbers() == [2])
 
 
@@ -91,13 +101,13 @@ async def until_checkpoint(database: Database, handled: int) -> None:
 
 async def test_a_clean_stop_leaves_the_shard_free_and_the_next_goes_on_where_it_ended(database: Database) -> None:
     first, second = Noting(), Noting()
-    await put(database, numbered(1), numbered(2))
-    async with Instance(database, first).running():
+    await put_feed_records(database, numbered(1), numbered(2))
+    async with ConsumerInstance(database, first).running():
         await until(lambda: len(first.seen) == 2)
     (lease,) = (await leases_of(database)).values()
-    await put(database, numbered(3))
+    await put_feed_records(database, numbered(3))
 
-    async with Instance(database, second).running():
+    async with ConsumerInstance(database, second).running():
         await until(lambda: len(second.seen) == 1)
 
     assert (lease.owner, lease.held_until, lease.fence) == (None, None, 1)
@@ -105,10 +115,10 @@ async def test_a_clean_stop_leaves_the_shard_free_and_the_next_goes_on_where_it_
 
 
 async def test_a_stop_lets_the_batch_end(database: Database) -> None:
-    gate = Gate()
+    gate = HandlerGate()
     handler = Noting("handler", gate)
-    async with Instance(database, handler).running():
-        await put(database, numbered(1))
+    async with ConsumerInstance(database, handler).running():
+        await put_feed_records(database, numbered(1))
         await until(lambda: gate.inside == 1)
         asyncio.get_running_loop().call_later(0.1, gate.opened.set)
     assert (handler.numbers(), gate.left_early) == ([1], 0)
@@ -116,22 +126,22 @@ async def test_a_stop_lets_the_batch_end(database: Database) -> None:
 
 
 async def test_a_batch_that_does_not_end_is_abandoned_and_comes_again(database: Database) -> None:
-    gate, second = Gate(), Noting()
-    async with Instance(database, Noting("handler", gate), pace=replace(QUICK, stop_seconds=0.05)).running():
-        await put(database, numbered(1))
+    gate, second = HandlerGate(), Noting()
+    async with ConsumerInstance(database, Noting("handler", gate), pace=replace(QUICK, stop_seconds=0.05)).running():
+        await put_feed_records(database, numbered(1))
         await until(lambda: gate.inside == 1)
     assert gate.left_early == 1
-    async with Instance(database, second).running():
+    async with ConsumerInstance(database, second).running():
         await until(lambda: second.numbers() == [1])
 
 
 async def test_a_lease_is_held_while_a_batch_takes_long(database: Database) -> None:
-    gate, other = Gate(), Noting()
+    gate, other = HandlerGate(), Noting()
     handler = Noting("handler", gate)
-    await put(database, numbered(1))
-    async with Instance(database, handler).running():
+    await put_feed_records(database, numbered(1))
+    async with ConsumerInstance(database, handler).running():
         await until(lambda: gate.inside == 1)
-        async with Instance(database, other).running():
+        async with ConsumerInstance(database, other).running():
             await asyncio.sleep(1.5 * ONE_LIFE)
             gate.opened.set()
             await until(lambda: len(handler.seen) == 1)
@@ -139,14 +149,14 @@ async def test_a_lease_is_held_while_a_batch_takes_long(database: Database) -> N
 
 
 async def test_whoever_loses_a_lease_stops_at_once_and_notes_nothing(database: Database) -> None:
-    gate = Gate()
-    await put(database, numbered(1))
-    instance = Instance(database, Noting("handler", gate))
+    gate = HandlerGate()
+    await put_feed_records(database, numbered(1))
+    instance = ConsumerInstance(database, Noting("handler", gate))
     async with instance.running():
         await until(lambda: gate.inside == 1)
         stream, shard_id = await the_shard(database)
         seen = (await leases_of(database))[shard_id]
-        taken = await Leases(store_of(database), CONSUMER_TABLE, stream, "thief", now(), 60).acquire(shard_id, seen)
+        taken = await Leases(store_of(database), CONSUMER_TABLE, stream, "thief", utc_now(), 60).acquire(shard_id, seen)
         await until(lambda: gate.left_early == 1 and not instance.consumer.working)
         gate.opened.set()
         assert (await leases_of(database))[shard_id] == taken
@@ -157,12 +167,12 @@ async def test_whoever_loses_a_lease_stops_at_once_and_notes_nothing(database: D
 async def test_an_instance_that_is_cut_off_from_the_store_stops_by_itself(
     database: Database, proxy: Proxy, client: Client
 ) -> None:
-    gate, other = Gate(), Noting()
-    await put(database, numbered(1))
-    async with Instance(database, Noting("handler", gate), client=client).running():
+    gate, other = HandlerGate(), Noting()
+    await put_feed_records(database, numbered(1))
+    async with ConsumerInstance(database, Noting("handler", gate), client=client).running():
         await until(lambda: gate.inside == 1)
-        proxy.always = plain(503)
-        async with Instance(database, other).running():
+        proxy.always = plain_error(503)
+        async with ConsumerInstance(database, other).running():
             await until(lambda: other.numbers() == [1])
             assert (gate.inside, gate.left_early) == (0, 1)
         proxy.always = None
@@ -170,14 +180,14 @@ async def test_an_instance_that_is_cut_off_from_the_store_stops_by_itself(
 
 async def test_an_outage_is_waited_out_and_nothing_is_lost(database: Database, proxy: Proxy, client: Client) -> None:
     handler = Noting()
-    async with Instance(database, handler, client=client).running():
-        await put(database, numbered(1))
+    async with ConsumerInstance(database, handler, client=client).running():
+        await put_feed_records(database, numbered(1))
         await until_checkpoint(database, 1)
-        proxy.always = plain(503)
+        proxy.always = plain_error(503)
         asked = len(proxy.seen)
         # The read that is on its way yet is over once there is another.
         await until(lambda: "GetRecords" in proxy.operations()[asked:])
-        await put(database, *[numbered(number) for number in range(2, 12)])
+        await put_feed_records(database, *[numbered(number) for number in range(2, 12)])
         await asyncio.sleep(1.2 * ONE_LIFE)
         assert len(handler.seen) == 1
         proxy.always = None
@@ -187,7 +197,7 @@ async def test_an_outage_is_waited_out_and_nothing_is_lost(database: Database, p
 
 
 async def test_a_lease_moves_though_its_holders_clock_stands_still(database: Database) -> None:
-    leases = Leases(store_of(database), CONSUMER_TABLE, "stream", "me", now())
+    leases = Leases(store_of(database), CONSUMER_TABLE, "stream", "me", utc_now())
     lease = await leases.acquire("shard", None)
     assert lease is not None
     held = await leases.renew(lease)
@@ -199,13 +209,13 @@ async def test_a_lease_moves_though_its_holders_clock_stands_still(database: Dat
 
 async def test_a_lease_is_taken_though_the_answer_was_lost(database: Database, proxy: Proxy, client: Client) -> None:
     proxy.faults.append(lose_answer)
-    mine = await Leases(store_of(database, client), CONSUMER_TABLE, "stream", "me", now()).acquire("shard", None)
-    others = await Leases(store_of(database), CONSUMER_TABLE, "stream", "other", now()).acquire("shard", None)
+    mine = await Leases(store_of(database, client), CONSUMER_TABLE, "stream", "me", utc_now()).acquire("shard", None)
+    others = await Leases(store_of(database), CONSUMER_TABLE, "stream", "other", utc_now()).acquire("shard", None)
     assert (mine and mine.fence, others) == (1, None)
 
 
 async def test_a_lease_that_moved_since_it_was_seen_is_not_taken(database: Database) -> None:
-    mine, other = (Leases(store_of(database), CONSUMER_TABLE, "stream", name, now()) for name in ("me", "other"))
+    mine, other = (Leases(store_of(database), CONSUMER_TABLE, "stream", name, utc_now()) for name in ("me", "other"))
     seen = await mine.acquire("shard", None)
     assert seen is not None
     held = await mine.renew(seen)
@@ -214,7 +224,7 @@ async def test_a_lease_that_moved_since_it_was_seen_is_not_taken(database: Datab
 
 
 async def test_what_is_given_back_may_be_taken_by_whoever_saw_it_held(database: Database) -> None:
-    mine, other = (Leases(store_of(database), CONSUMER_TABLE, "stream", name, now()) for name in ("me", "other"))
+    mine, other = (Leases(store_of(database), CONSUMER_TABLE, "stream", name, utc_now()) for name in ("me", "other"))
     seen = await mine.acquire("shard", None)
     assert seen is not None
     await mine.release(seen)
@@ -223,14 +233,14 @@ async def test_what_is_given_back_may_be_taken_by_whoever_saw_it_held(database: 
 
 async def test_nothing_that_was_handled_comes_again_after_a_year(database: Database) -> None:
     first, second = Noting(), Noting()
-    await put(database, numbered(1))
-    async with Instance(database, first).running():
+    await put_feed_records(database, numbered(1))
+    async with ConsumerInstance(database, first).running():
         await until_checkpoint(database, 1)
 
-    await sweep(database.client, [FEED_PIPELINE], database.prefix, now() + timedelta(days=366))
+    await sweep(database.client, [FEED_PIPELINE], database.prefix, utc_now() + timedelta(days=366))
 
-    await put(database, numbered(2))
-    async with Instance(database, second).running():
+    await put_feed_records(database, numbered(2))
+    async with ConsumerInstance(database, second).running():
         await until(lambda: len(second.seen) > 0)
     assert second.numbers() == [2]
 
@@ -241,7 +251,7 @@ async def test_a_gateway_that_is_set_up_so_handles_the_feeds_changes_and_tells_o
     port = free_port()
     settings = Settings(secret=SECRET, poll_interval=0.02, feed_pipeline=True, metrics_port=port)
     async with Gateway(settings, store_options).running() as gateway, aiohttp.ClientSession() as http:
-        await put(database, user_item("ada"), post := post_item("p1"), like_item(post))
+        await put_feed_records(database, user_item("ada"), post := post_item("p1"), like_item(post))
         await liked(database)
         labels = {"table": "feed", "handler": "counters", "outcome": "handled"}
         await until(lambda: gateway.metrics.registry.get_sample_value("stream_records_total", labels) is not None)
@@ -265,7 +275,7 @@ async def test_the_pipeline_runs_in_a_process_of_its_own_and_stops_clean(
     process = await asyncio.create_subprocess_exec(
         sys.executable, "gateway.py", "pipeline", "feed", *store, cwd=ROOT, stderr=asyncio.subprocess.PIPE
     )
-    await put(database, user_item("ada"), post := post_item("p1"), like_item(post))
+    await put_feed_records(database, user_item("ada"), post := post_item("p1"), like_item(post))
     await liked(database)
     process.send_signal(signal.SIGTERM)
     _, told = await process.communicate()

@@ -28,25 +28,35 @@ from datastore.keyspace.feeds.pipeline import FEED_PIPELINE
 from datastore.keyspace.feeds.table import FEED
 from pipelines.consumer.lease_balancer import LeaseBalancer, LeaseCandidate
 from pipelines.feeds.handlers import feed_handlers
-from tests.support.consumer_shards import write
-from tests.support.consumers import QUICK, Gate, Instance, Noting, leased, leases_of, letters_of, now, record
+from tests.support.consumer_shards import append_record
+from tests.support.consumers import (
+    QUICK,
+    ConsumerInstance,
+    HandlerGate,
+    Noting,
+    leased,
+    leases_of,
+    letters_of,
+    stream_record,
+)
 from tests.support.fault_proxy import Proxy, Seen, forward, refuse
-from tests.support.feed_changes import items_of, put, store_of
+from tests.support.feed_changes import items_of, put_feed_records, store_of
 from tests.support.feed_items import like_item, post_item, user_item
-from tests.support.feed_workload import settled
+from tests.support.feed_workload import pipeline_settled
+from tests.support.moments import utc_now
 from tests.support.scripted_stream import Script, Shard
 from tests.support.until import until
 
 
 @asynccontextmanager
-async def running(*instances: Instance) -> AsyncIterator[None]:
+async def running(*instances: ConsumerInstance) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         for instance in instances:
             await stack.enter_async_context(instance.running())
         yield
 
 
-def shares(instances: Sequence[Instance]) -> list[int]:
+def shares(instances: Sequence[ConsumerInstance]) -> list[int]:
     return sorted(len(instance.consumer.working) for instance in instances)
 
 
@@ -56,7 +66,7 @@ async def test_children_are_read_after_their_parents_by_any_instance(database: D
     numbers = {"root": range(5), "a": range(5, 10), "c": range(10, 15), "b": range(20, 25), "old": range(30, 31)}
     for shard, written in numbers.items():
         for number in written:
-            write(script, shard, number, shard)
+            append_record(script, shard, number, shard)
     script.shards["root"].closed = script.shards["a"].closed = True
     order: list[int] = []
     stolen = asyncio.Event()
@@ -65,7 +75,7 @@ async def test_children_are_read_after_their_parents_by_any_instance(database: D
         await stolen.wait()
         order.extend(change.new["n"] for change in changes if change.new is not None)
 
-    first, *others = [Instance(database, Noting("handler", note), wire=script) for _ in range(3)]
+    first, *others = [ConsumerInstance(database, Noting("handler", note), wire=script) for _ in range(3)]
     async with first.running():
         await until(lambda: first.consumer.working == {"root", "old"})
         async with running(*others):
@@ -86,10 +96,10 @@ async def test_children_are_read_after_their_parents_by_any_instance(database: D
 
 async def test_only_leases_of_ended_shards_expire_soon_after_the_stream_forgets_them(database: Database) -> None:
     script = Script(a=Shard(closed=True), b=Shard("a"))
-    async with Instance(database, Noting(), wire=script).running():
+    async with ConsumerInstance(database, Noting(), wire=script).running():
         await leased(database, lambda leases: len(leases) == 2, script.arn)
     found = {item["SK"]: item for item in await items_of(database, FEED_PIPELINE)}
-    assert abs(found["a"]["expiresAt"] - (now() + timedelta(hours=26)).timestamp()) < 60
+    assert abs(found["a"]["expiresAt"] - (utc_now() + timedelta(hours=26)).timestamp()) < 60
     assert not {"owner", "held_until"} & found["a"].keys()
     assert "expiresAt" not in found["b"]
 
@@ -97,16 +107,16 @@ async def test_only_leases_of_ended_shards_expire_soon_after_the_stream_forgets_
 async def test_children_that_are_listed_late_are_found(database: Database) -> None:
     script, handler = Script(a=Shard(closed=True)), Noting()
     pace = replace(QUICK, discover_seconds=60)
-    async with Instance(database, handler, wire=script, pace=pace).running():
+    async with ConsumerInstance(database, handler, wire=script, pace=pace).running():
         await until(lambda: script.calls.count("DescribeStream") > 1)
         script.shards["b"] = Shard("a")
-        write(script, "b", 1)
+        append_record(script, "b", 1)
         await until(lambda: handler.numbers() == [1])
 
 
 async def test_three_instances_share_alike_and_those_that_are_left_take_over(database: Database) -> None:
     script = Script(**{f"s{number}": Shard() for number in range(6)})
-    instances = [Instance(database, Noting(), wire=script) for _ in range(3)]
+    instances = [ConsumerInstance(database, Noting(), wire=script) for _ in range(3)]
     async with AsyncExitStack() as stack:
         for instance in instances[:2]:
             await stack.enter_async_context(instance.running())
@@ -133,7 +143,7 @@ async def test_a_lease_is_stolen_from_who_has_most_and_nothing_is_handled_by_two
             at_work[shard] -= 1
 
     handlers = [Noting("handler", work) for _ in range(2)]
-    first, second = (Instance(database, handler, wire=script) for handler in handlers)
+    first, second = (ConsumerInstance(database, handler, wire=script) for handler in handlers)
     async with first.running():
         await until(lambda: len(first.consumer.working) == 4)
         writing = asyncio.create_task(write_on(script))
@@ -149,7 +159,7 @@ async def test_a_lease_is_stolen_from_who_has_most_and_nothing_is_handled_by_two
 async def write_on(script: Script) -> None:
     """Something new for every shard, all the time."""
     for number in range(10_000):
-        write(script, f"s{number % 4}", number, f"s{number % 4}")
+        append_record(script, f"s{number % 4}", number, f"s{number % 4}")
         await asyncio.sleep(0.005)
 
 
@@ -157,13 +167,13 @@ async def test_trimmed_changes_are_told_and_reading_goes_on_with_the_oldest(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     script, handler = Script(a=Shard()), Noting()
-    write(script, "a", 1)
-    async with Instance(database, handler, wire=script).running():
+    append_record(script, "a", 1)
+    async with ConsumerInstance(database, handler, wire=script).running():
         await until(lambda: handler.numbers() == [1])
     for number in range(2, 6):
-        write(script, "a", number)
+        append_record(script, "a", number)
     script.shards["a"].trimmed = 3
-    instance = Instance(database, handler, wire=script)
+    instance = ConsumerInstance(database, handler, wire=script)
 
     async with instance.running():
         await until(lambda: handler.numbers() == [1, 4, 5])
@@ -176,18 +186,18 @@ async def test_a_checkpoint_that_the_stream_refuses_is_told_and_reading_goes_on_
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     script, handler = Script(a=Shard()), Noting()
-    write(script, "a", 1)
-    async with Instance(database, handler, wire=script).running():
+    append_record(script, "a", 1)
+    async with ConsumerInstance(database, handler, wire=script).running():
         await until(lambda: handler.numbers() == [1])
     del script.shards["a"].records[0]  # the script accepts the sequence numbers of its records
     for number in (2, 3):
-        write(script, "a", number)
+        append_record(script, "a", number)
     script.calls.clear()
-    instance = Instance(database, handler, wire=script)
+    instance = ConsumerInstance(database, handler, wire=script)
 
     async with instance.running():
         await until(lambda: handler.numbers() == [1, 2, 3])
-        write(script, "a", 4)
+        append_record(script, "a", 4)
         await until(lambda: handler.numbers() == [1, 2, 3, 4])
 
     assert script.calls.count("GetShardIterator") == MAX_REFUSALS + 1
@@ -205,9 +215,9 @@ BUSY = RequestRefused("InternalServerError", "busy")
 
 async def test_iterators_that_are_refused_again_and_again_are_a_refused_position(database: Database) -> None:
     script, handler = Script(a=Shard()), Noting()
-    write(script, "a", 1)
-    script.shards["a"].records[0]["dynamodb"]["ApproximateCreationDateTime"] = now().timestamp()
-    instance = Instance(database, handler, wire=script)
+    append_record(script, "a", 1)
+    script.shards["a"].records[0]["dynamodb"]["ApproximateCreationDateTime"] = utc_now().timestamp()
+    instance = ConsumerInstance(database, handler, wire=script)
     async with instance.running():
         await until(lambda: handler.numbers() == [1])
         # Replacing the held leases takes a further call.
@@ -219,12 +229,12 @@ async def test_iterators_that_are_refused_again_and_again_are_a_refused_position
 @pytest.mark.parametrize("problem", [BUSY, Unavailable("away")], ids=["refused", "away"])
 async def test_refusals_that_pass_lose_nothing(database: Database, problem: Exception) -> None:
     script, handler = Script(a=Shard()), Noting()
-    write(script, "a", 1)
-    async with Instance(database, handler, wire=script).running():
+    append_record(script, "a", 1)
+    async with ConsumerInstance(database, handler, wire=script).running():
         await until(lambda: handler.numbers() == [1])
     script.fail("GetShardIterator", *[INVALID, INVALID, problem] * 3)
-    write(script, "a", 2)
-    instance = Instance(database, handler, wire=script)
+    append_record(script, "a", 2)
+    instance = ConsumerInstance(database, handler, wire=script)
     async with instance.running():
         await until(lambda: handler.numbers() == [1, 2])
     assert not instance.told("stream_lost_total", table="feed")
@@ -233,8 +243,8 @@ async def test_refusals_that_pass_lose_nothing(database: Database, problem: Exce
 async def test_a_shard_without_a_checkpoint_is_waited_for_where_iterators_are_refused(database: Database) -> None:
     script, handler = Script(a=Shard()), Noting()
     script.fail("GetShardIterator", *[INVALID] * 3 * MAX_REFUSALS)
-    write(script, "a", 1)
-    instance = Instance(database, handler, wire=script)
+    append_record(script, "a", 1)
+    instance = ConsumerInstance(database, handler, wire=script)
     async with instance.running():
         await until(lambda: handler.numbers() == [1])
     assert not instance.told("stream_lost_total", table="feed")
@@ -261,15 +271,15 @@ async def test_what_was_handled_more_than_a_day_ago_does_not_come_again() -> Non
 async def test_counts_stay_exact_when_the_records_come_again(database: Database, proxy: Proxy, client: Client) -> None:
     posts = [post_item(f"p{number}", author="bob") for number in range(3)]
     likes = [like_item(post, user) for post in posts for user in ("ada", "eve")]
-    await put(database, user_item("bob"), *posts, *likes)
+    await put_feed_records(database, user_item("bob"), *posts, *likes)
 
-    async def handled(many: int) -> Instance:
+    async def handled(many: int) -> ConsumerInstance:
         last = Noting()
-        handlers = [*feed_handlers(lambda: store_of(database), now), last]
-        instance = Instance(database, *handlers, client=client)
+        handlers = [*feed_handlers(lambda: store_of(database), utc_now), last]
+        instance = ConsumerInstance(database, *handlers, client=client)
         async with instance.running():
             await until(lambda: len(last.seen) >= many)
-            await settled(database.client, lambda: store_of(database), database.prefix, 20)
+            await pipeline_settled(database.client, lambda: store_of(database), database.prefix, 20)
         assert await letters_of(database) == []
         many_handled.append(len(last.seen))
         return instance
@@ -291,7 +301,7 @@ async def test_counts_stay_exact_when_the_records_come_again(database: Database,
 
 async def test_a_shard_that_is_listed_and_gone_is_passed_over_and_its_loss_is_told_once(database: Database) -> None:
     script, handler = Script(a=Shard(closed=True), b=Shard("a"), c=Shard()), Noting()
-    write(script, "b", 1)
+    append_record(script, "b", 1)
     place = script.GetShardIterator
 
     def refuse(payload: dict[str, Any]) -> dict[str, Any]:
@@ -300,12 +310,12 @@ async def test_a_shard_that_is_listed_and_gone_is_passed_over_and_its_loss_is_to
         return place(payload)
 
     script.GetShardIterator = refuse  # type: ignore[method-assign]
-    instance = Instance(database, handler, wire=script)
+    instance = ConsumerInstance(database, handler, wire=script)
     async with instance.running():
         await until(lambda: handler.numbers() == [1])
         await leased(database, lambda leases: leases["a"].ended and leases["c"].fence > 3, script.arn)
         script.GetShardIterator = place  # type: ignore[method-assign]
-        write(script, "c", 2)
+        append_record(script, "c", 2)
         await until(lambda: handler.numbers() == [1, 2])
 
     assert instance.told("stream_lost_total", table="feed") == 2
@@ -313,44 +323,44 @@ async def test_a_shard_that_is_listed_and_gone_is_passed_over_and_its_loss_is_to
 
 async def test_an_expired_iterator_is_replaced(database: Database) -> None:
     script, handler = Script(a=Shard()), Noting()
-    async with Instance(database, handler, wire=script).running():
+    async with ConsumerInstance(database, handler, wire=script).running():
         script.generation += 1
-        write(script, "a", 1)
+        append_record(script, "a", 1)
         await until(lambda: handler.numbers() == [1])
         script.generation += 1
-        write(script, "a", 2)
+        append_record(script, "a", 2)
         await until(lambda: handler.numbers() == [1, 2])
 
 
 async def test_records_that_come_again_are_handled_once(database: Database) -> None:
     script, handler = Script(a=Shard()), Noting()
     for number in (1, 2, 1, 2, 3):
-        write(script, "a", number)
-    async with Instance(database, handler, wire=script).running():
+        append_record(script, "a", number)
+    async with ConsumerInstance(database, handler, wire=script).running():
         await until(lambda: len(handler.seen) == 3)
     assert handler.numbers() == [1, 2, 3]
 
 
 async def test_another_stream_is_read_from_its_start(database: Database) -> None:
     script, handler = Script(a=Shard()), Noting()
-    write(script, "a", 1)
-    async with Instance(database, handler, wire=script).running():
+    append_record(script, "a", 1)
+    async with ConsumerInstance(database, handler, wire=script).running():
         await until(lambda: handler.numbers() == [1])
         script.shards = {"z": Shard()}
-        write(script, "z", 2)
+        append_record(script, "z", 2)
         script.arn = "arn:2"
         await until(lambda: handler.numbers() == [1, 2])
     assert (await leases_of(database, "arn:2")).keys() == {"z"}
 
 
 async def test_the_lag_grows_while_a_batch_is_held_up(database: Database) -> None:
-    gate = Gate()
+    gate = HandlerGate()
     handler, labels = Noting("handler", gate), {"table": "feed", "shard": "a"}
     script = Script(a=Shard())
-    made = record(1)
-    made["dynamodb"]["ApproximateCreationDateTime"] = (now() - timedelta(minutes=2)).timestamp()
+    made = stream_record(1)
+    made["dynamodb"]["ApproximateCreationDateTime"] = (utc_now() - timedelta(minutes=2)).timestamp()
     script.shards["a"].records.append(made)
-    instance = Instance(database, handler, wire=script)
+    instance = ConsumerInstance(database, handler, wire=script)
     async with instance.running():
         await until(lambda: gate.inside == 1)
         behind = instance.told("stream_lag_seconds", **labels)
@@ -368,7 +378,7 @@ async def test_the_lag_is_told_while_the_stream_gives_short_pages_and_empty_ones
     handler, labels = Noting(), {"table": "feed", "shard": "a"}
     script = Script(a=Shard())
     for number in range(60):
-        write(script, "a", number, f"k{number}")
+        append_record(script, "a", number, f"k{number}")
     whole, pages = script.GetRecords, 0
 
     def cut(payload: dict[str, Any]) -> dict[str, Any]:
@@ -377,7 +387,7 @@ async def test_the_lag_is_told_while_the_stream_gives_short_pages_and_empty_ones
         return whole({**payload, "Limit": 2 * (pages % 2)})
 
     script.GetRecords = cut  # type: ignore[method-assign]
-    instance = Instance(database, handler, wire=script, pace=replace(QUICK, poll_seconds=0.02))
+    instance = ConsumerInstance(database, handler, wire=script, pace=replace(QUICK, poll_seconds=0.02))
     lags = []
     async with instance.running():
         await until(lambda: len(handler.seen) > 0)
@@ -392,23 +402,23 @@ async def test_the_lag_is_told_while_the_stream_gives_short_pages_and_empty_ones
 async def test_a_backlog_in_short_pages_is_read_without_the_pauses_of_the_end(database: Database) -> None:
     handler, script = Noting(), Script(a=Shard())
     for number in range(20):
-        write(script, "a", number, f"k{number}")
+        append_record(script, "a", number, f"k{number}")
     whole = script.GetRecords
     script.GetRecords = lambda payload: whole({**payload, "Limit": 2})  # type: ignore[method-assign]
-    instance = Instance(database, handler, wire=script, pace=replace(QUICK, poll_seconds=0.5))
+    instance = ConsumerInstance(database, handler, wire=script, pace=replace(QUICK, poll_seconds=0.5))
     async with instance.running():
         await until(lambda: len(handler.seen) == 20, seconds=3)
 
 
 async def test_what_trickles_in_is_not_polled_for_more_often(database: Database) -> None:
     handler, script = Noting(), Script(a=Shard())
-    instance = Instance(database, handler, wire=script, pace=replace(QUICK, poll_seconds=0.1))
+    instance = ConsumerInstance(database, handler, wire=script, pace=replace(QUICK, poll_seconds=0.1))
     async with instance.running():
         await until(lambda: len(script.read) > 0)
         before, began_at = len(script.read), asyncio.get_running_loop().time()
         for number in range(50):
-            fresh = record(number, f"k{number}")
-            fresh["dynamodb"]["ApproximateCreationDateTime"] = now().timestamp()
+            fresh = stream_record(number, f"k{number}")
+            fresh["dynamodb"]["ApproximateCreationDateTime"] = utc_now().timestamp()
             script.shards["a"].records.append(fresh)
             await asyncio.sleep(0.01)
         took = asyncio.get_running_loop().time() - began_at

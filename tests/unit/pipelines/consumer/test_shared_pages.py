@@ -24,16 +24,16 @@ from tests.support.consumers import (
     AT_ONCE,
     QUICK,
     SOON,
-    Gate,
-    Instance,
+    ConsumerInstance,
+    HandlerGate,
     Noting,
     leased,
     leases_of,
-    now,
     numbered,
-    record,
+    stream_record,
 )
-from tests.support.feed_changes import put, store_of
+from tests.support.feed_changes import put_feed_records, store_of
+from tests.support.moments import utc_now
 from tests.support.scripted_stream import Script, Shard
 from tests.support.served import Served
 from tests.support.until import until
@@ -62,7 +62,7 @@ class Follower:
     def __init__(
         self,
         database: Database,
-        leader: Instance,
+        leader: ConsumerInstance,
         handler: Noting,
         name: str = "follower",
         *,
@@ -76,7 +76,7 @@ class Follower:
             return store_of(database)
 
         metrics = StreamMetrics()
-        batches = BatchProcessor([handler], store, now, metrics, retries=AT_ONCE, outage=SOON)
+        batches = BatchProcessor([handler], store, utc_now, metrics, retries=AT_ONCE, outage=SOON)
         self.consumer = Consumer(
             self.wire,
             FEED,
@@ -84,7 +84,7 @@ class Follower:
             batches,
             store,
             name,
-            now,
+            utc_now,
             metrics,
             group=GROUP,
             leader=leader.consumer,
@@ -107,10 +107,10 @@ async def group_of(database: Database) -> str:
 
 async def test_a_shard_is_read_once_for_both(database: Database) -> None:
     first, second = Noting(), Noting()
-    leader = Instance(database, first)
+    leader = ConsumerInstance(database, first)
     follower = Follower(database, leader, second)
     async with leader.running(), follower.running():
-        await put(database, numbered(0))
+        await put_feed_records(database, numbered(0))
         await until(lambda: second.numbers() == [0])
         (shard,) = follower.consumer.working
         shared = leader.consumer.pages.get(await stream_of(database.client, FEED.name, database.prefix), shard)
@@ -118,7 +118,7 @@ async def test_a_shard_is_read_once_for_both(database: Database) -> None:
         await until(lambda: shared.at_end)
         before = follower.wire.reads
         for number in range(1, 30):
-            await put(database, numbered(number))
+            await put_feed_records(database, numbered(number))
             await until(lambda number=number: second.numbers()[-1:] == [number])  # type: ignore[misc]
         await until(lambda: first.numbers() == list(range(30)))
         assert second.numbers() == list(range(30))
@@ -137,10 +137,10 @@ async def test_a_follower_whose_handler_is_away_holds_up_nothing_and_catches_up(
             raise Unavailable("The search host is away.")
 
     first, second = Noting(), Noting(before=fail)
-    leader = Instance(database, first)
+    leader = ConsumerInstance(database, first)
     follower = Follower(database, leader, second)
     async with leader.running(), follower.running():
-        await put(database, *[numbered(number) for number in range(40)])
+        await put_feed_records(database, *[numbered(number) for number in range(40)])
         await until(lambda: first.numbers() == list(range(40)))
         await until(lambda: second.calls > 2)
         assert second.seen == []
@@ -149,27 +149,27 @@ async def test_a_follower_whose_handler_is_away_holds_up_nothing_and_catches_up(
 
 
 async def test_a_leader_that_is_held_up_holds_up_no_follower(database: Database) -> None:
-    gate = Gate()
+    gate = HandlerGate()
     first, second = Noting(before=gate), Noting()
-    leader = Instance(database, first)
+    leader = ConsumerInstance(database, first)
     follower = Follower(database, leader, second, patience=0.05)
     async with leader.running(), follower.running():
-        await put(database, numbered(0))
+        await put_feed_records(database, numbered(0))
         await until(lambda: gate.inside == 1)
-        await put(database, *[numbered(number) for number in range(1, 5)])
+        await put_feed_records(database, *[numbered(number) for number in range(1, 5)])
         await until(lambda: second.numbers() == list(range(5)))
         assert first.seen == []
         gate.opened.set()
         await until(lambda: first.numbers() == list(range(5)))
-        await put(database, numbered(5))
+        await put_feed_records(database, numbered(5))
         await until(lambda: second.numbers() == list(range(6)))  # none of them twice
 
 
 async def test_what_was_written_before_is_read_by_the_follower_itself(database: Database) -> None:
     first, second = Noting(), Noting()
-    leader = Instance(database, first)
+    leader = ConsumerInstance(database, first)
     async with leader.running():
-        await put(database, *[numbered(number) for number in range(5)])
+        await put_feed_records(database, *[numbered(number) for number in range(5)])
         await until(lambda: first.numbers() == list(range(5)))
         async with (follower := Follower(database, leader, second)).running():
             await until(lambda: second.numbers() == list(range(5)))
@@ -180,14 +180,14 @@ async def test_a_follower_works_where_the_leaders_group_reads(database: Database
     """The leader of another process reads the shard, then the leader of this process."""
     group = await group_of(database)
     here, there = Noting(), Noting()
-    first, second = Instance(database, Noting(), name="one"), Instance(database, Noting(), name="two")
+    first, second = ConsumerInstance(database, Noting(), name="one"), ConsumerInstance(database, Noting(), name="two")
     async with second.running(), first.running():
         await until(lambda: bool(first.consumer.working or second.consumer.working))
         reading, other = (first, second) if first.consumer.working else (second, first)
         await until(lambda: bool(other.consumer.elsewhere))
         idle = Follower(database, other, there, "there")
         async with idle.running(), Follower(database, reading, here, "here").running():
-            await put(database, numbered(0))
+            await put_feed_records(database, numbered(0))
             await until(lambda: here.numbers() == [0])
             assert not idle.consumer.working
             await leased(database, lambda leases: [one.owner for one in leases.values()] == ["here"], group)
@@ -195,7 +195,7 @@ async def test_a_follower_works_where_the_leaders_group_reads(database: Database
 
 async def test_a_follower_gives_a_shard_back_that_its_leader_loses(database: Database) -> None:
     handler = Noting()
-    first, second = Instance(database, Noting(), name="one"), Instance(database, Noting(), name="two")
+    first, second = ConsumerInstance(database, Noting(), name="one"), ConsumerInstance(database, Noting(), name="two")
     async with first.running():
         await until(lambda: bool(first.consumer.working))
         async with Follower(database, first, handler, "of one").running() as follower:
@@ -206,7 +206,7 @@ async def test_a_follower_gives_a_shard_back_that_its_leader_loses(database: Dat
                 await until(lambda: not follower.consumer.working)
                 await until(lambda: bool(second.consumer.working))
                 async with Follower(database, second, handler, "of two").running():
-                    await put(database, numbered(7))
+                    await put_feed_records(database, numbered(7))
                     await until(lambda: handler.numbers() == [7])
 
 
@@ -215,7 +215,7 @@ async def test_a_follower_that_was_away_while_shards_split_gets_all_in_order(dat
     script = Script(root=Shard(), a=Shard("root"), b=Shard("root"), c=Shard("a"))
     numbers = {"root": range(5), "a": range(5, 10), "b": range(20, 25), "c": range(10, 15)}
     for shard, written in numbers.items():
-        script.shards[shard].records += [record(number, shard) for number in written]
+        script.shards[shard].records += [stream_record(number, shard) for number in written]
     script.shards["root"].closed = script.shards["a"].closed = True
     away = True
     order: list[int] = []
@@ -226,7 +226,7 @@ async def test_a_follower_that_was_away_while_shards_split_gets_all_in_order(dat
         order.extend(change.new["n"] for change in changes if change.new is not None)
 
     led = Noting()
-    leaders = [Instance(database, led, wire=script, name=name) for name in ("one", "two")]
+    leaders = [ConsumerInstance(database, led, wire=script, name=name) for name in ("one", "two")]
     followers = [
         Follower(database, leader, Noting(before=handle), f"of {leader.name}", patience=0.05, wire=script)
         for leader in leaders
@@ -240,8 +240,8 @@ async def test_a_follower_that_was_away_while_shards_split_gets_all_in_order(dat
         assert order == []
         away = False
         await until(lambda: len(set(order)) == 20)
-        script.shards["b"].records.append(record(25, "b"))
-        script.shards["c"].records.append(record(15, "c"))
+        script.shards["b"].records.append(stream_record(25, "b"))
+        script.shards["c"].records.append(stream_record(15, "c"))
         await until(lambda: {15, 25} <= set(order) & set(led.numbers()))
 
     for parent, child in (("root", "a"), ("root", "b"), ("a", "c")):
@@ -266,12 +266,12 @@ async def test_the_search_index_of_a_gateway_follows_its_feed_pipeline(served: S
 
 def test_nothing_is_kept_until_somebody_follows() -> None:
     shard = SharedShard("90")
-    shard.add([record(number) for number in range(5)])
+    shard.add([stream_record(number) for number in range(5)])
     assert shard.records_after("90", 10) is None  # it has to read these itself
     assert shard.records_after("104", 10) == []
-    shard.add([record(number) for number in range(5, 8)])
-    assert shard.records_after("104", 2) == [record(5), record(6)]
-    assert shard.records_after("106", 10) == [record(7)]
+    shard.add([stream_record(number) for number in range(5, 8)])
+    assert shard.records_after("104", 2) == [stream_record(5), stream_record(6)]
+    assert shard.records_after("106", 10) == [stream_record(7)]
     assert shard.records_after("107", 10) == []
     assert shard.records_after("104", 10) is None
 
@@ -279,18 +279,18 @@ def test_nothing_is_kept_until_somebody_follows() -> None:
 def test_a_follower_that_is_ahead_takes_nothing_twice() -> None:
     shard = SharedShard(None)
     assert shard.records_after("103", 10) == []
-    shard.add([record(number) for number in range(3)])
+    shard.add([stream_record(number) for number in range(3)])
     assert shard.records_after("103", 10) == []
-    shard.add([record(number) for number in range(3, 6)])
-    assert shard.records_after("103", 10) == [record(4), record(5)]
+    shard.add([stream_record(number) for number in range(3, 6)])
+    assert shard.records_after("103", 10) == [stream_record(4), stream_record(5)]
 
 
 def test_what_is_kept_is_bounded() -> None:
     shard = SharedShard(None)
     assert shard.records_after(None, 10) == []
-    shard.add([record(number) for number in range(MAX_RECORDS + 1)])
+    shard.add([stream_record(number) for number in range(MAX_RECORDS + 1)])
     assert shard.records_after(None, 10) is None
-    assert shard.records_after("100", MAX_RECORDS) == [record(number) for number in range(1, MAX_RECORDS + 1)]
+    assert shard.records_after("100", MAX_RECORDS) == [stream_record(number) for number in range(1, MAX_RECORDS + 1)]
 
 
 @pytest.mark.parametrize("lost", [True, False])
@@ -298,12 +298,12 @@ def test_records_that_have_no_place_are_left_to_the_follower(lost: bool) -> None
     shard = SharedShard(None)
     assert shard.records_after(None, 10) == []
     if lost:
-        shard.add([record(1)])
+        shard.add([stream_record(1)])
         shard.reset()
         assert shard.records_after(None, 10) == []
         assert not shard.at_end
     else:
-        shard.add([record(1), {"dynamodb": {}}, record(2)])
+        shard.add([stream_record(1), {"dynamodb": {}}, stream_record(2)])
         assert shard.records_after(None, 10) is None
         assert shard.records_after("102", 10) == []
 

@@ -17,8 +17,8 @@ from datastore.keyspace.earthquakes import event as event_key
 from datastore.model.timestamps import day_bucket
 from datastore.session.store import Store
 from pipelines.earthquakes.statistics import CountEarthquakes, EarthquakeStatisticsPipeline
-from tests.support.command_line import run
-from tests.support.earthquake_counts import changes_of, counted, counting, counts, plain_counts
+from tests.support.command_line import run_command
+from tests.support.earthquake_counts import changes_of, counting, plain_counts, settled_counts, stored_counts
 from tests.support.earthquake_samples import put_raw, quake, scan_all, store
 from tests.support.served import NOON, REAL_DATA, Served
 
@@ -44,7 +44,7 @@ async def test_events_of_all_programs_are_counted_by_class_and_region(served: Se
         await put_raw(served, "theirs", NOON - timedelta(days=3), mag=7.25, lat=36, lon=140)
         await put_raw(served, "blast", mag=1.5, type="quarry blast")
 
-        found = await counted(served)
+        found = await settled_counts(served)
 
     assert found == {
         TODAY: {
@@ -64,11 +64,11 @@ async def test_overwritten_moved_and_deleted_events_are_recounted(served: Served
     async with counting(served):
         await store(served, quake("stays"), quake("goes", magnitude=6.0))
         await put_raw(served, "moves", mag=5.5)
-        await counted(served)
+        await settled_counts(served)
         await delete(served, quake("goes"))
         await put_raw(served, "moves", NOON - timedelta(days=1), mag=3.5)
 
-        found = await counted(served)
+        found = await settled_counts(served)
 
     assert {day: kinds["natural"] for day, kinds in found.items()} == {
         TODAY: {"4": [1, 4.5]},
@@ -84,7 +84,7 @@ async def test_a_real_feed_that_is_ingested_twice_at_once_is_counted_once(served
     async with counting(served):
         await asyncio.gather(*(served.gateway.ingest.run(str(FEED)) for _ in range(2)))
 
-        found = await counted(served)
+        found = await settled_counts(served)
 
     assert sum(count for kinds in found.values() for count, _ in kinds["natural"].values()) > 1000
 
@@ -98,7 +98,7 @@ async def test_repeated_and_concurrent_changes_count_once(served: Served) -> Non
     await asyncio.gather(*(handler.handle(changes[part::2]) for handler in handlers for part in (0, 1)))
     await handlers[0].handle(changes)
 
-    assert await counts(served) == await plain_counts(served)
+    assert await stored_counts(served) == await plain_counts(served)
 
 
 async def test_the_next_delivery_repairs_an_interruption_between_two_steps(served: Served) -> None:
@@ -106,12 +106,12 @@ async def test_the_next_delivery_repairs_an_interruption_between_two_steps(serve
     await store(served, *events)
     changes = changes_of((None, event_item(event)) for event in events)
     await StatisticsWriter(served.store).record(changed_items(changes))  # the process ends before it counts
-    before = await counts(served)
+    before = await stored_counts(served)
 
     await CountEarthquakes(served.store).handle(changes)
 
     assert before == {}
-    assert await counts(served) == await plain_counts(served)
+    assert await stored_counts(served) == await plain_counts(served)
 
 
 async def test_damaged_events_are_skipped(served: Served) -> None:
@@ -122,7 +122,7 @@ async def test_damaged_events_are_skipped(served: Served) -> None:
 
     await CountEarthquakes(served.store).handle(changes_of((None, item) for item in items))
 
-    assert await counts(served) == {}
+    assert await stored_counts(served) == {}
     assert await bounds(served) == {TODAY: -100}
 
 
@@ -174,7 +174,7 @@ async def test_a_rebuild_counts_events_stored_before_the_statistics(served: Serv
 
     assert await rebuild(served).all_days()
 
-    assert await counts(served) == await plain_counts(served)
+    assert await stored_counts(served) == await plain_counts(served)
     assert {day: bound for day, bound in (await bounds(served)).items() if day == TODAY} == {TODAY: 7}
     coverage = await coverage_of(served.store())
     assert coverage is not None
@@ -197,7 +197,7 @@ async def test_a_rebuild_gives_each_page_of_the_table_its_own_deadline(served: S
     scans = [sum(call.operation == "Scan" for call in store.meter.calls) for store in opened]
     assert max(scans) == 1
     assert sum(scans) >= 2
-    assert await counts(served) == await plain_counts(served)
+    assert await stored_counts(served) == await plain_counts(served)
 
 
 async def test_a_rebuild_of_a_range_counts_its_days_and_removes_deleted_events(served: Served) -> None:
@@ -210,7 +210,7 @@ async def test_a_rebuild_of_a_range_counts_its_days_and_removes_deleted_events(s
 
     await rebuild(served).days([yesterday, TODAY])
 
-    assert await counts(served) == await plain_counts(served)
+    assert await stored_counts(served) == await plain_counts(served)
     coverage = await coverage_of(served.store())
     assert coverage is not None
     assert coverage.spans == ((yesterday, TODAY),)
@@ -225,11 +225,11 @@ async def test_the_command_rebuilds_all_days_or_a_range(served: Served, store_op
     await put_raw(served, "old1")
     command = ["statistics", "rebuild", "--store", store_options.store, "--prefix", store_options.prefix]
 
-    ranged = await asyncio.to_thread(run, *command, "--start", "2026-01-01", "--end", "2026-01-31")
-    whole = await asyncio.to_thread(run, *command)
+    ranged = await asyncio.to_thread(run_command, *command, "--start", "2026-01-01", "--end", "2026-01-31")
+    whole = await asyncio.to_thread(run_command, *command)
 
     assert (ranged.stdout, whole.stdout) == ("31 days are counted\n", "all days are counted\n")
-    assert await counts(served) == await plain_counts(served)
+    assert await stored_counts(served) == await plain_counts(served)
 
 
 async def test_a_small_table_is_counted_when_the_consumer_starts(served: Served) -> None:
@@ -238,7 +238,7 @@ async def test_a_small_table_is_counted_when_the_consumer_starts(served: Served)
 
     await pipeline.check()
 
-    assert await counts(served) == await plain_counts(served)
+    assert await stored_counts(served) == await plain_counts(served)
 
 
 async def test_a_stream_that_was_not_read_for_a_day_makes_the_statistics_incomplete(
@@ -267,7 +267,7 @@ async def test_a_process_records_that_it_keeps_up_after_reading_the_stream(serve
     noted_before = await coverage_of(served.store())
     async with counting(served) as pipeline:
         await put_raw(served, "theirs")
-        await counted(served)
+        await settled_counts(served)
 
         after = await pipeline.check()
 

@@ -27,10 +27,10 @@ from tests.support.usgs_samples import (
     Json,
     fault_of,
     feature,
-    feed,
+    feed_bytes,
     in_chunks,
     needs_real_data,
-    read,
+    read_body,
     read_until_fault,
 )
 
@@ -38,7 +38,7 @@ DEMO = ROOT / "pipelines" / "demo" / "data" / "earthquakes.geojson"
 
 
 async def test_an_empty_feed_is_legal() -> None:
-    assert await read(feed()) == []
+    assert await read_body(feed_bytes()) == []
 
 
 @pytest.mark.parametrize(
@@ -72,13 +72,13 @@ async def test_a_wrong_type_after_the_features_fails_after_them() -> None:
 
 
 async def test_error_text_glued_to_the_features_is_a_truncated_feed() -> None:
-    body = feed(feature(), feature()).removesuffix(b"]}") + b", Error 500: Internal Server Error"
+    body = feed_bytes(feature(), feature()).removesuffix(b"]}") + b", Error 500: Internal Server Error"
     assert await fault_of(body) == (2, FeedCode.TRUNCATED)
 
 
 @pytest.mark.parametrize("literal", [b"nan", b"1" + b"0" * 5000, b"1e99999999999999999999", b"0x10"])
 async def test_text_that_no_json_parser_reads_truncates_the_feed(literal: bytes) -> None:
-    body = feed(feature(), feature(mag="HERE"), feature()).replace(b'"HERE"', literal)
+    body = feed_bytes(feature(), feature(mag="HERE"), feature()).replace(b'"HERE"', literal)
     assert await fault_of(body) == (1, FeedCode.TRUNCATED)
 
 
@@ -91,35 +91,37 @@ async def test_an_error_in_the_metadata_fails_at_any_position_of_the_metadata(me
 
 
 async def test_the_message_names_status_and_error_of_the_service() -> None:
-    _, error = await read_until_fault(in_chunks(feed(metadata={"status": 400, "error": "exceeds search limit"}), 99))
+    _, error = await read_until_fault(
+        in_chunks(feed_bytes(metadata={"status": 400, "error": "exceeds search limit"}), 99)
+    )
     assert "400" in str(error)
     assert "exceeds search limit" in str(error)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 1000])
 async def test_gzip_is_unpacked_also_in_members_and_with_padding(size: int) -> None:
-    body = feed(feature(), feature())
+    body = feed_bytes(feature(), feature())
     packed = gzip.compress(body[:100]) + gzip.compress(body[100:]) + b"\0" * 5
-    assert await read(packed, size) == await read(body)
+    assert await read_body(packed, size) == await read_body(body)
 
 
 async def test_broken_gzip_is_a_truncated_feed() -> None:
-    packed = bytearray(gzip.compress(feed(feature())))
+    packed = bytearray(gzip.compress(feed_bytes(feature())))
     packed[20:24] = b"\xff\xff\xff\xff"
     assert (await fault_of(bytes(packed)))[1] is FeedCode.TRUNCATED
 
 
 async def test_a_decompression_bomb_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(usgs_feed, "MAX_PLAIN_BYTES", 1 << 20)
-    bomb = gzip.compress(feed() + b" " * (4 << 20))
+    bomb = gzip.compress(feed_bytes() + b" " * (4 << 20))
     assert await fault_of(bomb) == (0, FeedCode.TOO_LARGE)
 
 
 async def test_deep_nesting_and_long_strings_are_skipped() -> None:
     deep = json.loads("[" * 500 + "]" * 500)
-    body = feed(feature(mag="DEEP", felt=deep), feature(place="x" * (3 << 20)), feature(id="y" * (3 << 20)))
+    body = feed_bytes(feature(mag="DEEP", felt=deep), feature(place="x" * (3 << 20)), feature(id="y" * (3 << 20)))
     body = body.replace(b'"DEEP"', b'{"a":[' * 10_000 + b"]}" * 10_000)
-    nested, cut, long_id = await read(body)
+    nested, cut, long_id = await read_body(body)
     assert nested == Rejection(RejectionReason.BAD_VALUE, "us1")
     assert isinstance(cut, Earthquake)
     assert long_id == Rejection(RejectionReason.ID_TOO_LONG, "y" * 64)
@@ -127,7 +129,7 @@ async def test_deep_nesting_and_long_strings_are_skipped() -> None:
 
 async def test_an_endless_string_is_too_large() -> None:
     async def endless() -> AsyncIterator[bytes]:
-        yield feed(feature(place="HERE")).partition(b"HERE")[0]
+        yield feed_bytes(feature(place="HERE")).partition(b"HERE")[0]
         while True:
             yield b"x" * 65_536
 
@@ -138,7 +140,7 @@ async def test_an_endless_string_is_too_large() -> None:
 
 async def test_features_are_yielded_while_the_feed_still_arrives() -> None:
     async def stalled() -> AsyncIterator[bytes]:
-        yield feed(feature(), feature()).removesuffix(b"]}")
+        yield feed_bytes(feature(), feature()).removesuffix(b"]}")
         raise AssertionError("nothing more was needed")
 
     items = read_events(stalled(), ingested_at_ms=5)
@@ -154,17 +156,17 @@ async def test_nan_and_infinity_are_bad_values_of_their_feature_only(value: floa
     features = [feature(mag=value), feature(coordinates=[1, value, 1]), *(feature(place=text) for text in texts)]
     document = {"type": "FeatureCollection", "features": [*features, feature(nst=value)], "bbox": [value, value]}
     body = json.dumps(document, separators=(", ", ": ") if spaced else (",", ":")).encode()
-    first, second, *rest = await read(body, size)
+    first, second, *rest = await read_body(body, size)
     assert [first, second] == [Rejection(RejectionReason.BAD_VALUE, "us1")] * 2
     assert [item.place for item in rest if isinstance(item, Earthquake)] == [*texts, "1 km N of Here"]
 
 
 async def test_a_repeated_id_is_yielded_twice() -> None:
-    assert len(await read(feed(feature(), feature()))) == 2
+    assert len(await read_body(feed_bytes(feature(), feature()))) == 2
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.binary(max_size=300) | st.binary(max_size=40).map(lambda tail: feed(feature())[:60] + tail))
+@given(st.binary(max_size=300) | st.binary(max_size=40).map(lambda tail: feed_bytes(feature())[:60] + tail))
 def test_any_body_raises_only_a_feed_error(body: bytes) -> None:
     _, code = asyncio.run(fault_of(body, 7))
     assert code is not None
@@ -173,7 +175,7 @@ def test_any_body_raises_only_a_feed_error(body: bytes) -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.data(), st.booleans())
 def test_a_feed_truncated_anywhere_fails_after_its_complete_features(data: st.DataObject, packed: bool) -> None:
-    whole = feed(feature(), feature(), feature())
+    whole = feed_bytes(feature(), feature(), feature())
     body = gzip.compress(whole) if packed else whole
     cut = data.draw(st.integers(1 if not packed else 2, len(body) - 1))
     count, code = asyncio.run(fault_of(body[:cut], data.draw(st.integers(1, 200))))
@@ -216,7 +218,7 @@ def reference_counts(document: Json) -> Counter[str]:
 
 
 async def judged(body: bytes) -> Counter[str]:
-    return Counter(item.reason if isinstance(item, Rejection) else "accepted" for item in await read(body))
+    return Counter(item.reason if isinstance(item, Rejection) else "accepted" for item in await read_body(body))
 
 
 def real_feeds() -> Iterable[Path]:

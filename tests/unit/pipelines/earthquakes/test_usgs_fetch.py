@@ -24,9 +24,9 @@ from tests.support.usgs_samples import (
     cut_after_50_bytes,
     cut_before_the_body,
     feature,
-    feed,
+    feed_bytes,
     feed_server,
-    hang,
+    hang_response,
     read_until_fault,
 )
 
@@ -55,13 +55,13 @@ async def test_a_url_is_read_hashed_and_counted(session: aiohttp.ClientSession) 
 
     async def handler(request: web.Request) -> web.StreamResponse:
         seen.append(request.headers["User-Agent"])
-        return web.Response(body=feed(feature()), headers={"ETag": '"1"', "Last-Modified": "then"})
+        return web.Response(body=feed_bytes(feature()), headers={"ETag": '"1"', "Last-Modified": "then"})
 
     async with feed_server(handler) as url, open_source(url, session=session) as source:
-        assert source.total == len(feed(feature()))
-        assert await body_of(source) == feed(feature())
+        assert source.total == len(feed_bytes(feature()))
+        assert await body_of(source) == feed_bytes(feature())
     assert source.size == source.total
-    assert source.sha256 == hashlib.sha256(feed(feature())).hexdigest()
+    assert source.sha256 == hashlib.sha256(feed_bytes(feature())).hexdigest()
     assert (source.etag, source.last_modified, source.retries, source.not_modified) == ('"1"', "then", 0, False)
     assert "gateway" in seen[0]
 
@@ -81,16 +81,16 @@ async def test_a_304_has_no_chunks_and_is_not_modified(session: aiohttp.ClientSe
 
 
 async def test_a_429_is_retried_after_its_retry_after(session: aiohttp.ClientSession) -> None:
-    async with feed_server(answering(429, Retry_After="1"), answering(body=feed())) as url:
+    async with feed_server(answering(429, Retry_After="1"), answering(body=feed_bytes())) as url:
         start = time.monotonic()
         async with open_source(url, session=session, retry=QUICK) as source:
-            assert await body_of(source) == feed()
+            assert await body_of(source) == feed_bytes()
         assert time.monotonic() - start >= 1
         assert source.retries == 1
 
 
 async def test_a_429_with_a_long_retry_after_fails_at_once(session: aiohttp.ClientSession) -> None:
-    async with feed_server(answering(429, Retry_After="3600"), answering(body=feed())) as url:
+    async with feed_server(answering(429, Retry_After="3600"), answering(body=feed_bytes())) as url:
         error = await refusal(url, session)
     assert (error.code, error.retries) == (FeedCode.RATE_LIMITED, 0)
 
@@ -103,16 +103,16 @@ async def test_a_lasting_429_is_rate_limited(session: aiohttp.ClientSession) -> 
 
 @pytest.mark.parametrize("first", [answering(503), answering(500)])
 async def test_temporary_failures_are_retried(session: aiohttp.ClientSession, first: Handler) -> None:
-    async with feed_server(first, first, answering(body=feed())) as url:
+    async with feed_server(first, first, answering(body=feed_bytes())) as url:
         async with open_source(url, session=session, retry=QUICK) as source:
-            assert await body_of(source) == feed()
+            assert await body_of(source) == feed_bytes()
         assert source.retries == 2
 
 
 async def test_a_connection_lost_before_the_body_is_retried(session: aiohttp.ClientSession) -> None:
-    async with feed_server(*[cut_before_the_body] * 3, answering(body=feed())) as url:
+    async with feed_server(*[cut_before_the_body] * 3, answering(body=feed_bytes())) as url:
         async with open_source(url, session=session, retry=QUICK) as source:
-            assert await body_of(source) == feed()
+            assert await body_of(source) == feed_bytes()
         assert source.retries >= 1  # aiohttp itself may have retried
 
 
@@ -131,7 +131,7 @@ async def test_other_statuses_are_reported(
 
 
 async def test_an_incomplete_body_is_truncated_and_not_retried(session: aiohttp.ClientSession) -> None:
-    async with feed_server(cut_after_50_bytes, answering(body=feed())) as url:
+    async with feed_server(cut_after_50_bytes, answering(body=feed_bytes())) as url:
         error = await refusal(url, session)
     assert (error.code, error.retries) == (FeedCode.TRUNCATED, 0)
 
@@ -148,7 +148,7 @@ async def test_html_with_status_200_is_not_geojson(session: aiohttp.ClientSessio
 
 async def test_a_service_that_hangs_is_a_timeout(session: aiohttp.ClientSession) -> None:
     limits = aiohttp.ClientTimeout(total=5, sock_read=0.1)
-    async with feed_server(hang) as url:
+    async with feed_server(hang_response) as url:
         error = await refusal(url, session, limits=limits, retry=Backoff(initial=0.001, maximum=0.001, attempts=2))
     assert (error.code, error.retries) == (FeedCode.TIMEOUT, 1)
 
@@ -158,7 +158,7 @@ async def test_a_stalled_body_is_a_timeout(session: aiohttp.ClientSession) -> No
         response = web.StreamResponse()
         await response.prepare(request)
         await response.write(b"{")
-        return await hang(request)
+        return await hang_response(request)
 
     async with feed_server(stall) as url:
         error = await refusal(url, session, limits=aiohttp.ClientTimeout(total=0.2))
@@ -166,14 +166,14 @@ async def test_a_stalled_body_is_a_timeout(session: aiohttp.ClientSession) -> No
 
 
 async def test_a_closed_port_is_unreachable(session: aiohttp.ClientSession) -> None:
-    async with feed_server(hang) as url:
+    async with feed_server(hang_response) as url:
         pass
     error = await refusal(url, session)
     assert (error.code, error.retries) == (FeedCode.UNREACHABLE, 3)
 
 
 async def test_a_compressed_response_has_no_known_size(session: aiohttp.ClientSession) -> None:
-    packed = gzip.compress(feed(feature()))
+    packed = gzip.compress(feed_bytes(feature()))
     async with (
         feed_server(answering(body=packed, Content_Encoding="gzip")) as url,
         open_source(url, session=session) as source,
@@ -183,7 +183,7 @@ async def test_a_compressed_response_has_no_known_size(session: aiohttp.ClientSe
 
 
 async def test_a_gzip_file_is_hashed_as_it_is(session: aiohttp.ClientSession) -> None:
-    packed = gzip.compress(feed(feature()))
+    packed = gzip.compress(feed_bytes(feature()))
     async with feed_server(answering(body=packed)) as url, open_source(url, session=session) as source:
         assert len([item async for item in read_events(source.chunks(), ingested_at_ms=5)]) == 1
     assert source.sha256 == hashlib.sha256(packed).hexdigest()
@@ -206,10 +206,10 @@ async def test_a_body_over_the_limit_is_too_large_with_or_without_a_stated_size(
 
 async def test_a_redirect_is_followed_on_its_own_host(session: aiohttp.ClientSession) -> None:
     async with (
-        feed_server(answering(302, Location="/other"), answering(body=feed())) as url,
+        feed_server(answering(302, Location="/other"), answering(body=feed_bytes())) as url,
         open_source(url, session=session) as source,
     ):
-        assert await body_of(source) == feed()
+        assert await body_of(source) == feed_bytes()
 
 
 async def test_endless_redirects_are_an_error(session: aiohttp.ClientSession) -> None:
@@ -267,7 +267,7 @@ def test_a_name_is_expanded_to_its_url() -> None:
 
 async def test_a_file_is_read_hashed_and_counted(session: aiohttp.ClientSession, tmp_path: Path) -> None:
     path = tmp_path / "feed.geojson.gz"
-    packed = gzip.compress(feed(feature()))
+    packed = gzip.compress(feed_bytes(feature()))
     path.write_bytes(packed)
     async with open_source(str(path), session=session) as source:
         assert len([item async for item in read_events(source.chunks(), ingested_at_ms=5)]) == 1

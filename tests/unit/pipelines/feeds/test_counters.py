@@ -23,7 +23,7 @@ from datastore.keyspace.feeds.table import FEED
 from datastore.model.timestamps import to_seconds
 from pipelines.feeds.counters import Counters
 from tests.support.fault_proxy import Proxy, Seen, client_of, forward, refuse
-from tests.support.feed_changes import feed_changes, items_of, put, remove, store_of
+from tests.support.feed_changes import delete_feed_records, feed_changes, items_of, put_feed_records, store_of
 from tests.support.feed_items import (
     comment_item,
     following_item,
@@ -118,8 +118,8 @@ EXPECTED = (
 async def recorded_changes(database: Database) -> list[Change]:
     """Write the scenario to the table, and return its changes from the stream."""
     added, deleted = scenario()
-    await put(database, *added)
-    await remove(database, *deleted)
+    await put_feed_records(database, *added)
+    await delete_feed_records(database, *deleted)
     return await feed_changes(database)
 
 
@@ -158,9 +158,9 @@ async def test_repeated_records_in_any_batches_change_nothing(database: Database
 async def test_a_deleted_post_is_subtracted_with_its_likes_and_comments(database: Database) -> None:
     post = post_item("p1", tags=["tea", "tea"])
     like, comment = like_item(post), comment_item(post, "c1")
-    await put(database, user_item("ada"), post, like, comment)
-    await put(database, tombstone(post))
-    await remove(database, like, comment)
+    await put_feed_records(database, user_item("ada"), post, like, comment)
+    await put_feed_records(database, tombstone(post))
+    await delete_feed_records(database, like, comment)
 
     await counters(database).handle(await feed_changes(database))
 
@@ -171,8 +171,8 @@ async def test_a_deleted_post_is_subtracted_with_its_likes_and_comments(database
 
 async def test_a_removed_item_of_a_post_counts_as_a_deletion(database: Database) -> None:
     post = post_item("p1", tags=["tea"])
-    await put(database, user_item("ada"), post)
-    await remove(database, post)
+    await put_feed_records(database, user_item("ada"), post)
+    await delete_feed_records(database, post)
 
     await counters(database).handle(await feed_changes(database))
 
@@ -181,7 +181,7 @@ async def test_a_removed_item_of_a_post_counts_as_a_deletion(database: Database)
 
 async def test_a_tombstone_that_expires_is_not_counted_again(database: Database) -> None:
     post = post_item("p1", tags=["tea"])
-    await put(database, user_item("ada"))
+    await put_feed_records(database, user_item("ada"))
     changes = [inserted(post), modified(post, tombstone(post)), removed(tombstone(post), by_ttl=True)]
 
     await counters(database).handle(changes)
@@ -192,7 +192,7 @@ async def test_a_tombstone_that_expires_is_not_counted_again(database: Database)
 async def test_likes_of_a_deleted_post_do_not_revive_it(database: Database) -> None:
     post = post_item("p1")
     gone = post_item("p2")
-    await put(database, tombstone(post))
+    await put_feed_records(database, tombstone(post))
 
     await counters(database).handle([inserted(answer) for answer in (like_item(post), like_item(gone, "cleo"))])
 
@@ -201,7 +201,7 @@ async def test_likes_of_a_deleted_post_do_not_revive_it(database: Database) -> N
 
 
 async def test_missing_users_get_no_counters(database: Database) -> None:
-    await put(database, user_item("bob"))
+    await put_feed_records(database, user_item("bob"))
 
     await counters(database).handle([inserted(following_item("bob", "nobody")), inserted(post_item("p1", "nobody"))])
 
@@ -212,7 +212,9 @@ async def test_a_removal_handled_before_its_addition_shows_no_negative_count(
     database: Database,
 ) -> None:
     """The records of the additions are dead letters at first."""
-    await put(database, user_item("ada"), user_item("bob"), post := post_item("p1"), more := post_item("p2"))
+    await put_feed_records(
+        database, user_item("ada"), user_item("bob"), post := post_item("p1"), more := post_item("p2")
+    )
     like, follow = like_item(post), following_item("bob", "ada")
     await counters(database).handle([inserted(post), inserted(more)])
 
@@ -272,7 +274,7 @@ async def test_counts_of_tags_expire_after_their_window(database: Database) -> N
 
 async def test_an_invalid_record_raises_and_the_others_count_without_it(database: Database) -> None:
     post = post_item("p1")
-    await put(database, post)
+    await put_feed_records(database, post)
     senseless = {name: value for name, value in like_item(post).items() if name != "created_at"}
     good = [inserted(like_item(post, "cleo")), inserted(like_item(post, "dan"))]
 
@@ -354,8 +356,8 @@ async def calls_of(database: Database, client: Client, proxy: Proxy, name: str) 
 
 async def changes_of(database: Database, name: str) -> list[Change]:
     added, deleted = scenario(name)
-    await put(database, *added)
-    await remove(database, *deleted)
+    await put_feed_records(database, *added)
+    await delete_feed_records(database, *deleted)
     return [*map(inserted, added), *map(removed, deleted)]
 
 
@@ -380,7 +382,7 @@ class MeteredCounters:
 
 async def test_a_hundred_likes_of_a_post_are_one_write_and_their_marks(database: Database) -> None:
     post = post_item("p1")
-    await put(database, post)
+    await put_feed_records(database, post)
     metered = MeteredCounters(database)
     await metered.calls_for([inserted(post)])
     likes = [inserted(like_item(post, f"fan{number}")) for number in range(100)]

@@ -13,15 +13,15 @@ from datastore.database import Database
 from datastore.feeds.visibility import Visibility
 from pipelines.feeds.fan_out import FanOut
 from pipelines.feeds.follow_backfill import FollowBackfill
-from tests.support.feed_world import Happening, Killed, Wire, World, made, once
+from tests.support.feed_world import FeedWorld, Happening, Killed, ProcessWire, once, operation_counts
 
 FANS = [f"fan{number}" for number in range(7)]
 
 
 @pytest.fixture
-async def world(database: Database) -> World:
+async def world(database: Database) -> FeedWorld:
     """An author `ada` with followers that fill more than two pages."""
-    world = World(database)
+    world = FeedWorld(database)
     await world.users("ada", *FANS)
     for fan in FANS:
         await world.follow(fan, "ada")
@@ -29,9 +29,11 @@ async def world(database: Database) -> World:
     return world
 
 
-async def handle(world: World, changes: Sequence[Change] | None = None, wire: Wire | None = None) -> Wire:
+async def handle(
+    world: FeedWorld, changes: Sequence[Change] | None = None, wire: ProcessWire | None = None
+) -> ProcessWire:
     """Handle the changes, or all new ones, as a separate process. Return the wire it used."""
-    wire = wire or Wire(world.database.client)
+    wire = wire or ProcessWire(world.database.client)
     changes = await world.changes() if changes is None else changes
     try:
         for handler in (
@@ -45,17 +47,17 @@ async def handle(world: World, changes: Sequence[Change] | None = None, wire: Wi
 
 
 async def is_killed_after(
-    world: World, calls: int, changes: Sequence[Change], before: Callable[..., Awaitable[None]] | None = None
+    world: FeedWorld, calls: int, changes: Sequence[Change], before: Callable[..., Awaitable[None]] | None = None
 ) -> bool:
     """Handle the changes as a process that is killed after `calls` calls. Return whether it was killed."""
     try:
-        await handle(world, changes, Wire(world.database.client, last=calls, before=before))
+        await handle(world, changes, ProcessWire(world.database.client, last=calls, before=before))
     except Killed:
         return True
     return False
 
 
-def delete_and_handle(world: World, post_id: str) -> Happening:
+def delete_and_handle(world: FeedWorld, post_id: str) -> Happening:
     """Return a function that deletes a post and lets another process handle the delete_and_handle."""
 
     async def delete() -> None:
@@ -65,7 +67,7 @@ def delete_and_handle(world: World, post_id: str) -> Happening:
     return delete
 
 
-def unfollow_and_handle(world: World, follower: str) -> Happening:
+def unfollow_and_handle(world: FeedWorld, follower: str) -> Happening:
     """Return a function that unfollows `ada` and lets another process handle the change."""
 
     async def leave() -> None:
@@ -75,7 +77,7 @@ def unfollow_and_handle(world: World, follower: str) -> Happening:
     return leave
 
 
-async def follow_before_a_fanned_out_post(world: World, follower: str, post_id: str) -> Sequence[Change]:
+async def follow_before_a_fanned_out_post(world: FeedWorld, follower: str, post_id: str) -> Sequence[Change]:
     """Return the change of a follow whose time is before a post, but which is written after the post's fan-out."""
     late = world.clock()
     await world.write(post_id, "ada")
@@ -89,7 +91,7 @@ def is_entry_write(operation: str, _payload: Mapping[str, Any]) -> bool:
     return operation == "BatchWriteItem"
 
 
-async def test_a_post_reaches_the_feeds_of_all_followers(world: World) -> None:
+async def test_a_post_reaches_the_feeds_of_all_followers(world: FeedWorld) -> None:
     await world.write("p1", "ada")
     await world.follow("ada", "fan0")
     await world.write("p2", "fan0", Visibility.FOLLOWERS)
@@ -99,7 +101,7 @@ async def test_a_post_reaches_the_feeds_of_all_followers(world: World) -> None:
     await world.assert_right()
 
 
-async def test_a_private_post_reaches_no_feed(world: World) -> None:
+async def test_a_private_post_reaches_no_feed(world: FeedWorld) -> None:
     await world.write("p", "ada", Visibility.PRIVATE)
     wire = await handle(world)
 
@@ -107,15 +109,15 @@ async def test_a_private_post_reaches_no_feed(world: World) -> None:
     assert wire.sent == 0
 
 
-async def test_a_repeated_fan_out_costs_one_read(world: World) -> None:
+async def test_a_repeated_fan_out_costs_one_read(world: FeedWorld) -> None:
     await world.write("p", "ada")
     changes = await world.changes()
     await handle(world, changes)
 
-    assert made((await handle(world, changes)).meter.calls) == {"BatchGetItem": 1}
+    assert operation_counts((await handle(world, changes)).meter.calls) == {"BatchGetItem": 1}
 
 
-async def test_a_feed_begins_with_the_posts_since_the_follow(world: World) -> None:
+async def test_a_feed_begins_with_the_posts_since_the_follow(world: FeedWorld) -> None:
     await world.users("eve")
     await world.write("before", "ada")
     await handle(world)
@@ -130,7 +132,7 @@ async def test_a_feed_begins_with_the_posts_since_the_follow(world: World) -> No
     await world.assert_right()
 
 
-async def test_a_follow_adds_posts_that_were_fanned_out_before_it_was_written(world: World) -> None:
+async def test_a_follow_adds_posts_that_were_fanned_out_before_it_was_written(world: FeedWorld) -> None:
     await world.users("eve")
     await handle(world, await follow_before_a_fanned_out_post(world, "eve", "p"))
 
@@ -138,7 +140,7 @@ async def test_a_follow_adds_posts_that_were_fanned_out_before_it_was_written(wo
     await world.assert_right()
 
 
-async def test_unfollowing_removes_all_posts_of_the_author(world: World) -> None:
+async def test_unfollowing_removes_all_posts_of_the_author(world: FeedWorld) -> None:
     await world.users("bob")
     await world.follow("fan0", "bob")
     for number in range(5):
@@ -152,7 +154,7 @@ async def test_unfollowing_removes_all_posts_of_the_author(world: World) -> None
     await world.assert_right()
 
 
-async def test_following_again_adds_only_later_posts(world: World) -> None:
+async def test_following_again_adds_only_later_posts(world: FeedWorld) -> None:
     await world.write("old", "ada")
     await handle(world)
     await world.unfollow("fan0", "ada")
@@ -165,7 +167,7 @@ async def test_following_again_adds_only_later_posts(world: World) -> None:
     await world.assert_right()
 
 
-async def test_a_deleted_post_is_removed_from_the_feeds(world: World) -> None:
+async def test_a_deleted_post_is_removed_from_the_feeds(world: FeedWorld) -> None:
     await world.write("p", "ada")
     await world.write("kept", "ada")
     await handle(world)
@@ -174,10 +176,10 @@ async def test_a_deleted_post_is_removed_from_the_feeds(world: World) -> None:
     await handle(world, changes)
 
     assert await world.entries() == {(fan, "kept") for fan in FANS}
-    assert made((await handle(world, changes)).meter.calls) == {"BatchGetItem": 1}
+    assert operation_counts((await handle(world, changes)).meter.calls) == {"BatchGetItem": 1}
 
 
-async def mixed_changes(world: World) -> None:
+async def mixed_changes(world: FeedWorld) -> None:
     await world.users("eve")
     await world.write("p1", "ada")
     await world.unfollow("fan1", "ada")
@@ -196,7 +198,7 @@ async def mixed_changes(world: World) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_reordered_and_repeated_changes_lead_to_the_same_feeds(world: World, seed: int) -> None:
+async def test_reordered_and_repeated_changes_lead_to_the_same_feeds(world: FeedWorld, seed: int) -> None:
     chance = random.Random(seed)
     await mixed_changes(world)
     changes = [change for change in await world.changes() if not change.keys["PK"].startswith("FEED#")]
@@ -208,7 +210,7 @@ async def test_reordered_and_repeated_changes_lead_to_the_same_feeds(world: Worl
     await world.assert_right()
 
 
-async def test_the_feeds_are_right_after_kills_at_every_call(world: World) -> None:
+async def test_the_feeds_are_right_after_kills_at_every_call(world: FeedWorld) -> None:
     """Each process is killed one call later than the previous one, until one completes."""
     await world.write("before", "ada")
     await handle(world)
@@ -222,7 +224,7 @@ async def test_the_feeds_are_right_after_kills_at_every_call(world: World) -> No
     await world.assert_right()
 
 
-async def test_unfollows_between_a_kill_and_the_next_process_are_seen(world: World) -> None:
+async def test_unfollows_between_a_kill_and_the_next_process_are_seen(world: FeedWorld) -> None:
     """Two users unfollow, and their changes are handled, between the kill of a process and the next process."""
     for calls in count(1):
         await world.write(f"p{calls}", "ada")
@@ -243,25 +245,27 @@ async def test_unfollows_between_a_kill_and_the_next_process_are_seen(world: Wor
 
 
 @pytest.mark.parametrize("killed", [False, True])
-async def test_an_unfollow_during_the_fan_out_keeps_the_post_out_of_the_feed(world: World, killed: bool) -> None:
+async def test_an_unfollow_during_the_fan_out_keeps_the_post_out_of_the_feed(world: FeedWorld, killed: bool) -> None:
     """The unfollow is written after the page was read, and is handled before the entries are written."""
     await world.write("p", "ada")
     changes = await world.changes()
     # The calls: post and author, page, progress, entries, page again.
     last = 4 if killed else None
-    wire = Wire(world.database.client, last, before=once(unfollow_and_handle(world, "fan1"), is_entry_write))
+    wire = ProcessWire(world.database.client, last, before=once(unfollow_and_handle(world, "fan1"), is_entry_write))
     if killed:
         with pytest.raises(Killed):
             await handle(world, changes, wire)
         assert ("fan1", "p") in await world.entries()
-        wire = Wire(world.database.client)
+        wire = ProcessWire(world.database.client)
     await handle(world, changes, wire)
 
     assert await world.entries() == {(fan, "p") for fan in FANS if fan != "fan1"}
 
 
 @pytest.mark.parametrize("first", ["the post", "its deletion"])
-async def test_a_post_deleted_after_its_fan_out_was_killed_is_removed_from_all_feeds(world: World, first: str) -> None:
+async def test_a_post_deleted_after_its_fan_out_was_killed_is_removed_from_all_feeds(
+    world: FeedWorld, first: str
+) -> None:
     """This includes the feed of a user who unfollowed just before the entries were written and is in no list."""
     await world.write("p", "ada")
     changes = await world.changes()
@@ -269,7 +273,7 @@ async def test_a_post_deleted_after_its_fan_out_was_killed_is_removed_from_all_f
         await handle(
             world,
             changes,
-            Wire(world.database.client, 4, before=once(unfollow_and_handle(world, "fan1"), is_entry_write)),
+            ProcessWire(world.database.client, 4, before=once(unfollow_and_handle(world, "fan1"), is_entry_write)),
         )
     await world.delete("p", "ada")
     await handle(world, changes if first == "the post" else None)
@@ -277,29 +281,29 @@ async def test_a_post_deleted_after_its_fan_out_was_killed_is_removed_from_all_f
     assert await world.entries() == set()
 
 
-async def test_a_post_deleted_before_its_fan_out_costs_one_read(world: World) -> None:
+async def test_a_post_deleted_before_its_fan_out_costs_one_read(world: FeedWorld) -> None:
     await world.write("p", "ada")
     written = await world.changes()
     await world.delete("p", "ada")
 
-    assert made((await handle(world, written)).meter.calls) == {"BatchGetItem": 1}
+    assert operation_counts((await handle(world, written)).meter.calls) == {"BatchGetItem": 1}
 
 
-async def test_unfollowing_and_following_during_the_fan_out_keeps_the_post_out(world: World) -> None:
+async def test_unfollowing_and_following_during_the_fan_out_keeps_the_post_out(world: FeedWorld) -> None:
     async def leave_and_come_back() -> None:
         await world.unfollow("fan1", "ada")
         await world.follow("fan1", "ada")
         await handle(world)
 
     await world.write("p", "ada")
-    wire = Wire(world.database.client, before=once(leave_and_come_back, is_entry_write))
+    wire = ProcessWire(world.database.client, before=once(leave_and_come_back, is_entry_write))
     await handle(world, await world.changes(), wire)
 
     assert await world.entries() == {(fan, "p") for fan in FANS if fan != "fan1"}
     await world.assert_right()
 
 
-async def test_a_post_deleted_during_its_fan_out_is_removed_from_all_feeds(world: World) -> None:
+async def test_a_post_deleted_during_its_fan_out_is_removed_from_all_feeds(world: FeedWorld) -> None:
     """Another process handles the deletion before the entries are written. The fan-out is killed after each call."""
     for calls in count(1):
         delete = delete_and_handle(world, f"p{calls}")
@@ -315,7 +319,7 @@ async def test_a_post_deleted_during_its_fan_out_is_removed_from_all_feeds(world
     assert await world.entries() == set()
 
 
-async def test_a_killed_withdrawal_is_continued_by_the_next_process(world: World) -> None:
+async def test_a_killed_withdrawal_is_continued_by_the_next_process(world: FeedWorld) -> None:
     """The first process writes three pages, finds the post deleted, and is killed in the second page of the removal."""
     await world.write("p", "ada")
     written = await world.changes()
@@ -331,17 +335,17 @@ async def test_a_killed_withdrawal_is_continued_by_the_next_process(world: World
                 raise Killed
 
     with pytest.raises(Killed):
-        await handle(world, written, Wire(world.database.client, before=die))
+        await handle(world, written, ProcessWire(world.database.client, before=die))
     assert {fan for fan, _ in await world.entries()} == set(FANS[3:])
 
     second = await handle(world, written)
     assert await world.entries() == set()
     # The second and the third page; the first is complete.
-    assert made(second.meter.calls)["BatchWriteItem"] == 2
-    assert made((await handle(world)).meter.calls) == {"BatchGetItem": 1}
+    assert operation_counts(second.meter.calls)["BatchWriteItem"] == 2
+    assert operation_counts((await handle(world)).meter.calls) == {"BatchGetItem": 1}
 
 
-async def test_a_post_deleted_during_a_backfill_is_removed(world: World) -> None:
+async def test_a_post_deleted_during_a_backfill_is_removed(world: FeedWorld) -> None:
     """The backfill is killed after each call."""
     await world.users("eve")
     for calls in count(1):
@@ -358,7 +362,7 @@ async def test_a_post_deleted_during_a_backfill_is_removed(world: World) -> None
     assert await world.entries() == set()
 
 
-async def test_an_unfollow_during_the_backfill_leaves_no_entry(world: World) -> None:
+async def test_an_unfollow_during_the_backfill_leaves_no_entry(world: FeedWorld) -> None:
     """The backfill is killed after each call."""
     await world.users("eve")
     for calls in count(1):
@@ -375,7 +379,7 @@ async def test_an_unfollow_during_the_backfill_leaves_no_entry(world: World) -> 
     await world.assert_right()
 
 
-async def test_an_unfollow_after_a_second_follow_by_a_slow_clock_leaves_no_entry(world: World) -> None:
+async def test_an_unfollow_after_a_second_follow_by_a_slow_clock_leaves_no_entry(world: FeedWorld) -> None:
     await world.users("eve")
     early = world.clock()
     await world.write("p", "ada")
@@ -386,12 +390,14 @@ async def test_an_unfollow_after_a_second_follow_by_a_slow_clock_leaves_no_entry
     await world.follow("eve", "ada")
     await world.changes()
     leave = once(unfollow_and_handle(world, "eve"), is_entry_write)
-    await FollowBackfill(lambda: world.store(Wire(world.database.client, before=leave)), world.clock).handle(changes)
+    await FollowBackfill(lambda: world.store(ProcessWire(world.database.client, before=leave)), world.clock).handle(
+        changes
+    )
 
     assert await world.entries() == set()
 
 
-async def test_a_failed_fan_out_delays_no_other_author(world: World) -> None:
+async def test_a_failed_fan_out_delays_no_other_author(world: FeedWorld) -> None:
     async def refuse(_operation: str, payload: Mapping[str, Any]) -> None:
         if "FOLLOWEE#bob" in str(payload):
             raise OSError("the line is dead")
@@ -403,20 +409,20 @@ async def test_a_failed_fan_out_delays_no_other_author(world: World) -> None:
     await world.write("a", "ada")
     changes = await world.changes()
     with pytest.raises(OSError, match="dead"):
-        await handle(world, changes, Wire(world.database.client, before=refuse))
+        await handle(world, changes, ProcessWire(world.database.client, before=refuse))
     assert await world.entries() == {(fan, "a") for fan in FANS}
 
     await handle(world, changes)
     await world.assert_right()
 
 
-async def test_a_thousand_followers_take_few_calls(world: World) -> None:
+async def test_a_thousand_followers_take_few_calls(world: FeedWorld) -> None:
     fans = [f"reader-{number:04d}" for number in range(1000)]
     await world.users("bob")
     await world.followed_by("bob", fans)
     await world.write("p", "bob")
     changes = [change for change in await world.changes() if change.keys["PK"] == "POST#p"]
-    wire = Wire(world.database.client)
+    wire = ProcessWire(world.database.client)
     began = time.perf_counter()
     await FanOut(lambda: world.store(wire), world.clock).handle(changes)
     seconds = time.perf_counter() - began
@@ -424,7 +430,7 @@ async def test_a_thousand_followers_take_few_calls(world: World) -> None:
     assert await world.entries() == {(fan, "p") for fan in fans}
     calls = wire.meter.calls
     # Two pages of followers, each read before and after its entries, and an empty page; the post, and the progress.
-    assert made(calls) == {"BatchGetItem": 1, "BatchWriteItem": 40, "GetItem": 1, "PutItem": 3, "Query": 5}
+    assert operation_counts(calls) == {"BatchGetItem": 1, "BatchWriteItem": 40, "GetItem": 1, "PutItem": 3, "Query": 5}
     writes = sum(call.units for call in calls if call.operation in ("BatchWriteItem", "PutItem"))
     reads = sum(call.units for call in calls) - writes
     print(f"{len(calls)} calls, {writes} write units, {reads} read units, {seconds:.2f} s")

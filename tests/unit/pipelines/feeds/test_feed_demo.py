@@ -26,7 +26,7 @@ from pipelines.demo.scene import Demo
 from pipelines.feeds.handlers import feed_handlers
 from server.settings import Settings
 from tests.support.feed_changes import items_of
-from tests.support.feed_world import Killed, Wire, World
+from tests.support.feed_world import FeedWorld, Killed, ProcessWire
 from tests.support.served import SECRET, Served
 from tests.support.store_engines import free_port
 
@@ -48,11 +48,11 @@ def settings() -> Settings:
 
 
 @pytest.fixture
-def world(database: Database) -> World:
-    return World(database)
+def world(database: Database) -> FeedWorld:
+    return FeedWorld(database)
 
 
-def demo(world: World, client: Client | None = None, *, followed: bool = True) -> FeedDemo:
+def demo(world: FeedWorld, client: Client | None = None, *, followed: bool = True) -> FeedDemo:
     return FeedDemo(
         lambda: world.store(client),
         now=world.clock,
@@ -62,22 +62,22 @@ def demo(world: World, client: Client | None = None, *, followed: bool = True) -
     )
 
 
-async def stored(world: World) -> list[Item]:
+async def stored(world: FeedWorld) -> list[Item]:
     return sorted(await items_of(world.database, FEED), key=lambda item: (item["PK"], item["SK"]))
 
 
-async def posts(world: World) -> dict[str, Item]:
+async def posts(world: FeedWorld) -> dict[str, Item]:
     return {item["PK"]: item for item in await stored(world) if is_post(item) and is_live(item)}
 
 
-async def handle(world: World) -> None:
+async def handle(world: FeedWorld) -> None:
     """Handle all new changes of the stream."""
     changes = await world.changes()
     for handler in feed_handlers(world.store, world.clock):
         await handler.handle(changes)
 
 
-async def test_the_feed_is_loaded_once(world: World) -> None:
+async def test_the_feed_is_loaded_once(world: FeedWorld) -> None:
     assert await demo(world).load() == len(SCRIPT) == len(await posts(world))
     loaded = await stored(world)
     world.clock.forward(hours=2)
@@ -88,8 +88,8 @@ async def test_the_feed_is_loaded_once(world: World) -> None:
 
 
 @pytest.mark.parametrize("last", [5, 60, 200])
-async def test_an_interrupted_load_is_completed_by_the_next(world: World, last: int) -> None:
-    wire = Wire(world.database.client, last, role=None)
+async def test_an_interrupted_load_is_completed_by_the_next(world: FeedWorld, last: int) -> None:
+    wire = ProcessWire(world.database.client, last, role=None)
     with pytest.raises(Killed):
         await demo(world, wire).load()
     await wire.quiet()
@@ -106,7 +106,7 @@ async def test_an_interrupted_load_is_completed_by_the_next(world: World, last: 
     assert await stored(world) == loaded
 
 
-async def test_a_second_load_changes_nothing(world: World) -> None:
+async def test_a_second_load_changes_nothing(world: FeedWorld) -> None:
     await demo(world).load()
     loaded = await stored(world)
     await world.store().write_all(FEED, deletes=[users.user(NEWCOMER)])
@@ -161,7 +161,7 @@ def test_users_like_and_comment_only_visible_posts() -> None:
     assert named <= NAMES.keys()
 
 
-async def test_the_feed_is_active_and_stays_small(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_feed_is_active_and_stays_small(world: FeedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed_demo, "LIVE_POSTS", 2)
     monkeypatch.setattr(feed_demo, "UNREAD", 6)
     living = demo(world)
@@ -218,7 +218,7 @@ async def test_a_visitor_receives_live_events(served: Served) -> None:
         await asyncio.gather(living, return_exceptions=True)
 
 
-async def test_the_feed_is_less_active_without_subscribers(world: World) -> None:
+async def test_the_feed_is_less_active_without_subscribers(world: FeedWorld) -> None:
     await demo(world).load()
     before = len(await world.changes())
     quiet = demo(world, followed=False)

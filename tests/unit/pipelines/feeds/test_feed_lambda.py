@@ -17,10 +17,11 @@ from pipelines.consumer.batches import RETRIES, BatchProcessor
 from pipelines.consumer.handlers import Handler
 from pipelines.consumer.metrics import StreamMetrics
 from pipelines.feeds import aws_lambda
-from tests.support.consumers import AT_ONCE, Noting, letters_of, now, numbered
-from tests.support.feed_changes import items_of, put, store_of
+from tests.support.consumers import AT_ONCE, Noting, letters_of, numbered
+from tests.support.feed_changes import items_of, put_feed_records, store_of
 from tests.support.feed_items import like_item, post_item, user_item
 from tests.support.feed_lambda import records_of
+from tests.support.moments import utc_now
 
 
 class Context:
@@ -50,7 +51,7 @@ class Function:
             yield BatchProcessor(
                 self._handlers,
                 lambda: store_of(database),
-                now,
+                utc_now,
                 StreamMetrics(),
                 retries=self._retries,
                 outage=OUTAGE,
@@ -87,7 +88,7 @@ async def test_records_are_handled_and_connections_are_reused(
 ) -> None:
     handler = Noting()
     function = function_of(handler)
-    await put(database, *[numbered(number) for number in range(6)])
+    await put_feed_records(database, *[numbered(number) for number in range(6)])
     records = await records_of(database)
 
     assert await function.invoke(records[:3]) == {"batchItemFailures": []}
@@ -105,7 +106,7 @@ async def test_a_poison_record_becomes_a_dead_letter_and_is_not_reported(
             raise ValueError("no 2")
 
     handler = Noting("handler", fail)
-    await put(database, *[numbered(number, f"item{number}") for number in range(4)])
+    await put_feed_records(database, *[numbered(number, f"item{number}") for number in range(4)])
 
     answer = await function_of(handler).invoke(await records_of(database))
 
@@ -122,7 +123,7 @@ async def test_an_outage_reports_the_first_unhandled_record(
             raise Unavailable("gone")
 
     handler = Noting("handler", fail)
-    await put(database, *[numbered(number, f"item{number}") for number in range(BATCH_RECORDS + 10)])
+    await put_feed_records(database, *[numbered(number, f"item{number}") for number in range(BATCH_RECORDS + 10)])
     records = await records_of(database)
 
     answer = await function_of(handler).invoke(records, seconds=900)
@@ -136,7 +137,7 @@ async def test_three_seconds_suffice_for_dead_letters(database: Database, functi
     async def fail(_: Sequence[Change]) -> None:
         raise ValueError("a bug")
 
-    await put(database, *[numbered(number, f"item{number % 2}") for number in range(5)])
+    await put_feed_records(database, *[numbered(number, f"item{number % 2}") for number in range(5)])
     left = await records_of(database)
     function = function_of(Noting("handler", fail), retries=RETRIES)
 
@@ -158,7 +159,7 @@ async def test_records_handled_before_the_time_out_are_not_reported(
     async def take_long(changes: Sequence[Change]) -> None:
         await asyncio.sleep(0.2 * len(changes))
 
-    await put(database, *[numbered(number, f"item{number}") for number in range(40)])
+    await put_feed_records(database, *[numbered(number, f"item{number}") for number in range(40)])
     records = await records_of(database)
 
     answer = await function_of(Noting("handler", take_long)).invoke(records, seconds=3)
@@ -174,7 +175,7 @@ async def test_a_time_out_reports_the_first_unhandled_record(
     async def take_long(_: Sequence[Change]) -> None:
         await asyncio.sleep(30)
 
-    await put(database, numbered(1), numbered(2))
+    await put_feed_records(database, numbered(1), numbered(2))
     records = await records_of(database)
 
     answer = await function_of(Noting("handler", take_long)).invoke(records, seconds)
@@ -188,7 +189,7 @@ async def test_the_environment_configures_the_feeds_function(
     monkeypatch.setenv("GATEWAY_STORE", store_options.store)
     monkeypatch.setenv("GATEWAY_TABLE_PREFIX", store_options.prefix)
     monkeypatch.setenv("AWS_REGION", "us-east-1")
-    await put(database, user_item("ada"), post := post_item("p1"), like_item(post))
+    await put_feed_records(database, user_item("ada"), post := post_item("p1"), like_item(post))
     event = {"Records": await records_of(database)}
     try:
         for _ in range(2):  # Lambda may deliver an event twice

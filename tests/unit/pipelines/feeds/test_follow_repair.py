@@ -8,10 +8,11 @@ from datastore.database import Database
 from datastore.infrastructure.iam_roles import FOLLOWS
 from datastore.keyspace.feeds.table import FEED
 from pipelines.feeds.follow_repair import FollowRepair, RepairProgress
+from tests.support.answers import data_of
 from tests.support.feed_changes import feed_changes, items_of
-from tests.support.feed_documents import Pipeline, edge, good, user, write
-from tests.support.feed_steps import done
-from tests.support.feed_world import Killed, Wire, World
+from tests.support.feed_documents import Pipeline, edge_document, user_document, write_feed_items
+from tests.support.feed_steps import mutate
+from tests.support.feed_world import FeedWorld, Killed, ProcessWire
 from tests.support.served import Served
 
 NAMES = ("ada", "bob", "eve", "mia")
@@ -22,7 +23,7 @@ COUNTS = f"{{ {' '.join(USERS)} }}"
 
 async def counts(served: Served) -> dict[str, tuple[int, int, list[str]]]:
     """Return for each user the number of followers, the number of followed users, and these users."""
-    found = good(await served.ask(COUNTS, user="ada"))
+    found = data_of(await served.ask(COUNTS, user="ada"))
     return {
         name: (one["followerCount"], one["followingCount"], [node["userId"] for node in one["following"]["nodes"]])
         for name, one in found.items()
@@ -31,11 +32,11 @@ async def counts(served: Served) -> dict[str, tuple[int, int, list[str]]]:
 
 async def stored_before(served: Served) -> Pipeline:
     """Users and edges, and a pipeline that has not seen them; `mia` follows by this gateway."""
-    write(served, *map(user, NAMES))
-    write(served, edge("bob", "ada"), edge("eve", "ada"), edge("ada", "eve"))
+    write_feed_items(served, *map(user_document, NAMES))
+    write_feed_items(served, edge_document("bob", "ada"), edge_document("eve", "ada"), edge_document("ada", "eve"))
     pipeline = Pipeline(served)
     pipeline.skip(await feed_changes(pipeline.database))
-    await done(served, 'mutation { follow(userId: "ada") { userId } }', "mia")
+    await mutate(served, 'mutation { follow(userId: "ada") { userId } }', "mia")
     await pipeline.run()
     return pipeline
 
@@ -72,12 +73,12 @@ async def test_a_second_repair_changes_nothing(served: Served) -> None:
 
 
 async def test_a_repair_that_dies_after_any_call_is_completed_by_the_next(database: Database) -> None:
-    world = World(database)
+    world = FeedWorld(database)
     await world.users(*NAMES)
-    edges = [edge(follower, "ada") for follower in NAMES[1:]]
+    edges = [edge_document(follower, "ada") for follower in NAMES[1:]]
     for calls in count(1):
         await world.store().write_all(FEED, puts=edges)
-        wire = Wire(database.client, last=calls, role=FOLLOWS)
+        wire = ProcessWire(database.client, last=calls, role=FOLLOWS)
         try:
             await FollowRepair(partial(world.store, wire), concurrency=1).run()
             break

@@ -12,22 +12,22 @@ from datastore.database import Database
 from datastore.model.timestamps import iso
 from pipelines.feeds.fan_out import FanOut
 from pipelines.feeds.follow_backfill import FollowBackfill
-from tests.support.feed_world import Killed, Wire, World, made, once
+from tests.support.feed_world import FeedWorld, Killed, ProcessWire, once, operation_counts
 
 FANS = [f"fan{number}" for number in range(5)]
 MOST = 3
 
 
 @pytest.fixture
-async def world(database: Database) -> World:
+async def world(database: Database) -> FeedWorld:
     """An author `ada` with a fanned-out post and more followers than the bound, which are not counted yet."""
-    world = World(database)
+    world = FeedWorld(database)
     await world.users("eve", *FANS)
     await famous(world, "ada")
     return world
 
 
-async def famous(world: World, author: str) -> None:
+async def famous(world: FeedWorld, author: str) -> None:
     await world.users(author)
     for fan in FANS:
         await world.follow(fan, author)
@@ -36,9 +36,11 @@ async def famous(world: World, author: str) -> None:
     await world.counted(author, len(FANS))
 
 
-async def handle(world: World, changes: Sequence[Change] | None = None, wire: Wire | None = None) -> Wire:
+async def handle(
+    world: FeedWorld, changes: Sequence[Change] | None = None, wire: ProcessWire | None = None
+) -> ProcessWire:
     """Handle the changes, or all new ones, as a separate process. Return the wire it used."""
-    wire = wire or Wire(world.database.client)
+    wire = wire or ProcessWire(world.database.client)
     changes = await world.changes() if changes is None else changes
     try:
         for handler in (
@@ -55,24 +57,24 @@ def before_the_sources(happens: Callable[[], Awaitable[object]]) -> Callable[...
     return once(happens, lambda operation, _payload: operation == "BatchWriteItem")
 
 
-async def merging_since(world: World, author: str = "ada") -> str:
+async def merging_since(world: FeedWorld, author: str = "ada") -> str:
     item = await world.author(author)
     return str(item["merging_since"])
 
 
-async def test_posts_are_merged_above_the_bound_of_followers(world: World) -> None:
+async def test_posts_are_merged_above_the_bound_of_followers(world: FeedWorld) -> None:
     await world.write("p1", "ada")
     await handle(world)
     await world.write("p2", "ada")
     changes = await world.changes()
 
-    assert made((await handle(world, changes)).meter.calls) == {"BatchGetItem": 1}
+    assert operation_counts((await handle(world, changes)).meter.calls) == {"BatchGetItem": 1}
     assert await world.entries() == {(fan, "before-ada") for fan in FANS}
     assert await world.home("fan0") == ["p2", "p1", "before-ada"]
     await world.assert_right(merged=["ada"])
 
 
-async def test_an_author_at_the_bound_is_not_merged(world: World) -> None:
+async def test_an_author_at_the_bound_is_not_merged(world: FeedWorld) -> None:
     await world.counted("ada", MOST)
     await world.write("p1", "ada")
     await handle(world)
@@ -81,7 +83,7 @@ async def test_an_author_at_the_bound_is_not_merged(world: World) -> None:
     await world.assert_right()
 
 
-async def test_follows_and_unfollows_after_the_promotion(world: World) -> None:
+async def test_follows_and_unfollows_after_the_promotion(world: FeedWorld) -> None:
     await world.write("p1", "ada")
     await handle(world)
     await world.unfollow("fan0", "ada")
@@ -96,7 +98,7 @@ async def test_follows_and_unfollows_after_the_promotion(world: World) -> None:
     await world.assert_right(merged=["ada"])
 
 
-async def test_unfollowing_a_merged_author_does_not_search_the_feed(world: World) -> None:
+async def test_unfollowing_a_merged_author_does_not_search_the_feed(world: FeedWorld) -> None:
     await world.write("p1", "ada")
     await handle(world)
     world.clock.forward(minutes=6)
@@ -105,11 +107,11 @@ async def test_unfollowing_a_merged_author_does_not_search_the_feed(world: World
     await world.unfollow("eve", "ada")
     calls = (await handle(world)).meter.calls
 
-    assert made(calls) == {"BatchGetItem": 2, "BatchWriteItem": 1}
+    assert operation_counts(calls) == {"BatchGetItem": 2, "BatchWriteItem": 1}
     await world.assert_right(merged=["ada"])
 
 
-async def test_a_promotion_survives_kills_at_every_call(world: World) -> None:
+async def test_a_promotion_survives_kills_at_every_call(world: FeedWorld) -> None:
     """Follows, unfollows, posts and deletions are written and handled between a kill and the next process."""
     for calls in count(1):
         author = f"ada{calls}"
@@ -133,16 +135,16 @@ async def test_a_promotion_survives_kills_at_every_call(world: World) -> None:
     await world.assert_right(merged=[f"ada{number}" for number in range(1, calls + 1)])
 
 
-async def killed_after(world: World, calls: int, changes: Sequence[Change]) -> bool:
+async def killed_after(world: FeedWorld, calls: int, changes: Sequence[Change]) -> bool:
     try:
-        await handle(world, changes, Wire(world.database.client, last=calls))
+        await handle(world, changes, ProcessWire(world.database.client, last=calls))
     except Killed:
         return True
     return False
 
 
 @pytest.mark.parametrize("killed", [False, True])
-async def test_follows_and_unfollows_while_sources_are_written(world: World, killed: bool) -> None:
+async def test_follows_and_unfollows_while_sources_are_written(world: FeedWorld, killed: bool) -> None:
     """The changes are written after the page of followers was read, and handled before its sources are written."""
 
     async def come_and_go() -> None:
@@ -156,18 +158,18 @@ async def test_follows_and_unfollows_while_sources_are_written(world: World, kil
     changes = await world.changes()
     before = before_the_sources(come_and_go)
     # The calls: post and author, mark and progress, page, progress, sources.
-    wire = Wire(world.database.client, last=6 if killed else None, before=before)
+    wire = ProcessWire(world.database.client, last=6 if killed else None, before=before)
     if killed:
         with pytest.raises(Killed):
             await handle(world, changes, wire)
         assert "fan0" in {user for user, *_ in await world.sources()}
-        wire = Wire(world.database.client)
+        wire = ProcessWire(world.database.client)
     await handle(world, changes, wire)
 
     await world.assert_right(merged=["ada"])
 
 
-async def test_no_reader_misses_a_post_written_during_a_promotion(world: World) -> None:
+async def test_no_reader_misses_a_post_written_during_a_promotion(world: FeedWorld) -> None:
     async def write_more() -> None:
         await world.write("p2", "ada")
         await world.follow("eve", "ada")
@@ -175,7 +177,7 @@ async def test_no_reader_misses_a_post_written_during_a_promotion(world: World) 
         await handle(world)
 
     await world.write("p1", "ada")
-    wire = Wire(world.database.client, before=before_the_sources(write_more))
+    wire = ProcessWire(world.database.client, before=before_the_sources(write_more))
     await handle(world, await world.changes(), wire)
 
     assert await world.home("fan4") == ["p3", "p2", "p1", "before-ada"]
@@ -183,7 +185,7 @@ async def test_no_reader_misses_a_post_written_during_a_promotion(world: World) 
     await world.assert_right(merged=["ada"])
 
 
-async def test_a_fan_out_interrupted_before_the_promotion_is_completed(world: World) -> None:
+async def test_a_fan_out_interrupted_before_the_promotion_is_completed(world: FeedWorld) -> None:
     """A user unfollows after the fan-out read the page of followers and before it writes the entry."""
     await world.counted("ada", MOST)
     await world.write("p1", "ada")
@@ -196,14 +198,14 @@ async def test_a_fan_out_interrupted_before_the_promotion_is_completed(world: Wo
         await handle(world)
 
     with pytest.raises(Killed):
-        await handle(world, changes, Wire(world.database.client, last=4, before=before_the_sources(promoted)))
+        await handle(world, changes, ProcessWire(world.database.client, last=4, before=before_the_sources(promoted)))
     await handle(world, changes)
 
     assert await world.home("fan0") == ["p2", "p1", "before-ada"]
     await world.assert_right(merged=["ada"])
 
 
-async def test_a_started_promotion_is_finished_below_the_bound(world: World) -> None:
+async def test_a_started_promotion_is_finished_below_the_bound(world: FeedWorld) -> None:
     await world.write("p1", "ada")
     changes = await world.changes()
     assert await killed_after(world, 4, changes)
@@ -215,7 +217,7 @@ async def test_a_started_promotion_is_finished_below_the_bound(world: World) -> 
     await world.assert_right(merged=["ada"])
 
 
-async def test_concurrent_promotions_of_an_author(world: World) -> None:
+async def test_concurrent_promotions_of_an_author(world: FeedWorld) -> None:
     await world.write("p1", "ada")
     changes = await world.changes()
     await asyncio.gather(*[handle(world, changes) for _ in range(3)])
@@ -223,7 +225,7 @@ async def test_concurrent_promotions_of_an_author(world: World) -> None:
     await world.assert_right(merged=["ada"])
 
 
-async def test_deleted_posts_from_before_the_promotion_are_removed_from_the_feeds(world: World) -> None:
+async def test_deleted_posts_from_before_the_promotion_are_removed_from_the_feeds(world: FeedWorld) -> None:
     await world.write("p1", "ada")
     await handle(world)
     world.clock.forward(minutes=6)
@@ -234,11 +236,11 @@ async def test_deleted_posts_from_before_the_promotion_are_removed_from_the_feed
     assert await world.entries() == set()
 
     await world.delete("p2", "ada")
-    assert made((await handle(world)).meter.calls) == {"BatchGetItem": 1}
+    assert operation_counts((await handle(world)).meter.calls) == {"BatchGetItem": 1}
     assert await world.home("fan0") == ["p1"]
 
 
-async def test_a_post_fanned_out_by_a_fast_clock_is_removed_when_deleted(world: World) -> None:
+async def test_a_post_fanned_out_by_a_fast_clock_is_removed_when_deleted(world: FeedWorld) -> None:
     """By its time the post was written after the promotion."""
     await world.counted("ada", MOST)
     now = world.clock()

@@ -18,7 +18,7 @@ from datastore.keyspace.feeds.table import FEED
 from datastore.model.timestamps import to_seconds
 from pipelines.feeds.notifications import NotificationHandler
 from tests.support.fault_proxy import Proxy, Seen, client_of, forward, refuse
-from tests.support.feed_changes import feed_changes, items_of, put, remove, store_of
+from tests.support.feed_changes import delete_feed_records, feed_changes, items_of, put_feed_records, store_of
 from tests.support.feed_items import (
     comment_item,
     following_item,
@@ -73,7 +73,7 @@ async def test_a_second_follow_on_a_day_keeps_the_first_notification(database: D
 
 
 async def test_likes_comments_follows_and_mentions_are_notified(database: Database) -> None:
-    await put(database, user_item("cleo"), user_item("dan"))
+    await put_feed_records(database, user_item("cleo"), user_item("dan"))
     post = post_item("p1", mentions=["cleo"])
 
     await handle_insertions(
@@ -107,7 +107,7 @@ async def test_a_notification_is_found_in_the_index_and_has_a_short_key(database
 
 
 async def test_own_actions_are_not_notified(database: Database) -> None:
-    await put(database, user_item("ada"), user_item("bob"))
+    await put_feed_records(database, user_item("ada"), user_item("bob"))
     post = post_item("p1", mentions=["ada"])
 
     await handle_insertions(database, post, like_item(post, "ada"), comment_item(post, "c1", "ada", mentions=["ada"]))
@@ -117,7 +117,7 @@ async def test_own_actions_are_not_notified(database: Database) -> None:
 
 
 async def test_an_author_mentioned_in_a_comment_gets_only_the_comments_notification(database: Database) -> None:
-    await put(database, user_item("ada"))
+    await put_feed_records(database, user_item("ada"))
 
     await handle_insertions(database, comment_item(post_item("p1"), "c1", "bob", mentions=["ada"]))
 
@@ -162,7 +162,7 @@ async def test_a_notification_is_positioned_by_its_last_like_in_any_order_of_han
 async def test_a_late_like_after_the_notification_was_read_creates_a_complete_one(database: Database) -> None:
     post = post_item("p1")
     await handle_insertions(database, like_item(post, "bob", NOON + 4 * MINUTE))
-    await remove(database, *await unread_items(database))
+    await delete_feed_records(database, *await unread_items(database))
 
     await handle_insertions(database, like_item(post, "cleo", NOON + MINUTE))
 
@@ -171,7 +171,7 @@ async def test_a_late_like_after_the_notification_was_read_creates_a_complete_on
 
 async def test_a_repeated_like_within_the_window_counts_one_actor(database: Database) -> None:
     post = post_item("p1")
-    await put(database, post)
+    await put_feed_records(database, post)
     first, second = (like_item(post, "bob", NOON + seconds * MINUTE / 60) for seconds in (1, 50))
 
     await handler(database).handle([inserted(first), removed(first)])
@@ -185,7 +185,7 @@ async def test_likes_after_a_notification_was_read_create_a_new_one(database: Da
     post = post_item("p1")
     likes = [inserted(like_item(post, fan)) for fan in ("bob", "cleo", "dan")]
     await handler(database).handle(likes[:2])
-    await remove(database, *await unread_items(database))
+    await delete_feed_records(database, *await unread_items(database))
 
     await handler(database).handle(likes)
 
@@ -195,7 +195,7 @@ async def test_likes_after_a_notification_was_read_create_a_new_one(database: Da
 async def test_a_repeated_record_does_not_restore_a_read_notification(database: Database) -> None:
     changes = [inserted(comment_item(post_item("p1"), "c1")), inserted(following_item("bob", "ada"))]
     await handler(database).handle(changes)
-    await remove(database, *await unread_items(database))
+    await delete_feed_records(database, *await unread_items(database))
 
     await handler(database).handle(changes)
 
@@ -217,8 +217,8 @@ async def test_mentions_notify_only_users_who_may_see_the_post(
     database: Database, visibility: str, recipients: list[str]
 ) -> None:
     mentioned = ["follower", "nobody", "stranger"]
-    await put(database, user_item("follower"), user_item("stranger"))
-    await put(database, following_item("follower", "ada"), following_item("nobody", "ada"))
+    await put_feed_records(database, user_item("follower"), user_item("stranger"))
+    await put_feed_records(database, following_item("follower", "ada"), following_item("nobody", "ada"))
     post = post_item("p1", visibility=visibility, mentions=mentioned)
 
     await handle_insertions(database, post)
@@ -232,7 +232,7 @@ async def test_mentions_notify_only_users_who_may_see_the_post(
 async def test_a_repeated_record_does_not_notify_users_who_joined_later(database: Database) -> None:
     changes = [inserted(post_item("p1", mentions=["late"]))]
     await handler(database).handle(changes)
-    await put(database, user_item("late"))
+    await put_feed_records(database, user_item("late"))
 
     await handler(database).handle(changes)
 
@@ -256,12 +256,14 @@ async def mixed_changes(database: Database) -> list[Change]:
     """Write many actions to the table, and return their changes from the stream."""
     users = [f"user{number}" for number in range(6)]
     posts = [post_item(f"p{number}", users[number], NOON, mentions=users[:3]) for number in range(3)]
-    await put(database, *map(user_item, users), *posts)
+    await put_feed_records(database, *map(user_item, users), *posts)
     for post in posts:
-        await put(database, *[like_item(post, user, NOON + MINUTE) for user in users])
-        await put(database, *[like_item(post, user, NOON + 6 * MINUTE) for user in users])  # no INSERT: the likes exist
-        await put(database, comment_item(post, "c1", "user4", mentions=users))
-    await put(database, *[following_item(user, "user0") for user in users[1:]])
+        await put_feed_records(database, *[like_item(post, user, NOON + MINUTE) for user in users])
+        await put_feed_records(
+            database, *[like_item(post, user, NOON + 6 * MINUTE) for user in users]
+        )  # no INSERT: the likes exist
+        await put_feed_records(database, comment_item(post, "c1", "user4", mentions=users))
+    await put_feed_records(database, *[following_item(user, "user0") for user in users[1:]])
     return await feed_changes(database)
 
 
@@ -306,7 +308,7 @@ async def applied_but_refused(proxy: Proxy, seen: Seen) -> web.StreamResponse:
 
 @pytest.mark.parametrize("fault", [refuse(400, "AccessDeniedException"), applied_but_refused], ids=["before", "after"])
 async def test_a_failure_at_any_call_notifies_once_after_a_retry(database: Database, proxy: Proxy, fault: Any) -> None:
-    await put(database, *[user_item(f"user{number}") for number in range(20)])
+    await put_feed_records(database, *[user_item(f"user{number}") for number in range(20)])
     async with client_of(proxy) as client:
         for number in range(3):
             post = post_item(f"p{number}", mentions=[f"user{of}" for of in range(20)])
@@ -335,7 +337,7 @@ async def test_a_hundred_likes_of_a_post_are_one_write_and_their_marks(database:
 
 
 async def test_the_recipients_of_a_batch_are_read_in_one_call(database: Database) -> None:
-    await put(database, *[user_item(f"user{number}") for number in range(10)])
+    await put_feed_records(database, *[user_item(f"user{number}") for number in range(10)])
     posts = [
         post_item(f"p{number}", visibility="followers", mentions=[f"user{of}" for of in range(10)])
         for number in range(4)
@@ -352,7 +354,7 @@ async def test_irrelevant_changes_cost_no_call(database: Database) -> None:
 
 async def test_removed_likes_cost_one_read_of_their_posts(database: Database) -> None:
     posts = [post_item(f"p{number}") for number in range(3)]
-    await put(database, *posts)
+    await put_feed_records(database, *posts)
 
     calls = await calls_for(database, [removed(like_item(post, user)) for post in posts for user in ("bob", "cleo")])
 
@@ -360,9 +362,9 @@ async def test_removed_likes_cost_one_read_of_their_posts(database: Database) ->
 
 
 async def test_notifications_of_deleted_items_are_deleted_and_stay_deleted(database: Database) -> None:
-    await put(database, user_item("cleo"), user_item("dan"))
+    await put_feed_records(database, user_item("cleo"), user_item("dan"))
     gone, stays = post_item("gone", mentions=["cleo"]), post_item("stays")
-    await put(database, stays, tombstone(gone))
+    await put_feed_records(database, stays, tombstone(gone))
     insertions_of_deleted = [
         gone,
         like_item(gone, "bob"),
@@ -391,14 +393,14 @@ async def test_notifications_of_deleted_items_are_deleted_and_stay_deleted(datab
 
 async def test_notifications_of_removed_likes_are_deleted_with_the_post(database: Database) -> None:
     gone, stays, others = post_item("gone"), post_item("stays"), post_item("others", "eve")
-    await put(database, gone, stays, others)
+    await put_feed_records(database, gone, stays, others)
     likes = [like_item(post, "bob", NOON + MINUTE) for post in (gone, stays, others)]
     again = like_item(gone, "bob", NOON + 7 * MINUTE)
     for changes in ([*map(inserted, likes)], [*map(removed, likes)], [inserted(again)], [removed(again)]):
         await handler(database).handle(changes)
     assert len(await notifications(database)) == 4
 
-    await put(database, tombstone(gone))
+    await put_feed_records(database, tombstone(gone))
     await handler(database).handle([modified(gone, tombstone(gone))])
 
     assert [one.post_id for one in await notifications(database)] == ["stays", "others"]

@@ -28,9 +28,10 @@ from pipelines.consumer.redrive import Redrive
 from pipelines.feeds.pipeline import FeedPipeline
 from pipelines.feeds.search import GROUP, SearchMetrics, SearchPipeline, SearchSync
 from pipelines.feeds.search_rebuild import RebuildProgress, SearchRebuild
-from tests.support.consumers import QUICK, leases_of, letters_of, now
-from tests.support.feed_changes import put, remove, store_of
+from tests.support.consumers import QUICK, leases_of, letters_of
+from tests.support.feed_changes import delete_feed_records, put_feed_records, store_of
 from tests.support.feed_items import inserted, like_item, modified, post_item, tombstone, user_item
+from tests.support.moments import utc_now
 from tests.support.served import NOON
 from tests.support.until import until
 
@@ -73,7 +74,7 @@ class Syncing:
             lambda: store_of(database, self),  # type: ignore[arg-type]
             index,
             instance_id=name,
-            now=now,
+            now=utc_now,
             metrics=SearchMetrics(self.figures.registry),
             leader=leader,
             pace=QUICK,
@@ -117,7 +118,7 @@ async def finds(index: Flaky, text: str, ids: Sequence[str]) -> None:
 
 def rebuild(database: Database, index: SqliteIndex, pages: list[RebuildProgress] | None = None) -> SearchRebuild:
     progress = [] if pages is None else pages
-    return SearchRebuild(database.client, database.prefix, lambda: store_of(database), index, now, progress.append)
+    return SearchRebuild(database.client, database.prefix, lambda: store_of(database), index, utc_now, progress.append)
 
 
 # The consumer
@@ -125,10 +126,10 @@ def rebuild(database: Database, index: SqliteIndex, pages: list[RebuildProgress]
 
 async def test_the_consumer_keeps_the_index_current(database: Database, index: Flaky) -> None:
     async with syncing(database, index) as instance:
-        await put(database, user_item("ada"), first := post_item("p1"), second := post_item("p2"))
+        await put_feed_records(database, user_item("ada"), first := post_item("p1"), second := post_item("p2"))
         await finds(index, "hello", ["p1", "p2"])
-        await put(database, tombstone(first))
-        await remove(database, second)
+        await put_feed_records(database, tombstone(first))
+        await delete_feed_records(database, second)
         await finds(index, "hello", [])
         assert await index.found("ada", Kind.USERS) == ["ada"]
         assert instance.figure("search_indexed_total", kind="users") == 1
@@ -138,7 +139,7 @@ async def test_the_consumer_keeps_the_index_current(database: Database, index: F
 
 
 async def test_the_consumer_has_its_own_checkpoints(database: Database, index: Flaky) -> None:
-    await put(database, post_item("p1"))
+    await put_feed_records(database, post_item("p1"))
     async with syncing(database, index):
         await finds(index, "hello", ["p1"])
     stream = await stream_of(database.client, FEED.name, database.prefix)
@@ -151,11 +152,11 @@ async def test_the_consumer_has_its_own_checkpoints(database: Database, index: F
 
 async def test_another_instance_continues_where_a_killed_one_stopped(database: Database, index: Flaky) -> None:
     async with syncing(database, index, "one") as first:
-        await put(database, *[post_item(f"p{number}") for number in range(10)])
+        await put_feed_records(database, *[post_item(f"p{number}") for number in range(10)])
         await finds(index, "hello", [f"p{number}" for number in range(10)])
         first.kill()
-        await put(database, *[post_item(f"p{number}") for number in range(10, 20)])
-        await put(database, tombstone(post_item("p0")))
+        await put_feed_records(database, *[post_item(f"p{number}") for number in range(10, 20)])
+        await put_feed_records(database, tombstone(post_item("p0")))
         async with syncing(database, index, "two"):
             await finds(index, "hello", [f"p{number}" for number in range(1, 20)])
 
@@ -163,7 +164,7 @@ async def test_another_instance_continues_where_a_killed_one_stopped(database: D
 async def test_changes_during_an_outage_of_the_index_are_indexed_afterwards(database: Database, index: Flaky) -> None:
     index.away = True
     async with syncing(database, index) as instance:
-        await put(database, *[post_item(f"p{number}") for number in range(5)], tombstone(post_item("p3")))
+        await put_feed_records(database, *[post_item(f"p{number}") for number in range(5)], tombstone(post_item("p3")))
         await until(lambda: (instance.figure("search_failures_total") or 0) >= 3)
         assert await index.found("hello") == []
 
@@ -206,7 +207,7 @@ async def test_posts_of_other_programs_are_read_with_their_tags_once_a_batch(dat
         "visibility": "public",
     }
     tags = [{"PK": "POST#o", "SK": f"TAG#{name}"} for name in ("one", "two", "three")]
-    await put(database, meta, *tags)
+    await put_feed_records(database, meta, *tags)
     store = store_of(database)
     sync = SearchSync(index, lambda: store, SearchMetrics(StreamMetrics().registry))
 
@@ -221,13 +222,13 @@ async def test_an_unavailable_index_delays_no_counters(database: Database, index
     """This holds for a consumer that shares the feed consumer's reads, and for one that reads the stream itself."""
     index.away = True
     pipeline = FeedPipeline(
-        database.client, database.prefix, lambda: store_of(database), instance_id="feed", now=now, pace=QUICK
+        database.client, database.prefix, lambda: store_of(database), instance_id="feed", now=utc_now, pace=QUICK
     )
     feeding = asyncio.create_task(pipeline.run())
     async with syncing(database, index, leader=pipeline.consumer if follows else None) as instance:
-        await put(database, user_item("ada"), post := post_item("p1"))
+        await put_feed_records(database, user_item("ada"), post := post_item("p1"))
         await until(lambda: (instance.figure("search_failures_total") or 0) > 0)
-        await put(database, like_item(post))
+        await put_feed_records(database, like_item(post))
         async with asyncio.timeout(50):
             while (await likes_of(database, "p1")) != 1:  # noqa: ASYNC110 - the stream has no event
                 await asyncio.sleep(0.01)
@@ -246,10 +247,10 @@ async def likes_of(database: Database, post_id: str) -> int | None:
 async def test_a_dead_letter_of_the_index_is_replayed(database: Database, index: Flaky) -> None:
     change = inserted(post_item("p1", tags=["x"]))
     sync = SearchSync(index, lambda: store_of(database), SearchMetrics(StreamMetrics().registry))
-    letter = letter_of(FEED.name, sync.name, encode_change(change), ValueError("refused"), 6, now())
+    letter = letter_of(FEED.name, sync.name, encode_change(change), ValueError("refused"), 6, utc_now())
     await DeadLetters(store_of(database), CONSUMER_TABLE).bury(letter)
 
-    assert await Redrive([sync], lambda: store_of(database), now).replay(letter) is None
+    assert await Redrive([sync], lambda: store_of(database), utc_now).replay(letter) is None
     assert await index.found("hello") == ["p1"]
     assert await letters_of(database) == []
 
@@ -259,7 +260,9 @@ async def test_a_dead_letter_of_the_index_is_replayed(database: Database, index:
 
 async def test_a_rebuild_beside_the_consumer_loses_and_restores_no_post(database: Database, index: Flaky) -> None:
     """Posts are written and deleted during the rebuild. In the end the index agrees with the table."""
-    await put(database, *[post_item(f"p{number}") | {"text": "Hello " + "word " * 300} for number in range(60)])
+    await put_feed_records(
+        database, *[post_item(f"p{number}") | {"text": "Hello " + "word " * 300} for number in range(60)]
+    )
     async with syncing(database, index):
         await finds(index, "hello", [f"p{number}" for number in range(60)])
         alive = {f"p{number}" for number in range(60)}
@@ -267,7 +270,7 @@ async def test_a_rebuild_beside_the_consumer_loses_and_restores_no_post(database
 
         async def disturb() -> None:
             for number in range(60):
-                await put(database, post_item(f"n{number}"), tombstone(post_item(f"p{number}")))
+                await put_feed_records(database, post_item(f"n{number}"), tombstone(post_item(f"p{number}")))
                 alive.add(f"n{number}")
                 alive.discard(f"p{number}")
                 if over.is_set():
@@ -295,8 +298,8 @@ async def test_a_rebuild_indexes_changes_that_the_index_missed(database: Databas
         "created_at": "2026-06-25T12:00:00Z",
         "visibility": "public",
     }
-    await put(database, post_item("p1"), user_item("ada"), meta, {"PK": "POST#o", "SK": "TAG#one"})
-    await put(database, {"PK": "POST#o", "SK": "COMMENT#1"}, tombstone(post_item("p2")))
+    await put_feed_records(database, post_item("p1"), user_item("ada"), meta, {"PK": "POST#o", "SK": "TAG#one"})
+    await put_feed_records(database, {"PK": "POST#o", "SK": "COMMENT#1"}, tombstone(post_item("p2")))
     await index.write(Kind.POSTS, [SearchEntry("stray", "9" * 40, 1, "hello")])
 
     done = await rebuild(database, index).run()
@@ -320,7 +323,7 @@ async def test_items_of_one_post_on_two_pages_of_the_scan_are_one_entry(database
         "visibility": "public",
     }
     large = [{"PK": "POST#o", "SK": f"TAG#{number:02}", "padding": "x" * 300_000} for number in range(8)]
-    await put(database, meta, *large)
+    await put_feed_records(database, meta, *large)
 
     pages: list[RebuildProgress] = []
     await rebuild(database, index, pages).run()
@@ -330,11 +333,11 @@ async def test_items_of_one_post_on_two_pages_of_the_scan_are_one_entry(database
 
 
 async def test_an_index_is_built_once_for_a_table(database: Database, index: Flaky) -> None:
-    await put(database, post_item("p1"))
+    await put_feed_records(database, post_item("p1"))
     await rebuild(database, index).run_if_needed()
     assert await index.found("hello") == ["p1"]
 
-    await put(database, post_item("p2"))
+    await put_feed_records(database, post_item("p2"))
     await rebuild(database, index).run_if_needed()
     assert await index.found("hello") == ["p1"]  # the consumer wrote that one
 
@@ -345,14 +348,14 @@ async def test_an_index_is_built_once_for_a_table(database: Database, index: Fla
 
 
 async def test_a_rebuild_that_another_replaces_stops(database: Database, index: Flaky) -> None:
-    await put(database, post_item("p1"))
+    await put_feed_records(database, post_item("p1"))
 
     class Slow(SearchRebuild):
         async def _fill(self, *arguments: object) -> None:
             await index.begin_rebuild()
             await super()._fill(*arguments)  # type: ignore[arg-type]
 
-    slow = Slow(database.client, database.prefix, lambda: store_of(database), index, now)
+    slow = Slow(database.client, database.prefix, lambda: store_of(database), index, utc_now)
     with pytest.raises(BuildReplaced, match="Another rebuild"):
         await slow.run()
 
@@ -384,7 +387,7 @@ async def test_a_damaged_file_is_replaced_and_built_again(
     path = tmp_path / "search" / "feed.sqlite"
     path.parent.mkdir(mode=0o700)
     path.write_bytes(b"no database " * 1000)
-    await put(database, post_item("p1"))
+    await put_feed_records(database, post_item("p1"))
     index = Flaky(path)
 
     assert await index.found("hello") == []

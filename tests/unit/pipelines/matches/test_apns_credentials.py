@@ -13,7 +13,7 @@ from pipelines.matches.push.apns_credentials import ApnsCredentials, Credentials
 from pipelines.matches.push.push_delivery import PushOutcome, Sent
 from tests.support.apns import KEY, LIMITS, PEM, credentials
 from tests.support.apns_pushes import TOKEN, UPDATE, pushes
-from tests.support.apns_server import Answer, ApnsServer
+from tests.support.apns_server import ApnsAnswer, ApnsServer
 from tests.support.served import NOON, Clock
 
 PUBLIC = KEY.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
@@ -66,7 +66,7 @@ async def test_an_expired_provider_token_is_renewed_once_for_all_sends(
     await delivery.send(TOKEN, UPDATE)
     old = server.requests[0].bearer
     clock.forward(minutes=30)
-    server.answer = lambda request: Answer(403, "ExpiredProviderToken") if request.bearer == old else Answer()
+    server.answer = lambda request: ApnsAnswer(403, "ExpiredProviderToken") if request.bearer == old else ApnsAnswer()
 
     summary = await delivery.send_all(pushes(50))
 
@@ -77,7 +77,7 @@ async def test_an_expired_provider_token_is_renewed_once_for_all_sends(
 async def test_refused_credentials_are_logged_once_and_pause_sending(
     server: ApnsServer, delivery: ApnsDelivery, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server.answer = lambda _: Answer(403, "InvalidProviderToken")
+    server.answer = lambda _: ApnsAnswer(403, "InvalidProviderToken")
 
     first = await delivery.send(TOKEN, UPDATE)
     summary = await delivery.send_all(pushes(500))

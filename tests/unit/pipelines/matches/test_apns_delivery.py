@@ -12,9 +12,9 @@ from pipelines.matches.push.apns import ApnsDelivery, ApnsLimits
 from pipelines.matches.push.push_delivery import LoggedDelivery, Push, PushOutcome, Sent
 from tests.support.apns import LIMITS, credentials
 from tests.support.apns_pushes import TOKEN, UPDATE, pushes
-from tests.support.apns_server import SERVING, Answer, ApnsServer, Fault, Request
+from tests.support.apns_server import SERVING, ApnsAnswer, ApnsServer, Fault, Request
 from tests.support.served import NOON, Clock
-from tests.support.time_ahead import jump
+from tests.support.time_jumps import jump
 
 
 @pytest.fixture
@@ -41,14 +41,14 @@ def delivery(make: Callable[..., ApnsDelivery]) -> ApnsDelivery:
     return make()
 
 
-def first_then(*answers: Answer | Fault) -> Callable[[Request], Answer | Fault]:
+def first_then(*answers: ApnsAnswer | Fault) -> Callable[[Request], ApnsAnswer | Fault]:
     """Return these responses in order, then deliveries. The last hanging one advances the clock by the time limit."""
     rest = iter(answers)
     hanging = answers.count(Fault.HANG)
 
-    def answer(_: Request) -> Answer | Fault:
+    def answer(_: Request) -> ApnsAnswer | Fault:
         nonlocal hanging
-        response = next(rest, Answer())
+        response = next(rest, ApnsAnswer())
         if response is Fault.HANG:
             hanging -= 1
             if not hanging:
@@ -74,7 +74,7 @@ def first_then(*answers: Answer | Fault) -> Callable[[Request], Answer | Fault]:
 async def test_a_final_response_is_not_retried(
     server: ApnsServer, delivery: ApnsDelivery, status: int, reason: str | None, outcome: PushOutcome
 ) -> None:
-    server.answer = lambda _: Answer(status, reason)
+    server.answer = lambda _: ApnsAnswer(status, reason)
 
     sent = await delivery.send(TOKEN, UPDATE)
 
@@ -85,18 +85,18 @@ async def test_a_final_response_is_not_retried(
 @pytest.mark.parametrize(
     "faults",
     [
-        [Answer(500, "InternalServerError")],
-        [Answer(503, "ServiceUnavailable"), Answer(503, "Shutdown")],
+        [ApnsAnswer(500, "InternalServerError")],
+        [ApnsAnswer(503, "ServiceUnavailable"), ApnsAnswer(503, "Shutdown")],
         [Fault.HANG],
         [Fault.RESET],
         [Fault.GOAWAY],
         [Fault.CLOSE],
-        [Fault.CLOSE, Answer(429, "TooManyRequests"), Fault.GOAWAY],
+        [Fault.CLOSE, ApnsAnswer(429, "TooManyRequests"), Fault.GOAWAY],
     ],
     ids=str,
 )
 async def test_temporary_failures_are_retried(
-    server: ApnsServer, delivery: ApnsDelivery, faults: list[Answer | Fault]
+    server: ApnsServer, delivery: ApnsDelivery, faults: list[ApnsAnswer | Fault]
 ) -> None:
     server.answer = first_then(*faults)
 
@@ -108,7 +108,7 @@ async def test_temporary_failures_are_retried(
 
 
 async def test_the_number_of_retries_is_limited(server: ApnsServer, delivery: ApnsDelivery) -> None:
-    server.answer = lambda _: Answer(503, "ServiceUnavailable")
+    server.answer = lambda _: ApnsAnswer(503, "ServiceUnavailable")
 
     sent = await delivery.send(TOKEN, UPDATE)
 
@@ -119,7 +119,7 @@ async def test_the_number_of_retries_is_limited(server: ApnsServer, delivery: Ap
 @pytest.mark.parametrize("form", ["seconds", "date"])
 async def test_retry_after_is_waited_for(server: ApnsServer, delivery: ApnsDelivery, form: str) -> None:
     wait = "1" if form == "seconds" else format_datetime(NOON + timedelta(seconds=1), usegmt=True)
-    server.answer = first_then(Answer(429, "TooManyRequests", {"retry-after": wait}))
+    server.answer = first_then(ApnsAnswer(429, "TooManyRequests", {"retry-after": wait}))
     began = asyncio.get_running_loop().time()
 
     sent = await delivery.send(TOKEN, UPDATE)
@@ -129,7 +129,7 @@ async def test_retry_after_is_waited_for(server: ApnsServer, delivery: ApnsDeliv
 
 
 async def test_a_retry_after_beyond_the_deadline_fails_at_once(server: ApnsServer, delivery: ApnsDelivery) -> None:
-    server.answer = lambda _: Answer(429, "TooManyRequests", {"retry-after": "60"})
+    server.answer = lambda _: ApnsAnswer(429, "TooManyRequests", {"retry-after": "60"})
 
     sent = await delivery.send(TOKEN, UPDATE)
 
@@ -186,7 +186,7 @@ async def test_batches_share_the_limit_of_concurrent_pushes(
     server: ApnsServer, make: Callable[..., ApnsDelivery]
 ) -> None:
     delivery = make(ApnsLimits(concurrent=7))
-    server.answer = lambda _: Answer(delay=0.005)
+    server.answer = lambda _: ApnsAnswer(delay=0.005)
 
     await asyncio.gather(*[delivery.send_all(pushes(60)) for _ in range(3)])
 
@@ -208,10 +208,10 @@ async def test_closed_connections_cost_retries_and_no_pushes(
 ) -> None:
     answered = 0
 
-    def answer(_: Request) -> Answer | Fault:
+    def answer(_: Request) -> ApnsAnswer | Fault:
         nonlocal answered
         answered += 1
-        return {100: Fault.GOAWAY, 200: Fault.CLOSE, 300: Fault.RESET}.get(answered, Answer())
+        return {100: Fault.GOAWAY, 200: Fault.CLOSE, 300: Fault.RESET}.get(answered, ApnsAnswer())
 
     server.answer = answer
     limits = ApnsLimits(answer_seconds=2, backoff=LIMITS.backoff)
@@ -227,7 +227,7 @@ async def test_each_push_reports_its_outcome_and_a_failing_callback_affects_no_o
     server: ApnsServer, delivery: ApnsDelivery, caplog: pytest.LogCaptureFixture
 ) -> None:
     results: list[Sent] = []
-    server.answer = lambda request: Answer(410, "Unregistered") if request.token.endswith("3") else Answer()
+    server.answer = lambda request: ApnsAnswer(410, "Unregistered") if request.token.endswith("3") else ApnsAnswer()
 
     async def settle(sent: Sent) -> None:
         results.append(sent)
@@ -245,7 +245,7 @@ async def test_each_push_reports_its_outcome_and_a_failing_callback_affects_no_o
 async def test_pushes_read_before_a_failure_of_the_iterator_are_sent(
     server: ApnsServer, delivery: ApnsDelivery
 ) -> None:
-    server.answer = lambda _: Answer(delay=0.05)
+    server.answer = lambda _: ApnsAnswer(delay=0.05)
 
     async def fail() -> AsyncIterator[Push]:
         async for push in pushes(5):
@@ -271,7 +271,7 @@ async def test_a_batch_can_be_cancelled(server: ApnsServer, make: Callable[..., 
     with pytest.raises(asyncio.CancelledError):
         await batch
 
-    server.answer = lambda _: Answer()
+    server.answer = lambda _: ApnsAnswer()
     assert (await delivery.send_all(pushes(10))).outcomes == {PushOutcome.DELIVERED: 10}
 
 
@@ -281,7 +281,7 @@ async def test_no_token_is_ever_logged(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     caplog.handler.addFilter(lambda _: not SERVING.get())
-    server.answer = first_then(Answer(410, "Unregistered"), Fault.HANG, Fault.CLOSE)
+    server.answer = first_then(ApnsAnswer(410, "Unregistered"), Fault.HANG, Fault.CLOSE)
     for number in range(3):
         await delivery.send(f"{TOKEN}{number}", UPDATE)
     await delivery.send_all(pushes(3))

@@ -10,7 +10,7 @@ from datastore.matches.cricket import (
     Wicket,
 )
 from tests.support.cricket_play import list_match
-from tests.support.score_corrections import FIXTURE, OVER, PolledMatch, amended, ball, out, snapshot_with
+from tests.support.score_corrections import FIXTURE, OVER, PolledMatch, amended, ball_at, out, snapshot_with
 from tests.support.served import Served
 
 
@@ -25,10 +25,10 @@ async def live(served: Served) -> PolledMatch:
 @pytest.mark.parametrize(
     ("new", "text"),
     [
-        (ball(2, 1), "Correction at 0.2: 4 off the bat, now 1 off the bat"),
-        (ball(2, extras=Extras(byes=4)), "Correction at 0.2: 4 off the bat, now 4 byes"),
-        (ball(2, extras=Extras(no_balls=1), legal=False), "Correction at 0.2: 4 off the bat, now 1 no-ball"),
-        (replace(ball(2, 4), bowler="B10", bowler_id="B10"), "Correction at 0.2: the bowler is B10, not B11"),
+        (ball_at(2, 1), "Correction at 0.2: 4 off the bat, now 1 off the bat"),
+        (ball_at(2, extras=Extras(byes=4)), "Correction at 0.2: 4 off the bat, now 4 byes"),
+        (ball_at(2, extras=Extras(no_balls=1), legal=False), "Correction at 0.2: 4 off the bat, now 1 no-ball"),
+        (replace(ball_at(2, 4), bowler="B10", bowler_id="B10"), "Correction at 0.2: the bowler is B10, not B11"),
     ],
 )  # fmt: skip
 async def test_an_amended_ball_is_only_a_correction(live: PolledMatch, new: Ball, text: str) -> None:
@@ -52,7 +52,7 @@ async def test_an_added_wicket_is_reported(live: PolledMatch) -> None:
 async def test_a_four_that_becomes_a_six_is_reported(live: PolledMatch) -> None:
     await live.tick(snapshot_with(*OVER[:2]))
 
-    assert await live.texts(snapshot_with(OVER[0], ball(2, 6))) == [
+    assert await live.texts(snapshot_with(OVER[0], ball_at(2, 6))) == [
         "Correction at 0.2: 4 off the bat, now 6 off the bat",
         "SIX! R1 off B11",
     ]
@@ -61,7 +61,7 @@ async def test_a_four_that_becomes_a_six_is_reported(live: PolledMatch) -> None:
 async def test_a_withdrawn_wicket_that_is_given_again(live: PolledMatch) -> None:
     await live.tick(snapshot_with(*OVER))
 
-    assert await live.texts(snapshot_with(*amended(4, ball(4)))) == ["Correction at 0.4: R1 bowled, now no run"]
+    assert await live.texts(snapshot_with(*amended(4, ball_at(4)))) == ["Correction at 0.4: R1 bowled, now no run"]
     assert (await live.state()).live.innings[0].wickets == 0
     assert await live.texts(snapshot_with(*OVER)) == ["Correction at 0.4: no run, now R1 bowled"]
     assert (await live.state()).live.innings[0].wickets == 1
@@ -93,7 +93,7 @@ async def test_the_last_ball_is_withdrawn_when_it_is_missing_twice(live: PolledM
 
     assert await live.texts(snapshot_with(*OVER[:5])) == ["Correction: the ball at 0.6 (1 off the bat) was taken back"]
     assert (await live.state()).live.innings[0].legal_balls == 5
-    again = ball(6, 2, batter="R3")
+    again = ball_at(6, 2, batter="R3")
     assert await live.texts(snapshot_with(*OVER[:5], replace(again, ball_id=again.ball_id + 1))) == []
 
 
@@ -145,13 +145,13 @@ async def test_renumbered_balls_are_not_reported_again(live: PolledMatch) -> Non
         await live.tick(snapshot_with(*[replace(delivery, ball_id=delivery.ball_id - 90_000) for delivery in OVER]))
         == []
     )
-    more = [replace(ball(position, 4), ball_id=20_000 + position) for position in (7, 8)]
+    more = [replace(ball_at(position, 4), ball_id=20_000 + position) for position in (7, 8)]
     renumbered = [replace(delivery, ball_id=delivery.ball_id - 90_000) for delivery in OVER]
     assert await live.kinds(snapshot_with(*renumbered, *more)) == [CricketEventKind.FOUR] * 2
 
 
 async def test_a_withdrawn_over(live: PolledMatch) -> None:
-    more = [ball(7), ball(8)]
+    more = [ball_at(7), ball_at(8)]
     await live.tick(snapshot_with(*OVER, *more))
 
     events = await live.tick(snapshot_with(*more))
@@ -161,7 +161,7 @@ async def test_a_withdrawn_over(live: PolledMatch) -> None:
 
 
 async def test_many_amended_balls_are_summed_up(live: PolledMatch) -> None:
-    balls = [ball(position) for position in range(1, 31)]
+    balls = [ball_at(position) for position in range(1, 31)]
     await live.tick(snapshot_with(*balls))
 
     events = await live.tick(snapshot_with(*[replace(delivery, batter_runs=1) for delivery in balls]))
@@ -174,23 +174,23 @@ async def test_many_amended_balls_are_summed_up(live: PolledMatch) -> None:
     ("late", "text"),
     [
         (out(2), "WICKET! R1 b B11"),
-        (ball(2, 4), "FOUR! R1 off B11"),
-        (ball(2, 6), "SIX! R1 off B11"),
+        (ball_at(2, 4), "FOUR! R1 off B11"),
+        (ball_at(2, 6), "SIX! R1 off B11"),
     ],
 )
 async def test_a_ball_that_is_inserted_late_is_reported(live: PolledMatch, late: Ball, text: str) -> None:
-    after = [ball(3, batter="R3"), ball(4, 4, batter="R3")]
-    await live.tick(snapshot_with(ball(1), *after))
+    after = [ball_at(3, batter="R3"), ball_at(4, 4, batter="R3")]
+    await live.tick(snapshot_with(ball_at(1), *after))
 
-    assert await live.texts(snapshot_with(ball(1), late, *after)) == [text]
-    assert await live.tick(snapshot_with(ball(1), late, *after)) == []
+    assert await live.texts(snapshot_with(ball_at(1), late, *after)) == [text]
+    assert await live.tick(snapshot_with(ball_at(1), late, *after)) == []
 
 
 async def test_a_fifty_reached_by_a_correction_is_reported(live: PolledMatch) -> None:
-    balls = [ball(position, 4) for position in range(1, 13)]
+    balls = [ball_at(position, 4) for position in range(1, 13)]
     await live.tick(snapshot_with(*balls))
 
-    texts = await live.texts(snapshot_with(*balls[:5], ball(6, 6), *balls[6:]))
+    texts = await live.texts(snapshot_with(*balls[:5], ball_at(6, 6), *balls[6:]))
 
     assert texts == [
         "Correction at 0.6: 4 off the bat, now 6 off the bat",

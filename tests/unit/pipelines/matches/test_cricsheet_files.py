@@ -17,14 +17,14 @@ from tests.support.cricket_samples import (
     REDS,
     ball,
     innings,
-    match,
+    match_json,
     over,
 )
 from tests.support.replays import SHORT, recorded
 
 
 def test_the_facts_of_a_match() -> None:
-    women = match(
+    women = match_json(
         innings(REDS, over(0, ball())), gender="female", team_type="international", toss={"uncontested": True}
     )
 
@@ -43,7 +43,7 @@ def test_the_facts_of_a_match() -> None:
 
 
 def test_missing_optional_parts_and_unknown_keys_of_a_file() -> None:
-    document = match(innings(REDS, over(0, ball(out="R1", kind="caught"), ball(batter="R3"))), innings(BLUES))
+    document = match_json(innings(REDS, over(0, ball(out="R1", kind="caught"), ball(batter="R3"))), innings(BLUES))
     for name in ("event", "season", "players", "registry", "venue", "city", "toss", "overs", "outcome", "gender"):
         del document["info"][name]
     del document["meta"]

@@ -8,9 +8,9 @@ import pytest
 
 from datastore.matches.json_records import to_json
 from pipelines.demo.match import TEAMS, demo_match
-from tests.support.cricket_count import count, winner
-from tests.support.replays import names_of, recorded, replay, to_the_end
-from tests.support.scorebook import counted, without_hits
+from tests.support.cricket_count import count_match, winner
+from tests.support.replays import names_of, recorded, replay_recordings, to_the_end
+from tests.support.scorebook import counts_of_snapshot, without_hits
 
 DAY = date(2026, 6, 25)
 
@@ -25,8 +25,8 @@ def test_the_demo_match_is_the_same_for_the_same_seed() -> None:
 
 def test_demo_matches_are_realistic() -> None:
     documents = [demo_match(random.Random(seed), seed, DAY) for seed in range(100)]
-    totals = [innings["runs"] for document in documents for innings in count(document)]
-    wickets = [innings["wickets"] for document in documents for innings in count(document)]
+    totals = [innings["runs"] for document in documents for innings in count_match(document)]
+    wickets = [innings["wickets"] for document in documents for innings in count_match(document)]
     chased = [document for document in documents if "wickets" in document["info"]["outcome"].get("by", {})]
 
     assert 130 <= sum(totals) / len(totals) <= 170
@@ -42,10 +42,10 @@ async def test_a_demo_match_is_cricket(seed: int) -> None:
     document = demo_match(random.Random(seed), seed, DAY)
     recording = recorded(document)
 
-    *_, last = await to_the_end(replay(recording, balls_per_tick=5))
+    *_, last = await to_the_end(replay_recordings(recording, balls_per_tick=5))
 
-    first, second = count(document)
-    assert counted(last, names_of(recording, document)) == without_hits([first, second])
+    first, second = count_match(document)
+    assert counts_of_snapshot(last, names_of(recording, document)) == without_hits([first, second])
     assert all(float(line["overs"]) <= 4 for innings in (first, second) for line in innings["bowling"].values())
     assert all(len(eleven) == len(set(eleven)) == 11 for eleven in document["info"]["players"].values())
     for innings in (first, second):

@@ -30,14 +30,14 @@ from tests.support.sportmonks_samples import (
     OWLS,
     START,
     TOKEN,
+    ProviderTime,
     Service,
-    Time,
-    fixture,
-    page,
+    fixture_row,
+    page_body,
     player,
     player_id,
-    run,
-    serving,
+    runs_row,
+    serve_sportmonks,
 )
 
 LATER = "2026-06-28T12:00:00Z"
@@ -55,13 +55,13 @@ LOOKED_UP = [
 
 @pytest.fixture
 async def service() -> AsyncIterator[Service]:
-    async with serving() as service:
+    async with serve_sportmonks() as service:
         yield service
 
 
 @pytest.fixture
-def time() -> Time:
-    return Time()
+def time() -> ProviderTime:
+    return ProviderTime()
 
 
 @pytest.fixture
@@ -76,13 +76,13 @@ def stores(database: Database, opened: list[Store]) -> Stores:
 
 
 @pytest.fixture
-async def provider(service: Service, time: Time) -> AsyncIterator[SportMonks]:
+async def provider(service: Service, time: ProviderTime) -> AsyncIterator[SportMonks]:
     async with aiohttp.ClientSession() as session:
         yield SportMonks(session, TOKEN, base_url=service.url, now=time, sleep=time.sleep, retry=QUICKLY)
 
 
 @pytest.fixture
-def fixtures_job(provider: SportMonks, stores: Stores, time: Time) -> FixtureSyncJob:
+def fixtures_job(provider: SportMonks, stores: Stores, time: ProviderTime) -> FixtureSyncJob:
     return FixtureSyncJob(provider, stores, "i1", time)
 
 
@@ -91,7 +91,7 @@ async def test_fixtures_are_written_when_they_are_new_or_changed(
 ) -> None:
     await put_league(stores)
     await put_league(stores, "8", active=False)
-    service.responses["fixtures"] = page([fixture(number, starting_at=LATER) for number in range(1, 31)])
+    service.responses["fixtures"] = page_body([fixture_row(number, starting_at=LATER) for number in range(1, 31)])
 
     result, calls = await synced(fixtures_job, opened)
     assert result == SyncResult(fetched=30, written=30)
@@ -105,8 +105,8 @@ async def test_fixtures_are_written_when_they_are_new_or_changed(
     assert result == SyncResult(fetched=30)
     assert calls == ["BatchGetItem cricket-fixture-cache", *LOOKED_UP]
 
-    service.responses["fixtures"]["data"][3] = fixture(4, starting_at="2026-06-26T12:00:00Z")
-    service.responses["fixtures"]["data"].append(fixture(31, starting_at=LATER))
+    service.responses["fixtures"]["data"][3] = fixture_row(4, starting_at="2026-06-26T12:00:00Z")
+    service.responses["fixtures"]["data"].append(fixture_row(31, starting_at=LATER))
     assert await fixtures_job.run() == SyncResult(fetched=31, written=2)
     moved = await Fixtures(stores(), START).by_id("4")
     assert moved is not None
@@ -126,8 +126,8 @@ async def test_more_than_a_hundred_fixtures_are_compared_in_parts(
 ) -> None:
     await put_league(stores)
     numbers = list(range(1, 251))
-    service.responses["fixtures"] = lambda request: page(
-        [fixture(n, starting_at=LATER) for n in numbers[(int(request.query["page"]) - 1) * 100 :][:100]],
+    service.responses["fixtures"] = lambda request: page_body(
+        [fixture_row(n, starting_at=LATER) for n in numbers[(int(request.query["page"]) - 1) * 100 :][:100]],
         int(request.query["page"]),
         3,
     )
@@ -154,7 +154,7 @@ async def play(stores: Stores, **changes: Any) -> Match:
 async def listed(fixtures_job: FixtureSyncJob, service: Service, stores: Stores) -> None:
     """Sync match 501 of an active league before it is played."""
     await put_league(stores)
-    service.responses["fixtures"] = page([fixture(501)])
+    service.responses["fixtures"] = page_body([fixture_row(501)])
     assert await fixtures_job.run() == SyncResult(fetched=1, written=1)
 
 
@@ -164,13 +164,13 @@ async def test_a_played_match_keeps_its_state(
 ) -> None:
     await play(stores, status="Finished", phase=MatchPhase.FINISHED, note="Kites won")
 
-    lagging = fixture(501, status="2nd Innings", runs=[run(1, KITES, 5, 0, 1)])
-    service.responses["fixtures"] = page([lagging])
+    lagging = fixture_row(501, status="2nd Innings", runs=[runs_row(1, KITES, 5, 0, 1)])
+    service.responses["fixtures"] = page_body([lagging])
     result, calls = await synced(fixtures_job, opened)
     assert result == SyncResult(fetched=1)
     assert calls == ["GetItem cricket-fixture-cache", *LOOKED_UP]
 
-    service.responses["fixtures"] = page([lagging | {"round": "Final"}])
+    service.responses["fixtures"] = page_body([lagging | {"round": "Final"}])
     assert await fixtures_job.run() == SyncResult(fetched=1, written=1)
     assert await fixtures_job.run() == SyncResult(fetched=1)
     after = await stored(stores)
@@ -187,8 +187,8 @@ async def test_only_the_facts_of_a_polled_match_are_synced(
     played = await play(stores)
     await ActiveMatches(stores(), START).register(played, instance_id="i1")
 
-    service.responses["fixtures"] = page(
-        [fixture(501, status="Finished", round="Final", runs=[run(1, KITES, 99, 0, 20)])]
+    service.responses["fixtures"] = page_body(
+        [fixture_row(501, status="Finished", round="Final", runs=[runs_row(1, KITES, 99, 0, 20)])]
     )
     assert await fixtures_job.run() == SyncResult(fetched=1, written=1)
 
@@ -208,8 +208,12 @@ async def test_a_match_that_ended_without_a_poller_ends(
     active = await ActiveMatches(stores(), START).register(played, instance_id="i1")
     assert await ActiveMatches(stores(), START).set_idle("501", active.fence)
 
-    service.responses["fixtures"] = page(
-        [fixture(501, status="Finished", note="No result", runs=[run(1, KITES, 90, 3, 12)], man_of_match_id=1101)]
+    service.responses["fixtures"] = page_body(
+        [
+            fixture_row(
+                501, status="Finished", note="No result", runs=[runs_row(1, KITES, 90, 3, 12)], man_of_match_id=1101
+            )
+        ]
     )
     assert await fixtures_job.run() == SyncResult(fetched=1, written=1)
     assert await fixtures_job.run() == SyncResult(fetched=1)
@@ -230,8 +234,10 @@ async def test_a_result_that_is_corrected_later_arrives(
 ) -> None:
     await play(stores, status="Finished", phase=MatchPhase.FINISHED, note="Kites won")
     await Fixtures(stores(), START).archive("501")
-    corrected = fixture(501, status="Finished", note="Owls won", winner_team_id=OWLS, runs=[run(1, KITES, 80, 2, 10)])
-    service.responses["fixtures"] = page(
+    corrected = fixture_row(
+        501, status="Finished", note="Owls won", winner_team_id=OWLS, runs=[runs_row(1, KITES, 80, 2, 10)]
+    )
+    service.responses["fixtures"] = page_body(
         [corrected | {"manofmatch": player(OWLS, 1), "man_of_match_id": player_id(OWLS, 1)}]
     )
 
@@ -250,7 +256,7 @@ async def test_a_postponed_match_is_scheduled_again(
 ) -> None:
     await play(stores, status="Postp.", phase=MatchPhase.POSTPONED)
     await Fixtures(stores(), START).archive("501")
-    service.responses["fixtures"] = page([fixture(501, starting_at=LATER)])
+    service.responses["fixtures"] = page_body([fixture_row(501, starting_at=LATER)])
 
     assert await fixtures_job.run() == SyncResult(fetched=1, written=1)
     assert await fixtures_job.run() == SyncResult(fetched=1)
@@ -269,11 +275,11 @@ async def test_fixtures_that_are_no_longer_listed_are_fetched(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     await put_league(stores)
-    service.responses["fixtures"] = page([fixture(number, starting_at=LATER) for number in (1, 2, 3)])
+    service.responses["fixtures"] = page_body([fixture_row(number, starting_at=LATER) for number in (1, 2, 3)])
     assert await fixtures_job.run() == SyncResult(fetched=3, written=3)
 
-    service.responses["fixtures"] = page([fixture(1, starting_at=LATER)])
-    service.responses["fixtures/2"] = fixture(2, status="Cancl.", starting_at=LATER)
+    service.responses["fixtures"] = page_body([fixture_row(1, starting_at=LATER)])
+    service.responses["fixtures/2"] = fixture_row(2, status="Cancl.", starting_at=LATER)
     service.requests.clear()
     assert await fixtures_job.run() == SyncResult(fetched=2, written=1)
 
@@ -292,10 +298,10 @@ async def test_at_most_twenty_are_fetched_in_a_run(
     fixtures_job: FixtureSyncJob, service: Service, stores: Stores
 ) -> None:
     await put_league(stores)
-    service.responses["fixtures"] = page([fixture(number, starting_at=LATER) for number in range(1, 31)])
+    service.responses["fixtures"] = page_body([fixture_row(number, starting_at=LATER) for number in range(1, 31)])
     await fixtures_job.run()
 
-    service.responses["fixtures"] = page([])
+    service.responses["fixtures"] = page_body([])
     service.requests.clear()
     assert await fixtures_job.run() == SyncResult()
 
@@ -306,9 +312,9 @@ async def test_a_fixture_that_cannot_be_stored_does_not_affect_the_others(
     fixtures_job: FixtureSyncJob, service: Service, stores: Stores, caplog: pytest.LogCaptureFixture
 ) -> None:
     await put_league(stores)
-    fixtures = [fixture(number) for number in range(1, 31)]
+    fixtures = [fixture_row(number) for number in range(1, 31)]
     fixtures[12]["note"] = "x" * 500_000  # an item has 400 KB at most
-    service.responses["fixtures"] = page([*fixtures, fixture(666, localteam_id=None)])
+    service.responses["fixtures"] = page_body([*fixtures, fixture_row(666, localteam_id=None)])
 
     assert await fixtures_job.run() == SyncResult(fetched=30, written=29, rejected=1)
 

@@ -10,7 +10,7 @@ from datastore.matches.live_state import initial_state
 from datastore.session.store import Store
 from pipelines.matches.live.diff import MatchWatch
 from tests.support.cricket_play import list_match
-from tests.support.score_corrections import FIXTURE, PolledMatch, ball, out, snapshot_with
+from tests.support.score_corrections import FIXTURE, PolledMatch, ball_at, out, snapshot_with
 from tests.support.served import Served
 
 
@@ -30,9 +30,9 @@ async def test_a_tick_interrupted_before_its_commit_is_repeated(
     live: PolledMatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next tick also finds amended balls that are older than the balls in the state."""
-    balls = [ball(1), ball(2), *[ball(position) for position in range(3, 50)]]
+    balls = [ball_at(1), ball_at(2), *[ball_at(position) for position in range(3, 50)]]
     await live.tick(snapshot_with(*balls))
-    changed = snapshot_with(balls[0], out(2, kind="caught"), *balls[2:], ball(50, 4))
+    changed = snapshot_with(balls[0], out(2, kind="caught"), *balls[2:], ball_at(50, 4))
 
     async def die(*_: object) -> bool:
         raise ProcessDied
@@ -50,8 +50,8 @@ async def test_a_tick_interrupted_before_its_commit_is_repeated(
 
 
 async def test_events_of_several_versions_are_complete_after_interruptions_between_them(live: PolledMatch) -> None:
-    sixes = [ball(position, 6) for position in range(1, 101)]
-    end = snapshot_with(*sixes, ball(1, innings=2), status="2nd Innings", target=Target(601, "20"))
+    sixes = [ball_at(position, 6) for position in range(1, 101)]
+    end = snapshot_with(*sixes, ball_at(1, innings=2), status="2nd Innings", target=Target(601, "20"))
     whole = MatchWatch("m").compare(initial_state(FIXTURE), end).events
     changed = live.instance.poller._on_change
 

@@ -17,8 +17,8 @@ from pipelines.matches.push.apns import ApnsDelivery, ApnsLimits
 from pipelines.matches.push.live_activities import LACoordinator
 from pipelines.matches.push.push_delivery import LoggedDelivery, PushOutcome
 from tests.support.apns import LIMITS, credentials
-from tests.support.apns_server import Answer, ApnsServer, Fault, Request
-from tests.support.display_states import CHENNAI, put_in_place
+from tests.support.apns_server import ApnsAnswer, ApnsServer, Fault, Request
+from tests.support.display_states import CHENNAI, store_match
 from tests.support.live_activity_pushes import (
     FAST_RETRIES,
     FINISHED,
@@ -70,10 +70,10 @@ async def sessions(store: Store) -> list[LiveActivity]:
 async def test_at_the_end_every_session_receives_the_end_and_is_ended(
     coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
 ) -> None:
-    await put_in_place(open_store(), FINISHED)
+    await store_match(open_store(), FINISHED)
     await register(open_store(), "ada", "bob")
     await MatchFollows(open_store(), NOON).follow(MATCH, "bob", CHENNAI.team_id)
-    server.answer = lambda request: Answer(410, "Unregistered") if request.token == "bob" else Answer()
+    server.answer = lambda request: ApnsAnswer(410, "Unregistered") if request.token == "bob" else ApnsAnswer()
 
     summary = await coordinator.end(FINISHED)
 
@@ -95,10 +95,10 @@ async def test_the_end_waits_for_the_running_delivery_and_replaces_the_pending_c
     await register(open_store(), "ada")
     running_at_the_end = []
 
-    def slowly(request: Request) -> Answer:
+    def slowly(request: Request) -> ApnsAnswer:
         if request.aps["event"] == "end":
             running_at_the_end.append(server.open)
-        return Answer(delay=0.1)
+        return ApnsAnswer(delay=0.1)
 
     server.answer = slowly
 
@@ -117,11 +117,11 @@ async def test_a_second_end_reaches_the_sessions_that_the_first_did_not(
     coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
 ) -> None:
     await register(open_store(), "ada", "bob")
-    server.answer = lambda request: Answer(503, "ServiceUnavailable") if request.token == "bob" else Answer()
+    server.answer = lambda request: ApnsAnswer(503, "ServiceUnavailable") if request.token == "bob" else ApnsAnswer()
 
     first_end = await coordinator.end(FINISHED, change(9).states)
     left = [session.user_id for session in await sessions(open_store())]
-    server.answer = lambda _: Answer()
+    server.answer = lambda _: ApnsAnswer()
     second_end = await coordinator.end(FINISHED, change(9).states)
 
     assert (first_end.outcomes, left) == ({PushOutcome.DELIVERED: 1, PushOutcome.FAILED: 1}, ["bob"])
@@ -134,7 +134,7 @@ async def test_the_end_of_a_thousand_sessions_that_cannot_be_reached_is_bounded(
 ) -> None:
     users = [f"user-{number:04}" for number in range(1000)]
     await open_store().write_all(LIVE_ACTIVITIES, puts=[session_item(user, user) for user in users])
-    server.answer = lambda _: Answer(503, "ServiceUnavailable", delay=0.2)
+    server.answer = lambda _: ApnsAnswer(503, "ServiceUnavailable", delay=0.2)
     limits = ApnsLimits(total_seconds=0.3, backoff=Backoff(initial=0.01, maximum=0.05, attempts=4))
     delivery = ApnsDelivery(credentials(server), clock, limits=limits, verify=server.trust)
     coordinator = LACoordinator(open_store, delivery, clock, end_seconds=0.3)

@@ -21,7 +21,7 @@ from pipelines.matches.push.apns import ApnsDelivery, ApnsLimits
 from pipelines.matches.push.live_activities import LACoordinator
 from pipelines.matches.push.push_queue import MatchChange
 from tests.support.apns import LIMITS, credentials
-from tests.support.apns_server import Answer, ApnsServer, Request
+from tests.support.apns_server import ApnsAnswer, ApnsServer, Request
 from tests.support.display_states import CHENNAI, MUMBAI, NAMES, first, in_chase, second
 from tests.support.live_activity_pushes import (
     FAST_RETRIES,
@@ -112,11 +112,11 @@ async def test_two_thousand_sessions_over_several_pages_are_served_a_hundred_at_
         opened.append(open_store())
         return opened[-1]
 
-    def answer(_: Request) -> Answer:
+    def answer(_: Request) -> ApnsAnswer:
         if len(server.requests) == 1:
             for store in opened:
                 store.deadline = Deadline(0)
-        return Answer(delay=0.1)
+        return ApnsAnswer(delay=0.1)
 
     server.answer = answer
 
@@ -141,8 +141,8 @@ async def test_while_a_delivery_runs_only_the_newest_change_waits_and_no_wicket_
     coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
 ) -> None:
     await register(open_store(), "ada")
-    held = Answer(delay=0.2)
-    server.answer = lambda request: held if request.aps["content-state"]["version"] == 7 else Answer()
+    held = ApnsAnswer(delay=0.2)
+    server.answer = lambda request: held if request.aps["content-state"]["version"] == 7 else ApnsAnswer()
 
     await coordinator.deliver(change(7))
     await until(lambda: len(server.requests) == 1)
@@ -161,7 +161,7 @@ async def test_matches_do_not_wait_for_each_other(
 ) -> None:
     await register(open_store(), "ada")
     await LiveActivities(open_store(), NOON).register(replace(MATCH, match_id="m2"), "bob", "phone", "bob")
-    server.answer = lambda request: Answer(delay=0.3) if request.token == "ada" else Answer()
+    server.answer = lambda request: ApnsAnswer(delay=0.3) if request.token == "ada" else ApnsAnswer()
     other = change()
     other = MatchChange(replace(MATCH, match_id="m2"), {t: replace(s, match_id="m2") for t, s in other.states.items()})
 
@@ -293,8 +293,8 @@ async def test_a_rejected_token_suspends_its_session_and_no_other(
     coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
 ) -> None:
     await register(open_store(), "ada", "bob", "eve")
-    reasons = {"ada": Answer(410, "Unregistered"), "bob": Answer(400, "BadDeviceToken")}
-    server.answer = lambda request: reasons.get(request.token, Answer(500, "InternalServerError"))
+    reasons = {"ada": ApnsAnswer(410, "Unregistered"), "bob": ApnsAnswer(400, "BadDeviceToken")}
+    server.answer = lambda request: reasons.get(request.token, ApnsAnswer(500, "InternalServerError"))
 
     await coordinator.deliver(change())
     await coordinator.idle()
@@ -310,7 +310,7 @@ async def test_a_session_whose_token_was_renewed_meanwhile_stays_active(
     coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
 ) -> None:
     await register(open_store(), "ada")
-    server.answer = lambda _: Answer(410, "Unregistered", delay=0.3)
+    server.answer = lambda _: ApnsAnswer(410, "Unregistered", delay=0.3)
 
     await coordinator.deliver(change())
     await until(lambda: len(server.requests) == 1)
@@ -354,7 +354,7 @@ async def test_a_rejected_push_to_start_token_is_removed_unless_it_was_renewed(
         await _device(open_store(), user, push_to_start=f"start-{user}")
     await register(open_store(), "ada")
     server.answer = lambda request: (
-        Answer() if request.token in ("ada", "start-well") else Answer(410, "Unregistered", delay=0.2)
+        ApnsAnswer() if request.token in ("ada", "start-well") else ApnsAnswer(410, "Unregistered", delay=0.2)
     )
 
     await coordinator.deliver(change(7, event(CricketEventKind.INNINGS_START, innings=1)))

@@ -16,8 +16,9 @@ from datastore.session.store import Store
 from pipelines.matches.live.poller import LiveChange
 from pipelines.matches.pipeline import CricketPipeline, PollIntervals
 from pipelines.matches.push.push_delivery import LoggedDelivery
-from tests.support.cricket_pipeline import Instance
-from tests.support.orchestrator import FAST_INTERVALS, ScriptedReplay, fixture, has_changes, has_status, matches, state
+from tests.support.active_matches import active_match_state, matches
+from tests.support.cricket_pipeline import PipelineInstance
+from tests.support.orchestrator import FAST_INTERVALS, ScriptedReplay, fixture, has_changes, has_status
 from tests.support.served import Served
 from tests.support.until import until_async
 
@@ -36,13 +37,13 @@ class CorrectedProvider(ScriptedReplay):
         return replace(snapshot, match=replace(snapshot.match, innings=(*innings, corrected)))
 
 
-async def _polls_nothing(instance: Instance) -> bool:
+async def _polls_nothing(instance: PipelineInstance) -> bool:
     return not instance.orchestrator.polled
 
 
 async def test_a_match_that_is_over_is_ended_archived_and_unlisted(served: Served) -> None:
     provider = ScriptedReplay(served, "m1", balls_per_tick=300)
-    instance = Instance(served, provider, **FAST_INTERVALS)
+    instance = PipelineInstance(served, provider, **FAST_INTERVALS)
     await instance.orchestrator.reconcile()
     match = await fixture(served, "m1")
     follows = MatchFollows(served.store(), served.clock())
@@ -59,26 +60,26 @@ async def test_a_match_that_is_over_is_ended_archived_and_unlisted(served: Serve
     final = await fixture(served, "m1")
     assert final.archived_at is not None
     assert final.live_updated_at is None
-    ended = await state(served, "m1")
+    ended = await active_match_state(served, "m1")
     assert ended.expires_at is not None
     assert (final.version, final.innings) == (ended.version, ended.live.innings)
     assert instance.orchestrator.polled == set()
     await instance.orchestrator.reconcile()
-    assert (await state(served, "m1")).status is ActiveStatus.ENDED
+    assert (await active_match_state(served, "m1")).status is ActiveStatus.ENDED
 
 
 async def _is_over(served: Served) -> bool:
-    return (await state(served, "m1")).live.phase is MatchPhase.FINISHED
+    return (await active_match_state(served, "m1")).live.phase is MatchPhase.FINISHED
 
 
-async def _is_ended(served: Served, instance: Instance) -> bool:
+async def _is_ended(served: Served, instance: PipelineInstance) -> bool:
     await instance.orchestrator.reconcile()
-    return (await state(served, "m1")).status is ActiveStatus.ENDED
+    return (await active_match_state(served, "m1")).status is ActiveStatus.ENDED
 
 
 async def test_a_match_is_not_polled_again_while_it_is_ended(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tick after the archiving would take the fixture out of the archive."""
-    instance = Instance(served, ScriptedReplay(served, "m1", balls_per_tick=300), **FAST_INTERVALS)
+    instance = PipelineInstance(served, ScriptedReplay(served, "m1", balls_per_tick=300), **FAST_INTERVALS)
     await instance.orchestrator.reconcile()
     await until_async(lambda: _is_over(served))
     archive = Fixtures.archive
@@ -97,7 +98,7 @@ async def test_a_match_is_not_polled_again_while_it_is_ended(served: Served, mon
 
 async def test_an_interrupted_end_is_repeated(served: Served) -> None:
     provider = ScriptedReplay(served, "m1", balls_per_tick=300)
-    instance = Instance(served, provider, **FAST_INTERVALS)
+    instance = PipelineInstance(served, provider, **FAST_INTERVALS)
     await instance.orchestrator.reconcile()
     await until_async(lambda: _is_over(served))
     fails = iter([Unavailable("no"), Unavailable("no")])
@@ -109,7 +110,7 @@ async def test_an_interrupted_end_is_repeated(served: Served) -> None:
 
     instance.orchestrator._on_end = fail
     await instance.orchestrator.reconcile()
-    assert (await state(served, "m1")).status is ActiveStatus.ACTIVE
+    assert (await active_match_state(served, "m1")).status is ActiveStatus.ACTIVE
 
     await until_async(lambda: _is_ended(served, instance))
 
@@ -119,17 +120,17 @@ async def test_an_interrupted_end_is_repeated(served: Served) -> None:
 async def test_a_match_that_is_started_again_after_its_end_gets_its_correction_before_it_ends(served: Served) -> None:
     """The correction withdraws a run: such a response is accepted when the next tick repeats it."""
     provider = CorrectedProvider(served, "m1", balls_per_tick=300)
-    instance = Instance(served, provider, **FAST_INTERVALS | {"tick_seconds": 0.05})
+    instance = PipelineInstance(served, provider, **FAST_INTERVALS | {"tick_seconds": 0.05})
     await instance.orchestrator.reconcile()
     await until_async(lambda: _is_ended(served, instance))
-    before = await state(served, "m1")
+    before = await active_match_state(served, "m1")
     provider.withdrawn_runs = 1
 
     await instance.orchestrator.start(await fixture(served, "m1"))
-    assert (await state(served, "m1")).status is ActiveStatus.ACTIVE
+    assert (await active_match_state(served, "m1")).status is ActiveStatus.ACTIVE
     await until_async(lambda: _is_ended(served, instance))
 
-    after = await state(served, "m1")
+    after = await active_match_state(served, "m1")
     assert after.live.innings[-1].runs == before.live.innings[-1].runs - 1
     assert (await fixture(served, "m1")).innings == after.live.innings
     assert instance.ended == ["m1", "m1"]
@@ -137,19 +138,19 @@ async def test_a_match_that_is_started_again_after_its_end_gets_its_correction_b
 
 
 async def test_an_abandoned_match_that_continues_is_polled_again(served: Served) -> None:
-    instance = Instance(served, ScriptedReplay(served, "m1", balls_per_tick=24), **FAST_INTERVALS)
+    instance = PipelineInstance(served, ScriptedReplay(served, "m1", balls_per_tick=24), **FAST_INTERVALS)
     await instance.orchestrator.reconcile()
     await until_async(lambda: has_changes(instance, "m1"))
     await instance.orchestrator.aclose()
-    before = await state(served, "m1")
+    before = await active_match_state(served, "m1")
     abandoned = replace(before.live, phase=MatchPhase.ABANDONED)
     assert await matches(served).commit(replace(before, live=abandoned, version=before.version + 1))
     assert await matches(served).finish("m1", before.fence)
-    ended = await state(served, "m1")
+    ended = await active_match_state(served, "m1")
 
     await instance.orchestrator.reconcile()
 
-    restarted = await state(served, "m1")
+    restarted = await active_match_state(served, "m1")
     assert restarted.status is ActiveStatus.ACTIVE
     assert restarted.version >= ended.version
     assert restarted.fence > ended.fence
@@ -163,7 +164,7 @@ async def test_an_abandoned_match_that_continues_is_polled_again(served: Served)
 
 async def test_a_match_stays_owned_and_others_continue_while_its_sessions_are_ended(served: Served) -> None:
     provider = ScriptedReplay(served, "m1", "m2", balls_per_tick=300)
-    instance, other = (Instance(served, provider, name, **FAST_INTERVALS) for name in ("one", "other"))
+    instance, other = (PipelineInstance(served, provider, name, **FAST_INTERVALS) for name in ("one", "other"))
     reached = asyncio.Event()
 
     async def end_slowly(active: ActiveMatch) -> None:
@@ -185,8 +186,8 @@ async def test_a_match_stays_owned_and_others_continue_while_its_sessions_are_en
         await other.orchestrator.reconcile()
 
     assert instance.ended.count("m1") == 1
-    assert (await state(served, "m2")).status is ActiveStatus.ACTIVE
-    assert (await state(served, "m1")).instance_id == "one"
+    assert (await active_match_state(served, "m2")).status is ActiveStatus.ACTIVE
+    assert (await active_match_state(served, "m1")).instance_id == "one"
     assert other.ended == []
     reached.set()
     await until_async(lambda: has_status(served, ActiveStatus.ENDED))
@@ -194,19 +195,19 @@ async def test_a_match_stays_owned_and_others_continue_while_its_sessions_are_en
     await other.orchestrator.aclose()
 
 
-async def _is_ending(instance: Instance) -> bool:
+async def _is_ending(instance: PipelineInstance) -> bool:
     return "m1" in instance.ended
 
 
 async def _ticked(served: Served) -> bool:
-    return (await state(served, "m1")).last_tick_at == served.clock()
+    return (await active_match_state(served, "m1")).last_tick_at == served.clock()
 
 
 async def test_an_instance_that_lost_a_match_at_its_end_removes_nothing_more(served: Served) -> None:
-    instance = Instance(served, ScriptedReplay(served, "m1", balls_per_tick=300), **FAST_INTERVALS)
+    instance = PipelineInstance(served, ScriptedReplay(served, "m1", balls_per_tick=300), **FAST_INTERVALS)
     await instance.orchestrator.reconcile()
     await until_async(lambda: _is_over(served))
-    over = await state(served, "m1")
+    over = await active_match_state(served, "m1")
     match = replace(await fixture(served, "m1"), start_time=served.clock())
     await MatchFollows(served.store(), served.clock()).follow(match, "ada", match.home_team_id)
 
@@ -216,7 +217,7 @@ async def test_an_instance_that_lost_a_match_at_its_end_removes_nothing_more(ser
     instance.orchestrator._on_end = lose
     await instance.orchestrator.finish(over)
 
-    assert (await state(served, "m1")).status is ActiveStatus.ACTIVE
+    assert (await active_match_state(served, "m1")).status is ActiveStatus.ACTIVE
     pages = MatchFollows(served.store(), served.clock()).pages_of_match("m1")
     assert [follow.user_id async for page in pages for follow in page] == ["ada"]
     assert (await fixture(served, "m1")).archived_at is None
@@ -225,11 +226,11 @@ async def test_an_instance_that_lost_a_match_at_its_end_removes_nothing_more(ser
 
 async def test_a_match_that_ends_while_it_is_suspended_is_ended(served: Served) -> None:
     provider = ScriptedReplay(served, "m1", balls_per_tick=24)
-    instance = Instance(served, provider, **FAST_INTERVALS)
+    instance = PipelineInstance(served, provider, **FAST_INTERVALS)
     await instance.orchestrator.reconcile()
     await until_async(lambda: has_changes(instance, "m1"))
     await instance.orchestrator.aclose()
-    claimed = await matches(served).claim(await state(served, "m1"), "one")
+    claimed = await matches(served).claim(await active_match_state(served, "m1"), "one")
     assert claimed is not None
     assert await matches(served).set_idle("m1", claimed.fence)
     provider.listed = set()
@@ -238,7 +239,7 @@ async def test_a_match_that_ends_while_it_is_suspended_is_ended(served: Served) 
 
     await until_async(lambda: _is_ended(served, instance))
 
-    assert (await state(served, "m1")).live.result is not None
+    assert (await active_match_state(served, "m1")).live.result is not None
     assert instance.ended == ["m1"]
     await instance.orchestrator.aclose()
 

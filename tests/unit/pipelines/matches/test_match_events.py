@@ -12,8 +12,19 @@ from pipelines.matches.live.diff import MatchDiff, MatchWatch
 from pipelines.matches.providers.cricsheet.reader import load, read
 from pipelines.matches.providers.recordings import Recording
 from pipelines.matches.providers.replay import ReplayProvider
-from tests.support.cricket_events import events
-from tests.support.cricket_samples import BLUES, RECORDINGS, REDS, Json, ball, blues, innings, match, over, real_data
+from tests.support.cricket_events import match_events
+from tests.support.cricket_samples import (
+    BLUES,
+    RECORDINGS,
+    REDS,
+    Json,
+    ball,
+    blues,
+    innings,
+    match_json,
+    over,
+    real_data,
+)
 from tests.support.served import Clock
 
 DOT = ball()
@@ -58,14 +69,14 @@ async def first(*overs: Json, kinds: tuple[CricketEventKind, ...] = (), **more: 
     """Return the texts and scores for an innings of the Reds."""
     start = () if kinds else (("Reds bat: innings 1 begins", None),)
     end = () if kinds else (("Reds won by 3 runs", None),)
-    found = await lines(match(innings(REDS, *overs, **more)), *kinds)
+    found = await lines(match_json(innings(REDS, *overs, **more)), *kinds)
     assert found[: len(start)] == list(start)
     assert found[len(found) - len(end) :] == list(end)
     return found[len(start) : len(found) - len(end)]
 
 
 async def test_a_small_match_from_start_to_end() -> None:
-    document = match(
+    document = match_json(
         innings(REDS, over(0, ball(4), ball(6), ball(out="R1", kind="caught", fielders=("B2",)))),
         innings(BLUES, over(0, blues(1), blues(wides=1)), target={"runs": 11, "overs": 20}),
         outcome={"winner": REDS, "by": {"runs": 8}},
@@ -166,7 +177,9 @@ async def test_milestones_of_a_batter() -> None:
 
 async def test_milestones_are_per_innings() -> None:
     forty = [over(index, *[ball(6)] * 3, *[ball(3)] * 2) for index in range(2)]
-    document = match(innings(REDS, *forty[:1]), innings(BLUES), innings(REDS, *forty), match_type="Test", overs=None)
+    document = match_json(
+        innings(REDS, *forty[:1]), innings(BLUES), innings(REDS, *forty), match_type="Test", overs=None
+    )
 
     reported = await events_of(read(document, match_id="m"))
 
@@ -175,7 +188,7 @@ async def test_milestones_are_per_innings() -> None:
 
 async def test_a_batter_who_retires_and_returns_keeps_the_runs() -> None:
     tens = [ball(6), ball(4)]
-    document = match(
+    document = match_json(
         innings(
             REDS,
             over(0, *tens * 2, ball(out="R1", kind="retired hurt"), ball(batter="R3")),
@@ -189,7 +202,7 @@ async def test_a_batter_who_retires_and_returns_keeps_the_runs() -> None:
 
 async def test_a_partnership_ends_when_a_batter_retires() -> None:
     sixes = [ball(6)] * 8
-    document = match(
+    document = match_json(
         innings(
             REDS,
             over(0, *sixes[:6]),
@@ -202,12 +215,12 @@ async def test_a_partnership_ends_when_a_batter_retires() -> None:
     reported = await lines(document, CricketEventKind.PARTNERSHIP)
 
     assert reported == [("50 partnership between R3 and R2", "102/0")]
-    assert sum(kind == "PARTNERSHIP" for kind, *_ in events(document).elements()) == 1
+    assert sum(kind == "PARTNERSHIP" for kind, *_ in match_events(document).elements()) == 1
 
 
 async def test_a_partnership_counts_extras_and_ends_with_a_wicket() -> None:
     wides = [ball(wides=5)] * 9
-    document = match(
+    document = match_json(
         innings(REDS, over(0, *wides, ball(4), ball(1)), over(1, ball(out="R1"), ball(6, batter="R3"), *[DOT] * 4))
     )
 
@@ -238,7 +251,7 @@ async def test_maidens(balls: list[Json], is_maiden: bool) -> None:
 
 
 async def test_a_maiden_needs_one_bowler_also_in_overs_of_five() -> None:
-    document = match(innings(REDS, over(0, *DOTS[:5]), over(1, *[ball(by="B10")] * 5)), balls_per_over=5)
+    document = match_json(innings(REDS, over(0, *DOTS[:5]), over(1, *[ball(by="B10")] * 5)), balls_per_over=5)
 
     assert await lines(document, CricketEventKind.MAIDEN) == [
         ("A maiden over from B11", "0/0"),
@@ -248,7 +261,7 @@ async def test_a_maiden_needs_one_bowler_also_in_overs_of_five() -> None:
 
 async def test_an_over_of_fourteen_balls() -> None:
     wides = [ball(wides=1)] * 8
-    document = match(innings(REDS, over(0, *wides, *DOTS[:5], ball(4)), over(1, *DOTS)))
+    document = match_json(innings(REDS, over(0, *wides, *DOTS[:5], ball(4)), over(1, *DOTS)))
 
     assert await first(*document["innings"][0]["overs"]) == [
         ("FOUR! R1 off B11", "12/0"),
@@ -294,8 +307,8 @@ async def test_a_hat_trick_across_overs() -> None:
 
 async def test_a_hat_trick_continues_across_innings_but_not_into_a_super_over() -> None:
     ending = innings(REDS, over(0, DOT, out(), out()))
-    two_innings = match(ending, innings(BLUES), innings(REDS, over(0, out())), match_type="Test", overs=None)
-    super_over = match(ending, innings(BLUES), innings(REDS, over(0, out()), super_over=True))
+    two_innings = match_json(ending, innings(BLUES), innings(REDS, over(0, out())), match_type="Test", overs=None)
+    super_over = match_json(ending, innings(BLUES), innings(REDS, over(0, out()), super_over=True))
 
     assert len(await lines(two_innings, *HAT_TRICK)) == 1
     assert len(await lines(super_over, *HAT_TRICK)) == 0
@@ -305,7 +318,7 @@ async def test_super_overs_have_their_own_targets() -> None:
     def super_over(team: str, delivery: Json, **more: Any) -> Json:
         return innings(team, over(0, delivery), super_over=True, **more)
 
-    document = match(
+    document = match_json(
         innings(REDS, over(0, ball(6))),
         innings(BLUES, over(0, blues(6)), target={"runs": 7, "overs": 20}),
         super_over(BLUES, blues(4)),
@@ -339,8 +352,8 @@ async def test_super_overs_have_their_own_targets() -> None:
 
 
 async def test_a_declaration_and_a_rain_rule() -> None:
-    declared = match(innings(REDS, over(0, ball(6)), declared=True), innings(BLUES, over(0, blues(1))), overs=None)
-    rain = match(
+    declared = match_json(innings(REDS, over(0, ball(6)), declared=True), innings(BLUES, over(0, blues(1))), overs=None)
+    rain = match_json(
         innings(REDS, over(0, ball(6))),
         innings(BLUES, over(0, blues(1)), target={"runs": 64, "overs": 7}),
         outcome={"winner": REDS, "by": {"runs": 3}, "method": "D/L"},
@@ -354,7 +367,7 @@ async def test_a_declaration_and_a_rain_rule() -> None:
 
 
 async def test_a_match_without_a_result_is_interrupted_first() -> None:
-    document = match(innings(REDS, over(0, DOT)), outcome={"result": "no result"})
+    document = match_json(innings(REDS, over(0, DOT)), outcome={"result": "no result"})
 
     assert await lines(document, CricketEventKind.RAIN, CricketEventKind.RESULT) == [
         ("Play is interrupted (Int.)", None),
@@ -363,7 +376,7 @@ async def test_a_match_without_a_result_is_interrupted_first() -> None:
 
 
 async def test_an_event_has_its_ball_and_its_player() -> None:
-    document = match(innings(REDS, over(0, ball(4), ball(out="R2", kind="run out"))))
+    document = match_json(innings(REDS, over(0, ball(4), ball(out="R2", kind="run out"))))
 
     _, four, wicket, _ = await events_of(read(document, match_id="m"))
 
@@ -375,7 +388,7 @@ async def test_an_event_has_its_ball_and_its_player() -> None:
 
 @pytest.mark.parametrize("balls_per_tick", [1, 5, 1000])
 async def test_the_events_are_the_same_at_every_pace(balls_per_tick: int) -> None:
-    document = match(
+    document = match_json(
         innings(REDS, over(0, ball(4), out(), out(), out(), ball(6), DOT), over(1, *DOTS)),
         innings(BLUES, over(0, *[blues(6)] * 6), over(1, *[blues(6)] * 6), target={"runs": 11, "overs": 20}),
     )
@@ -383,4 +396,4 @@ async def test_the_events_are_the_same_at_every_pace(balls_per_tick: int) -> Non
     reported = await events_of(read(document, match_id="m"), balls_per_tick)
 
     kinds = Counter(event.kind.name for event in reported)
-    assert kinds == Counter(kind for kind, *_ in events(document).elements())
+    assert kinds == Counter(kind for kind, *_ in match_events(document).elements())

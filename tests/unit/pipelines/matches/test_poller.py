@@ -23,7 +23,7 @@ from pipelines.matches.live.poller import Tick
 from pipelines.matches.providers.cricsheet.reader import read
 from pipelines.matches.providers.provider import ProviderUnavailable
 from pipelines.matches.providers.replay import ReplayProvider
-from tests.support.cricket_pipeline import Instance
+from tests.support.cricket_pipeline import PipelineInstance
 from tests.support.served import Served, call_name
 from tests.support.until import until
 
@@ -96,7 +96,7 @@ class Counted:
 
 
 async def test_a_changed_tick_makes_these_calls(served: Served) -> None:
-    instance = Instance(served, recorded(served))
+    instance = PipelineInstance(served, recorded(served))
     await registered(served)
     await instance.poller.tick("m1")
     await instance.poller.tick("m1")
@@ -116,7 +116,7 @@ async def test_a_changed_tick_makes_these_calls(served: Served) -> None:
 
 async def test_a_tick_without_changes_writes_only_its_time(served: Served) -> None:
     provider = recorded(served)
-    instance = Instance(served, _ConstantProvider(await _snapshot_after(provider, ticks=5)))
+    instance = PipelineInstance(served, _ConstantProvider(await _snapshot_after(provider, ticks=5)))
     await registered(served)
     await instance.poller.tick("m1")
     await instance.poller.tick("m1")
@@ -159,7 +159,7 @@ async def _snapshot_after(provider: ReplayProvider, ticks: int) -> MatchSnapshot
 
 async def test_only_one_of_two_pollers_writes(served: Served) -> None:
     provider = recorded(served)
-    first, second = Instance(served, provider, "one"), Instance(served, provider, "two")
+    first, second = PipelineInstance(served, provider, "one"), PipelineInstance(served, provider, "two")
     await registered(served, "one")
 
     ended = [await asyncio.gather(first.poller.tick("m1"), second.poller.tick("m1")) for _ in range(20)]
@@ -197,7 +197,7 @@ async def test_a_poller_paused_beyond_its_lock_writes_nothing(served: Served) ->
     recording = read(demo_match(random.Random(5), 1, date(2026, 6, 25)), match_id="m1")
     slow = _HeldProvider([recording], now=served.clock, balls_per_tick=90)
     slow.gate, slow.requested = asyncio.Event(), asyncio.Event()
-    sleeper, other = Instance(served, slow, "sleeper"), Instance(served, recorded(served), "other")
+    sleeper, other = PipelineInstance(served, slow, "sleeper"), PipelineInstance(served, recorded(served), "other")
     await registered(served, "sleeper")
     asleep = asyncio.create_task(sleeper.poller.tick("m1"))
     await slow.requested.wait()
@@ -223,7 +223,7 @@ async def served_locks(served: Served) -> list[Any]:
 @pytest.mark.parametrize("problem", [ProviderUnavailable("later"), TimeoutError()])
 async def test_a_provider_failure_changes_nothing(served: Served, problem: Exception) -> None:
     provider = _ConstantProvider(await _snapshot_after(recorded(served), ticks=8))
-    instance = Instance(served, provider)
+    instance = PipelineInstance(served, provider)
     await registered(served)
     await instance.poller.tick("m1")
     before = await state(served)
@@ -238,7 +238,7 @@ async def test_a_provider_failure_changes_nothing(served: Served, problem: Excep
 
 
 async def test_a_lock_is_released_after_an_error(served: Served) -> None:
-    instance = Instance(served, _ConstantProvider(RuntimeError("broken")))
+    instance = PipelineInstance(served, _ConstantProvider(RuntimeError("broken")))
     await registered(served)
 
     with pytest.raises(RuntimeError):
@@ -255,7 +255,7 @@ async def test_a_tick_interrupted_at_any_call_loses_and_repeats_no_event(served:
     versions: list[int] = []
     events: list[CricketEvent] = []
     for number in range(1, 400):
-        instance = Instance(served, provider, f"i{number}")
+        instance = PipelineInstance(served, provider, f"i{number}")
         await _take_over(served, instance)
         with suppress(asyncio.CancelledError), Counted(served) as counted:
             task = asyncio.create_task(instance.poller.tick("m1"))
@@ -269,13 +269,13 @@ async def test_a_tick_interrupted_at_any_call_loses_and_repeats_no_event(served:
 
     assert versions == sorted(versions)
     assert _ids(events) == _ids(expected)
-    last = Instance(served, provider, "last")
+    last = PipelineInstance(served, provider, "last")
     await _take_over(served, last)
     await last.poller.tick("m1")
     assert (await stored(served)).innings == (await state(served)).live.innings
 
 
-async def _take_over(served: Served, instance: Instance) -> None:
+async def _take_over(served: Served, instance: PipelineInstance) -> None:
     served.clock.forward(seconds=11)
     claimed = await matches(served).claim(await state(served), instance.name)
     assert claimed is not None
@@ -289,7 +289,7 @@ async def _events_of_a_whole_run(served: Served) -> list[CricketEvent]:
     """Return the events of the same match, played under another id without interruption, with the ids of `m1`."""
     recording = read(demo_match(random.Random(5), 1, date(2026, 6, 25)), match_id="whole")
     provider = ReplayProvider([recording], now=served.clock, balls_per_tick=12)
-    instance = Instance(served, provider)
+    instance = PipelineInstance(served, provider)
     snapshot = await provider.match("whole")
     assert snapshot is not None
     await fixtures(served).sync([snapshot.match])

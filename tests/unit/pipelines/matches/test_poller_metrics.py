@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from pipelines.matches.live.metrics import PollMetrics
 from tests.support.command_line import surroundings
-from tests.support.cricket_pipeline import Instance
+from tests.support.cricket_pipeline import PipelineInstance
 from tests.support.forking import Forked
 from tests.support.orchestrator import ScriptedReplay
 from tests.support.served import Clock, Served
@@ -41,7 +41,7 @@ async def test_a_process_that_does_not_poll_exports_no_sample(figures: Figures) 
 
 async def test_the_age_of_the_oldest_response_is_exported(served: Served, clock: Clock, figures: Figures) -> None:
     provider = ScriptedReplay(served, "m1", "m2")
-    instance = Instance(served, provider, metrics=figures.metrics, tick_seconds=0.01, reconcile_seconds=0.02)
+    instance = PipelineInstance(served, provider, metrics=figures.metrics, tick_seconds=0.01, reconcile_seconds=0.02)
     running = asyncio.create_task(instance.orchestrator.run())
     try:
         await until(

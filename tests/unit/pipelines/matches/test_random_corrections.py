@@ -15,7 +15,7 @@ from datastore.matches.cricket import (
 )
 from datastore.matches.live_state import initial_state
 from pipelines.matches.live.diff import MatchWatch
-from tests.support.score_corrections import FIXTURE, ball, out, snapshot_with, with_total
+from tests.support.score_corrections import FIXTURE, ball_at, out, snapshot_with, with_total
 
 EDITS = (
     "bowl",
@@ -56,7 +56,7 @@ class RandomScorer:
             self.balls[first:] = [replace(delivery, ball_id=delivery.ball_id + 1) for delivery in self.balls[first:]]
         elif edit == "insert" and self.balls:
             position = self.balls[self._index()].ball_id % 100_000 // 10 - 1
-            if all(delivery.ball_id != ball(position).ball_id for delivery in self.balls):
+            if all(delivery.ball_id != ball_at(position).ball_id for delivery in self.balls):
                 self.balls.append(self._ball(position, self._pick("wicket", "four")))
                 self.balls.sort(key=lambda delivery: delivery.ball_id)
 
@@ -64,7 +64,7 @@ class RandomScorer:
         if kind == "wicket":
             self._batter += 1
             return out(position, f"W{self._batter}")
-        return ball(position, 4 if kind == "four" else 1)
+        return ball_at(position, 4 if kind == "four" else 1)
 
     def _index(self) -> int:
         return int(self._chance.draw(st.integers(0, len(self.balls) - 1)))

@@ -9,15 +9,15 @@ from datastore.matches.cricket import MatchPhase, MatchSnapshot
 from pipelines.matches.providers.cricsheet.reader import load
 from pipelines.matches.providers.playback import Playback
 from pipelines.matches.providers.recordings import Recording
-from tests.support.cricket_count import Json, count, winner
+from tests.support.cricket_count import Json, count_match, winner
 from tests.support.cricket_samples import (
     FILES,
     RECORDINGS,
     real_data,
     real_files,
 )
-from tests.support.replays import names_of, replay, to_the_end
-from tests.support.scorebook import counted, without_hits
+from tests.support.replays import names_of, replay_recordings, to_the_end
+from tests.support.scorebook import counts_of_snapshot, without_hits
 
 
 def read_json(path: Path) -> Json:
@@ -30,9 +30,9 @@ async def test_a_real_match_ends_as_counted_from_its_file(path: Path) -> None:
     document = read_json(path)
     recording = load(path)
 
-    *_, last = await to_the_end(replay(recording, balls_per_tick=7), path.stem)
+    *_, last = await to_the_end(replay_recordings(recording, balls_per_tick=7), path.stem)
 
-    assert counted(last, names_of(recording, document)) == without_hits(count(document))
+    assert counts_of_snapshot(last, names_of(recording, document)) == without_hits(count_match(document))
     assert last.balls == recording.balls
     assert last.match.phase is (MatchPhase.ABANDONED if "No result" in str(last.match.note) else MatchPhase.FINISHED)
     result, outcome = last.match.result, document["info"]["outcome"]
@@ -50,7 +50,7 @@ async def test_a_real_match_is_shown_ball_by_ball_without_a_gap(path: Path) -> N
     recording = load(path)
     ids = [delivery.ball_id for delivery in recording.balls]
 
-    snapshots = await to_the_end(replay(recording), path.stem)
+    snapshots = await to_the_end(replay_recordings(recording), path.stem)
 
     assert ids == sorted(set(ids))
     assert [len(snapshot.balls) for snapshot in snapshots] == sorted(len(snapshot.balls) for snapshot in snapshots)
@@ -98,8 +98,8 @@ def test_two_revisions_of_a_match_have_the_same_balls() -> None:
 async def test_a_revision_replayed_over_a_finished_match_shows_its_end_at_once() -> None:
     first = load(RECORDINGS / "1270836_rev1.json", match_id="1270836")
     second = load(RECORDINGS / "1270836.json")
-    [*_, before] = await to_the_end(replay(first), "1270836")
-    again = replay(second)
+    [*_, before] = await to_the_end(replay_recordings(first), "1270836")
+    again = replay_recordings(second)
 
     again.start_at("1270836", before.balls[-1].ball_id)
     after = await again.match("1270836")

@@ -19,21 +19,21 @@ from tests.support.sportmonks_samples import (
     OWLS,
     START,
     TOKEN,
+    ProviderTime,
     Service,
-    Time,
-    serving,
+    serve_sportmonks,
 )
 
 
 @pytest.fixture
 async def service() -> AsyncIterator[Service]:
-    async with serving() as service:
+    async with serve_sportmonks() as service:
         yield service
 
 
 @pytest.fixture
-def time() -> Time:
-    return Time()
+def time() -> ProviderTime:
+    return ProviderTime()
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def stores(database: Database, opened: list[Store]) -> Stores:
 
 
 @pytest.fixture
-async def provider(service: Service, time: Time) -> AsyncIterator[SportMonks]:
+async def provider(service: Service, time: ProviderTime) -> AsyncIterator[SportMonks]:
     async with aiohttp.ClientSession() as session:
         yield SportMonks(session, TOKEN, base_url=service.url, now=time, sleep=time.sleep, retry=QUICKLY)
 
@@ -60,12 +60,12 @@ def test_the_text_of_a_sync_result() -> None:
 
 
 @pytest.fixture
-def leagues_job(provider: SportMonks, stores: Stores, time: Time) -> LeagueSyncJob:
+def leagues_job(provider: SportMonks, stores: Stores, time: ProviderTime) -> LeagueSyncJob:
     return LeagueSyncJob(provider, stores, "i1", time)
 
 
 @pytest.fixture
-def teams_job(provider: SportMonks, stores: Stores, time: Time) -> TeamSyncJob:
+def teams_job(provider: SportMonks, stores: Stores, time: ProviderTime) -> TeamSyncJob:
     return TeamSyncJob(provider, stores, "i1", time)
 
 

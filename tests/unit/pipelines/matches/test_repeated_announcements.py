@@ -13,7 +13,7 @@ from datastore.matches.cricket import (
 )
 from datastore.session.store import Store
 from tests.support.cricket_play import list_match
-from tests.support.score_corrections import FIXTURE, OVER, PolledMatch, ball, out, snapshot_with
+from tests.support.score_corrections import FIXTURE, OVER, PolledMatch, ball_at, out, snapshot_with
 from tests.support.served import Served, call_name
 
 
@@ -32,7 +32,7 @@ async def test_a_flapping_break_is_announced_once(live: PolledMatch) -> None:
     assert await live.texts(snapshot_with(*OVER, status="Innings Break")) == ["Innings break: reds 11/1"]
     assert await live.texts(first) == []
     assert await live.texts(snapshot_with(*OVER, status="Innings Break", begun=2)) == []
-    assert await live.texts(snapshot_with(*OVER, ball(1, innings=2), status="2nd Innings")) == [
+    assert await live.texts(snapshot_with(*OVER, ball_at(1, innings=2), status="2nd Innings")) == [
         "blues bat: innings 2 begins"
     ]
 
@@ -126,7 +126,7 @@ async def test_a_match_that_is_listed_again_repeats_no_event(
     live: PolledMatch, served: Served, is_forgotten: bool
 ) -> None:
     """If its state was deleted, the announced events are derived from its fixture."""
-    balls = (*OVER, ball(1, 4, innings=2))
+    balls = (*OVER, ball_at(1, 4, innings=2))
     end = snapshot_with(*balls, status="Finished", target=Target(12, "20"), result=won("Reds won", "reds"))
     await live.tick(snapshot_with(*OVER, status="Innings Break", target=Target(12, "20")))
     assert CricketEventKind.RESULT in await live.kinds(end)
@@ -138,7 +138,7 @@ async def test_a_match_that_is_listed_again_repeats_no_event(
     live.version = 0
 
     assert await live.tick(end) == []
-    assert await live.kinds(snapshot_with(*balls, ball(2, 6, innings=2), status="2nd Innings")) == [
+    assert await live.kinds(snapshot_with(*balls, ball_at(2, 6, innings=2), status="2nd Innings")) == [
         CricketEventKind.SIX,
         CricketEventKind.CORRECTION,
     ]

@@ -11,19 +11,19 @@ from tests.support.cricket_samples import (
     REDS,
     ball,
     innings,
-    match,
+    match_json,
     over,
 )
-from tests.support.replays import SHORT, recorded, replay, statuses, to_the_end
+from tests.support.replays import SHORT, distinct_statuses, recorded, replay_recordings, to_the_end
 from tests.support.served import NOON, Clock
 
 
 async def test_every_status_is_shown_however_many_balls_a_tick_takes() -> None:
-    slowly = await to_the_end(replay(recorded(SHORT)))
-    fast = await to_the_end(replay(recorded(SHORT), balls_per_tick=1000))
+    slowly = await to_the_end(replay_recordings(recorded(SHORT)))
+    fast = await to_the_end(replay_recordings(recorded(SHORT), balls_per_tick=1000))
 
-    assert statuses(slowly) == ["NS", "1st Innings", "Innings Break", "2nd Innings", "Finished"]
-    assert statuses(fast) == statuses(slowly)
+    assert distinct_statuses(slowly) == ["NS", "1st Innings", "Innings Break", "2nd Innings", "Finished"]
+    assert distinct_statuses(fast) == distinct_statuses(slowly)
     assert [len(snapshot.balls) for snapshot in fast] == [0, 0, 9, 9, 9, 13, 13]
     assert fast[-1] == slowly[-1]
     assert fast[2].match.innings[0].overs == "1.3"
@@ -31,7 +31,7 @@ async def test_every_status_is_shown_however_many_balls_a_tick_takes() -> None:
 
 
 async def test_the_first_call_returns_the_current_state_and_the_last_state_stays() -> None:
-    provider = replay(recorded(SHORT))
+    provider = replay_recordings(recorded(SHORT))
     first, second = await provider.match("m"), await provider.match("m")
     snapshots = await to_the_end(provider)
 
@@ -42,14 +42,14 @@ async def test_the_first_call_returns_the_current_state_and_the_last_state_stays
 
 
 async def test_several_balls_a_tick() -> None:
-    snapshots = await to_the_end(replay(recorded(SHORT), balls_per_tick=4))
+    snapshots = await to_the_end(replay_recordings(recorded(SHORT), balls_per_tick=4))
 
     assert [len(snapshot.balls) for snapshot in snapshots] == [0, 0, 4, 8, 9, 9, 9, 13, 13]
 
 
 async def test_at_a_speed_the_clock_decides() -> None:
     clock = Clock()
-    provider = replay(recorded(SHORT), now=clock, speed=60)
+    provider = replay_recordings(recorded(SHORT), now=clock, speed=60)
 
     async def at(seconds: float) -> tuple[str, int]:
         """Return the status and the number of balls at a time after the start."""
@@ -76,7 +76,7 @@ async def test_at_a_speed_the_clock_decides() -> None:
 async def test_a_match_begins_at_its_start_time() -> None:
     clock = Clock()
     start = NOON + timedelta(hours=1)
-    provider = replay(recorded(SHORT), now=clock, speed=1, start_times={"m": start})
+    provider = replay_recordings(recorded(SHORT), now=clock, speed=1, start_times={"m": start})
 
     assert await provider.live() == []
     clock.forward(minutes=50)
@@ -91,7 +91,7 @@ async def test_a_match_begins_at_its_start_time() -> None:
 async def test_the_list_of_live_matches_does_not_advance_and_drops_ended_matches() -> None:
     clock = Clock()
     other = recorded(SHORT, "other")
-    provider = replay(recorded(SHORT), other, now=clock, linger=timedelta(minutes=5))
+    provider = replay_recordings(recorded(SHORT), other, now=clock, linger=timedelta(minutes=5))
 
     for _ in range(3):
         assert [match.status for match in await provider.live()] == ["NS", "NS"]
@@ -112,7 +112,7 @@ async def test_a_replay_continues_after_a_given_ball(speed: float | None) -> Non
     recording = recorded(SHORT)
     whole = Playback(recording)
     for number, delivery in enumerate(recording.balls[:-1], 1):
-        provider = replay(recording, now=clock, speed=speed)
+        provider = replay_recordings(recording, now=clock, speed=speed)
 
         provider.start_at("m", delivery.ball_id)
         snapshot = await provider.match("m")
@@ -123,7 +123,7 @@ async def test_a_replay_continues_after_a_given_ball(speed: float | None) -> Non
 
 
 async def test_a_replay_continues_after_ball_0_or_an_unknown_ball() -> None:
-    provider = replay(recorded(SHORT))
+    provider = replay_recordings(recorded(SHORT))
 
     async def start(ball_id: int) -> int:
         provider.start_at("m", ball_id)
@@ -140,9 +140,9 @@ async def test_a_replay_continues_after_ball_0_or_an_unknown_ball() -> None:
 
 
 async def test_fixtures_leagues_teams_and_seasons() -> None:
-    drawn = match(innings(REDS, over(0, ball())), outcome={"result": "draw"})
-    tied = match(innings(REDS, over(0, ball())), outcome={"result": "tie", "eliminator": BLUES})
-    provider = replay(recorded(SHORT), recorded(drawn, "drawn"), recorded(tied, "tied"))
+    drawn = match_json(innings(REDS, over(0, ball())), outcome={"result": "draw"})
+    tied = match_json(innings(REDS, over(0, ball())), outcome={"result": "tie", "eliminator": BLUES})
+    provider = replay_recordings(recorded(SHORT), recorded(drawn, "drawn"), recorded(tied, "tied"))
     noon = datetime(2026, 6, 25, 12, tzinfo=UTC)
     for match_id in ("m", "drawn"):
         await to_the_end(provider, match_id)
@@ -163,8 +163,8 @@ async def test_fixtures_leagues_teams_and_seasons() -> None:
 
 def test_invalid_options_of_a_replay_are_refused() -> None:
     with pytest.raises(ValueError, match="Two recordings have the id m"):
-        replay(recorded(SHORT), recorded(SHORT))
+        replay_recordings(recorded(SHORT), recorded(SHORT))
     with pytest.raises(ValueError, match="must go forward"):
-        replay(speed=0)
-    provider: Provider = replay()
+        replay_recordings(speed=0)
+    provider: Provider = replay_recordings()
     assert provider.name == "replay"

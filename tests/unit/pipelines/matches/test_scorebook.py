@@ -11,9 +11,9 @@ from datastore.matches.cricket import BatterStatus, BattingLine, BowlingLine, In
 from pipelines.matches.providers.cricsheet.reader import read
 from pipelines.matches.providers.playback import Playback
 from pipelines.matches.scoring.scorebook import InningsBook
-from tests.support.cricket_count import Json, count
-from tests.support.cricket_samples import BLUES, REDS, REDS_ELEVEN, ball, innings, match, over
-from tests.support.scorebook import counted, without_hits
+from tests.support.cricket_count import Json, count_match
+from tests.support.cricket_samples import BLUES, REDS, REDS_ELEVEN, ball, innings, match_json, over
+from tests.support.scorebook import counts_of_snapshot, without_hits
 
 DOTS = [ball()] * 6
 BOWLING = ("overs", "maidens", "runs", "wickets", "wides", "no_balls")
@@ -27,14 +27,14 @@ def played(document: Json) -> MatchSnapshot:
 
 def first_innings(*overs: Json, **more: Any) -> tuple[InningsScore, Scorecard]:
     """Return an innings of the Reds after which the match ended."""
-    end = played(match(innings(REDS, *overs, **more))).match
+    end = played(match_json(innings(REDS, *overs, **more))).match
     assert end.scorecards is not None
     return end.innings[0], end.scorecards[0]
 
 
 def during(*overs: Json, **more: Any) -> tuple[InningsScore, Scorecard]:
     """Return an innings of the Reds just after its last ball."""
-    recording = read(match(innings(REDS, *overs, **more), innings(BLUES)), match_id="m")
+    recording = read(match_json(innings(REDS, *overs, **more), innings(BLUES)), match_id="m")
     playback = Playback(recording)
     now = playback.at(len(recording.balls) + 1).match
     assert now.status == "1st Innings"
@@ -209,7 +209,9 @@ def test_an_over_ends_by_the_decision_of_the_umpires(overs: list[Json], more: Js
 
 
 def test_an_over_is_complete_with_its_last_ball() -> None:
-    recording = read(match(innings(REDS, over(0, *DOTS[:5]), over(1, *DOTS, ball()), over(2, ball()))), match_id="m")
+    recording = read(
+        match_json(innings(REDS, over(0, *DOTS[:5]), over(1, *DOTS, ball()), over(2, ball()))), match_id="m"
+    )
     playback = Playback(recording)
 
     shown = [playback.at(balls + 1).match.innings[0].overs for balls in range(len(recording.balls) + 1)]
@@ -219,7 +221,7 @@ def test_an_over_is_complete_with_its_last_ball() -> None:
 
 def test_without_a_decision_of_the_umpires_the_legal_balls_end_an_over() -> None:
     book = InningsBook(1, "reds", balls_per_over=5)
-    balls = read(match(innings(REDS, over(0, *DOTS), over(1, ball()))), match_id="m").balls
+    balls = read(match_json(innings(REDS, over(0, *DOTS), over(1, ball()))), match_id="m").balls
 
     shown = []
     for delivery in (*balls[:4], *balls[-1:]):
@@ -240,7 +242,7 @@ def test_four_or_six_that_were_run_are_not_boundaries() -> None:
 
 
 def test_overs_of_five_balls() -> None:
-    five = match(innings(REDS, over(0, *DOTS[:5]), over(1, ball())), balls_per_over=5)
+    five = match_json(innings(REDS, over(0, *DOTS[:5]), over(1, ball())), balls_per_over=5)
 
     score = played(five).match.innings[0]
 
@@ -248,7 +250,7 @@ def test_overs_of_five_balls() -> None:
 
 
 def test_unchanged_lines_are_the_same_objects() -> None:
-    recording = read(match(innings(REDS, over(0, *DOTS), over(1, *[ball(by="B10")] * 6))), match_id="m")
+    recording = read(match_json(innings(REDS, over(0, *DOTS), over(1, *[ball(by="B10")] * 6))), match_id="m")
     playback = Playback(recording)
     before, after = (playback.at(index).match.scorecards for index in (10, 11))
 
@@ -309,17 +311,17 @@ def cut(played: list[Json], balls: int) -> list[Json]:
 @settings(max_examples=40, deadline=None)
 @given(overs(), st.data())
 def test_after_every_ball_the_state_depends_on_the_balls_alone(played_overs: list[Json], data: st.DataObject) -> None:
-    whole = Playback(read(match(innings(REDS, *played_overs)), match_id="m"))
+    whole = Playback(read(match_json(innings(REDS, *played_overs)), match_id="m"))
     total = sum(len(item["deliveries"]) for item in played_overs)
 
     for balls in range(1, total + 1):
         step_by_step = whole.at(balls + 1).match
         if data.draw(st.booleans()):
-            part = match(innings(REDS, *cut(played_overs, balls)))
+            part = match_json(innings(REDS, *cut(played_overs, balls)))
             alone = Playback(read(part, match_id="m"))
             assert alone.at(balls + 1).match == step_by_step
-            [expected] = count(part)
-            [actual] = counted(alone.at(balls + 2), {"reds": REDS, "blues": BLUES})
+            [expected] = count_match(part)
+            [actual] = counts_of_snapshot(alone.at(balls + 2), {"reds": REDS, "blues": BLUES})
             for lines in (expected["batting"], actual["batting"]):
                 for line in lines.values():
                     # A batter who was out cannot bat again in cricket, so only the figures are compared.

@@ -12,14 +12,14 @@ from tests.support.sportmonks_samples import (
     KITES,
     OWLS,
     Json,
-    ball,
+    ball_row,
     player_id,
     score,
 )
 
 
 def single_ball(name: str, place: Json = 0.1, **changes: Json) -> Ball:
-    (found,) = snapshot(status="1st Innings", balls=[ball(1, place, name, **changes)]).balls
+    (found,) = snapshot(status="1st Innings", balls=[ball_row(1, place, name, **changes)]).balls
     return found
 
 
@@ -89,7 +89,7 @@ def test_the_batters_and_the_bowler_of_a_ball() -> None:
 
 
 def test_balls_are_in_the_order_of_their_ids() -> None:
-    balls = [ball(30, 0.2), ball(9, 0.1), ball(10, 0.1, "1 Wide"), ball(8, 0.1, "1 Wide")]
+    balls = [ball_row(30, 0.2), ball_row(9, 0.1), ball_row(10, 0.1, "1 Wide"), ball_row(8, 0.1, "1 Wide")]
     found = snapshot(status="1st Innings", balls=balls).balls
     assert [(delivery.ball_id, delivery.label, delivery.legal) for delivery in found] == [
         (8, "0.1", False),
@@ -100,7 +100,7 @@ def test_balls_are_in_the_order_of_their_ids() -> None:
 
 
 def test_the_last_row_of_a_repeated_ball_counts(caplog: pytest.LogCaptureFixture) -> None:
-    balls = [ball(1, 0.1, "FOUR"), ball(2, 0.2), ball(1, 0.1, "5 Wides")]
+    balls = [ball_row(1, 0.1, "FOUR"), ball_row(2, 0.2), ball_row(1, 0.1, "5 Wides")]
     found = snapshot(status="1st Innings", balls=balls).balls
     assert [(delivery.ball_id, delivery.runs) for delivery in found] == [(1, 5), (2, 0)]
     assert found[0].extras.wides == 5
@@ -115,7 +115,7 @@ def test_the_last_row_of_a_repeated_ball_counts(caplog: pytest.LogCaptureFixture
     ids=str,
 )  # fmt: skip
 def test_an_unreadable_ball_is_left_out_and_logged(changes: Json, caplog: pytest.LogCaptureFixture) -> None:
-    balls = [ball(1, 0.1), ball(2, 0.2) | changes, ball(3, 0.3)]
+    balls = [ball_row(1, 0.1), ball_row(2, 0.2) | changes, ball_row(3, 0.3)]
     found = snapshot(status="1st Innings", balls=balls)
     assert [delivery.ball_id for delivery in found.balls] == [1, 3]
     assert "ball" in caplog.text

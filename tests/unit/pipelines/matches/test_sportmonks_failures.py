@@ -10,22 +10,22 @@ from pipelines.matches.providers.sportmonks.provider import SportMonks
 from tests.support.sportmonks_provider import provider_of
 from tests.support.sportmonks_samples import (
     Handler,
+    ProviderTime,
     Service,
-    Time,
-    cut,
-    cut_body,
+    cut_body_short,
+    cut_connection,
     endless,
     failing,
-    fixture,
-    hang,
+    fixture_row,
+    hang_provider,
     responding,
-    serving,
+    serve_sportmonks,
 )
 
 
 @pytest.fixture
 async def service() -> AsyncIterator[Service]:
-    async with serving() as service:
+    async with serve_sportmonks() as service:
         yield service
 
 
@@ -36,27 +36,29 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 @pytest.fixture
-def time() -> Time:
-    return Time()
+def time() -> ProviderTime:
+    return ProviderTime()
 
 
 @pytest.fixture
-def provider(service: Service, session: aiohttp.ClientSession, time: Time) -> SportMonks:
+def provider(service: Service, session: aiohttp.ClientSession, time: ProviderTime) -> SportMonks:
     return provider_of(service, session, time)
 
 
-@pytest.mark.parametrize("fault", [failing(500), failing(502), failing(503, "{}"), cut, cut_body, hang])
+@pytest.mark.parametrize(
+    "fault", [failing(500), failing(502), failing(503, "{}"), cut_connection, cut_body_short, hang_provider]
+)
 async def test_temporary_failures_are_retried(
-    provider: SportMonks, service: Service, time: Time, fault: Handler
+    provider: SportMonks, service: Service, time: ProviderTime, fault: Handler
 ) -> None:
     service.faults += [fault, fault]
     assert await provider.live() == []
     # aiohttp itself repeats a request whose connection was cut after it had been used.
-    assert len(time.slept) == 2 - (fault is cut)
+    assert len(time.slept) == 2 - (fault is cut_connection)
     assert all(0 <= pause <= longest for pause, longest in zip(time.slept, (0.5, 1.0), strict=False))
 
 
-@pytest.mark.parametrize("fault", [failing(500), failing(599), cut, cut_body, hang])
+@pytest.mark.parametrize("fault", [failing(500), failing(599), cut_connection, cut_body_short, hang_provider])
 async def test_a_lasting_failure_is_unavailable(provider: SportMonks, service: Service, fault: Handler) -> None:
     service.faults += [fault] * 9
     with pytest.raises(ProviderUnavailable) as caught:
@@ -66,7 +68,7 @@ async def test_a_lasting_failure_is_unavailable(provider: SportMonks, service: S
 
 
 async def test_a_closed_port_is_unavailable(
-    provider: SportMonks, service: Service, session: aiohttp.ClientSession, time: Time
+    provider: SportMonks, service: Service, session: aiohttp.ClientSession, time: ProviderTime
 ) -> None:
     unreachable = Service(url="http://127.0.0.1:1/")
     with pytest.raises(ProviderUnavailable):
@@ -119,16 +121,16 @@ async def test_a_body_without_end_is_malformed(provider: SportMonks, service: Se
 async def test_an_unreadable_fixture_does_not_affect_the_others(
     provider: SportMonks, service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bad = [fixture(666, league_id=None), "fixture", 5, None, fixture("x"), fixture(667, status=None)]
-    service.responses["livescores"] = [fixture(501), *bad, fixture(502)]
+    bad = [fixture_row(666, league_id=None), "fixture", 5, None, fixture_row("x"), fixture_row(667, status=None)]
+    service.responses["livescores"] = [fixture_row(501), *bad, fixture_row(502)]
     assert [match.match_id for match in await provider.live()] == ["501", "502"]
     assert all(sign in caplog.text for sign in ("666", "667", "'x'", "a str", "a int", "a NoneType"))
 
 
 async def test_an_unchanged_fixture_is_not_decoded_again(
-    provider: SportMonks, service: Service, time: Time, caplog: pytest.LogCaptureFixture
+    provider: SportMonks, service: Service, time: ProviderTime, caplog: pytest.LogCaptureFixture
 ) -> None:
-    service.responses["livescores"] = [fixture(501, status="Strange"), fixture(502)]
+    service.responses["livescores"] = [fixture_row(501, status="Strange"), fixture_row(502)]
     first = await provider.live()
     time.forward(2)
     second = await provider.live()

@@ -21,22 +21,22 @@ from tests.support.sportmonks_samples import (
     REAL,
     START,
     Json,
-    ball,
-    batter,
-    bowler,
+    ball_row,
+    batting_row,
+    bowling_row,
     extra,
-    fixture,
+    fixture_row,
     lineup,
     player,
     player_id,
-    run,
+    runs_row,
     total,
 )
 
 
 # Facts
 def test_a_fixture_before_it_begins() -> None:
-    assert snapshot_of(fixture(), {}, TABLE) == MatchSnapshot(
+    assert snapshot_of(fixture_row(), {}, TABLE) == MatchSnapshot(
         Match(
             match_id="501",
             league_id="7",
@@ -86,15 +86,15 @@ def test_an_unknown_status_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 )  # fmt: skip
 def test_a_fixture_without_a_required_value_is_unreadable(changes: Json) -> None:
     with pytest.raises(UnreadableRow):
-        snapshot_of(fixture(**changes), {}, {})
+        snapshot_of(fixture_row(**changes), {}, {})
 
 
 def test_numbers_as_text_and_includes_in_a_wrapper_mean_the_same() -> None:
     rows = {
-        "balls": [ball(1, 0.1, "FOUR"), ball(2, 0.2)],
-        "batting": [batter(1, active=True, score=4, ball=2, four_x=1)],
-        "bowling": [bowler(11, overs=0.2, runs=4, active=True)],
-        "runs": [run(1, KITES, 4, 0, 0.2)],
+        "balls": [ball_row(1, 0.1, "FOUR"), ball_row(2, 0.2)],
+        "batting": [batting_row(1, active=True, score=4, ball=2, four_x=1)],
+        "bowling": [bowling_row(11, overs=0.2, runs=4, active=True)],
+        "runs": [runs_row(1, KITES, 4, 0, 0.2)],
         "scoreboards": [total("S1", KITES, 4, 0, 0.2), extra("S1", KITES)],
         "toss_won_team_id": OWLS,
         "elected": "bowling",
@@ -102,7 +102,7 @@ def test_numbers_as_text_and_includes_in_a_wrapper_mean_the_same() -> None:
     }
     bare = snapshot(**rows)
     wrapped = {name: {"data": rows} if isinstance(rows, list | dict) else rows for name, rows in rows.items()}
-    payload = fixture(**wrapped, lineup={"data": lineup()}, league={"data": fixture()["league"]})
+    payload = fixture_row(**wrapped, lineup={"data": lineup()}, league={"data": fixture_row()["league"]})
 
     assert snapshot_of(_texts(payload), {}, TABLE) == bare
     assert bare.match.toss == Toss("12", "field")
@@ -127,10 +127,10 @@ def test_the_toss(stated: tuple[Json, Json], toss: Toss | None) -> None:
 
 
 def test_the_code_of_a_league_comes_with_the_fixture_or_from_the_leagues_or_is_its_id() -> None:
-    assert match_of(fixture(league={"id": 7, "name": "Hills", "code": "hl"}), {"7": "X"}).league_code == "HL"
-    assert match_of(fixture(league={"id": 7, "name": "Hills", "code": None}), {"7": "X"}).league_code == "HILLS"
-    assert match_of(fixture(league=None), {"7": "HL"}).league_code == "HL"
-    assert match_of(fixture(league=[]), {}).league_code == "7"
+    assert match_of(fixture_row(league={"id": 7, "name": "Hills", "code": "hl"}), {"7": "X"}).league_code == "HL"
+    assert match_of(fixture_row(league={"id": 7, "name": "Hills", "code": None}), {"7": "X"}).league_code == "HILLS"
+    assert match_of(fixture_row(league=None), {"7": "HL"}).league_code == "HL"
+    assert match_of(fixture_row(league=[]), {}).league_code == "7"
 
 
 def test_no_venue_and_half_a_venue() -> None:
@@ -161,7 +161,7 @@ def test_a_lineup_may_have_more_than_eleven_players() -> None:
     extras = [player(KITES, 12, substitution=True), player(KITES, 13, substitution=False)]
     nameless = {"id": 5, "fullname": None, "firstname": "Al", "lastname": "Ott", "lineup": {"team_id": "12"}}
     bad = [{"id": None, "lineup": {"team_id": 11}}, {"id": 6}, 7]
-    found = snapshot_of(fixture(lineup=[*lineup(), *extras, nameless, *bad]), {}, {}).lineups
+    found = snapshot_of(fixture_row(lineup=[*lineup(), *extras, nameless, *bad]), {}, {}).lineups
     assert len(found) == 25
     assert [player.substitute for player in found[-3:]] == [True, False, False]
     assert (found[-1].name, found[-1].team_id) == ("Al Ott", "12")

@@ -27,18 +27,18 @@ from tests.support.sportmonks_samples import (
     OWLS,
     TOKEN,
     Json,
+    ProviderTime,
     Service,
-    Time,
-    ball,
-    batter,
-    bowler,
+    ball_row,
+    batting_row,
+    bowling_row,
     extra,
-    fixture,
+    fixture_row,
     lineup,
     player_id,
-    run,
+    runs_row,
     score,
-    serving,
+    serve_sportmonks,
     total,
 )
 
@@ -98,7 +98,7 @@ class Innings:
         by = {"Catch Out": {"catchstump_id": player_id(self.other, 4)}}.get(name, {})
         by = {"runout_by_id": player_id(self.other, 5)} if name.startswith("Run Out") else by
         self.balls.append(
-            ball(
+            ball_row(
                 self.number * 1000 + len(self.balls) + 1,
                 round(place, 1),
                 name,
@@ -140,7 +140,7 @@ class Innings:
                 fields = {"result": score(name), "fow_score": at, "fow_balls": place}
                 fields["bowling_player_id"] = player_id(self.other, 10 + int(place) % 2)
                 fields["catch_stump_player_id"] = player_id(self.other, 4) if name == "Catch Out" else None
-            row = batter(number, score=self.runs[number], ball=self.faced[number], **fields)
+            row = batting_row(number, score=self.runs[number], ball=self.faced[number], **fields)
             rows.append(row | {"scoreboard": self.board, "player_id": player_id(self.side, number)})
         return rows
 
@@ -148,7 +148,7 @@ class Innings:
         """Return the bowlers: the tenth player bowls the first over, the eleventh the second."""
         first = min(self.legal, 6)
         overs = {10: first // 6 + first % 6 / 10, 11: (self.legal - first) // 6 + (self.legal - first) % 6 / 10}
-        rows = [bowler(number, overs=overs[number], runs=self.conceded[number]) for number in (10, 11)]
+        rows = [bowling_row(number, overs=overs[number], runs=self.conceded[number]) for number in (10, 11)]
         return [row | {"scoreboard": self.board, "player_id": player_id(self.other, row["id"] - 8000)} for row in rows]
 
 
@@ -174,13 +174,13 @@ def _told(status: str, innings: list[Innings], **changes: Json) -> Json:
     def closed(number: int) -> bool:
         return number < len(innings) or status in ("Innings Break", "Finished")
 
-    return fixture(
+    return fixture_row(
         status=status,
         total_overs_played=OVERS,
         balls=[delivery for each in innings for delivery in each.balls],
         batting=[row for each in innings for row in each.batting(closed(each.number))],
         bowling=[row for each in innings for row in each.bowling()],
-        runs=[run(each.number, each.side, each.total, len(each.fallen), each.overs) for each in reversed(innings)],
+        runs=[runs_row(each.number, each.side, each.total, len(each.fallen), each.overs) for each in reversed(innings)],
         scoreboards=[
             row
             for each in innings
@@ -196,8 +196,8 @@ def _told(status: str, innings: list[Innings], **changes: Json) -> Json:
 @pytest.fixture
 async def snapshots() -> list[MatchSnapshot]:
     """Return the snapshots of the provider, poll after poll."""
-    time, found = Time(), []
-    async with serving() as service, aiohttp.ClientSession() as session:
+    time, found = ProviderTime(), []
+    async with serve_sportmonks() as service, aiohttp.ClientSession() as session:
         provider = SportMonks(session, TOKEN, base_url=service.url, now=time, sleep=time.sleep)
         for status, payload in story():
             service.responses["livescores"] = [payload]
@@ -277,9 +277,9 @@ async def test_the_phases_the_targets_and_the_result(snapshots: list[MatchSnapsh
 
 
 async def test_a_corrected_ball_keeps_its_position() -> None:
-    service, time = Service(), Time()
+    service, time = Service(), ProviderTime()
     *_, (_, before) = (step for step in story() if step[0] == "1st Innings")
-    async with serving(service), aiohttp.ClientSession() as session:
+    async with serve_sportmonks(service), aiohttp.ClientSession() as session:
         provider = SportMonks(session, TOKEN, base_url=service.url, now=time, sleep=time.sleep)
         service.responses["livescores"] = [before]
         first = await provider.match("501")
@@ -297,7 +297,7 @@ async def test_a_corrected_ball_keeps_its_position() -> None:
 
 
 async def test_the_poller_reports_the_events_of_the_match(database: Database) -> None:
-    service, time, changes = Service(), Time(), list[LiveChange]()
+    service, time, changes = Service(), ProviderTime(), list[LiveChange]()
 
     def open_store() -> Store:
         return Store(database.client, prefix=database.prefix, deadline=Deadline(10), token=lambda: "token")
@@ -305,7 +305,7 @@ async def test_the_poller_reports_the_events_of_the_match(database: Database) ->
     async def on_change(_store: Store, change: LiveChange) -> None:
         changes.append(change)
 
-    async with serving(service), aiohttp.ClientSession() as session:
+    async with serve_sportmonks(service), aiohttp.ClientSession() as session:
         provider = SportMonks(session, TOKEN, base_url=service.url, now=time, sleep=time.sleep)
         poller = ScorePoller(provider, open_store, "i1", time, on_change)
         for _, payload in story():

@@ -16,13 +16,13 @@ from tests.support.sportmonks_samples import (
     KITES,
     OWLS,
     Json,
-    ball,
-    batter,
-    bowler,
+    ball_row,
+    batting_row,
+    bowling_row,
     extra,
-    fixture,
+    fixture_row,
     player_id,
-    run,
+    runs_row,
     score,
     total,
 )
@@ -45,7 +45,7 @@ def test_totals_come_from_scoreboards() -> None:
             total("S1", KITES, 151, 7, 20),
             extra("S1", KITES, wide=4, noball_runs=1, noball_balls=1, bye=2, leg_bye=3, penalty=5),
         ],
-        runs=[run(2, OWLS, 30, 1, 3.3), run(1, KITES, 151, 7, 20)],
+        runs=[runs_row(2, OWLS, 30, 1, 3.3), runs_row(1, KITES, 151, 7, 20)],
     )
     assert found.innings == (
         InningsScore(1, "11", 151, 7, 20, 0, 120, Extras(byes=2, leg_byes=3, wides=4, no_balls=1, penalty=5)),
@@ -55,36 +55,41 @@ def test_totals_come_from_scoreboards() -> None:
 
 
 def test_without_scoreboards_totals_come_from_runs_and_extras_from_balls() -> None:
-    balls = [ball(1, 0.1, "1 Wide"), ball(2, 0.1, "1 No Ball + 1 Bye"), ball(3, 0.1, "2 Leg Byes")]
-    found = match(status="1st Innings", runs=[run("1", KITES, "127", "9", "15.4")], balls=balls)
+    balls = [ball_row(1, 0.1, "1 Wide"), ball_row(2, 0.1, "1 No Ball + 1 Bye"), ball_row(3, 0.1, "2 Leg Byes")]
+    found = match(status="1st Innings", runs=[runs_row("1", KITES, "127", "9", "15.4")], balls=balls)
     extras = Extras(byes=1, leg_byes=2, wides=1, no_balls=1)
     assert found.innings == (InningsScore(1, "11", 127, 9, 15, 4, 94, extras),)
 
 
 def test_totals_that_lag_behind_the_balls_are_kept() -> None:
-    balls = [ball(number, number / 10, "SIX") for number in range(1, 5)]
-    found = snapshot(status="1st Innings", runs=[run(1, KITES, 12, 0, 0.2)], balls=balls)
+    balls = [ball_row(number, number / 10, "SIX") for number in range(1, 5)]
+    found = snapshot(status="1st Innings", runs=[runs_row(1, KITES, 12, 0, 0.2)], balls=balls)
     assert found.match.innings[0].runs == 12
     assert sum(delivery.runs for delivery in found.balls) == 24
 
 
 def test_bad_totals_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    bad = [run(None, KITES, 1, 0, 1), run(1, 0, 1, 0, 1), run(12, KITES, 1, 0, 1), run(1, KITES, "many", 0, 1)]
+    bad = [
+        runs_row(None, KITES, 1, 0, 1),
+        runs_row(1, 0, 1, 0, 1),
+        runs_row(12, KITES, 1, 0, 1),
+        runs_row(1, KITES, "many", 0, 1),
+    ]
     boards = [total("S9x", KITES, 5, 0, 1), extra("", KITES), {"type": "partial", "scoreboard": "S1"}, "S1"]
-    found = match(status="2nd Innings", runs=[*bad, run(2, OWLS, 3, 1, None)], scoreboards=boards)
+    found = match(status="2nd Innings", runs=[*bad, runs_row(2, OWLS, 3, 1, None)], scoreboards=boards)
     assert found.innings == (InningsScore(2, "12", 3, 1),)
     assert caplog.text.count("is left out") == 8
 
 
 def test_an_over_of_six_balls_is_an_over() -> None:
-    assert match(status="1st Innings", runs=[run(1, KITES, 9, 0, 3.6)]).innings[0].overs == "4"
+    assert match(status="1st Innings", runs=[runs_row(1, KITES, 9, 0, 3.6)]).innings[0].overs == "4"
 
 
 def test_a_hundred_ball_match_has_overs_of_five() -> None:
-    balls = [ball(number, f"0.{number}") for number in range(1, 6)]
-    found = match(type="100-ball", status="1st Innings", runs=[run(1, KITES, 9, 0, 1.2)], balls=balls)
+    balls = [ball_row(number, f"0.{number}") for number in range(1, 6)]
+    found = match(type="100-ball", status="1st Innings", runs=[runs_row(1, KITES, 9, 0, 1.2)], balls=balls)
     assert (found.balls_per_over, found.innings[0].legal_balls) == (5, 7)
-    six = [*balls, ball(6, "0.6")]
+    six = [*balls, ball_row(6, "0.6")]
     assert match(type="100-ball", status="1st Innings", balls=six).balls_per_over == 6
 
 
@@ -92,7 +97,7 @@ def test_a_hundred_ball_match_has_overs_of_five() -> None:
     ("kind", "supers"), [("T20", [False, False, True, True]), ("Test", [False] * 4), ("4day", [False] * 4)]
 )
 def test_innings_after_the_last_are_a_super_over(kind: str, supers: list[bool]) -> None:
-    runs = [run(number, KITES if number % 2 else OWLS, 10, 1, 1) for number in (3, 1, 4, 2)]
+    runs = [runs_row(number, KITES if number % 2 else OWLS, 10, 1, 1) for number in (3, 1, 4, 2)]
     found = match(type=kind, status="4th Innings", runs=runs, super_over=True)
     assert [score.number for score in found.innings] == [1, 2, 3, 4]
     assert [score.super_over for score in found.innings] == supers
@@ -101,21 +106,21 @@ def test_innings_after_the_last_are_a_super_over(kind: str, supers: list[bool]) 
 # Scorecards
 def test_a_batting_card() -> None:
     rows = [
-        batter(3, active=True, score=0, ball=0),
-        batter(
+        batting_row(3, active=True, score=0, ball=0),
+        batting_row(
             1, score="30", ball=21, four_x=4, six_x=1, score_id=IDS["Catch Out"], result=score("Catch Out"),
             bowling_player_id=player_id(OWLS, 11), catch_stump_player_id=player_id(OWLS, 4), fow_score=45,
             fow_balls=5.2,
         ),
-        batter(2, active=True, score=14, ball=12),
-        batter(4, score_id=IDS["Run Out"], runout_by_id=player_id(OWLS, 6), ball=1, fow_score=46, fow_balls="5.3",
+        batting_row(2, active=True, score=14, ball=12),
+        batting_row(4, score_id=IDS["Run Out"], runout_by_id=player_id(OWLS, 6), ball=1, fow_score=46, fow_balls="5.3",
                bowling_player_id=player_id(OWLS, 11)),
-        batter(5),
+        batting_row(5),
     ]  # fmt: skip
     balls = [
-        ball(1, 5.2, "Catch Out"),
-        ball(2, 5.3, "Run Out", batsman_id=player_id(KITES, 4)),
-        ball(3, 5.4, "1 Run", batsman_id=player_id(KITES, 2), batsman_one_on_creeze_id=player_id(KITES, 3)),
+        ball_row(1, 5.2, "Catch Out"),
+        ball_row(2, 5.3, "Run Out", batsman_id=player_id(KITES, 4)),
+        ball_row(3, 5.4, "1 Run", batsman_id=player_id(KITES, 2), batsman_one_on_creeze_id=player_id(KITES, 3)),
     ]
     found = card(batting=rows, balls=balls)
     first, second, third, fourth, fifth = found.batting
@@ -153,12 +158,12 @@ def test_a_batting_card() -> None:
     ],
 )
 def test_the_status_of_a_batter(status: str, changes: Json, expected: str) -> None:
-    (line,) = card(status=status, batting=[batter(1, **changes)]).batting
+    (line,) = card(status=status, batting=[batting_row(1, **changes)]).batting
     assert line.status == BatterStatus(expected)
 
 
 def test_a_batter_at_the_other_end_who_faced_nothing_is_not_out() -> None:
-    (line,) = card(status="Finished", batting=[batter(2)], balls=[ball(1, 0.1)]).batting
+    (line,) = card(status="Finished", batting=[batting_row(2)], balls=[ball_row(1, 0.1)]).batting
     assert line.status is BatterStatus.NOT_OUT
 
 
@@ -178,15 +183,15 @@ def test_a_batter_at_the_other_end_who_faced_nothing_is_not_out() -> None:
     ],
 )
 def test_the_text_of_a_dismissal(name: str, changes: Json, line: str) -> None:
-    row = batter(1, score_id=IDS[name], bowling_player_id=player_id(OWLS, 11), **changes)
+    row = batting_row(1, score_id=IDS[name], bowling_player_id=player_id(OWLS, 11), **changes)
     assert card(batting=[row]).batting[0].dismissal == line
 
 
 def test_a_bowling_card() -> None:
     rows = [
-        bowler(2, sort=2, overs="3.4", medians="1", runs=24, wickets=2, wide=3, noball=1, active=True),
-        bowler(1, sort=1, overs=4, runs=16),
-        bowler(3, sort=3, overs=None, player_id=None),
+        bowling_row(2, sort=2, overs="3.4", medians="1", runs=24, wickets=2, wide=3, noball=1, active=True),
+        bowling_row(1, sort=1, overs=4, runs=16),
+        bowling_row(3, sort=3, overs=None, player_id=None),
     ]
     first, second = card(bowling=rows).bowling
     assert (first.name, first.overs, first.maidens, first.runs, first.bowling) == ("Olly Adams", "4", 0, 16, False)
@@ -201,18 +206,22 @@ def test_a_bowling_card() -> None:
      ("LBW OUT", 0.1, None)],
 )  # fmt: skip
 def test_the_striker_of_the_next_ball(name: str, place: float, striker: str | None) -> None:
-    batting = [batter(1, active=True), batter(2, active=True)]
-    found = [line.player_id for line in card(batting=batting, balls=[ball(1, place, name)]).batting if line.on_strike]
+    batting = [batting_row(1, active=True), batting_row(2, active=True)]
+    found = [
+        line.player_id for line in card(batting=batting, balls=[ball_row(1, place, name)]).batting if line.on_strike
+    ]
     assert found == ([striker] if striker else [])
 
 
 def test_bad_lines_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    found = card(batting=[batter(1), batter(2, player_id=None), batter(3, scoreboard=None)], bowling="none")
+    found = card(
+        batting=[batting_row(1), batting_row(2, player_id=None), batting_row(3, scoreboard=None)], bowling="none"
+    )
     assert [line.player_id for line in found.batting] == ["1101"]
     assert caplog.text.count("is left out") == 2
     assert "the list of each bowling line is a str" in caplog.text
 
 
 def test_a_fixture_of_a_list_has_no_scorecards() -> None:
-    assert match_of(fixture(runs=[run(1, KITES, 5, 0, 1)]), {}).scorecards is None
-    assert match_of(fixture(runs=[run(1, KITES, 5, 0, 1)]), {}).innings[0].runs == 5
+    assert match_of(fixture_row(runs=[runs_row(1, KITES, 5, 0, 1)]), {}).scorecards is None
+    assert match_of(fixture_row(runs=[runs_row(1, KITES, 5, 0, 1)]), {}).innings[0].runs == 5

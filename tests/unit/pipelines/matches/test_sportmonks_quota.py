@@ -12,11 +12,11 @@ from pipelines.matches.providers.sportmonks.provider import SportMonks
 from tests.support.sportmonks_provider import provider_of
 from tests.support.sportmonks_samples import (
     START,
+    ProviderTime,
     Service,
-    Time,
     failing,
-    fixture,
-    serving,
+    fixture_row,
+    serve_sportmonks,
 )
 
 HOUR = 3600
@@ -24,7 +24,7 @@ HOUR = 3600
 
 @pytest.fixture
 async def service() -> AsyncIterator[Service]:
-    async with serving() as service:
+    async with serve_sportmonks() as service:
         yield service
 
 
@@ -35,16 +35,18 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 @pytest.fixture
-def time() -> Time:
-    return Time()
+def time() -> ProviderTime:
+    return ProviderTime()
 
 
 @pytest.fixture
-def provider(service: Service, session: aiohttp.ClientSession, time: Time) -> SportMonks:
+def provider(service: Service, session: aiohttp.ClientSession, time: ProviderTime) -> SportMonks:
     return provider_of(service, session, time)
 
 
-async def test_a_used_up_quota_is_reported_and_respected(provider: SportMonks, service: Service, time: Time) -> None:
+async def test_a_used_up_quota_is_reported_and_respected(
+    provider: SportMonks, service: Service, time: ProviderTime
+) -> None:
     await provider.live()
     time.forward(100)
     service.faults.append(failing(429, Retry_After="120"))
@@ -66,12 +68,12 @@ async def test_a_used_up_quota_is_reported_and_respected(provider: SportMonks, s
 
 
 async def test_without_the_live_scores_each_match_is_requested_alone(
-    provider: SportMonks, service: Service, time: Time, caplog: pytest.LogCaptureFixture
+    provider: SportMonks, service: Service, time: ProviderTime, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     numbers = range(501, 506)
-    service.responses |= {f"fixtures/{number}": fixture(number, status="2nd Innings") for number in numbers}
-    service.responses["livescores"] = [fixture(number) for number in numbers]
+    service.responses |= {f"fixtures/{number}": fixture_row(number, status="2nd Innings") for number in numbers}
+    service.responses["livescores"] = [fixture_row(number) for number in numbers]
     await provider.live()
     time.forward(2)
     service.faults.append(failing(429, Retry_After="3000"))
@@ -97,7 +99,7 @@ async def test_without_the_live_scores_each_match_is_requested_alone(
 
 
 async def test_an_outage_is_logged_once_per_change(
-    provider: SportMonks, service: Service, time: Time, caplog: pytest.LogCaptureFixture
+    provider: SportMonks, service: Service, time: ProviderTime, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     await provider.live()
@@ -119,7 +121,7 @@ async def test_an_outage_is_logged_once_per_change(
 
 
 async def test_without_retry_after_the_quota_is_closed_for_the_rest_of_the_hour(
-    service: Service, session: aiohttp.ClientSession, time: Time
+    service: Service, session: aiohttp.ClientSession, time: ProviderTime
 ) -> None:
     provider = provider_of(service, session, time, calls_per_hour=10)
     for _ in range(7):
@@ -140,7 +142,7 @@ async def test_a_429_after_few_own_calls_is_retried_after_five_minutes(provider:
 
 
 async def test_a_poll_every_two_seconds_is_never_paced(
-    service: Service, session: aiohttp.ClientSession, time: Time
+    service: Service, session: aiohttp.ClientSession, time: ProviderTime
 ) -> None:
     provider = provider_of(service, session, time, calls_per_hour=200)
     for _ in range(400):  # two hours at a tenth of the pace
@@ -151,7 +153,7 @@ async def test_a_poll_every_two_seconds_is_never_paced(
 
 
 async def test_calls_slow_down_before_the_quota_is_used_up(
-    service: Service, session: aiohttp.ClientSession, time: Time
+    service: Service, session: aiohttp.ClientSession, time: ProviderTime
 ) -> None:
     provider = provider_of(service, session, time, calls_per_hour=2000, interval=timedelta(0))
     refused = 0
@@ -167,7 +169,7 @@ async def test_calls_slow_down_before_the_quota_is_used_up(
     assert refused > 0
 
 
-async def test_calls_of_other_processes_count(provider: SportMonks, service: Service, time: Time) -> None:
+async def test_calls_of_other_processes_count(provider: SportMonks, service: Service, time: ProviderTime) -> None:
     service.headers["X-RateLimit-Remaining"] = "0"
     await provider.live()
     time.forward(2)
@@ -176,7 +178,9 @@ async def test_calls_of_other_processes_count(provider: SportMonks, service: Ser
     assert caught.value.retry_after == pytest.approx(HOUR - 2)
 
 
-async def test_retries_count_against_the_quota(service: Service, session: aiohttp.ClientSession, time: Time) -> None:
+async def test_retries_count_against_the_quota(
+    service: Service, session: aiohttp.ClientSession, time: ProviderTime
+) -> None:
     provider = provider_of(service, session, time, calls_per_hour=4)
     service.faults += [failing(500)] * 9
     with pytest.raises(ProviderUnavailable):

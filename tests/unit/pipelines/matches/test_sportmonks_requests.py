@@ -14,19 +14,19 @@ from tests.support.sportmonks_provider import all_of, provider_of
 from tests.support.sportmonks_samples import (
     START,
     TOKEN,
+    ProviderTime,
     Service,
-    Time,
     failing,
-    fixture,
-    page,
-    serving,
+    fixture_row,
+    page_body,
+    serve_sportmonks,
 )
 from tests.support.until import until
 
 
 @pytest.fixture
 async def service() -> AsyncIterator[Service]:
-    async with serving() as service:
+    async with serve_sportmonks() as service:
         yield service
 
 
@@ -37,18 +37,18 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 @pytest.fixture
-def time() -> Time:
-    return Time()
+def time() -> ProviderTime:
+    return ProviderTime()
 
 
 @pytest.fixture
-def provider(service: Service, session: aiohttp.ClientSession, time: Time) -> SportMonks:
+def provider(service: Service, session: aiohttp.ClientSession, time: ProviderTime) -> SportMonks:
     return provider_of(service, session, time)
 
 
 # Number of requests
-async def test_one_call_serves_all_live_matches(provider: SportMonks, service: Service, time: Time) -> None:
-    service.responses["livescores"] = [fixture(501), fixture(502)]
+async def test_one_call_serves_all_live_matches(provider: SportMonks, service: Service, time: ProviderTime) -> None:
+    service.responses["livescores"] = [fixture_row(501), fixture_row(502)]
 
     assert [match.match_id for match in await provider.live()] == ["501", "502"]
     found = [await provider.match(match_id) for match_id in ("501", "502", "501")]
@@ -62,20 +62,24 @@ async def test_one_call_serves_all_live_matches(provider: SportMonks, service: S
     assert len(includes) <= 10
 
 
-async def test_a_response_is_reused_until_the_next_tick(provider: SportMonks, service: Service, time: Time) -> None:
+async def test_a_response_is_reused_until_the_next_tick(
+    provider: SportMonks, service: Service, time: ProviderTime
+) -> None:
     await provider.live()
     time.forward(1.8)
     await provider.live()
     assert service.paths() == ["livescores"]
 
     time.forward(0.1)
-    service.responses["livescores"] = [fixture(status="1st Innings")]
+    service.responses["livescores"] = [fixture_row(status="1st Innings")]
     assert [match.status for match in await provider.live()] == ["1st Innings"]
     assert service.paths() == ["livescores"] * 2
 
 
-async def test_a_match_that_is_not_live_is_requested_alone(provider: SportMonks, service: Service, time: Time) -> None:
-    service.responses["fixtures/77"] = fixture(77, status="Finished")
+async def test_a_match_that_is_not_live_is_requested_alone(
+    provider: SportMonks, service: Service, time: ProviderTime
+) -> None:
+    service.responses["fixtures/77"] = fixture_row(77, status="Finished")
 
     for _ in range(3):
         found = await provider.match("77")
@@ -102,12 +106,14 @@ async def test_an_empty_response_for_an_id_is_none(provider: SportMonks, service
 
 
 async def test_an_unreadable_fixture_is_malformed_and_not_unknown(provider: SportMonks, service: Service) -> None:
-    service.responses["fixtures/77"] = fixture(77, starting_at="soon")
+    service.responses["fixtures/77"] = fixture_row(77, starting_at="soon")
     with pytest.raises(Malformed):
         await provider.match("77")
 
 
-async def test_the_table_of_scores_is_requested_once(provider: SportMonks, service: Service, time: Time) -> None:
+async def test_the_table_of_scores_is_requested_once(
+    provider: SportMonks, service: Service, time: ProviderTime
+) -> None:
     for _ in range(3):
         await provider.live()
         time.forward(2)
@@ -115,9 +121,9 @@ async def test_the_table_of_scores_is_requested_once(provider: SportMonks, servi
 
 
 async def test_without_the_table_of_scores_matches_are_served(
-    provider: SportMonks, service: Service, time: Time, caplog: pytest.LogCaptureFixture
+    provider: SportMonks, service: Service, time: ProviderTime, caplog: pytest.LogCaptureFixture
 ) -> None:
-    service.responses |= {"scores": b"<html>", "livescores": [fixture()]}
+    service.responses |= {"scores": b"<html>", "livescores": [fixture_row()]}
     assert len(await provider.live()) == 1
     time.forward(2)
     assert len(await provider.live()) == 1
@@ -126,7 +132,7 @@ async def test_without_the_table_of_scores_matches_are_served(
 
 # Sharing
 async def test_concurrent_callers_share_a_request(provider: SportMonks, service: Service) -> None:
-    service.responses["livescores"] = [fixture(number) for number in range(1, 21)]
+    service.responses["livescores"] = [fixture_row(number) for number in range(1, 21)]
 
     found = await asyncio.gather(*[provider.match(str(number)) for number in range(1, 21)], provider.live())
 
@@ -173,14 +179,14 @@ async def test_a_failure_reaches_all_waiters_and_no_later_caller(provider: Sport
 def paged(pages: list[list[Any]], last: int | None = None) -> Callable[[Any], Any]:
     def respond(request: Any) -> Any:
         number = int(request.query["page"])
-        return page(pages[number - 1], number, last or len(pages))
+        return page_body(pages[number - 1], number, last or len(pages))
 
     return respond
 
 
 async def test_fixtures_come_page_after_page(provider: SportMonks, service: Service) -> None:
     numbers = list(range(1, 251))
-    service.responses["fixtures"] = paged([[fixture(n) for n in numbers[at : at + 100]] for at in (0, 100, 200)])
+    service.responses["fixtures"] = paged([[fixture_row(n) for n in numbers[at : at + 100]] for at in (0, 100, 200)])
 
     assert [match.match_id for match in await all_of(provider, "7")] == [str(number) for number in numbers]
 
@@ -195,12 +201,12 @@ async def test_each_league_is_requested_and_other_matches_are_left_out(provider:
     def respond(request: Any) -> Any:
         league = int(request.query["filter[league_id]"])
         early, late = "2026-06-18T11:59:59Z", "2026-07-25T12:00:01.000000Z"
-        return page(
+        return page_body(
             [
-                fixture(league * 10, league_id=league),
-                fixture(league * 10 + 1, league_id=99),
-                fixture(league * 10 + 2, league_id=league, starting_at=early),
-                fixture(league * 10 + 3, league_id=league, starting_at=late),
+                fixture_row(league * 10, league_id=league),
+                fixture_row(league * 10 + 1, league_id=99),
+                fixture_row(league * 10 + 2, league_id=league, starting_at=early),
+                fixture_row(league * 10 + 3, league_id=league, starting_at=late),
             ]
         )
 
@@ -210,30 +216,30 @@ async def test_each_league_is_requested_and_other_matches_are_left_out(provider:
 
 
 async def test_an_empty_page_is_the_end(provider: SportMonks, service: Service) -> None:
-    service.responses["fixtures"] = page([])
+    service.responses["fixtures"] = page_body([])
     assert await all_of(provider, "7") == []
-    service.responses["fixtures"] = paged([[fixture(1)], [], [fixture(2)]])
+    service.responses["fixtures"] = paged([[fixture_row(1)], [], [fixture_row(2)]])
     assert len(await all_of(provider, "7")) == 1
 
 
 async def test_pages_without_meta_end_without_a_next_link(provider: SportMonks, service: Service) -> None:
     def respond(request: Any) -> Any:
         number = int(request.query["page"])
-        return {"data": [fixture(number)], "links": {"next": "https://elsewhere.test/" if number < 3 else None}}
+        return {"data": [fixture_row(number)], "links": {"next": "https://elsewhere.test/" if number < 3 else None}}
 
     service.responses["fixtures"] = respond
     assert [match.match_id for match in await all_of(provider, "7")] == ["1", "2", "3"]
-    service.responses["fixtures"] = [fixture(4)]
+    service.responses["fixtures"] = [fixture_row(4)]
     assert [match.match_id for match in await all_of(provider, "7")] == ["4"]
 
 
 async def test_a_fixture_on_two_pages_is_returned_once(provider: SportMonks, service: Service) -> None:
-    service.responses["fixtures"] = paged([[fixture(1), fixture(2)], [fixture(2), fixture(3)]])
+    service.responses["fixtures"] = paged([[fixture_row(1), fixture_row(2)], [fixture_row(2), fixture_row(3)]])
     assert [match.match_id for match in await all_of(provider, "7")] == ["1", "2", "3"]
 
 
 async def test_a_repeated_page_is_malformed(provider: SportMonks, service: Service) -> None:
-    service.responses["fixtures"] = paged([[fixture(1)]] * 50)
+    service.responses["fixtures"] = paged([[fixture_row(1)]] * 50)
     found: list[Match] = []
     with pytest.raises(Malformed, match="page 2 repeats"):
         found += [match async for match in provider.fixtures(["7"], START, START)]
@@ -243,7 +249,7 @@ async def test_a_repeated_page_is_malformed(provider: SportMonks, service: Servi
 async def test_more_than_a_hundred_pages_are_malformed(provider: SportMonks, service: Service) -> None:
     def respond(request: Any) -> Any:
         number = int(request.query["page"])
-        return page([fixture(number)], number, number + 1)
+        return page_body([fixture_row(number)], number, number + 1)
 
     service.responses["fixtures"] = respond
     with pytest.raises(Malformed, match="more than 100 pages"):

@@ -14,37 +14,39 @@ from tests.support.sportmonks_samples import (
     KITES,
     OWLS,
     Json,
-    run,
+    runs_row,
 )
 
 
 def decided(first: int, second: int, out: int = 4, **changes: Json) -> Match:
     """Return a match of two innings. The Kites bat first."""
-    runs = [run(1, KITES, first, 6, 20), run(2, OWLS, second, out, 19.2)]
+    runs = [runs_row(1, KITES, first, 6, 20), runs_row(2, OWLS, second, out, 19.2)]
     return match(**{"status": "Finished", "runs": runs, **changes})
 
 
 def test_the_target_is_one_more_than_the_lead() -> None:
-    short, first = [run(1, KITES, 150, 6, 19.5)], [run(1, KITES, 150, 6, 20)]
+    short, first = [runs_row(1, KITES, 150, 6, 19.5)], [runs_row(1, KITES, 150, 6, 20)]
     assert match(status="1st Innings", runs=short).target is None
     assert match(status="Int.", runs=short).target is None
     assert match(status="Innings Break", runs=short).target == Target(151, "20")
     assert match(status="2nd Innings", runs=short).target == Target(151, "20")
     # Rain in the break does not remove the target.
     assert match(status="Int.", runs=first).target == Target(151, "20")
-    assert match(status="Int.", runs=[run(1, KITES, 99, 10, 12)]).target == Target(100, "20")
+    assert match(status="Int.", runs=[runs_row(1, KITES, 99, 10, 12)]).target == Target(100, "20")
     assert match(status="2nd Innings", runs=first).target == Target(151, "20")
     assert decided(150, 20, status="2nd Innings").target == Target(151, "20")
 
 
 def test_the_target_of_a_match_of_four_innings() -> None:
-    runs = [run(1, KITES, 300, 10, 80), run(2, OWLS, 200, 10, 70), run(3, KITES, 150, 9, 40)]
+    runs = [runs_row(1, KITES, 300, 10, 80), runs_row(2, OWLS, 200, 10, 70), runs_row(3, KITES, 150, 9, 40)]
     assert match(type="Test", status="3rd Innings", runs=runs).target is None
     assert match(type="Test", status="Innings Break", runs=runs).target == Target(251)
-    followed_on = [run(1, KITES, 300, 10, 80), run(2, OWLS, 100, 10, 70), run(3, OWLS, 150, 10, 40)]
+    followed_on = [runs_row(1, KITES, 300, 10, 80), runs_row(2, OWLS, 100, 10, 70), runs_row(3, OWLS, 150, 10, 40)]
     assert match(type="Test", status="Tea Break", runs=followed_on).target is None
-    assert match(type="Test", status="Lunch", runs=[*followed_on[:2], run(3, OWLS, 250, 10, 90)]).target == Target(51)
-    last = [*runs, run(4, OWLS, 10, 0, 3)]
+    assert match(type="Test", status="Lunch", runs=[*followed_on[:2], runs_row(3, OWLS, 250, 10, 90)]).target == Target(
+        51
+    )
+    last = [*runs, runs_row(4, OWLS, 10, 0, 3)]
     assert match(type="Test", status="4th Innings", runs=last, total_overs_played=None).target == Target(251)
 
 
@@ -69,7 +71,7 @@ def test_a_win_by_wickets_by_runs_and_by_an_innings() -> None:
     won = decided(150, 151, winner_team_id=OWLS, note=note)
     assert won.result == Result(ResultKind.WIN, note, "12", by_wickets=6)
     assert decided(150, 120, winner_team_id=KITES).result == Result(ResultKind.WIN, "Match won", "11", by_runs=30)
-    runs = [run(1, KITES, 400, 8, 100), run(2, OWLS, 150, 10, 60), run(3, OWLS, 200, 10, 70)]
+    runs = [runs_row(1, KITES, 400, 8, 100), runs_row(2, OWLS, 150, 10, 60), runs_row(3, OWLS, 200, 10, 70)]
     innings = match(type="Test", status="Finished", runs=runs, winner_team_id=KITES, follow_on=True)
     assert innings.result == Result(ResultKind.WIN, "Match won", "11", by_runs=50, by_innings=True)
     assert innings.follow_on
@@ -88,7 +90,12 @@ def test_a_win_that_rain_decided() -> None:
 def test_a_win_in_a_super_over_has_no_margin() -> None:
     won = Result(ResultKind.WIN, "Match won", "12", eliminator=True)
     assert decided(150, 150, winner_team_id=OWLS, super_over=True).result == won
-    more = [run(1, KITES, 9, 1, 20), run(2, OWLS, 9, 1, 20), run(3, OWLS, 9, 1, 1), run(4, KITES, 8, 1, 1)]
+    more = [
+        runs_row(1, KITES, 9, 1, 20),
+        runs_row(2, OWLS, 9, 1, 20),
+        runs_row(3, OWLS, 9, 1, 1),
+        runs_row(4, KITES, 8, 1, 1),
+    ]
     assert decided(0, 0, runs=more, winner_team_id=OWLS).result == won
 
 

@@ -15,24 +15,24 @@ from tests.support.sportmonks_provider import all_of, provider_of
 from tests.support.sportmonks_samples import (
     TOKEN,
     Handler,
+    ProviderTime,
     Service,
-    Time,
     body_of,
-    cut,
-    cut_body,
+    cut_body_short,
+    cut_connection,
     echoing,
     endless,
     failing,
-    fixture,
-    hang,
+    fixture_row,
+    hang_provider,
     responding,
-    serving,
+    serve_sportmonks,
 )
 
 
 @pytest.fixture
 async def service() -> AsyncIterator[Service]:
-    async with serving() as service:
+    async with serve_sportmonks() as service:
         yield service
 
 
@@ -43,12 +43,12 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 @pytest.fixture
-def time() -> Time:
-    return Time()
+def time() -> ProviderTime:
+    return ProviderTime()
 
 
 @pytest.fixture
-def provider(service: Service, session: aiohttp.ClientSession, time: Time) -> SportMonks:
+def provider(service: Service, session: aiohttp.ClientSession, time: ProviderTime) -> SportMonks:
     return provider_of(service, session, time)
 
 
@@ -100,11 +100,11 @@ async def season(provider: SportMonks) -> object:
         echoing(400),
         echoing(403),
         echoing(503),
-        cut,
-        cut_body,
-        hang,
+        cut_connection,
+        cut_body_short,
+        hang_provider,
         endless,
-        responding(body_of([fixture(note=TOKEN, starting_at=TOKEN)])),
+        responding(body_of([fixture_row(note=TOKEN, starting_at=TOKEN)])),
     ],
 )
 async def test_the_token_is_in_no_error_and_no_log(
@@ -137,7 +137,7 @@ async def test_the_token_is_in_no_error_and_no_log(
 
 
 async def test_the_token_is_in_no_error_of_a_connection(
-    service: Service, session: aiohttp.ClientSession, time: Time, caplog: pytest.LogCaptureFixture
+    service: Service, session: aiohttp.ClientSession, time: ProviderTime, caplog: pytest.LogCaptureFixture
 ) -> None:
     for url in ("http://127.0.0.1:1/", "http://[::1", "ftp://127.0.0.1/", "nonsense"):
         provider = provider_of(Service(url=url), session, time)

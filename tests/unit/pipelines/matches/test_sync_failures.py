@@ -23,24 +23,24 @@ from tests.support.sportmonks_samples import (
     START,
     TOKEN,
     Json,
+    ProviderTime,
     Service,
-    Time,
     failing,
-    fixture,
-    page,
-    serving,
+    fixture_row,
+    page_body,
+    serve_sportmonks,
 )
 
 
 @pytest.fixture
 async def service() -> AsyncIterator[Service]:
-    async with serving() as service:
+    async with serve_sportmonks() as service:
         yield service
 
 
 @pytest.fixture
-def time() -> Time:
-    return Time()
+def time() -> ProviderTime:
+    return ProviderTime()
 
 
 @pytest.fixture
@@ -55,18 +55,18 @@ def stores(database: Database, opened: list[Store]) -> Stores:
 
 
 @pytest.fixture
-async def provider(service: Service, time: Time) -> AsyncIterator[SportMonks]:
+async def provider(service: Service, time: ProviderTime) -> AsyncIterator[SportMonks]:
     async with aiohttp.ClientSession() as session:
         yield SportMonks(session, TOKEN, base_url=service.url, now=time, sleep=time.sleep, retry=QUICKLY)
 
 
 @pytest.fixture
-def leagues_job(provider: SportMonks, stores: Stores, time: Time) -> LeagueSyncJob:
+def leagues_job(provider: SportMonks, stores: Stores, time: ProviderTime) -> LeagueSyncJob:
     return LeagueSyncJob(provider, stores, "i1", time)
 
 
 @pytest.fixture
-def fixtures_job(provider: SportMonks, stores: Stores, time: Time) -> FixtureSyncJob:
+def fixtures_job(provider: SportMonks, stores: Stores, time: ProviderTime) -> FixtureSyncJob:
     return FixtureSyncJob(provider, stores, "i1", time)
 
 
@@ -80,7 +80,7 @@ async def test_a_provider_failure_ends_the_run_and_earlier_writes_remain(
         number = int(request.query["page"])
         if number == 2:
             service.faults += [failing(500)] * 9
-        return page([fixture(n) for n in range(number * 100, number * 100 + 100)], number, 4)
+        return page_body([fixture_row(n) for n in range(number * 100, number * 100 + 100)], number, 4)
 
     service.responses["fixtures"] = respond
     result = await fixtures_job.run()
@@ -96,7 +96,13 @@ async def test_a_provider_failure_ends_the_run_and_earlier_writes_remain(
     ("status", "error"), [(401, "ProviderRefused"), (429, "ProviderUnavailable"), (200, "Malformed")]
 )
 async def test_every_kind_of_failure_is_in_the_result(
-    provider: SportMonks, service: Service, stores: Stores, time: Time, kind: type[SyncJob], status: int, error: str
+    provider: SportMonks,
+    service: Service,
+    stores: Stores,
+    time: ProviderTime,
+    kind: type[SyncJob],
+    status: int,
+    error: str,
 ) -> None:
     service.faults.append(failing(status))
     assert await kind(provider, stores, "i1", time).run() == SyncResult(error=error)
@@ -127,7 +133,7 @@ async def test_unprocessed_items_are_retried(
     stores: Stores,
     proxy: Proxy,
     client: Client,
-    time: Time,
+    time: ProviderTime,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("datastore.session.batch_write.UNPROCESSED", QUICKLY)
@@ -150,7 +156,7 @@ async def test_lasting_unprocessed_items_end_the_run_and_the_next_run_writes_the
     stores: Stores,
     proxy: Proxy,
     client: Client,
-    time: Time,
+    time: ProviderTime,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("datastore.session.batch_write.UNPROCESSED", QUICKLY)
@@ -165,7 +171,7 @@ async def test_lasting_unprocessed_items_end_the_run_and_the_next_run_writes_the
 
 
 async def test_a_store_that_fails_ends_the_run(
-    provider: SportMonks, service: Service, database: Database, proxy: Proxy, client: Client, time: Time
+    provider: SportMonks, service: Service, database: Database, proxy: Proxy, client: Client, time: ProviderTime
 ) -> None:
     service.responses["leagues"] = LEAGUES
     job = LeagueSyncJob(provider, stores_of(client, database, []), "i1", time)
@@ -182,7 +188,7 @@ async def test_a_store_that_fails_ends_the_run(
 
 # Locks
 async def test_one_instance_at_a_time_runs_a_job(
-    leagues_job: LeagueSyncJob, service: Service, stores: Stores, time: Time
+    leagues_job: LeagueSyncJob, service: Service, stores: Stores, time: ProviderTime
 ) -> None:
     service.responses["leagues"] = LEAGUES
     other = Locks(stores(), "i2", time())
@@ -197,7 +203,7 @@ async def test_one_instance_at_a_time_runs_a_job(
 
 
 async def test_a_long_run_extends_its_lock(
-    fixtures_job: FixtureSyncJob, service: Service, stores: Stores, time: Time
+    fixtures_job: FixtureSyncJob, service: Service, stores: Stores, time: ProviderTime
 ) -> None:
     await put_league(stores)
     tried: list[bool] = []
@@ -206,7 +212,9 @@ async def test_a_long_run_extends_its_lock(
         time.forward(100)
         tried.append(await Locks(stores(), "i2", time()).acquire(job_lock("fixtures"), 60))
         number = int(request.query["page"])
-        return web.json_response(page([fixture(n) for n in range(number * 100, number * 100 + 100)], number, 6))
+        return web.json_response(
+            page_body([fixture_row(n) for n in range(number * 100, number * 100 + 100)], number, 6)
+        )
 
     service.faults += [respond_slowly] * 6
     assert await fixtures_job.run() == SyncResult(fetched=600, written=600)
@@ -214,7 +222,7 @@ async def test_a_long_run_extends_its_lock(
 
 
 async def test_a_run_that_lost_its_lock_stops(
-    fixtures_job: FixtureSyncJob, service: Service, stores: Stores, time: Time
+    fixtures_job: FixtureSyncJob, service: Service, stores: Stores, time: ProviderTime
 ) -> None:
     await put_league(stores)
 
@@ -223,7 +231,9 @@ async def test_a_run_that_lost_its_lock_stops(
         if number == 2:
             time.forward(300)
             assert await Locks(stores(), "i2", time()).acquire(job_lock("fixtures"), 60)
-        return web.json_response(page([fixture(n) for n in range(number * 100, number * 100 + 100)], number, 6))
+        return web.json_response(
+            page_body([fixture_row(n) for n in range(number * 100, number * 100 + 100)], number, 6)
+        )
 
     service.faults += [respond_too_slowly] * 6
     assert await fixtures_job.run() == SyncResult(fetched=100, written=100, error="LockLost")

@@ -7,7 +7,7 @@ from datastore.keyspace.matches import fixture_cache
 from datastore.matches.cricket import CricketEventKind
 from datastore.matches.fixtures import Fixtures
 from tests.support.cricket_play import list_match
-from tests.support.score_corrections import FIXTURE, OVER, PolledMatch, amended, ball, out, snapshot_with, with_total
+from tests.support.score_corrections import FIXTURE, OVER, PolledMatch, amended, ball_at, out, snapshot_with, with_total
 from tests.support.served import NOON, Served
 
 
@@ -34,7 +34,7 @@ async def test_withdrawn_runs_without_balls(live: PolledMatch) -> None:
 
 
 async def test_a_batter_is_recalled_without_balls(live: PolledMatch) -> None:
-    with_out, without = snapshot_with(*OVER), snapshot_with(*amended(4, ball(4)))
+    with_out, without = snapshot_with(*OVER), snapshot_with(*amended(4, ball_at(4)))
     await live.tick(replace(with_out, balls=()))
     await live.tick(replace(without, balls=()))
 
@@ -45,14 +45,14 @@ async def test_a_batter_is_recalled_without_balls(live: PolledMatch) -> None:
 
 
 async def test_a_withdrawn_innings(live: PolledMatch) -> None:
-    second = [ball(1, 4, innings=2), ball(2, innings=2)]
+    second = [ball_at(1, 4, innings=2), ball_at(2, innings=2)]
     await live.tick(snapshot_with(*OVER, *second, status="2nd Innings"))
     await live.tick(snapshot_with(*OVER))
 
     assert await live.texts(snapshot_with(*OVER)) == ["Correction: innings 2 was taken back"]
     assert [score.number for score in (await live.state()).live.innings] == [1]
     assert await live.texts(snapshot_with(*OVER, *second, status="2nd Innings")) == []
-    more = snapshot_with(*OVER, *second, ball(3, 4, innings=2), status="2nd Innings")
+    more = snapshot_with(*OVER, *second, ball_at(3, 4, innings=2), status="2nd Innings")
     assert await live.kinds(more) == [CricketEventKind.FOUR]
 
 
@@ -91,18 +91,18 @@ async def test_without_cache_and_balls_the_first_complete_response_has_no_events
     live: PolledMatch, served: Served
 ) -> None:
     """After a restart only the last 30 balls are known. The events before them were reported."""
-    balls = [ball(1, 4), out(2), *[ball(position, batter="R3") for position in range(3, 50)]]
+    balls = [ball_at(1, 4), out(2), *[ball_at(position, batter="R3") for position in range(3, 50)]]
     await live.tick(snapshot_with(*balls))
     await forget_cache(served)
     live.restart()
 
     assert await live.tick(replace(snapshot_with(*balls), balls=())) == []
     assert await live.tick(snapshot_with(*balls)) == []
-    assert await live.kinds(snapshot_with(*balls, ball(50, 6))) == [CricketEventKind.SIX]
+    assert await live.kinds(snapshot_with(*balls, ball_at(50, 6))) == [CricketEventKind.SIX]
 
 
 async def test_without_cache_a_ball_among_the_last_is_corrected(live: PolledMatch, served: Served) -> None:
-    balls = [ball(1, 4), *[ball(position) for position in range(2, 50)]]
+    balls = [ball_at(1, 4), *[ball_at(position) for position in range(2, 50)]]
     await live.tick(snapshot_with(*balls))
     await forget_cache(served)
     live.restart()
@@ -114,7 +114,7 @@ async def test_without_cache_a_ball_among_the_last_is_corrected(live: PolledMatc
 async def test_without_cache_a_dismissal_long_ago_is_corrected_by_the_scorecard(
     live: PolledMatch, served: Served
 ) -> None:
-    rest = [ball(position, batter="R3") for position in range(2, 50)]
+    rest = [ball_at(position, batter="R3") for position in range(2, 50)]
     await live.tick(snapshot_with(out(1, kind="caught"), *rest))
     await forget_cache(served)
     live.restart()

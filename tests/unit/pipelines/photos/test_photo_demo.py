@@ -19,7 +19,7 @@ from pipelines.demo.photo_album import LIVE, LOOKS, SCENES, SHOTS, UPCOMING, USE
 from pipelines.demo.photos import PhotoDemo
 from pipelines.demo.pictures import Sitter
 from tests.support.feed_changes import items_of
-from tests.support.feed_world import Killed, Wire, World
+from tests.support.feed_world import FeedWorld, Killed, ProcessWire
 from tests.support.photo_items import ask_as
 from tests.support.served import Served
 
@@ -31,8 +31,8 @@ STREAMS = "{ latestLivestream { title state } livestreams { nodes { state } } }"
 
 
 @pytest.fixture
-def world(database: Database) -> World:
-    return World(database)
+def world(database: Database) -> FeedWorld:
+    return FeedWorld(database)
 
 
 @pytest.fixture
@@ -46,7 +46,9 @@ def blank_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipelines.demo.photos.picture", lambda *_: (b"original", b"thumbnail"))
 
 
-def demo(world: World, objects: LocalObjects, wire: Wire | None = None, *, followed: bool = True) -> PhotoDemo:
+def demo(
+    world: FeedWorld, objects: LocalObjects, wire: ProcessWire | None = None, *, followed: bool = True
+) -> PhotoDemo:
     return PhotoDemo(
         lambda: world.store(wire), objects, now=world.clock, has_subscribers=lambda table: followed and table is SPARKS
     )
@@ -56,7 +58,7 @@ def demo_of(served: Served) -> PhotoDemo:
     return PhotoDemo(served.store, served.gateway.objects, now=served.clock, has_subscribers=lambda _: True)
 
 
-async def stored(world: World) -> list[Item]:
+async def stored(world: FeedWorld) -> list[Item]:
     return sorted(await items_of(world.database, SPARKS), key=lambda item: (item["PK"], item["SK"]))
 
 
@@ -101,7 +103,7 @@ def is_inside_its_box(image: Image.Image, sitter: Sitter) -> bool:
 
 
 @pytest.mark.usefixtures("blank_pictures")
-async def test_the_library_is_loaded_once(world: World, objects: LocalObjects) -> None:
+async def test_the_library_is_loaded_once(world: FeedWorld, objects: LocalObjects) -> None:
     assert await demo(world, objects).load() == len(SHOTS)
     loaded = await stored(world)
     world.clock.forward(hours=2)
@@ -115,11 +117,11 @@ async def test_the_library_is_loaded_once(world: World, objects: LocalObjects) -
 
 @pytest.mark.usefixtures("blank_pictures")
 @pytest.mark.parametrize("last", [2, 12, 24])
-async def test_an_interrupted_load_is_completed_by_the_next(world: World, objects: LocalObjects, last: int) -> None:
+async def test_an_interrupted_load_is_completed_by_the_next(world: FeedWorld, objects: LocalObjects, last: int) -> None:
     await demo(world, objects).load()
     whole = await stored(world)
     await world.store().write_all(SPARKS, deletes=[key_of(SPARKS, item) for item in whole])
-    wire = Wire(world.database.client, last, role=None)
+    wire = ProcessWire(world.database.client, last, role=None)
     with pytest.raises(Killed):
         await demo(world, objects, wire).load()
     await wire.quiet()
@@ -132,7 +134,7 @@ async def test_an_interrupted_load_is_completed_by_the_next(world: World, object
 
 @pytest.mark.usefixtures("blank_pictures")
 async def test_livestreams_are_loaded_if_files_cannot_be_written(
-    world: World, objects: LocalObjects, monkeypatch: pytest.MonkeyPatch
+    world: FeedWorld, objects: LocalObjects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refuse(*_: object, **__: object) -> None:
         raise Unavailable("The object store cannot be reached.")
@@ -153,7 +155,7 @@ async def test_livestreams_are_loaded_if_files_cannot_be_written(
     assert (kinds["LIVESTREAM"], kinds["IMAGE"]) == (3, len(SHOTS))
 
 
-async def test_without_an_object_store_there_is_no_library(world: World) -> None:
+async def test_without_an_object_store_there_is_no_library(world: FeedWorld) -> None:
     assert await PhotoDemo(world.store, NoObjects(), now=world.clock, has_subscribers=lambda _: True).load() == 0
     assert await stored(world) == []
 
@@ -175,7 +177,7 @@ async def test_the_latest_livestream_is_live_and_begins_again_when_it_has_ended(
 
 
 @pytest.mark.usefixtures("blank_pictures")
-async def test_the_livestream_changes_while_it_has_subscribers(world: World, objects: LocalObjects) -> None:
+async def test_the_livestream_changes_while_it_has_subscribers(world: FeedWorld, objects: LocalObjects) -> None:
     async def description_after(followed: bool) -> str:
         await demo(world, objects, followed=followed).live()
         words: str = next(item["description"] for item in await stored(world) if LIVE.livestream_id in item["PK"])

@@ -16,11 +16,11 @@ from datastore.keyspace.photos import stripping as keys
 from datastore.objects import ObjectStore
 from pipelines.photos.stripping import Stripping, StrippingSummary
 from server.settings import Settings
-from tests.support.command_line import run, surroundings
+from tests.support.command_line import run_command, surroundings
 from tests.support.forking import Forked
-from tests.support.marked_pictures import KINDS, MARKER, TEXT, shown
-from tests.support.photo_items import ADA, ask_as, photo, put, user
-from tests.support.photo_steps import DELETE, done
+from tests.support.marked_pictures import KINDS, MARKER, TEXT, decoded_frames
+from tests.support.photo_items import ADA, ask_as, photo, photo_user, put_library_items
+from tests.support.photo_steps import DELETE, ask_library
 from tests.support.pictures import jpeg
 from tests.support.s3_server import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, S3Server
 from tests.support.served import Served
@@ -82,7 +82,7 @@ class Library:
 
     async def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the command in a separate process."""
-        return await asyncio.to_thread(run, *self.arguments, *arguments, **self.environment)
+        return await asyncio.to_thread(run_command, *self.arguments, *arguments, **self.environment)
 
     async def file(self, key: str) -> bytes:
         content = await self.objects.read(key, max_bytes=2**25)
@@ -117,7 +117,7 @@ def item(number: int, **more: Any) -> dict[str, Any]:
 async def library(served: Served, store_options: StoreOptions, kind: str, server: S3Server) -> Library:
     environment = {} if kind == "folder" else {**AWS, "GATEWAY_PHOTO_BUCKET": BUCKET, "GATEWAY_S3_URL": server.url}
     library = Library(served, store_options, environment)
-    await put(served, user(uploadCount=PHOTOS), *[item(number, size=1) for number in range(PHOTOS)])
+    await put_library_items(served, photo_user(uploadCount=PHOTOS), *[item(number, size=1) for number in range(PHOTOS)])
     kinds = [*KINDS]
     for number in range(PHOTOS):
         original, thumbnail = names_of(number)
@@ -143,7 +143,7 @@ async def test_all_files_are_stripped_and_a_second_run_changes_nothing(library: 
     assert (first.returncode, first.stdout, first.stderr) == (0, summary(PHOTOS), "3 photos\n6 photos\n7 photos\n")
     assert (second.returncode, second.stdout) == (0, summary(clean=PHOTOS))
     assert await library.marked() == []
-    assert [list(shown(one)) for one in after] == [list(shown(one)) for one in before]
+    assert [list(decoded_frames(one)) for one in after] == [list(decoded_frames(one)) for one in before]
     told = await library.told()
     assert [(node["size"], node["camera"]) for node in told] == [(len(one), f"Maker {TEXT} Model 5") for one in after]
     assert None not in [node["originalUrl"] for node in told]
@@ -271,7 +271,7 @@ async def test_other_users_do_not_see_an_original_while_it_is_replaced(library: 
 async def test_a_photo_deleted_during_the_run_leaves_no_file(library: Library, step: str) -> None:
     async def delete(key: str) -> None:
         if key == "originals/3.jpg":
-            await done(library.served, DELETE, id="3")
+            await ask_library(library.served, DELETE, id="3")
 
     await stripping(library, step, delete).run(ignore_progress)
 
@@ -284,7 +284,7 @@ async def test_unreadable_files_are_reported_and_shown_only_to_their_owner(libra
     await library.objects.write("originals/1.jpg", b"GIF89a" + MARKER, content_type="image/gif")
     await library.objects.write("originals/2.jpg", jpeg()[:-2], content_type="image/jpeg")
     await library.objects.delete(["originals/3.jpg"])
-    await put(library.served, item(4) | {"createdAt": 5})
+    await put_library_items(library.served, item(4) | {"createdAt": 5})
 
     ended = await library.run()
 

@@ -1,4 +1,4 @@
-"""Steps and data of the tests of executed anew."""
+"""An order of all mutations in which each finds the items that it needs."""
 
 import re
 
@@ -10,7 +10,7 @@ from tests.support import photo_contract
 from tests.support.served import Served
 
 MUTATION: GraphQLObjectType = api.build()._schema.mutation_type  # type: ignore[assignment]
-# So that each finds what it needs: what takes something away comes last, but for what another would make impossible.
+# Mutations that delete come last, except those that another mutation would make impossible.
 FIRST = ("cancelUpload", "completePhoto", "updatePushToStartToken", "deleteDevice", "deleteActiveMatch")
 LAST = (
     "endLiveActivity",

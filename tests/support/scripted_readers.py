@@ -1,4 +1,4 @@
-"""Steps and data of the tests of going on."""
+"""Readers of a scripted stream with a sink that records."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 from datastore.change_streams.shards.checkpoints import Reached
 from datastore.change_streams.shards.stream_reader import Change, StreamReader
 from datastore.keyspace.sightings import BLIP
-from tests.support.bus_hosts import number_of
+from tests.support.changes import number_of
 from tests.support.scripted_stream import Script
 
 
-class Heard:
-    """A sink that keeps what it is told."""
+class RecordingSink:
+    """A sink that records numbers and problems."""
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
@@ -32,7 +32,7 @@ class Going:
     """A reader of a scripted stream that begins at the positions, or at the end of the stream without positions."""
 
     def __init__(self, script: Script, start: Mapping[str, str] | None) -> None:
-        self.heard = Heard()
+        self.heard = RecordingSink()
         self.told: list[Exception] = []
         self.reader = StreamReader(
             script,

@@ -1,4 +1,4 @@
-"""Steps and data of the tests of loading."""
+"""Stores and faults for the tests of dataloaders."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from tests.support.fault_proxy import Fault, Proxy, Seen
 
 
 def withhold(table: Table, unready: Callable[[str], bool]) -> Fault:
-    """Answer as a busy table does: the keys for which `unready` (by sort key) holds stay unprocessed."""
+    """Leave the keys for which `unready` (by sort key) holds unprocessed, as a busy table does."""
 
     async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
         ready: dict[str, Any] = {}

@@ -1,7 +1,7 @@
-"""Stands in for a worker, with nothing to import: it notes that it began, is ready, and leaves when it is told to.
+"""A stand-in for a worker that imports nothing: it records its start, reports that it is ready, and leaves when told.
 
-It is ready once the folder has no file of the name `hang`; with `deaf` it does not leave. Once it is ready it sends
-heartbeats, but with `silent-` and its process's number.
+It is ready once the folder has no file `hang`. With the file `deaf` it does not leave. Once it is ready it sends
+heartbeats, except with a file `silent-` followed by its process id.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ def there(name: str) -> bool:
     return os.path.exists(os.path.join(folder, name))
 
 
-def note(what: str) -> None:
+def append_note(what: str) -> None:
     with open(os.path.join(folder, "notes"), "a") as notes:
         notes.write(f"{what} {given['part']} {os.getpid()}\n")
 
@@ -30,7 +30,7 @@ def note(what: str) -> None:
 def may_leave() -> bool:
     if not select.select([line], [], [], 0.01)[0]:
         return False
-    note("told")
+    append_note("told")
     return not there("deaf")
 
 
@@ -41,13 +41,13 @@ def beat() -> None:
 
 
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-note("began")
+append_note("began")
 while there("hang"):
     if may_leave():
         sys.exit(0)
     time.sleep(0.01)
 line.sendall(b"ready\n")
-note("ready")
+append_note("ready")
 while not may_leave():
     beat()
     time.sleep(0.01)

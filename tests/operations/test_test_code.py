@@ -1,0 +1,58 @@
+"""The code of the tests itself: each helper is defined once, and a test file has at most 500 lines."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support.store_engines import ROOT
+
+TESTS = ROOT / "tests"
+MOST_LINES = 500
+# Scripts have a `main`; the modules of pytest's hooks have an `apply`, called in tests/conftest.py.
+ENTRY_POINTS = {"main", "apply"}
+# Folders whose helpers and lines are not counted yet.
+OPEN = ("tests/unit/pipelines", "tests/unit/datastore/matches", "tests/unit/datastore/earthquakes")
+
+
+def source_files() -> list[Path]:
+    folders = [path for path in TESTS.iterdir() if path.is_dir() and path.name != "clients"]
+    found = [TESTS / "conftest.py", *(path for folder in folders for path in sorted(folder.rglob("*.py")))]
+    return [path for path in found if not path.relative_to(ROOT).as_posix().startswith(OPEN)]
+
+
+def helper_names(path: Path) -> Iterator[str]:
+    """Yield the public functions and classes of a module, besides its tests and fixtures."""
+    for node in ast.parse(path.read_text()).body:
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        is_fixture = any("fixture" in ast.unparse(decorator) for decorator in node.decorator_list)
+        if not is_fixture and not node.name.startswith(("test_", "Test", "pytest_", "_")):
+            yield node.name
+
+
+def test_each_helper_is_defined_once() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for path in source_files():
+        for name in helper_names(path):
+            places[name].append(path.relative_to(ROOT).as_posix())
+
+    assert {name: where for name, where in places.items() if len(where) > 1 and name not in ENTRY_POINTS} == {}
+
+
+def test_no_test_module_imports_another() -> None:
+    imported = [
+        f"{path.relative_to(ROOT)}: {node.module}"
+        for path in source_files()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests.")
+        if not (node.module or "").startswith("tests.support")
+    ]
+
+    assert imported == []
+
+
+def test_a_file_has_at_most_500_lines() -> None:
+    lines = {path.relative_to(ROOT).as_posix(): path.read_text().count("\n") for path in source_files()}
+
+    assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}

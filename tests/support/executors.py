@@ -1,0 +1,13 @@
+"""Executors that compile each operation when it is executed for the first time."""
+
+from jit import CompiledExecutor
+from jit.strawberry_fields import StrawberryExecutor
+
+
+class CompilingExecutor(CompiledExecutor):
+    compile_after = 1
+
+
+class CompilingStrawberryExecutor(StrawberryExecutor):
+    compile_after = 1
+    types_by_class = True
