@@ -142,7 +142,7 @@ class Posts:
         """
         values = {"partition": keys.by_author(author_id)}
         select: SelectItems | None = None
-        if self._policy.is_own(author_id):
+        if self._policy.sees_all_of(author_id):
             shown = {}
         elif self._policy.viewer.user_id is None:
             shown = {"public": Visibility.PUBLIC.value}

@@ -46,7 +46,7 @@ class VisibilityPolicy:
 
     async def allows(self, author_id: str, visibility: Visibility, pattern: AccessPattern = keys.FOLLOWING) -> bool:
         """Return whether the viewer may see a post of the author. `pattern` may be one that reads consistently."""
-        if visibility is Visibility.PUBLIC or self.is_own(author_id):
+        if visibility is Visibility.PUBLIC or self.sees_all_of(author_id):
             return True
         return visibility is Visibility.FOLLOWERS and await self.follows(author_id, pattern)
 
@@ -57,9 +57,9 @@ class VisibilityPolicy:
 
     def prefetch_follow(self, author_id: str, pattern: AccessPattern = keys.FOLLOWING) -> None:
         """Add the viewer's follow of the author to the current batch of reads."""
-        if self.viewer.user_id is not None and not self.is_own(author_id):
+        if self.viewer.user_id is not None and not self.sees_all_of(author_id):
             self._store.prefetch(pattern, keys.following(self.viewer.user_id, author_id))
 
-    def is_own(self, author_id: str) -> bool:
+    def sees_all_of(self, author_id: str) -> bool:
         """Return whether the viewer sees all posts of the author."""
         return self.viewer.sees_all or self.viewer.user_id == author_id

@@ -159,7 +159,7 @@ class FeedDemo:
             await follows.follow(actor, VISITOR)
 
     async def _new_post(self, actor: str) -> Post | None:
-        """Return one of an author's two newest posts that the actor may see. In 6 of 10 calls that is the visitor."""
+        """Return one of the two newest posts of an author, usually the visitor, that the actor may see, or None."""
         author = VISITOR if self._chance.random() < 0.6 else self._chance.choice(CAST)
         page = await self._posts(actor, self._now()).by_author(author, Span(2))
         found = readable_records(post_from, page.items)
