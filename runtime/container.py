@@ -99,7 +99,7 @@ class Gateway:
     ) -> None:
         self.settings = settings
         self._part = part
-        self._matches = pipeline_setup(MatchSource(settings.matches or MatchSource.NONE))
+        self._match_setup = pipeline_setup(MatchSource(settings.matches or MatchSource.NONE))
         self._store = store
         self._now = now
         self._new_id = new_id
@@ -308,7 +308,7 @@ class Gateway:
             search=self.search,
             search_metrics=self._search_metrics,
             open_store=self.open_store,
-            matches=self._matches,
+            match_setup=self._match_setup,
             ingest=ingest,
             scan_cache=services.scan_cache,
             metrics=self.metrics,

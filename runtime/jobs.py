@@ -76,7 +76,7 @@ class Background:
     search: SearchIndex
     search_metrics: SearchMetrics
     open_store: OpenJobStore
-    matches: PipelineSetup
+    match_setup: PipelineSetup
     ingest: EarthquakeIngest
     scan_cache: ScanCache
     metrics: StreamMetrics
@@ -91,14 +91,14 @@ class Background:
             yield partial(sweep_forever, self.client, TABLES, self.store.prefix, self.now)
         if self.settings.demo:
             yield self.demo().live
-        if self.matches.source is not MatchSource.NONE:
-            yield self.cricket(self.matches).run
+        if self.match_setup.source is not MatchSource.NONE:
+            yield self.cricket(self.match_setup).run
         if self.settings.feed_pipeline:
             feed = self.feed_pipeline()
             yield feed.run
             yield self.earthquake_statistics().run
             yield from self.search_jobs(feed.consumer)
-        yield Janitor(self._patient_store, self.objects, now=self.now).run
+        yield Janitor(self._open_job_store, self.objects, now=self.now).run
         if self.settings.ingest:
             yield partial(every, INGEST_EVERY_SECONDS, partial(self.ingest.run, self.settings.ingest))
 
@@ -106,7 +106,7 @@ class Background:
         """Return a cricket pipeline on this gateway's tables; `given` are its other arguments."""
         return CricketPipeline(
             provider or setup.provider(self.session, self.now),
-            self._patient_store,
+            self._open_job_store,
             setup.delivery(self.now),
             instance_id=self._instance_id(),
             now=self.now,
@@ -126,7 +126,7 @@ class Background:
         return FeedPipeline(
             self.client,
             self.store.prefix,
-            self._patient_store,
+            self._open_job_store,
             instance_id=self._instance_id(),
             **defaults | given,
         )
@@ -136,7 +136,7 @@ class Background:
         return EarthquakeStatisticsPipeline(
             self.client,
             self.store.prefix,
-            self._patient_store,
+            self._open_job_store,
             instance_id=self._instance_id(),
             now=self.now,
             metrics=self.metrics,
@@ -144,7 +144,7 @@ class Background:
         )
 
     def statistics_rebuild(self) -> StatisticsRebuild:
-        return StatisticsRebuild(self._patient_store, self.now)
+        return StatisticsRebuild(self._open_job_store, self.now)
 
     def search_jobs(self, leader: Consumer | None = None) -> Iterator[Job]:
         """Return the jobs that keep the search index current, if there is one, and build a local one as needed.
@@ -165,7 +165,7 @@ class Background:
         return SearchPipeline(
             self.client,
             self.store.prefix,
-            self._patient_store,
+            self._open_job_store,
             self.search,
             instance_id=self._instance_id(),
             **defaults | given,
@@ -173,10 +173,10 @@ class Background:
 
     def search_sync(self) -> SearchSync:
         """Return the handler of the search index, for changes from other sources than the stream."""
-        return SearchSync(self.search, self._patient_store, self.search_metrics)
+        return SearchSync(self.search, self._open_job_store, self.search_metrics)
 
     def search_rebuild(self, on_progress: Callable[[RebuildProgress], None] = lambda _: None) -> SearchRebuild:
-        return SearchRebuild(self.client, self.store.prefix, self._patient_store, self.search, self.now, on_progress)
+        return SearchRebuild(self.client, self.store.prefix, self._open_job_store, self.search, self.now, on_progress)
 
     async def _build_search(self) -> None:
         await self.search_rebuild().run_if_needed()
@@ -199,7 +199,8 @@ class Background:
             has_subscribers=self.has_subscribers,
         )
 
-    def _patient_store(self) -> Store:
+    def _open_job_store(self) -> Store:
+        """Return a store with the deadline of the pipelines, which is longer than that of clients' operations."""
         return self.open_store(PIPELINE_DEADLINE_SECONDS)
 
     def _instance_id(self) -> str:
