@@ -36,7 +36,7 @@ IMPORTS = {
     "node": {"tests.support.node_client"},
     "redis": {"redis", "redis.client", "tests.support.redis_server"},
 }
-FIXTURES = {"engine": {"engines"}, "redis": {"redis", "redis_buckets", "redis_server"}}
+FIXTURES = {"engine": {"engine", "engines"}, "redis": {"redis", "redis_buckets", "redis_server"}}
 PROOFS = Path(__file__).parents[1] / "proofs"
 # Processes are started through these.
 STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"}

@@ -43,6 +43,7 @@ def test_the_pipeline_reads_a_shard_of_aws_once_a_second_at_most(store: str, int
     assert pipeline_pace(StoreOptions(store).aws, interval).poll_seconds == seconds
 
 
+@pytest.mark.process
 async def test_what_runs_in_the_background_runs_in_one_of_several_processes() -> None:
     found: dict[ProcessPart, list[str]] = {}
     settings = Settings(secret=SECRET, demo=True, matches="demo", feed_pipeline=True, ingest="all_hour")

@@ -22,6 +22,9 @@ from tests.support.upload_forms import send_to
 
 __all__ = ["bucket", "http", "server"]
 
+# botocore starts a program that prints credentials.
+pytestmark = pytest.mark.process
+
 
 # --- Credentials that expire ------------------------------------------------------------------------------------------
 
