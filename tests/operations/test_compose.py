@@ -190,6 +190,7 @@ def test_the_bus_has_a_redis_that_evicts_nothing_and_room_for_ten_tables() -> No
     assert int(options["--maxmemory"].removesuffix("mb")) * 2**20 > (10 * 1.2 + 2) * MAX_BYTES
 
 
+@pytest.mark.proof
 async def test_two_gateways_a_pipeline_redis_and_the_engine_work_together(composed: Composed) -> None:
     for name in ("gateway-1", "gateway-2", "feed-pipeline", "earthquake-pipeline"):
         await composed.start(name)

@@ -1,7 +1,7 @@
 """Markers by which `make test-fast`, `make test` and `make proofs` choose tests.
 
-They follow from what a test uses, so that no test has to name them: its fixtures, the imports of its module, and its
-folder.
+Most follow from the fixtures of a test, the imports of its module and its folder. A test that takes long elsewhere than
+in `tests/proofs/` has the marker `proof` itself.
 """
 
 import sys

@@ -142,6 +142,7 @@ async def test_statistics_without_the_bound_of_other_events_skip_none_of_them(se
 KINDS = {"EARTHQUAKE": ("earthquake",), "OTHER": ("quarry blast",), "ANY": ("earthquake", "quarry blast")}
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("seed", range(6))
 async def test_skipping_days_leaves_the_list_of_every_magnitude_and_page_size_as_it_is(
     served: Served, seed: int

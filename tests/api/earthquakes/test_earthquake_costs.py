@@ -127,6 +127,7 @@ def window_days(variables: dict[str, Any]) -> int:
     return (datetime.fromisoformat(variables["end"]) - datetime.fromisoformat(variables["start"])).days
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(120)
 async def test_an_estimate_is_within_a_factor_of_three_for_nineteen_of_twenty_queries(
     years: StoreOptions, served: Served

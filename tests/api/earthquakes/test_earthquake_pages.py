@@ -101,6 +101,7 @@ def needed(moments: list[int], size: int, end: datetime, start: datetime) -> Ite
         position = moments[min(first + size, len(moments)) - 1]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("least", "size", "most_calls", "most_units"),
     [

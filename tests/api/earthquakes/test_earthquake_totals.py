@@ -86,6 +86,7 @@ async def test_nothing_is_counted_where_there_is_nothing(served: Served) -> None
     assert found["isComplete"] is False
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("by", ["DAY", "MAGNITUDE", "REGION"])
 async def test_ten_years_take_at_most_twenty_reads_and_cost_about_what_is_estimated(served: Served, by: str) -> None:
     # The longest window begins on the last day of a year, and so spans twelve of them.

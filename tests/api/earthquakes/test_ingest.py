@@ -111,6 +111,7 @@ def read_feed_plainly(path: Path) -> tuple[list[str], Counter[str]]:
     return taken, Counter({reason: count for reason, count in refused.items() if count})
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(150)
 async def test_every_real_feed_is_stored_once(served: Served) -> None:
     known: set[str] = set()

@@ -136,6 +136,7 @@ def assert_each_told_once(subscriber: Subscriber) -> None:
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("path", real_files())
 async def test_a_real_match_arrives_as_counted_from_its_file(served: Served, path: Path) -> None:
     document = read_json(path)
@@ -161,6 +162,7 @@ async def test_a_real_match_arrives_as_counted_from_its_file(served: Served, pat
     assert active.previous_ball_id == recording.balls[-1].ball_id
 
 
+@pytest.mark.proof
 @real_data
 async def test_ball_by_ball_the_updates_are_the_same(served: Served) -> None:
     path = RECORDINGS / "1345425.json"

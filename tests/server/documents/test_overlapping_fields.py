@@ -25,6 +25,7 @@ def conflicts(text: str) -> list[str]:
     return [error.message for error in OverlapCheck(SCHEMA, parse(text), UNBOUNDED).conflicts()]
 
 
+@pytest.mark.proof
 def test_the_same_documents_are_refused_as_by_graphql_core() -> None:
     refused = accepted = 0
     for seed in range(300):
@@ -39,6 +40,7 @@ def test_the_same_documents_are_refused_as_by_graphql_core() -> None:
     assert min(refused, accepted) > 50
 
 
+@pytest.mark.proof
 def test_the_same_whole_documents_are_valid_as_in_graphql_core() -> None:
     valid = 0
     for seed in range(60):

@@ -213,6 +213,7 @@ class Unrest:
         return self._streams.shards(self._prefix + table.name)
 
 
+@pytest.mark.proof
 @TRANSPORTS
 async def test_clients_go_on_at_any_gateway_while_shards_end_and_others_read_them(
     gateways: list[Served], streams: SplitStream, transport: type[ResumingClient]

@@ -441,6 +441,7 @@ REPORT = 'mutation { reportSighting(input: {area: "Harbor", category: "Cats", de
 REPORTED = "subscription { sightingReported { sightingId } }"
 
 
+@pytest.mark.proof
 @TRANSPORTS
 async def test_a_process_that_was_killed_is_gone_on_from_with_the_next_on_its_data(
     tmp_path: Path, transport: type[ResumingClient]

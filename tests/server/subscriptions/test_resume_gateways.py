@@ -83,6 +83,7 @@ async def test_each_earthquake_comes_once_while_shards_are_split(
     assert len(streams.shards(served.gateway.database.prefix + EARTHQUAKES.name)) > 3  # type: ignore[union-attr]
 
 
+@pytest.mark.proof
 @TRANSPORTS
 async def test_versions_are_contiguous_while_shards_are_split(
     served: Served, other: Served, split: Any, transport: type[ResumingClient]

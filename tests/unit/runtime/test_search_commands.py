@@ -18,6 +18,7 @@ def found(gateway: GatewayProcess, query: str) -> list[str]:
     return [node["postId"] for node in gateway.data(SEARCH % query, gateway.token())["searchPosts"]["nodes"]]
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(150)
 def test_a_gateway_finds_written_posts_and_its_index_can_be_rebuilt(tmp_path: Path) -> None:
     folder = tmp_path / "data"
@@ -45,6 +46,7 @@ def test_a_gateway_finds_written_posts_and_its_index_can_be_rebuilt(tmp_path: Pa
         until_blocking(lambda: found(gateway, "zebra") == ["z1"])
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(150)
 def test_the_index_of_a_store_in_memory_is_in_memory_and_all_workers_read_it(tmp_path: Path) -> None:
     folder = tmp_path / "data"

@@ -125,6 +125,7 @@ async def test_who_comes_back_while_the_store_is_away_goes_on_once_it_is_there(
     assert [one["data"]["sightingReported"]["sightingId"] for one in told] == missed
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(2 * PATIENCE)
 async def test_the_feed_comes_to_the_same_while_one_try_in_five_fails(
     served: Served, proxy: Proxy, engine: str, store_options: StoreOptions

@@ -302,6 +302,7 @@ def decoded_or_damaged(made: Any) -> Any:
     return "damaged" if isinstance(made, Internal) else made
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("convert", BY_HAND, ids=lambda convert: convert.name)
 @settings(max_examples=60)
 @given(data=st.data())

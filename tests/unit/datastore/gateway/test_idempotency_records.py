@@ -263,6 +263,7 @@ OUTCOMES: dict[str, Callable[[int], Outcome]] = {
 USERS = iter(range(10**6))
 
 
+@pytest.mark.proof
 @ENGINE_SETTINGS
 @given(steps=STEPS)
 @example(steps=[Step(0, 0, 0, kind, hours) for kind in KINDS for hours in (0, 0, 24)])

@@ -263,6 +263,7 @@ def _actions(policy: dict[str, Any]) -> list[tuple[list[str], int]]:
     return [(one["Action"], len(one["Resource"])) for one in policy["Statement"]]
 
 
+@pytest.mark.proof
 def test_the_same_declarations_make_the_same_text() -> None:
     code = """if True:
         from datastore.infrastructure.alarms import AlarmLevel

@@ -128,6 +128,7 @@ def test_large_grey_pictures_of_sixteen_bits_are_made_small(make: Make) -> None:
     assert make().examine("original", file.getvalue(), PNG).width == 4_000
 
 
+@pytest.mark.proof
 @ON_LINUX
 def test_forty_megapixels_of_webp_fit_into_the_memory_of_a_decoder() -> None:
     """With transparency, without loss, and with a file nearly as large as files may be."""

@@ -97,6 +97,7 @@ def test_a_file_that_ends_too_soon_is_damaged(kind: str) -> None:
             strip(content[:length])
 
 
+@pytest.mark.proof
 @settings(max_examples=400, deadline=None, derandomize=True)
 @given(data=st.data(), kind=st.sampled_from([*KINDS]))
 def test_a_changed_file_is_stripped_or_damaged_and_nothing_else(data: st.DataObject, kind: str) -> None:

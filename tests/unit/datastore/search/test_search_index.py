@@ -297,6 +297,7 @@ def matching(query: Query) -> set[str]:
     return {id for id in beginning if all(term.text in words[id] for term in others)}
 
 
+@pytest.mark.proof
 async def test_nothing_a_caller_writes_is_an_operator(index: SearchIndex) -> None:
     await put_entries(index, *[search_entry(id, text) for id, text in KNOWN.items()])
     loop = asyncio.get_running_loop()

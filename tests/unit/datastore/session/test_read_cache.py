@@ -318,6 +318,7 @@ class RandomRequests:
         assert writes.replaced.get(found, began) >= began - 0.25
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("seed", range(6))
 async def test_a_read_is_as_new_as_it_has_to_be_whatever_happens(
     proxy: Proxy, open_store: Open, elsewhere: Store, clock: Clock, seed: int

@@ -76,6 +76,7 @@ async def test_overwritten_moved_and_deleted_events_are_recounted(served: Served
     }
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(120)
 async def test_a_real_feed_that_is_ingested_twice_at_once_is_counted_once(served: Served) -> None:
     if not FEED.is_file():
@@ -181,6 +182,7 @@ async def test_a_rebuild_counts_events_stored_before_the_statistics(served: Serv
     assert coverage.spans == (("10000101", "99991231"),)
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(120)
 async def test_a_rebuild_gives_each_page_of_the_table_its_own_deadline(served: Served) -> None:
     place = "x" * 500

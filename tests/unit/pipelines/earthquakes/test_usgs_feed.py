@@ -225,6 +225,7 @@ def real_feeds() -> Iterable[Path]:
     return sorted(path for path in REAL.glob("*.geojson*"))
 
 
+@pytest.mark.proof
 async def test_every_real_feed_is_read_as_by_simple_code(session: aiohttp.ClientSession) -> None:
     needs_real_data()
     for path in real_feeds():

@@ -159,6 +159,7 @@ async def test_hanging_streams_do_not_exhaust_a_connection(server: ApnsServer, d
     assert server.connections == 2
 
 
+@pytest.mark.proof
 async def test_a_thousand_are_sent_over_one_connection_a_hundred_at_a_time(
     server: ApnsServer, make: Callable[..., ApnsDelivery]
 ) -> None:
@@ -203,6 +204,7 @@ async def test_a_server_that_takes_one_stream_at_a_time_is_served(server: ApnsSe
     assert server.peak == 1
 
 
+@pytest.mark.proof
 async def test_closed_connections_cost_retries_and_no_pushes(
     server: ApnsServer, make: Callable[..., ApnsDelivery]
 ) -> None:

@@ -129,6 +129,7 @@ async def test_a_second_end_reaches_the_sessions_that_the_first_did_not(
     assert await sessions(open_store()) == []
 
 
+@pytest.mark.proof
 async def test_the_end_of_a_thousand_sessions_that_cannot_be_reached_is_bounded(
     server: ApnsServer, open_store: Callable[[], Store], clock: Clock
 ) -> None:

@@ -100,6 +100,7 @@ async def test_a_match_without_sessions_costs_one_query(
     assert server.requests == []
 
 
+@pytest.mark.proof
 async def test_two_thousand_sessions_over_several_pages_are_served_a_hundred_at_a_time(
     server: ApnsServer, open_store: Callable[[], Store], clock: Clock, calls: list[Call]
 ) -> None:

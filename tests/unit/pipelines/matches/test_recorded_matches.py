@@ -45,6 +45,7 @@ async def test_a_real_match_ends_as_counted_from_its_file(path: Path) -> None:
     assert result.eliminator == ("eliminator" in outcome)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("path", real_files())
 async def test_a_real_match_is_shown_ball_by_ball_without_a_gap(path: Path) -> None:
     recording = load(path)

@@ -308,6 +308,7 @@ def cut(played: list[Json], balls: int) -> list[Json]:
     return kept
 
 
+@pytest.mark.proof
 @settings(max_examples=40, deadline=None)
 @given(overs(), st.data())
 def test_after_every_ball_the_state_depends_on_the_balls_alone(played_overs: list[Json], data: st.DataObject) -> None:

@@ -152,6 +152,7 @@ async def test_a_poll_every_two_seconds_is_never_paced(
     assert len(service.paths()) == 400
 
 
+@pytest.mark.proof
 async def test_calls_slow_down_before_the_quota_is_used_up(
     service: Service, session: aiohttp.ClientSession, time: ProviderTime
 ) -> None:
