@@ -389,7 +389,7 @@ async def test_one_user_cannot_take_all_places(monkeypatch: pytest.MonkeyPatch) 
     await looking.are(2)
     looking.free.set()
 
-    assert await asyncio.wait_for(other, 10) == await asyncio.wait_for(mine[3], 50) == Picture(1, 1, b"")
+    assert await asyncio.wait_for(other, 50) == await asyncio.wait_for(mine[3], 50) == Picture(1, 1, b"")
     async with places.file_slot("me"):
         second = asyncio.create_task(places.file_slot("me").__aenter__())
         async with places.file_slot("other"):
