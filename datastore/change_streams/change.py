@@ -27,7 +27,7 @@ class Change:
 
 
 def decode_change(table: str, record: dict[str, Any]) -> Change:
-    """Return the change of a record. Raises: `KeyError`, `TypeError` or `ValueError` for a malformed record."""
+    """Return the change of a record. Raises `KeyError`, `TypeError` or `ValueError` for a malformed record."""
     body = record["dynamodb"]
     return Change(
         table=table,

@@ -1,4 +1,4 @@
-"""The change feed: followers of a table receive its changes, in order for each key, from now on or after a position.
+"""The change feed: followers of a table receive its changes, in order for each key, from now on or after a token.
 
 One source per table (a `StreamReader`) runs while the table has followers, and some seconds longer, since clients
 resume from its log. The broadcaster distributes the changes to the followers.
@@ -158,9 +158,11 @@ class ChangeFeed:
         """Add events of another table's changes to a follower, from now on.
 
         The context is entered once the process reads that table: every later write is seen. These events have no
-        resume position: a client that resumes after one of them resumes at the position of the follower's own table
-        at that time. Raises as `follow` does; the follower's iteration raises `ChangesLost` if changes of either table
-        were lost.
+        resume position: a client that resumes after such an event resumes at the position of the follower's own table
+        at that time.
+
+        Raises: the errors of `follow`. The follower's iteration raises `ChangesLost` if changes of either table were
+        lost.
         """
         followed = self._join(table)
         try:

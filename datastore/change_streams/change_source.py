@@ -16,9 +16,9 @@ class ChangeSink(Protocol):
         """Start an epoch at these positions (see `checkpoints`) of the shards of a stream (its ARN).
 
         Another stream invalidates all earlier positions. Known shards continue at their positions. A source calls this
-        before the first change, and calls `lost` instead if changes were lost. `parents` are those of the
-        shards, None for one that has no parent. Shards that were joined at their end were joined no earlier than at
-        `since` (seconds since 1970), or read without a record up to then.
+        before the first change, and calls `lost` instead if changes were lost. `parents` has the parent of each shard,
+        or None. A shard that was joined at its end was joined at `since` (seconds since 1970) or later, or was read
+        without a record up to that time.
         """
 
     def start_shard(self, shard: str, parent: str | None) -> None:

@@ -135,7 +135,7 @@ class ChangeSubscription(Generic[T]):
         return None if self._key is None else self._key(event[0])
 
     async def next_replayed(self) -> T | None:
-        """Return the next missed event; None once there are no more. Raises: `ChangesLost`."""
+        """Return the next missed event; None once there are no more. Raises `ChangesLost`."""
         while self.is_replaying:
             if not self._turn_changes:
                 async with self._turns:

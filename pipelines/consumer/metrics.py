@@ -100,7 +100,7 @@ class StreamMetrics:
 
     @contextmanager
     def served(self, port: int, host: str = LOCAL) -> Iterator[None]:
-        """Serve http://<host>:<port>/metrics. Raises: `OSError` if the address cannot be bound."""
+        """Serve http://<host>:<port>/metrics. Raises `OSError` if the address cannot be bound."""
         server, thread = start_http_server(port, addr=host, registry=self.registry)
         try:
             yield

@@ -23,7 +23,7 @@ class Cursor(Protocol):
     """A cursor: a position in a shard, and the reading from there."""
 
     async def read(self, limit: int = BATCH) -> ShardPage:
-        """Return the next records, at most `limit`. Raises: the errors of `ShardCursor.read`."""
+        """Return the next records, at most `limit`. Raises the errors of `ShardCursor.read`."""
 
 
 class SharedShard:

@@ -102,7 +102,7 @@ class _HomeFeedArrivals:
 
     async def entries(self, limits: QueueLimits) -> AsyncGenerator[FeedEntry, None]:
         progress, position = self._progress, self._progress.position
-        progress.has_given_all = True  # an arrival is sent before the next one is read
+        progress.has_emitted_all = True  # an arrival is sent before the next one is read
         arrivals: AsyncGenerator[_Arrival, None] = follow(
             self._context,
             FEED,
@@ -115,14 +115,14 @@ class _HomeFeedArrivals:
         async with aclosing(arrivals):
             async for arrival in arrivals:
                 previous, position = position, self._ahead.position
-                progress.at(position)
+                progress.set_position(position)
                 if isinstance(arrival, FeedEntry):
                     yield arrival if arrival.author_id is not None else await self._with_author(arrival)
                 elif isinstance(arrival, MergedAuthor):
                     earlier = await self._earlier_posts(arrival)
                     for entry in earlier:
                         # The position must not advance past the change before all of its entries are sent.
-                        progress.at(position if entry is earlier[-1] else previous or position)
+                        progress.set_position(position if entry is earlier[-1] else previous or position)
                         yield entry
                 elif self._authors.include(arrival):
                     followers_only = arrival.visibility is Visibility.FOLLOWERS

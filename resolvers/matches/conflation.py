@@ -38,9 +38,9 @@ async def conflated(
     next_batch = asyncio.ensure_future(anext(updates))
     try:
         while True:
-            progress.has_given_all = not waiting
+            progress.has_emitted_all = not waiting
             await asyncio.wait([next_batch], timeout=waiting.seconds_until_due(loop.time()))
-            progress.has_given_all = False
+            progress.has_emitted_all = False
             urgent: set[str] = set()
             if next_batch.done():
                 batch = next_batch.result()
@@ -50,15 +50,15 @@ async def conflated(
             ready = waiting.take(loop.time(), urgent)
             if ready or is_first:
                 is_first = False
-                progress.at(waiting.position)
+                progress.set_position(waiting.position)
                 yield ready
     except StopAsyncIteration:
         if rest := waiting.take_all():
-            progress.at(waiting.position)
+            progress.set_position(waiting.position)
             yield rest
     except Exception:
         if rest := waiting.take_all():
-            progress.at(waiting.position)
+            progress.set_position(waiting.position)
             yield rest
         raise
     finally:

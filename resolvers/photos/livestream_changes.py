@@ -95,14 +95,14 @@ class _LivestreamChanges:
         next_change = asyncio.ensure_future(anext(changes))
         try:
             while True:
-                progress.has_given_all = True
+                progress.has_emitted_all = True
                 await asyncio.wait([next_change], timeout=schedule.sleep_seconds())
-                progress.has_given_all = False
+                progress.has_emitted_all = False
                 if next_change.done():
                     event, position = next_change.result(), ahead.position
                     is_lost = self._order.is_lost and isinstance(event, _LivestreamChange)
                     livestreams = self._livestreams_of(await self._read_again() if is_lost else event)
-                    progress.at(position)
+                    progress.set_position(position)
                     next_change = asyncio.ensure_future(anext(changes))
                 else:
                     livestreams = schedule.due()

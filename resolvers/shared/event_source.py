@@ -103,15 +103,15 @@ async def follow(
                 context.advance_watermark()
                 yield event
         while (event := await events.next_replayed()) is not None:
-            progress.take()
+            progress.advance()
             yield event
         if on_resume is not None and progress.is_resumed and (event := await on_resume()) is not None:
-            progress.take()
+            progress.advance()
             yield event
-        progress.here()
+        progress.go_live()
         reader.on_live()
         async for event in events:
-            progress.take()
+            progress.advance()
             if events.dropped:
                 progress.add_dropped(events.dropped)
             yield event

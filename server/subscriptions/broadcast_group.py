@@ -131,7 +131,7 @@ class BroadcastGroup:
         """Execute a missed event, and deliver it before the queued events."""
 
         async def deliver(result: EventResult, sharing: Sequence[GroupMember]) -> None:
-            self._cost_splitter.charge(result.taken, sharing, result.outcome, knows_all=result.knows_all)
+            self._cost_splitter.charge(result.meter, sharing, result.outcome, knows_all=result.knows_all)
             key, outcome = self._source.key(result.event), result.outcome
             if outcome.is_failure:
                 await _each(sharing, lambda member: member.end(outcome))
@@ -287,7 +287,7 @@ class BroadcastGroup:
 
     async def _deliver_first(self, result: EventResult, members: Sequence[GroupMember]) -> None:
         members, _ = result.partition(members)
-        self._cost_splitter.charge(result.taken, members or [result.member], result.outcome, knows_all=result.knows_all)
+        self._cost_splitter.charge(result.meter, members or [result.member], result.outcome, knows_all=result.knows_all)
         outcome, key = result.outcome, None if result.event is None else self._source.key(result.event)
         if outcome.is_failure:
             await _each(members, lambda member: member.end(outcome))
@@ -315,7 +315,7 @@ class BroadcastGroup:
         else:
             for rights, sharing in classes.items():
                 self._enqueue_for_class(rights, sharing, event)
-            await self._workers.room()
+            await self._workers.wait_for_capacity()
         self._cost_splitter.settle_soon()
 
     def _enqueue_for_class(self, rights: Rights | None, sharing: list[GroupMember], event: GroupEvent) -> None:
@@ -365,7 +365,7 @@ class BroadcastGroup:
         return members[0].subscriber.request.operation
 
     async def _deliver(self, result: EventResult, members: Sequence[GroupMember]) -> None:
-        self._cost_splitter.charge(result.taken, members, result.outcome, knows_all=result.knows_all)
+        self._cost_splitter.charge(result.meter, members, result.outcome, knows_all=result.knows_all)
         event, outcome = result.event, result.outcome
         size, key = len(outcome.body), self._source.key(event)
         if outcome.is_failure:

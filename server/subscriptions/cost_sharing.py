@@ -37,9 +37,9 @@ class CostSplitter:
         self.may_owe = False
 
     def charge(
-        self, taken: Meter, members: Sequence[GroupMember], outcome: Outcome | None = None, *, knows_all: bool
+        self, meter: Meter, members: Sequence[GroupMember], outcome: Outcome | None = None, *, knows_all: bool
     ) -> None:
-        """Charge the members equal shares of the calls in `taken` and of the units for the size of the outcome.
+        """Charge the members equal shares of the calls in `meter` and of the units for the size of the outcome.
 
         Members that have left pay only if all of `members` have left. `knows_all` is False if the cost of some calls is
         not known yet.
@@ -47,11 +47,11 @@ class CostSplitter:
         units = 0.0 if outcome is None or not members else event_units(members[0].subscriber.request, outcome)
         if units < MIN_SHARE * len(members):
             units = 0.0
-        if not taken.calls and not taken.deferred and knows_all and not units:
+        if not meter.calls and not meter.deferred and knows_all and not units:
             return
         payers = [member for member in members if not member.is_over] or members
         for member in payers:
-            member.subscriber.share(taken, len(payers), units, knows_all=knows_all)
+            member.subscriber.share(meter, len(payers), units, knows_all=knows_all)
             if member.is_over:
                 self._spawn(member.subscriber.settle_late())
         if payers:

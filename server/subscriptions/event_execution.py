@@ -27,7 +27,7 @@ class GroupEvent(NamedTuple):
     position: ResumePosition | None
     #: The state of a client after the event: see `SubscriptionProgress.known`.
     known: str
-    #: The number of events that this one has replaced.
+    #: The number of earlier events that were dropped: newer events have replaced them.
     dropped: int = 0
 
     @classmethod
@@ -46,7 +46,7 @@ class EventResult:
     #: Whether the result depends on the identity of the member.
     is_personal: bool
     #: The calls that the execution made.
-    taken: Meter
+    meter: Meter
     #: Whether the cost of all calls is known.
     knows_all: bool
 

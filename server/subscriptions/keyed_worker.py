@@ -14,8 +14,8 @@ Work = TypeVar("Work")
 class KeyedWorkers(Generic[Key, Work]):
     """A worker with a bounded queue for each key that has work.
 
-    `do` runs a piece of work. It also receives the number of pieces that the queue dropped before it. `room` waits
-    while more than `busy` keys have work.
+    `do` runs a piece of work. It also receives the number of pieces that the queue dropped before it. `busy` is the
+    number of keys with work above which `wait_for_capacity` waits.
     """
 
     def __init__(self, limits: QueueLimits, busy: int, do: Callable[[Work, int], Coroutine[Any, Any, None]]) -> None:
@@ -48,7 +48,7 @@ class KeyedWorkers(Generic[Key, Work]):
         queue.add(work, of, dropped=dropped)
         tasks.create_task(self._run(key, queue))
 
-    async def room(self) -> None:
+    async def wait_for_capacity(self) -> None:
         """Wait until at most `busy` keys have work."""
         while len(self._queues) > self._busy:
             self._finished.clear()

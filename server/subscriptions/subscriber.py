@@ -71,7 +71,7 @@ class SubscriptionHandle(Protocol):
 
 
 class Subscriber:
-    """One subscription from its start to its end, as its caller is charged for it and as it is reported.
+    """One subscription from its start to its end, with its charges and its report.
 
     The subscribers that receive an event share its cost.
     """
@@ -135,7 +135,7 @@ class Subscriber:
         self.report.add(outcome)
 
     def refused(self, error: DomainError) -> Outcome:
-        """Report a refusal by the budget, and return its outcome, which is the last one."""
+        """Report a refusal by the budget. Return its outcome, which ends the subscription."""
         outcome = refusal(error)
         if self.report.events:  # the subscription ran until now
             outcome.stage = Stage.EXECUTION
@@ -146,12 +146,12 @@ class Subscriber:
         """Count the calls made for this subscriber alone since the last measurement."""
         self._spent += self._billing.measure(self.report, meter)
 
-    def share(self, taken: Meter, among: int, result_units: float = 0.0, *, knows_all: bool) -> None:
+    def share(self, meter: Meter, among: int, result_units: float = 0.0, *, knows_all: bool) -> None:
         """Count an equal share of the calls made for `among` subscribers, and of the units for the size of the result.
 
         `knows_all` is False if the cost of some calls is not known yet.
         """
-        self._spent += self.report.add_shared(taken, among, is_complete=knows_all) + result_units / among
+        self._spent += self.report.add_shared(meter, among, is_complete=knows_all) + result_units / among
 
     def count_execution(self, outcome: Outcome) -> None:
         """Count the units of a result that was executed for this subscriber alone."""

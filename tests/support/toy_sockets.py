@@ -156,7 +156,7 @@ async def numbers(info: Info, when_slow: str, size: int, buffer: int = 100) -> U
     """Yield texts of this size that begin with a number. A newer one replaces one that is equal modulo 3."""
     progress = info.context.progress
     assert progress is not None
-    progress.here()
+    progress.go_live()
 
     async def events() -> AsyncGenerator[str, None]:
         world.opened += 1

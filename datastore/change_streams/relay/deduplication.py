@@ -87,7 +87,7 @@ class Deduplicator:
             self._sink.deliver(shard, change, parent=parent)
 
     def set_position(self, reached: Reached | None) -> None:
-        """Set the position to that of a reader of the table's own stream, which delivers through this object."""
+        """Set the position to that of a reader of the table's own stream. The reader delivers through this object."""
         if reached is not None:
             self._in_stream(reached.stream)
             self.shards = dict(reached.shards)

@@ -28,7 +28,7 @@ from datastore.change_streams.shards.shard_reader import StreamMissing
 from datastore.change_streams.shards.stream_reader import ChangesLost, StreamReader
 from datastore.errors import TableMissing
 
-# The seconds between two comparisons of the positions, and those during a transition.
+# The seconds between two comparisons of the positions: usually, and during a transition.
 TICK_SECONDS, SHORT_TICK_SECONDS = 1.0, 0.05
 # After these seconds without a process that relays the table, this process reads the table's stream.
 NO_LEADER_SECONDS = 1.0
@@ -264,14 +264,14 @@ class BusSource:
             self._read_directly()
 
     async def _join(self, state: RelayState) -> None:
-        """Begin with the bus's state; nothing has been delivered here yet."""
+        """Begin with the bus's state. No change has been delivered here yet."""
         since = round(self._now().timestamp() * 1000) - PAST_MILLISECONDS
         past = await self._host.connection.past(self.table, since, state.last_id)
         await self._delivered.start_from(state, past)
         self._follow_bus(state)
 
     def _follow_bus(self, state: RelayState) -> None:
-        """Take changes from the bus from now on."""
+        """Deliver changes from the bus from now on."""
         self._epoch, self.position, self._is_inconsistent = state.epoch, state.last_id, False
         self._leader.refused = None
         self._settled.set()
@@ -285,7 +285,7 @@ class BusSource:
             self._direct = self._read(self._delivered, self._delivered.reached)
 
     def _check_reader(self) -> None:
-        """Note the reader's position. Raises the error that ended it, if it is not worth a retry."""
+        """Record the reader's position. Raise the error that ended the reader, if a retry would fail as well."""
         reader = self._direct
         if reader is None:
             return
@@ -298,7 +298,7 @@ class BusSource:
             self._settled.set()
 
     async def _return_to_bus(self, state: RelayState) -> None:
-        """Return to the bus once nothing that was appended there is missing here."""
+        """Return to the bus once no change that was appended there is missing here."""
         reader = self._direct
         assert reader is not None
         self._delivered.set_position(reader.reached)

@@ -20,7 +20,7 @@ from datastore.change_streams.shards.checkpoints import Reached, lacking
 from datastore.dynamodb.client import RequestRefused
 from datastore.errors import DomainError
 
-# About the time for which a process that could not read a table does not claim it.
+# The seconds, on average, for which a process that could not read a table does not claim it.
 REFUSED_SECONDS = 1.0
 
 logger = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class RelayLeader:
         return state
 
     async def run_relay(self, state: RelayState, known: Reached | None) -> None:
-        """Relay while this process holds the lease. `known` is the start if there is no epoch to continue."""
+        """Relay if this process holds the lease, else stop relaying. Without an epoch to continue, start at `known`."""
         if self._relay is not None and (self._relay.lease != state.lease or self._task is None or self._task.done()):
             await self.stop_relay()
         if state.is_held_by(self._instance) and self._relay is None:

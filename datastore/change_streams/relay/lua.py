@@ -9,7 +9,7 @@ read it. Sequence numbers have up to 40 digits and are compared as texts.
 """
 
 KEPT_SECONDS = 300
-# The limits of a table, equal to those of a process's log.
+# The limits of a table's log in Redis. A process's replay log has the same limits.
 MAX_CHANGES, MAX_BYTES = 10_000, 16_000_000
 # The maximum bytes of the records in an entry; a larger record has a separate entry.
 ENTRY_BYTES = 64_000
@@ -91,10 +91,10 @@ return 1
 )
 
 # Append a page. ARGV: lease, epoch, shard, the position that the page follows, the shard's parent (empty for none),
-# then sequence numbers and records. An entry holds many changes, since reading has a cost for each entry, and names the
-# parent in a field of its own. It also holds the number and bytes of the changes appended before it, by which the
-# oldest entries are trimmed. An entry of another epoch is deleted when it is the oldest. Returns the number of new
-# changes, -1 if the lease has expired, or -2 if the page does not follow the stored position.
+# then sequence numbers and records. An entry holds many changes, since each entry adds a cost to reading. It has the
+# parent in a separate field. It also holds the number and bytes of the changes appended before it. By these the oldest
+# entries are trimmed. An entry of another epoch is deleted when it is the oldest. Returns the number of new changes, -1 if
+# the lease has expired, or -2 if the page does not follow the stored position.
 APPEND = (
     _BEGIN
     + """
@@ -145,7 +145,7 @@ return total - before
     .replace("ENTRY_BYTES", str(ENTRY_BYTES))
 )
 
-# ARGV: lease. Releases it, and wakes the readers.
+# Release the lease, and wake the readers. ARGV: lease.
 RELEASE = (
     _BEGIN
     + """
@@ -157,7 +157,7 @@ return 1
 """
 ).replace("MOST_CHANGES", str(MAX_CHANGES))
 
-# Run all commands that the other scripts use on keys of no table, first one that a full Redis refuses.
+# Run all commands of the other scripts on keys of no table. The first command is one that a full Redis refuses.
 PROBE = """
 local lease, state, changes = KEYS[1], KEYS[2], KEYS[3]
 redis.call('SET', lease, redis.call('TIME')[1], 'PX', 1000)

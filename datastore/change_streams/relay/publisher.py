@@ -19,12 +19,12 @@ from datastore.errors import DomainError
 MAX_FAILURES = 4
 
 Page = Sequence[dict[str, Any]]
-# Called with a shard, the position that a page of it follows, and the page.
+# Called with a shard, the position that a page of the shard follows, and the page.
 TakePage = Callable[[ShardIterator, str, Page], Awaitable[None]]
 
 
 class Beginning:
-    """A sink that ignores everything: the relay takes whole pages, and the reader itself keeps the positions."""
+    """A sink that ignores all calls: the relay takes whole pages, and the reader itself has the positions."""
 
     def start_epoch(
         self, stream: str, positions: Mapping[str, str], parents: Mapping[str, str | None], since: float
@@ -52,7 +52,7 @@ class StreamPages(StreamReader):
     may_take: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def ended(self) -> None:
-        """Wait for the end of the reader. Raises the error that ended it."""
+        """Wait for the end of the reader. Raise the error that ended it."""
         await asyncio.wait([self._task])
         if self.problem is not None:
             raise self.problem
@@ -129,7 +129,7 @@ class RelayPublisher:
         return {shard: at for shard, at in self._appended.items() if shard in reached and sequence_at(at) is not None}
 
     async def run(self, state: RelayState, known: Reached | None) -> None:
-        """Continue the epoch in `state`, or begin one at the position of this process (`known`), or now."""
+        """Continue the epoch in `state`. Without one, begin an epoch at `known`, this process's position, or now."""
         epoch = state.epoch
         start = Reached(state.stream, state.positions) if epoch else known
         while True:

@@ -86,7 +86,7 @@ class Backfill:
         self._empty_seconds = empty_seconds
 
     async def shards(self, stream: str) -> Mapping[str, str | None]:
-        """Return the shards that the stream lists, with their parents. Raises: `Unavailable`."""
+        """Return the shards that the stream lists, with their parents. Raises `Unavailable`."""
         try:
             async with asyncio.timeout(self._patience):
                 return await self._listed(stream)

@@ -120,7 +120,7 @@ UNKNOWN = ResumeToken.at(bytes(KEY_BYTES), 0, {})
 
 
 def decode(content: bytes) -> ResumeToken:
-    """Return the token that `encode` encoded. Raises: `ValueError`."""
+    """Return the token that `encode` encoded. Raises `ValueError`."""
     if len(content) < _HEAD_BYTES or content[0] != _VERSION:
         raise ValueError("This is not an encoded resume token.")
     stream, time = content[1 : 1 + KEY_BYTES], int.from_bytes(content[1 + KEY_BYTES : _HEAD_BYTES], "big")

@@ -38,7 +38,7 @@ class ShardListing:
     async def refresh(self, childless: Collection[str]) -> list[ListedShard]:
         """Return the shards. List the children of the `childless` ones: ended shards without a known child.
 
-        Other shards that are new or gone are found every `LISTING_INTERVALS` intervals. Raises: the errors of the wire.
+        Other shards that are new or gone are found every `LISTING_INTERVALS` intervals. Raises the errors of the wire.
         """
         now = asyncio.get_running_loop().time()
         if not self._known or now >= self._list_at or len(childless) > MAX_CHILD_LISTINGS:

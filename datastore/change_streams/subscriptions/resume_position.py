@@ -55,10 +55,10 @@ class SubscriptionProgress:
     sends_first_event: bool
     #: Whether the client has received RESYNC.
     is_resync_sent: bool
-    #: The number of events that newer events with the same key have replaced, and of which the client is not notified.
+    #: The number of events replaced by newer ones since the last call of `take_dropped`.
     dropped: int
     #: Whether a source that reads ahead has emitted everything that it has read.
-    has_given_all: bool
+    has_emitted_all: bool
 
     def __init__(self, resume: ResumeRequest | None = None, seal: Seal = unsealed) -> None:
         self.resume = resume
@@ -70,11 +70,11 @@ class SubscriptionProgress:
         self.live_at = 0
         self.is_too_old = self.sends_first_event = self.is_resync_sent = False
         self.dropped = 0
-        self.has_given_all = False
+        self.has_emitted_all = False
         self._is_known_taken = False
-        #: The progress of the change subscription of a source that reads ahead.
+        # The progress of the change subscription of a source that reads ahead.
         self._ahead: SubscriptionProgress | None = None
-        #: The number of the latest change when the source began, just before it read the present state.
+        # The number of the latest change when the source began, just before it read the present state.
         self._read_at = -1
         self._following: ChangeSubscription[Any] | None = None
 
@@ -110,10 +110,10 @@ class SubscriptionProgress:
         self.is_too_old, self.sends_first_event = following.is_too_old, sends_first_event
         if self.is_resumed and self.resume is not None:
             self.known = self.resume.known
-        self.take()
+        self.advance()
         self.started.set()
 
-    def take(self) -> None:
+    def advance(self) -> None:
         """Advance to the current change: its event is emitted now, or it has no event."""
         if self._following is not None:
             self.position = ResumePosition(self._following.number, self._following.token, self.seal)
@@ -127,9 +127,9 @@ class SubscriptionProgress:
         dropped, self.dropped = self.dropped, 0
         return dropped
 
-    def here(self) -> None:
+    def go_live(self) -> None:
         """Record that all missed events were emitted."""
-        self.take()
+        self.advance()
         self.live_at = 0 if self.position is None else self.position.number
         self.is_live.set()
 
@@ -152,7 +152,7 @@ class SubscriptionProgress:
         if self.is_too_old and not self.is_resync_sent:
             return None
         if self._ahead is not None:
-            return self._ahead.settled_position if self.has_given_all else None
+            return self._ahead.settled_position if self.has_emitted_all else None
         following = self._following
         is_idle = following is not None and following.is_idle
         return ResumePosition(following.last_number, following.last_token, self.seal) if following and is_idle else None
@@ -162,7 +162,7 @@ class SubscriptionProgress:
         self._ahead = ReadAheadProgress(self)
         return self._ahead
 
-    def at(self, position: ResumePosition | None) -> None:
+    def set_position(self, position: ResumePosition | None) -> None:
         """Set the position of the event that a source which reads ahead emits now."""
         self.position = position
 

@@ -54,9 +54,9 @@ async def test_there_is_room_while_few_are_busy() -> None:
     async with asyncio.TaskGroup() as tasks:
         for key in ("a", "b"):
             doing.put(tasks, key, 1)
-        await doing.lanes.room()
+        await doing.lanes.wait_for_capacity()
         doing.put(tasks, "c", 1)
-        waiting = tasks.create_task(doing.lanes.room())
+        waiting = tasks.create_task(doing.lanes.wait_for_capacity())
         await asyncio.sleep(0)
         assert not waiting.done()
         doing.go("b")

@@ -254,7 +254,7 @@ async def test_a_client_that_joins_after_all_others_is_served_alone() -> None:
     returning.add(Alone().member, first, now=False)
     returning.add(Alone().member, second, now=False)
     assert len(returning) == 1
-    first.progress.here()
+    first.progress.go_live()
     returning.add(Alone().member, third, now=False)
     assert len(returning) == 2
 
