@@ -93,8 +93,8 @@ return 1
 # Append a page. ARGV: lease, epoch, shard, the position that the page follows, the shard's parent (empty for none),
 # then sequence numbers and records. An entry holds many changes, since each entry adds a cost to reading. It has the
 # parent in a separate field. It also holds the number and bytes of the changes appended before it. By these the oldest
-# entries are trimmed. An entry of another epoch is deleted when it is the oldest. Returns the number of new changes, -1 if
-# the lease has expired, or -2 if the page does not follow the stored position.
+# entries are trimmed. An entry of another epoch is deleted when it is the oldest. Returns the number of new
+# changes, -1 if the lease has expired, or -2 if the page does not follow the stored position.
 APPEND = (
     _BEGIN
     + """
