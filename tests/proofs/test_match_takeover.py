@@ -45,7 +45,7 @@ class Instances:
             "tests/support/cricket_process.py", [*self._arguments, name, *self._clock], stdout=output
         )
         async with asyncio.timeout(50):
-            while not (output.exists() and "Ready" in output.read_text()):  # noqa: ASYNC110 - another process tells no event
+            while not (output.exists() and "Ready" in output.read_text()):  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.01)
 
     def kill(self, name: str) -> None:

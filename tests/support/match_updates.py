@@ -63,7 +63,7 @@ async def register_at_version_1(served: Served, *ids: str, **facts: Any) -> None
 async def nobody_follows(served: Served) -> None:
     assert served.gateway.services is not None
     async with asyncio.timeout(50):
-        while served.gateway.services.changes.followers(ACTIVE_MATCHES):  # noqa: ASYNC110 - it is over the wire
+        while served.gateway.services.changes.followers(ACTIVE_MATCHES):  # noqa: ASYNC110 - the condition has no event
             await asyncio.sleep(0.01)
 
 

@@ -266,7 +266,7 @@ async def test_a_batch_can_be_cancelled(server: ApnsServer, make: Callable[..., 
     server.answer = lambda _: Fault.HANG
     batch = asyncio.create_task(delivery.send_all(pushes(10)))
     async with asyncio.timeout(50):
-        while len(server.requests) < 3:  # noqa: ASYNC110 - it is over the wire
+        while len(server.requests) < 3:  # noqa: ASYNC110 - the condition has no event
             await asyncio.sleep(0.005)
 
     batch.cancel()

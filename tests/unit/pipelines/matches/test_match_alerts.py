@@ -41,7 +41,7 @@ async def test_phones_ring_only_for_the_events_that_a_version_allows(served: Ser
         await LiveActivities(served.store(), served.clock()).register(match, "ada", "phone", "ab" * 32)
         await pipeline.orchestrator.start(match)
         async with asyncio.timeout(50):
-            while not changes:  # noqa: ASYNC110 - it is over the wire
+            while not changes:  # noqa: ASYNC110 - the condition has no event
                 await asyncio.sleep(0.01)
         for _ in range(8):
             await pipeline.poller.tick("m1")
