@@ -43,7 +43,7 @@ async def test_an_event(served: Served, monkeypatch: pytest.MonkeyPatch, alone: 
     """Whether the event is executed for one subscriber or for several: the other subscriptions continue."""
     await register_at_version_1(served, "m1")
     if alone:
-        monkeypatch.setattr("server.subscriptions.manager._asked", lambda _: None)
+        monkeypatch.setattr("server.subscriptions.manager._group_key", lambda _: None)
     ada, again, bob = [await follow_subscription(served, FOLLOWED, user) for user in ("ada", "ada", "bob")]
     for viewer in (ada, again, bob):
         await viewer.next()
@@ -66,7 +66,7 @@ async def test_an_event(served: Served, monkeypatch: pytest.MonkeyPatch, alone: 
 @pytest.mark.parametrize("alone", [False, True])
 async def test_a_source(served: Served, monkeypatch: pytest.MonkeyPatch, alone: bool) -> None:
     if alone:
-        monkeypatch.setattr("server.subscriptions.manager._asked", lambda _: None)
+        monkeypatch.setattr("server.subscriptions.manager._group_key", lambda _: None)
 
     async def broken(*_: object, **__: object) -> AsyncIterator[Any]:
         yield await raise_cancelled()
