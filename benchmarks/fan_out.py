@@ -57,7 +57,7 @@ async def measure(followers: int, rounds: int, effort: float) -> FanOutResult:
         url = database.engine.endpoint
         async with consuming(url, database.client, followers) as pipeline, serving(url) as server:
             await pipeline.run()
-            await pipeline.settled()
+            await pipeline.wait_until_handled()
             steps = await _steps(_Steps(server, pipeline, database.client), followers)
             pages = await measure_queries(server, rounds, effort, [*_pages()], concurrencies=(1,))
     return FanOutResult(followers, steps, pages)
@@ -113,8 +113,8 @@ class _Steps:
         began = time.monotonic()
         await self._server.ask(user, mutation, variables)
         used = (await self._server.usage()).since(before)
-        await self._pipeline.settled()
-        usage = await self._pipeline.tell()
+        await self._pipeline.wait_until_handled()
+        usage = await self._pipeline.report()
         last: float | None = usage["last_batch"]
         of_gateway = Cost(used.cpu, used.calls, used.units, used.write_units)
         return Step(name, None if last is None else last - began, Cost.of(usage), of_gateway)

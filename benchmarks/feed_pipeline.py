@@ -86,8 +86,8 @@ async def main(engine: str, bound: str) -> None:
         pipeline = FeedPipeline(
             database.client, "", open_store, instance_id="measured", now=noon, fan_out_bound=int(bound)
         )
-        notes = PipelineMeter(pipeline)
-        database.client.add_call_listener(notes.called)
+        meter = PipelineMeter(pipeline)
+        database.client.add_call_listener(meter.called)
         running: list[asyncio.Task[None]] = []
 
         async def handle(command: str) -> object:
@@ -96,10 +96,10 @@ async def main(engine: str, bound: str) -> None:
                     running.append(asyncio.create_task(pipeline.run()))
                     return None
                 case "begin":
-                    notes.begin()
+                    meter.begin()
                     return None
                 case "report":
-                    return notes.usage()
+                    return meter.usage()
             raise ValueError(command)
 
         await serve_commands(handle)
@@ -162,12 +162,12 @@ class Pipeline:
     async def begin(self) -> None:
         await self._child.ask("begin")
 
-    async def tell(self) -> Mapping[str, Any]:
+    async def report(self) -> Mapping[str, Any]:
         """Return the usage since `begin`."""
         usage: Mapping[str, Any] = await self._child.ask("report")
         return usage
 
-    async def settled(self) -> None:
+    async def wait_until_handled(self) -> None:
         """Wait until the process has handled every record of the stream, including those of its own writes."""
         stream = (await self._client.call("DescribeTable", {"TableName": FEED.name}))["Table"]["LatestStreamArn"]
         async with asyncio.timeout(SETTLE_SECONDS):

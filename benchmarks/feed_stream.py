@@ -56,16 +56,16 @@ async def measure(operations: int) -> StreamResult:
         posts = await _fill(writer)
         async with consuming(url, database.client) as pipeline:
             await pipeline.run()
-            await pipeline.settled()
+            await pipeline.wait_until_handled()
         done = Counter(dict.fromkeys(MIX, 0))
         await gather_writes(_mixed(writer, posts, operations, done))
         async with consuming(url, database.client) as pipeline, serving(url) as server:
             await pipeline.begin()
             began = time.monotonic()
             await pipeline.run()
-            await pipeline.settled()
+            await pipeline.wait_until_handled()
             seconds = time.monotonic() - began
-            cost = Cost.of(await pipeline.tell())
+            cost = Cost.of(await pipeline.report())
             alone = await _alone(server, pipeline, posts)
     return StreamResult(done, seconds, cost, alone)
 
@@ -145,5 +145,5 @@ async def _once(
     before = await server.usage()
     await server.ask(user, mutation, variables)
     used = (await server.usage()).since(before)
-    await pipeline.settled()
-    return Cost(used.cpu, used.calls, used.units, used.write_units), Cost.of(await pipeline.tell())
+    await pipeline.wait_until_handled()
+    return Cost(used.cpu, used.calls, used.units, used.write_units), Cost.of(await pipeline.report())

@@ -60,7 +60,7 @@ def plan() -> list[PlannedPost]:
     # Together they have one post for followers in five.
     planned += [post for at, author in enumerate(OTHERS) for post in posts(author, 2, 2 if at % 5 < 2 else 0)]
     planned += [post for author in AUTHORS[60:] for post in posts(author, 1)]
-    planned += [post for star in POPULAR_AUTHORS for post in posts(star, 10)]
+    planned += [post for author in POPULAR_AUTHORS for post in posts(author, 10)]
     planned += [*posts(MIXED, 60, FOR_FOLLOWERS_EACH), *posts(PLAIN, 20)]
     random.Random(SEED).shuffle(planned)
     return planned
@@ -75,17 +75,17 @@ async def fill(client: Client, pipeline: Pipeline) -> None:
     await gather_writes(map(writer.user, [*AUTHORS, *POPULAR_AUTHORS, MIXED, *VIEWERS]))
     await gather_writes(itertools.starmap(writer.follow, _follows()))
     await pipeline.run()
-    await pipeline.settled()
+    await pipeline.wait_until_handled()
     planned = plan()
     moments = [NOON - at * BETWEEN_POSTS for at in range(1, len(planned) + 1)]
     posts = await _written(writer, zip(planned, moments, strict=True))
     await gather_writes(itertools.chain.from_iterable(_engagement(writer, at, post) for at, post in enumerate(posts)))
-    await pipeline.settled()
+    await pipeline.wait_until_handled()
 
 
 def _follows() -> Iterator[tuple[str, str]]:
     yield from ((viewer, author) for viewer, authors in VIEWERS.items() for author in authors)
-    yield from ((author, star) for star in POPULAR_AUTHORS for author in FOLLOWERS_OF_POPULAR)
+    yield from ((follower, author) for author in POPULAR_AUTHORS for follower in FOLLOWERS_OF_POPULAR)
 
 
 async def _written(writer: Writer, planned: Iterable[tuple[PlannedPost, Any]]) -> list[Post]:

@@ -49,7 +49,7 @@ NO_LIMITS = {
 
 @dataclass(slots=True)
 class Outcome:
-    """The result for clients. Deliveries, losses and repeats are summed finished all subscribers."""
+    """The result for clients. Deliveries, losses and repeats are summed over all subscribers."""
 
     subscribers: int = 0
     events: int = 0

@@ -55,7 +55,7 @@ class SlowReadersResult:
     without: Sequence[Delivered]
     #: Rounds in which some do not.
     beside: Sequence[Delivered]
-    #: The memory of delivered subscriber that does not read, in KB.
+    #: The memory of one subscriber that does not read, in KB.
     kilobytes: float
 
 
