@@ -96,8 +96,8 @@ class Runner:
                 self._explanations.check(caller)
             registry = self._registry
             plain_text = None if registry is None else registry.plain_text(params)
-            text = plain_text or await self._text(params, caller)
-            document = self.documents.prepare(text.text, trusted=text.trusted)
+            source = plain_text or await self._text(params, caller)
+            document = self.documents.prepare(source.text, trusted=source.trusted)
             self.documents.check_introspection(document, caller.identity)
             if registry is not None and plain_text is None:
                 await registry.on_valid(params, document)
@@ -108,7 +108,7 @@ class Runner:
                 await loading
             estimate, max_values = self.documents.estimate(operation, variables)
             min_units = preparation_units(
-                "" if text.trusted else text.text, values, document.introspection_values, params.size
+                "" if source.trusted else source.text, values, document.introspection_values, params.size
             )
             if operation.kind is OperationType.SUBSCRIPTION:
                 params.retain_variables(operation.variable_names)

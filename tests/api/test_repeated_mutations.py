@@ -235,8 +235,8 @@ async def test_a_sighting_that_would_have_expired_is_not_counted_again(served: S
     assert await stored_items_of_all_tables(served) == before
 
 
-def test_a_difference_in_the_second_execution_is_detected() -> None:
-    told = (ROOT / "docs" / "mutations.md").read_text()
-    for beginning, names in (("is answered as if", NOTHING_THERE), ("is made again", MADE_AGAIN)):
-        (row,) = [line for line in told.splitlines() if line.startswith(f"| {beginning}")]
+def test_effects_of_a_second_execution_are_documented() -> None:
+    page = (ROOT / "docs" / "mutations.md").read_text()
+    for beginning, names in (("responds as if", NOTHING_THERE), ("takes effect again", MADE_AGAIN)):
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| {beginning}")]
         assert set(re.findall(r"`(\w+)`", row)) & MUTATION.fields.keys() == names
