@@ -65,16 +65,16 @@ class CompiledExecutor(Executor[Any]):
     def _operation(self) -> "CachedOperation":
         key = (type(self), id(self.schema), id(self.operation), *map(id, self.fragment_definitions.values()))
         operations = self._operations
-        found = operations.get(key)
-        if found is None:
-            found = operations[key] = CachedOperation(
+        operation = operations.get(key)
+        if operation is None:
+            operation = operations[key] = CachedOperation(
                 type(self), self.schema, self.fragment_definitions, self.operation
             )
             if len(operations) > MAX_CACHED_OPERATIONS:
                 operations.popitem(last=False)
         else:
             operations.move_to_end(key)
-        return found
+        return operation
 
 
 class CachedOperation:

@@ -140,9 +140,9 @@ class Document:
         """Return the operation of that name; without a name, the only operation. Raises `DocumentRejected`."""
         if name is None and self._only is not None:
             return self._only
-        found = next((operation for operation in self._operations if name and operation.name == name), None)
-        if found is not None:
-            return found
+        result = next((operation for operation in self._operations if name and operation.name == name), None)
+        if result is not None:
+            return result
         raise DocumentRejected(Stage.SELECTION, [GraphQLError(self._missing_message(name))])
 
     def _missing_message(self, name: str | None) -> str:
@@ -197,10 +197,10 @@ class Documents:
 
     def check(self, text: str, *, trusted: bool = False) -> Document:
         """Return the document without caching it. Raises `DocumentRejected`."""
-        found = self._prepare_uncached(text, self._limits_for(trusted))
-        if isinstance(found, DocumentRejected):
-            raise found
-        return found
+        result = self._prepare_uncached(text, self._limits_for(trusted))
+        if isinstance(result, DocumentRejected):
+            raise result
+        return result
 
     def prepare(self, text: str, *, trusted: bool = False) -> Document:
         """Return the document, from the cache if possible. Raises `DocumentRejected`."""
@@ -209,15 +209,15 @@ class Documents:
             if pinned is not None:
                 return pinned
         key = (text, trusted)
-        found = self._cached.get(key)
-        if found is not None:
+        result = self._cached.get(key)
+        if result is not None:
             self._cached.move_to_end(key)
         else:
-            found = self._prepare_uncached(text, self._limits_for(trusted))
-            self._cache(DocumentText(text, trusted), found)
-        if isinstance(found, DocumentRejected):
-            raise DocumentRejected(found.stage, found.errors)
-        return found
+            result = self._prepare_uncached(text, self._limits_for(trusted))
+            self._cache(DocumentText(text, trusted), result)
+        if isinstance(result, DocumentRejected):
+            raise DocumentRejected(result.stage, result.errors)
+        return result
 
     def check_introspection(self, document: Document, identity: Identity | None) -> None:
         """Raise `DocumentRejected` if the document has introspection and the caller may not introspect."""
@@ -278,11 +278,11 @@ class Documents:
     def _limits_for(self, trusted: bool) -> DocumentLimits:
         return self._trusted_limits if trusted else self._limits
 
-    def _cache(self, source: DocumentText, found: Document | DocumentRejected) -> None:
+    def _cache(self, source: DocumentText, result: Document | DocumentRejected) -> None:
         """Add an entry to the cache, and evict the least recently used ones beyond its limits."""
         if len(source.text) > self._limits_for(source.trusted).characters:
             return
-        self._cached[source] = found
+        self._cached[source] = result
         self._characters += len(source.text)
         while len(self._cached) > MAX_CACHED_DOCUMENTS or self._characters > MAX_CACHED_CHARACTERS:
             (evicted, _), _ = self._cached.popitem(last=False)

@@ -51,8 +51,8 @@ class GraphQLParams:
         if self.document_id is not None:
             return self.document_id
         persisted = (self.extensions or {}).get("persistedQuery")
-        found = persisted.get("sha256Hash") if isinstance(persisted, dict) else None
-        return found if isinstance(found, str) else None
+        document_hash = persisted.get("sha256Hash") if isinstance(persisted, dict) else None
+        return document_hash if isinstance(document_hash, str) else None
 
 
 def read_params(payload: object, size: int = 0) -> GraphQLParams:

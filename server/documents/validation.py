@@ -92,21 +92,21 @@ def validation_errors(
 
     Raises `LimitExceeded` if comparing the fields or the uses of variables takes too many steps.
     """
-    found = _ErrorList(1 + text.count("\n") + text.count("\r"), suggesting)
+    error_list = _ErrorList(1 + text.count("\n") + text.count("\r"), suggesting)
     try:
-        _DocumentVisitor(schema, document, found).run(rules_for(text), limits.variable_uses)
-        if not found.errors:
-            _compare(schema, document, found, limits)
+        _DocumentVisitor(schema, document, error_list).run(rules_for(text), limits.variable_uses)
+        if not error_list.errors:
+            _compare(schema, document, error_list, limits)
     except ValidationAbortedError as aborted:
-        found.errors.append(aborted.with_traceback(None))
-    return found.errors
+        error_list.errors.append(aborted.with_traceback(None))
+    return error_list.errors
 
 
-def _compare(schema: GraphQLSchema, document: DocumentNode, found: "_ErrorList", limits: DocumentLimits) -> None:
+def _compare(schema: GraphQLSchema, document: DocumentNode, error_list: "_ErrorList", limits: DocumentLimits) -> None:
     merging = OverlapCheck(schema, document, limits.merging)
     try:
         for error in merging.conflicts():
-            found.add(error)
+            error_list.add(error)
     except TooComplex:
         raise LimitExceeded("merging", limits.merging, merging.steps) from None
 
@@ -174,11 +174,11 @@ class _ErrorList:
 class _RuleContext(ValidationContext):
     """The context of the rules. `_DocumentVisitor` collects the variables of a definition for it."""
 
-    def __init__(self, visitor: "_DocumentVisitor", found: _ErrorList, hides: bool, most_uses: int) -> None:
-        super().__init__(visitor.schema, visitor.document, visitor.types, found.add)
+    def __init__(self, visitor: "_DocumentVisitor", error_list: _ErrorList, hides: bool, most_uses: int) -> None:
+        super().__init__(visitor.schema, visitor.document, visitor.types, error_list.add)
         self._uses, self._most_uses = 0, most_uses
         self._visitor = visitor
-        self._found = found
+        self._error_list = error_list
         self._hides = hides
         # These maps compare keys by identity: hashing a node hashes all nodes beneath it.
         self._variable_usages = RefMap()  # type: ignore[assignment]
@@ -187,7 +187,7 @@ class _RuleContext(ValidationContext):
 
     @property
     def hide_suggestions(self) -> bool:
-        return self._hides or not self._found.suggesting
+        return self._hides or not self._error_list.suggesting
 
     def get_variable_usages(self, node: Any) -> list[VariableUsage]:
         usages: list[VariableUsage] | None = self._variable_usages.get(node)
@@ -209,11 +209,11 @@ class _RuleContext(ValidationContext):
 class _DocumentVisitor:
     """A visitor that walks a document once, and calls a rule only at the kinds of nodes for which it has a method."""
 
-    def __init__(self, schema: GraphQLSchema, document: DocumentNode, found: _ErrorList) -> None:
+    def __init__(self, schema: GraphQLSchema, document: DocumentNode, error_list: _ErrorList) -> None:
         self.schema = schema
         self.document = document
         self.types = TypeInfo(schema)
-        self._found = found
+        self._error_list = error_list
         self._usages = _Usages(self.types)
         self._typing = {
             kind: (getattr(self.types, f"enter_{kind}", None), getattr(self.types, f"leave_{kind}", None))
@@ -222,15 +222,15 @@ class _DocumentVisitor:
 
     def run(self, rules: Collection[type[ValidationRule]], most_uses: int) -> None:
         """Apply the rules. Raises `ValidationAbortedError` beyond the limits of errors, and `LimitExceeded`."""
-        context, quiet = (_RuleContext(self, self._found, hides, most_uses) for hides in (False, True))
+        context, quiet = (_RuleContext(self, self._error_list, hides, most_uses) for hides in (False, True))
         visitors: list[Visitor] = [rule(quiet if rule.__name__ == "KnownTypeNamesRule" else context) for rule in rules]
         self._traverse(self.document, self._table(visitors), len(visitors))
 
     def usages(self, node: OperationDefinitionNode | FragmentDefinitionNode) -> list[VariableUsage]:
         """Return the variables in a definition, with their positions."""
-        self._usages.found = []
+        self._usages.usages = []
         self._traverse(node, self._usages_table, 1)
-        return self._usages.found
+        return self._usages.usages
 
     @cached_property
     def _usages_table(self) -> "Table":
@@ -281,7 +281,7 @@ class _Usages(Visitor):
 
     def __init__(self, types: TypeInfo) -> None:
         super().__init__()
-        self.found: list[VariableUsage] = []
+        self.usages: list[VariableUsage] = []
         self._types = types
 
     def enter_variable_definition(self, *_: Any) -> VisitorAction:
@@ -289,7 +289,7 @@ class _Usages(Visitor):
 
     def enter_variable(self, node: VariableNode, *_: Any) -> None:
         types = self._types
-        self.found.append(
+        self.usages.append(
             VariableUsage(node, types.get_input_type(), types.get_parent_input_type(), types.get_default_value(), None)
         )
 

@@ -41,16 +41,16 @@ class AutomaticDocuments:
 
     async def text(self, document_hash: str) -> str | None:
         """Return the text with this SHA-256, or None."""
-        found = self._texts.get(document_hash)
-        if found is not None:
+        text = self._texts.get(document_hash)
+        if text is not None:
             self._texts.move_to_end(document_hash)
-            return found
-        found = None if self._shared is None else await self._shared.get(document_hash)
+            return text
+        text = None if self._shared is None else await self._shared.get(document_hash)
         # Other processes write to the store: accept a text only under its own hash.
-        if found is None or sha256_of(found) != document_hash:
+        if text is None or sha256_of(text) != document_hash:
             return None
-        self._cache(document_hash, found)
-        return found
+        self._cache(document_hash, text)
+        return text
 
     async def add(self, document_hash: str, text: str) -> None:
         """Register a valid text under its SHA-256, unless it is too long."""

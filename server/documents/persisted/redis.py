@@ -47,13 +47,13 @@ class RedisTexts:
         if self._is_paused:
             return None
         try:
-            found = await self._redis.get(KEY + document_hash)
+            text = await self._redis.get(KEY + document_hash)
         except UnicodeDecodeError:  # a value of another program
             return None
         except REDIS_AWAY as problem:
             self._pause(problem)
             return None
-        return found if isinstance(found, str) else None
+        return text if isinstance(text, str) else None
 
     async def put(self, document_hash: str, text: str) -> None:
         if self._is_paused:

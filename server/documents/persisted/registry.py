@@ -201,11 +201,11 @@ def _persisted_query(extension: Any) -> str | None:
         return None
     if not isinstance(extension, dict) or extension.get("version") != 1:
         raise BadUserInput("extensions.persistedQuery must be an object of version 1.", field="extensions")
-    found = extension.get("sha256Hash")
-    if not isinstance(found, str) or not 0 < len(found) <= MAX_ID_CHARACTERS:
+    document_id = extension.get("sha256Hash")
+    if not isinstance(document_id, str) or not 0 < len(document_id) <= MAX_ID_CHARACTERS:
         message = f"extensions.persistedQuery.sha256Hash must be a string of 1 to {MAX_ID_CHARACTERS} characters."
         raise BadUserInput(message, field="extensions")
-    return found.lower() if is_hash(found.lower()) else found
+    return document_id.lower() if is_hash(document_id.lower()) else document_id
 
 
 def _field(reference: DocumentReference) -> str:

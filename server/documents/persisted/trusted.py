@@ -119,8 +119,8 @@ class ManifestFile:
             _log.error("The previous trusted documents stay in use. %s", problem)
 
     def _modification(self) -> tuple[int, int]:
-        found = self._path.stat()
-        return found.st_mtime_ns, found.st_size
+        status = self._path.stat()
+        return status.st_mtime_ns, status.st_size
 
     async def text(self, document_id: str, caller: Caller) -> str | None:
         return self._texts.get(document_id)
