@@ -256,7 +256,7 @@ class BroadcastGroup:
             result = await self._event_executor.execute(reading_member, None, self._delivered_position())
             _, others = result.partition(members)
             self._joining[:0] = others
-            # If all members resume, none receives the first state. A failure to read it still ends the member.
+            # If all members resume, none receives the first state. A failure to read it ends the member that reads.
             await self._deliver_first(result, members or ([] if not result.outcome.is_failure else [reading_member]))
             if not result.outcome.is_failure:
                 return result.event

@@ -121,7 +121,8 @@ class ReplayLog(History):
         self._empty_reads: dict[Key, int] = {}
         self._listed: Mapping[str, str | None] = {}
         self._listed_at = float("-inf")
-        # The age of the newest token whose changes could not be read, the number of failures, and until when both hold.
+        # The age of the newest token whose changes could not be read, the number of recent failures, and the time until
+        # which both are remembered.
         self._unreachable, self._failures, self._remembered_until = (-1, -1), 0, 0.0
 
     def read_empty(self, shard: str) -> None:

@@ -58,7 +58,7 @@ class SourceReader(Generic[Event]):
 class JoinFilter(Protocol):
     """A filter for a member that joins a running group.
 
-    It passes the events newer than the first state the member received.
+    It accepts the events that are newer than the first state of the member.
     """
 
     def begin(self, first: Any) -> None:
@@ -74,14 +74,14 @@ class JoinFilter(Protocol):
         """Set the versions that a replay delivered, instead of calling `begin`."""
 
     def accepts(self, event: Any) -> bool:
-        """Return whether the member has to receive `event`.
+        """Return whether the event is new to the member.
 
         Called in order, for each event since the filter was created.
         """
 
     @property
     def is_settled(self) -> bool:
-        """Whether all later events are news, so that the filter is no longer needed."""
+        """Whether all later events are new to the member, so that the filter is no longer needed."""
 
 
 @dataclass(frozen=True, eq=False)
