@@ -135,7 +135,7 @@ def is_log(call: Call) -> bool:
     ],
     ids=lambda value: str(value) if isinstance(value, str) else "",
 )
-async def test_a_subscription_reads_what_it_begins_with_once_and_consistently(
+async def test_a_subscription_reads_its_snapshot_once_and_consistently(
     served: Served, field: str, table: Table, expected: str
 ) -> None:
     assert (await served.ask(SETUP, user="ada")).errors is None

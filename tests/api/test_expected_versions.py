@@ -171,7 +171,7 @@ async def test_a_version_that_is_no_int_is_bad_input(served: Served) -> None:
 
 
 @pytest.mark.parametrize("expected", [0, 7])
-async def test_what_is_not_there_is_not_found_at_any_version(served: Served, expected: int) -> None:
+async def test_a_missing_item_is_not_found_at_any_version(served: Served, expected: int) -> None:
     for kind in KINDS:
         assert (await kind.change(served, kind.values[0], expected)).codes == ["NOT_FOUND"], kind.name
 
@@ -309,7 +309,7 @@ async def test_a_session_has_a_version_until_it_has_ended(world: Served) -> None
     assert ended.codes == ["NOT_FOUND"]
 
 
-async def test_what_is_made_again_has_no_version_that_was(world: Served) -> None:
+async def test_an_item_created_again_never_has_an_earlier_version(world: Served) -> None:
     """A follow that was given up and taken up again, and a league that was deleted and put again."""
     follow, league = BY_NAME["MatchFollow"], BY_NAME["League"]
     await follow.change(world, "20")

@@ -214,7 +214,7 @@ async def test_rounds_and_retries_are_explained(served: Served, proxy: Proxy) ->
     assert (told["retries"], told["calls"][0]["retries"], told["requests"]) == (2, 2, 1)
 
 
-async def test_what_is_remembered_by_the_process_is_no_call(served: Served, proxy: Proxy) -> None:
+async def test_a_cached_read_is_not_explained_as_a_call(served: Served, proxy: Proxy) -> None:
     with watch_engine(proxy) as wire:
         first, second = [explanation(await ask_explained(served, "{ teams { name } }")) for _ in range(2)]
 
@@ -312,7 +312,7 @@ async def test_queries_over_a_socket_are_explained_on_demand(served: Served, soc
     assert "extensions" not in (await receive_message(socket))["payload"]
 
 
-async def test_what_was_missed_is_explained_to_one_who_goes_on(served: Served, socket: Any) -> None:
+async def test_replayed_events_are_explained(served: Served, socket: Any) -> None:
     posts = [post_item(name, "bob") for name in ("one", "two", "three")]
     await put_feed_items(served, user_item("ada"), user_item("bob"), *posts)
     query = 'subscription { homeFeedUpdated(userId: "ada") { post { text author { name } } } }'

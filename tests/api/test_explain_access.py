@@ -76,7 +76,7 @@ CALLERS = {
         (Explain.ANYONE, {"nobody", "user", "admin", "system"}),
     ],
 )
-def test_who_may_have_operations_explained(setting: Explain, allowed: set[str]) -> None:
+def test_the_callers_who_may_have_operations_explained(setting: Explain, allowed: set[str]) -> None:
     refused: dict[str, type[Exception]] = {}
     for name, identity in CALLERS.items():
         try:
@@ -115,7 +115,7 @@ async def test_an_explanation_confirms_no_email(served: Served) -> None:
 
 
 @pytest.mark.parametrize("settings", [None], indirect=True, ids=["by default"])
-async def test_for_those_who_may_not_know_nothing_is_executed(served: Served, proxy: Proxy, socket: Any) -> None:
+async def test_without_permission_nothing_is_executed(served: Served, proxy: Proxy, socket: Any) -> None:
     with watch_engine(proxy) as wire:
         await socket.send_json({"id": "1", "type": "subscribe", "payload": explaining(SIGHTINGS)})
         message = await receive_message(socket)

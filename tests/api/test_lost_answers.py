@@ -137,7 +137,7 @@ async def test_a_match_is_registered_deactivated_and_deleted_once(served: Served
     assert answers == [{"fence": 1}, {"fence": 2}, None]
 
 
-async def test_what_fails_after_a_write_is_not_called_retryable(served: Served, proxy: Proxy) -> None:
+async def test_a_failure_after_a_write_is_not_called_retryable(served: Served, proxy: Proxy) -> None:
     """Who sent it again would have it done twice."""
     watch = 'createWatch(input: {area: "Harbor", category: "%s"}) { category }'
     both = f"mutation {{ first: {watch % 'Cats'} second: {watch % 'Street Music'} }}"

@@ -195,7 +195,7 @@ async def test_each_field_of_a_mutation_makes_the_ids_it_made(served: Served, cl
     assert await stored_items_of_all_tables(served) == before
 
 
-async def test_what_became_of_it_since_stays(served: Served, clock: Clock) -> None:
+async def test_later_changes_of_its_items_stay(served: Served, clock: Clock) -> None:
     """Its client had the answer, and went on with it: only its process did not keep it."""
     await photo_contract.prepare_photo_operations(served)
     person = 'mutation { createPerson(input: {name: "Eve"}) { personId } }'

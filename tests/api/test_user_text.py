@@ -231,7 +231,7 @@ def test_text_of_any_script_is_taken(check: Any, text: str) -> None:
 
 @pytest.mark.parametrize("check", [user_text.line, user_text.prose])
 @pytest.mark.parametrize("character", DECEIVING, ids=ascii)
-def test_what_deceives_is_refused_and_named(check: Any, character: str) -> None:
+def test_deceptive_characters_are_refused_and_named(check: Any, character: str) -> None:
     code = f"U+{ord(character):04X}"
     with pytest.raises(BadUserInput, match=f"^`text` must not contain {code}".replace("+", r"\+")) as refused:
         check("text", f"a{character}b", 20)

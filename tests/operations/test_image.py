@@ -19,7 +19,7 @@ def test_every_module_is_in_the_image() -> None:
     assert modules <= copied()
 
 
-def test_what_is_copied_reaches_the_builder_and_nothing_else_does() -> None:
+def test_the_copied_files_reach_the_builder_and_nothing_else_does() -> None:
     lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
     assert lines[0] == "*"
     sent = {line.removeprefix("!") for line in lines if line.startswith("!")}

@@ -23,7 +23,7 @@ VIEWERS = Load("viewers", viewers=10_000, matches=200)
 QUERIES = Load("queries", queries=10_000, workload="W1")
 
 
-def test_what_live_matches_take_of_dynamodb() -> None:
+def test_the_dynamodb_load_of_live_matches() -> None:
     changed, unchanged = 200 / 30, 100 - 200 / 30
     assert (VIEWERS.changed, VIEWERS.unchanged) == pytest.approx((changed, unchanged))
     assert scaling_model.write_units(VIEWERS) == pytest.approx(19.5 * changed + 3.0 * unchanged)
@@ -40,7 +40,7 @@ def test_what_live_matches_take_of_dynamodb() -> None:
     )
 
 
-def test_what_viewers_take_of_gateways_and_of_the_bus() -> None:
+def test_the_load_of_viewers_on_gateways_and_the_bus() -> None:
     changes = 200 / 30 + 0.2 * (100 - 200 / 30)
     own = 5 * 0.0027 + changes * 0.1104e-3 + 200 / 30 * 1.07e-3
     shared = 10_000 / 30 * 5.84e-6 + 10_000 * 3.2e-6
@@ -65,7 +65,7 @@ def test_one_process_relays_a_table() -> None:
         assert share == pytest.approx(load.changes / 2000)
 
 
-def test_what_queries_take() -> None:
+def test_the_load_of_queries() -> None:
     # 2.14 CPUs, half of one in each, and a spare one.
     assert scaling_model.gateways(QUERIES) == 6
     assert scaling_model.gateway_cpu(QUERIES) == pytest.approx(2.14)
@@ -81,7 +81,7 @@ def test_nothing_takes_next_to_nothing() -> None:
     assert sum(dollars(nothing).values()) == 0
 
 
-def test_what_breaks_first_stands_first() -> None:
+def test_the_first_bottleneck_is_listed_first() -> None:
     for load in scaling_model.LOADS:
         shares = [limit.share for limit in limits(load)]
         assert shares == sorted(shares, reverse=True)

@@ -48,7 +48,7 @@ async def test_clocks_that_are_ten_seconds_apart_lose_and_double_nothing(tmp_pat
         assert owners == {world.deployment.parts[CRICKETS[0]].instance}, "The match was taken from who polled it."
 
 
-async def test_who_stood_still_writes_nothing_late_and_works_on(tmp_path: Path) -> None:
+async def test_a_paused_process_writes_nothing_late_and_continues(tmp_path: Path) -> None:
     seconds = 2 * PAUSE_SECONDS + 3 * LEASE_SECONDS
     async with deployed(tmp_path, seconds, lease_seconds=LEASE_SECONDS, clock_times=CLOCK_TIMES) as (world, database):
         relays, follows = await relaying(world)

@@ -78,7 +78,7 @@ def test_a_fault_is_found(fault: type[Executor[Any]]) -> None:
     assert first_told_apart(fault, 0, ENOUGH) is not None
 
 
-def test_who_leaves_resolvers_behind_is_found() -> None:
+def test_resolvers_left_behind_are_found() -> None:
     assert first_to_leave(LosesTasks, 0, 60) is not None
     assert first_to_leave(REFERENCE, 0, 60) is None
 
@@ -107,7 +107,7 @@ async def test_what_is_resolved_once_for_several_places_is_answered_as_if_it_wer
         assert found is None, found
 
 
-async def test_who_follows_what_is_given_up_already_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_event_source_that_was_already_abandoned_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PendingField, "forget", lambda _: None)
 
     for seed in range(ENOUGH):
@@ -196,7 +196,7 @@ SLOW = "slow"  # a task that nobody but who gives up the list ends
     ids=str,
 )
 @pytest.mark.parametrize("executor", [REFERENCE, CompilingExecutor])
-async def test_who_is_cancelled_with_a_list_that_is_null(
+async def test_resolvers_are_cancelled_with_a_list_that_is_null(
     executor: type[Executor[Any]], items: list[Any], is_cancelled: bool
 ) -> None:
     schema = build_schema("type Query { f: [Query!] g: Int! }")

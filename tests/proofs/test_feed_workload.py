@@ -103,7 +103,7 @@ async def test_handlers_that_fail_at_random_lose_and_double_nothing(served: Serv
     assert await buried(served) == []
 
 
-async def test_two_who_handle_everything_at_once_and_authors_of_many_followers_come_to_the_same(
+async def test_two_concurrent_pipelines_and_authors_with_many_followers_reach_the_same_state(
     served: Served, workload: FeedWorkload
 ) -> None:
     """As if the consumer and a Lambda function were set up for one stream."""

@@ -49,7 +49,7 @@ FOUND: dict[str, Steps] = {
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_what_was_found(name: str) -> None:
+def test_regressions(name: str) -> None:
     RIGS.http.check(FOUND[name])
 
 
@@ -165,7 +165,7 @@ def rig() -> Iterator[Rig]:
 
 
 @pytest.mark.parametrize("name", ENDLESS)
-def test_what_has_no_end_is_not_taken_for_long(rig: Rig, name: str) -> None:
+def test_endless_input_is_not_accepted_for_long(rig: Rig, name: str) -> None:
     begin, piece = ENDLESS[name]
     wire = rig.connect()
     wire.send(begin)
@@ -182,7 +182,7 @@ def test_what_has_no_end_is_not_taken_for_long(rig: Rig, name: str) -> None:
 
 @pytest.mark.parametrize("size", [100, 10_000])
 @pytest.mark.parametrize("name", ENDLESS)
-def test_what_has_no_end_breaks_nothing(name: str, size: int) -> None:
+def test_endless_input_breaks_nothing(name: str, size: int) -> None:
     begin, piece = ENDLESS[name]
     data = piece * (200_000 // len(piece))
     pieces = [data[at : at + size] for at in range(0, len(data) if size > 1_000 else 40_000, size)]
@@ -280,7 +280,7 @@ def honest() -> Iterator[tuple[str, bytes, list[int]]]:
 
 
 @pytest.mark.parametrize(("data", "statuses"), [one[1:] for one in honest()], ids=[one[0] for one in honest()])
-def test_what_is_well_formed_is_answered(data: bytes, statuses: list[int]) -> None:
+def test_well_formed_requests_are_answered(data: bytes, statuses: list[int]) -> None:
     steps: list[tuple[Step, ...]] = [whole(data), in_pieces(data[at : at + 7] for at in range(0, len(data), 7))]
     for one in steps:
         assert RIGS.http.check(one).statuses == statuses

@@ -36,7 +36,7 @@ EXAMPLES = {
 
 
 @pytest.mark.parametrize("target", EXAMPLES, ids=lambda target: target.name)
-def test_what_a_grammar_makes(target: Target[object]) -> None:
+def test_the_examples_of_a_grammar(target: Target[object]) -> None:
     fuzz(target, EXAMPLES[target])
 
 
@@ -55,7 +55,7 @@ FOUND = {
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_what_was_found(name: str) -> None:
+def test_regressions(name: str) -> None:
     conversation = RIGS.application.check(FOUND[name])
     assert b"Syntax Error" in conversation.responses[0].body
 

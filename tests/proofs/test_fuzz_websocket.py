@@ -37,7 +37,7 @@ FOUND: dict[str, Steps] = {
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_what_was_found(name: str) -> None:
+def test_regressions(name: str) -> None:
     RIGS.http.check(FOUND[name])
 
 

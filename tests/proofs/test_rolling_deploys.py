@@ -87,7 +87,7 @@ async def reading_nothing(gateway: GatewayProcess) -> AsyncIterator[None]:
             following.transport.abort()
 
 
-async def test_who_reads_nothing_does_not_hold_up_the_end(tmp_path: Path) -> None:
+async def test_a_client_that_reads_nothing_does_not_delay_the_end(tmp_path: Path) -> None:
     with serve_process(tmp_path / "data", **UNLIMITED) as gateway:
         async with reading_nothing(gateway):
             await asyncio.sleep(0.5)

@@ -183,7 +183,7 @@ async def test_they_are_counted_and_their_author_is_notified(served: Served, our
 
 
 @covers("FEED-P4", "FEED-P6")
-async def test_what_they_counted_is_taken_back(served: Served, ours: Sequence[str]) -> None:
+async def test_the_counts_of_another_program_are_taken_back(served: Served, ours: Sequence[str]) -> None:
     pipeline = Pipeline(served)
     await pipeline.run()
     delete_feed_items(served, like_document("abc123"), comment_document("abc123", "c001"), tag_document("abc123"))
@@ -359,7 +359,7 @@ async def test_an_edge_is_unfollowed(served: Served, handled: bool) -> None:
 
 
 @pytest.mark.parametrize("handled", [True, False])
-async def test_who_follows_by_an_edge_and_follows_again_is_listed_once(served: Served, handled: bool) -> None:
+async def test_a_follower_by_an_edge_who_follows_again_is_listed_once(served: Served, handled: bool) -> None:
     write_feed_items(served, *DOCUMENT, EDGE)
     pipeline = Pipeline(served)
     if handled:

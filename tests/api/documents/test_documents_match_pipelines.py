@@ -284,7 +284,7 @@ async def test_a_sync_completes_their_fixture_and_leaves_the_state_to_the_poller
 
 
 @covers("FXC-1", "FXC-2", "FXC-3", "FXC-4", "FXC-5")
-async def test_the_providers_answer_takes_the_place_of_what_they_cached(served: Served, ours: list[str]) -> None:
+async def test_a_response_of_the_provider_replaces_a_foreign_cache_entry(served: Served, ours: list[str]) -> None:
     provider = replay(served, "m1")
     snapshot = await provider.match("m1")
     assert snapshot is not None

@@ -116,7 +116,7 @@ async def test_an_alias_whose_event_was_deleted_is_no_event(served: Served) -> N
     assert answer.data == {"earthquake": None}
 
 
-async def test_what_the_ids_of_an_event_cost(served: Served) -> None:
+async def test_the_cost_of_an_event_s_ids(served: Served) -> None:
     """One conditional write for an event with one id; for another a read, and a transaction if it is new."""
     assert served.gateway.database is not None
     client, made = served.gateway.database.client, list[str]()

@@ -252,7 +252,7 @@ async def test_a_cursor_is_good_for_its_own_list_only(served: Served) -> None:
     assert own.events == ["us2"]
 
 
-async def test_paging_goes_on_while_the_clock_does_also_over_midnight(served: Served) -> None:
+async def test_paging_continues_while_the_clock_runs_also_over_midnight(served: Served) -> None:
     await store(served, *(quake(f"us{hour}", timedelta(hours=hour)) for hour in range(30)))
     pages = [await earthquake_page(served, first=7)]
 
@@ -265,7 +265,7 @@ async def test_paging_goes_on_while_the_clock_does_also_over_midnight(served: Se
     assert events_of_pages(pages) == [f"us{hour}" for hour in range(30)]
 
 
-async def test_paging_backward_meets_what_came_meanwhile(served: Served) -> None:
+async def test_paging_backward_finds_events_that_came_meanwhile(served: Served) -> None:
     await store(served, quake("us1"), quake("us2", timedelta(hours=1)))
     oldest = await earthquake_page(served, last=1, backward=True)
     served.clock.forward(hours=20)

@@ -190,7 +190,7 @@ async def test_revisions_are_not_counted_listed_or_delivered(served: Served, tmp
     assert len([item for item in await scan_all(served) if item.get("entity") == "REVISION"]) == 2
 
 
-async def test_what_a_report_costs(served: Served) -> None:
+async def test_the_cost_of_a_report(served: Served) -> None:
     """A known event costs one conditional write, and two more reads if USGS has updated it since."""
     assert served.gateway.database is not None
     client, made = served.gateway.database.client, list[str]()

@@ -356,7 +356,7 @@ async def test_a_box_may_cross_the_180th_meridian(served: Served) -> None:
     assert events == ["fiji", "tonga", "line"]
 
 
-async def test_what_is_no_new_earthquake_is_passed_over(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+async def test_updates_are_not_sent_as_new_earthquakes(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     listener = await served.listen("subscription { earthquakeDetected { eventId place } }")
     await served.settle(EARTHQUAKES)
 
@@ -394,7 +394,7 @@ async def test_a_box_off_the_globe_is_refused_with_its_edge(served: Served) -> N
     assert all(field in error["message"] for error, (_, field) in zip(errors, BAD_FILTERS, strict=True))
 
 
-async def test_who_asks_for_the_latest_gets_the_newest_of_those_that_wait(served: Served) -> None:
+async def test_a_subscriber_to_the_latest_gets_the_newest_waiting_event(served: Served) -> None:
     context = served.gateway.open_context(None)
     info = cast(Info, SimpleNamespace(context=context))
     quick = await served.listen("subscription { earthquakeDetected { eventId } }")

@@ -258,7 +258,7 @@ def breaking_off(body: bytes, after: int) -> Handler:
     return answer
 
 
-async def test_what_came_before_a_feed_broke_off_stands_and_the_next_run_completes(served: Served) -> None:
+async def test_events_before_a_broken_feed_stay_and_the_next_run_completes(served: Served) -> None:
     body = feed_bytes(*(feature(id=f"us{number}") for number in range(5)))
     middle = body.index(b'"us3"')
 
@@ -284,7 +284,7 @@ async def test_a_feed_that_ends_too_early_without_a_word_is_truncated_too(served
     assert await scan(served, "INGEST_STATE") == []
 
 
-async def test_what_may_pass_is_asked_again_and_counted(served: Served) -> None:
+async def test_temporary_failures_are_retried_and_counted(served: Served) -> None:
     async with feed_server(
         answering(429, Retry_After="0"), answering(503), answering(body=feed_bytes(feature(id="us1")))
     ) as url:

@@ -156,7 +156,7 @@ class TestBudgets:
         capacity = replace(UNBOUGHT, anonymous_budget_units=2_500, anonymous_budget_units_per_second=1e-6)
         return replace(settings, capacity=capacity)
 
-    async def test_who_asks_pays_for_the_log(self, served: Served) -> None:
+    async def test_the_caller_pays_for_the_log(self, served: Served) -> None:
         answer = await served.ask("{ a: earthquakes(first: 1) { nodes { id } } b: earthquakes { nodes { id } } }")
 
         (report,) = served.reports

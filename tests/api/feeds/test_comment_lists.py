@@ -54,7 +54,7 @@ async def test_comments_are_for_those_who_may_see_the_post(served: Served, visib
         assert added.codes == ([] if sees and user else [refusal]), viewer
 
 
-async def test_comments_on_what_may_not_be_seen_are_as_those_on_a_post_without_any(served: Served) -> None:
+async def test_comments_on_an_invisible_post_are_as_on_one_without_any(served: Served) -> None:
     await cast(served, "FOLLOWERS")
     await write_post(served, "bare")
     await add_comment(served, "fan")
@@ -83,7 +83,7 @@ async def test_the_comments_on_a_deleted_post_are_gone_at_once(served: Served) -
     assert answer.made == ["BatchGetItem feed"]
 
 
-async def test_who_has_no_profile_says_nothing(served: Served) -> None:
+async def test_a_comment_requires_a_profile(served: Served) -> None:
     await cast(served, "PUBLIC")
 
     answer = await ask_to_add(served, "ghost")

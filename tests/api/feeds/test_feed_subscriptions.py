@@ -86,7 +86,7 @@ async def test_posts_of_sources_arrive_as_they_are_written_and_sources_come_and_
     assert await arrived(listener, 4) == ["a", "b1", "b2", "c"]
 
 
-async def test_what_a_new_source_wrote_before_the_subscription_does_not_arrive(served: Served) -> None:
+async def test_earlier_posts_of_a_new_source_do_not_arrive(served: Served) -> None:
     await put_one_by_one(served, post_item("old", "big", seconds_after_noon(1)))
     served.clock.forward(seconds=2)
     listener = await attached_listener(served, ARRIVALS % "")
@@ -96,7 +96,7 @@ async def test_what_a_new_source_wrote_before_the_subscription_does_not_arrive(s
     assert await arrived(listener, 1) == ["new"]
 
 
-async def test_what_comes_as_a_post_and_as_an_entry_arrives_once(served: Served) -> None:
+async def test_a_post_with_a_feed_entry_arrives_once(served: Served) -> None:
     await put_one_by_one(served, source_item("ada", "big", iso(NOON)))
     listener = await attached_listener(served, ARRIVALS % "")
     both, again, last = [post_item(name, "big", seconds_after_noon(1)) for name in ("both", "again", "last")]
@@ -117,7 +117,7 @@ async def test_posts_that_look_alike_in_the_ids_of_events_both_arrive(
     assert await arrived(listener, 2) == ["p1", "p2"]
 
 
-async def test_what_happens_while_the_sources_are_read_counts(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_changes_during_the_read_of_the_sources_count(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Posts that came before the sources were known, and sources that changed meanwhile."""
     gone, new = source_item("ada", "gone", iso(NOON)), source_item("ada", "new", iso(NOON))
     await put_one_by_one(served, source_item("ada", "big", iso(NOON)), gone)
@@ -201,7 +201,7 @@ def consistent(calls: Sequence[Call]) -> set[bool]:
     return {entry.get("ConsistentRead", False) for entry in entries}
 
 
-async def test_what_an_event_tells_of_is_read_consistently(served: Served) -> None:
+async def test_the_data_of_an_event_is_read_consistently(served: Served) -> None:
     post = post_item("p", "bob", visibility="followers")
     told = notification_item("comment", kind="comment", post_id="p", comment_id="c")
     await put_one_by_one(served, following_item("ada", "bob"), post, comment_item(post, "c"))
@@ -276,7 +276,7 @@ async def test_a_slow_reader_of_counts_gets_the_latest(served: Served) -> None:
         last = likes
 
 
-async def test_what_changes_no_count_is_none_of_those_that_were_left_out(
+async def test_a_change_without_new_counts_is_not_reported_as_dropped(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     post = post_item("p", "bob")

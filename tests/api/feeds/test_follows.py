@@ -178,7 +178,7 @@ async def test_a_follow_is_taken_back_once_for_both_ends(served: Served) -> None
     assert await followers_of_user(served, "ada") == [("eve", NOON)]
 
 
-async def test_who_follows_again_follows_since_then(served: Served) -> None:
+async def test_a_repeated_follow_has_a_new_time(served: Served) -> None:
     await create_profiles(served, "ada", "fan")
     await follow_user(served, "fan", "ada")
     await unfollow(served, "fan", "ada")
@@ -211,7 +211,7 @@ async def test_follows_and_unfollows_of_one_request_see_each_other(served: Serve
     assert (len(following), len(edges)) == (1, 1)
 
 
-async def test_who_follows_five_thousand_follows_no_more(served: Served) -> None:
+async def test_a_user_can_follow_five_thousand_users(served: Served) -> None:
     await create_profiles(served, "ada", "eve")
     there = [user_item(user) | {"following": number} for user, number in (("fan", 4999), ("kim", 5000))]
     await served.store().write_all(FEED, puts=[*there, following_item("kim", "eve")])
@@ -340,7 +340,7 @@ async def test_a_user_tells_whether_the_caller_follows_them(served: Served) -> N
     assert [user["followedByViewer"] for user in told] == [True, False, False, None]
 
 
-async def test_who_is_unknown_has_no_followers(served: Served) -> None:
+async def test_an_unknown_user_has_no_followers(served: Served) -> None:
     answer = await served.ask(FOLLOWERS, {"id": "nobody"})
 
     assert answer.data == {"followers": {"nodes": [], "pageInfo": {"endCursor": None}}}

@@ -121,7 +121,7 @@ def test_ids_of_one_moment_differ_by_chance_alone() -> None:
         "0197a6c1-8000-7000-c000-000000000000",
     ],
 )
-def test_what_is_no_id_of_version_7_has_no_moment(text: str) -> None:
+def test_an_id_of_another_version_has_no_time(text: str) -> None:
     assert uuid7_moment(text) is None
 
 

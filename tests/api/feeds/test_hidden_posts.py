@@ -82,7 +82,7 @@ async def test_nor_does_the_budget_of_an_address(served: Served) -> None:
     assert taken == taken[:1] * 4
 
 
-async def test_nor_does_what_a_subscription_was_charged(served: Served) -> None:
+async def test_the_charge_of_a_subscription_does_not_reveal_a_hidden_post(served: Served) -> None:
     left = {}
     for post in (MISSING, *HIDDEN):
         for _ in range(4):
@@ -102,7 +102,7 @@ async def told_of(served: Served, post: str) -> str:
 
 
 @pytest.mark.parametrize("field", ["comments", "likes"])
-async def test_what_is_on_a_hidden_post_is_not_read(served: Served, field: str) -> None:
+async def test_items_below_a_hidden_post_are_not_read(served: Served, field: str) -> None:
     private, _ = await answer_and_budget(served, BY_ID[field], "private", "eve")
     shown, _ = await answer_and_budget(served, BY_ID[field], "private", "ada")
 
@@ -110,7 +110,7 @@ async def test_what_is_on_a_hidden_post_is_not_read(served: Served, field: str) 
     assert (shown.made, len(shown.data[field]["nodes"])) == (["GetItem feed", "Query feed"], 45)
 
 
-async def test_what_is_shown_is_charged_as_it_was_read(served: Served) -> None:
+async def test_a_visible_post_is_charged_as_it_was_read(served: Served) -> None:
     answer, told = await answer_and_budget(served, BY_ID["comments"], "private", "ada")
 
     assert UNITS - float(told) == pytest.approx(sum(call.units for call in answer.calls), abs=0.51)

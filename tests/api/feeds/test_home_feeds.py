@@ -389,7 +389,7 @@ async def test_bad_input_is_named_and_reads_nothing(served: Served, arguments: s
     assert answer.calls == []
 
 
-async def test_what_is_damaged_stands_alone(served: Served) -> None:
+async def test_a_damaged_item_is_an_error_in_its_own_place(served: Served) -> None:
     """An entry is an error in its own place, and a source is passed over."""
     good, bad = post_item("good", at=milliseconds_after_noon(1)), post_item("bad", at=milliseconds_after_noon(2))
     damaged = {name: value for name, value in feed_entry(bad).items() if name != "author_id"}

@@ -150,7 +150,7 @@ async def test_a_former_follower_sees_no_likes_and_can_remove_an_own_like(served
     assert (await like_post(served, "fan"))["userId"] == "fan"
 
 
-async def test_what_is_no_post_cannot_be_liked(served: Served) -> None:
+async def test_a_missing_post_cannot_be_liked(served: Served) -> None:
     await cast(served, "PUBLIC")
     await like_post(served, "eve")
     await mutate(served, "mutation ($id: ID!) { deletePost(postId: $id) { postId } }", "ada", id="p")
@@ -165,7 +165,7 @@ async def test_what_is_no_post_cannot_be_liked(served: Served) -> None:
             assert (await served.ask(query, {"post": post}, user="fan")).codes == ["BAD_USER_INPUT"]
 
 
-async def test_who_has_no_profile_likes_nothing(served: Served) -> None:
+async def test_a_like_requires_a_profile(served: Served) -> None:
     await cast(served, "PUBLIC")
 
     answer = await served.ask(LIKE, {"post": "p"}, user="ghost")

@@ -89,7 +89,7 @@ async def test_a_list_alone_is_one_query_and_pages_lead_through_it_past_expired_
     assert [id.partition("#")[2] for id in found] == [f"n{number}" for number in range(6, -1, -1)]
 
 
-async def test_what_may_not_be_seen_any_more_is_not_shown(served: Served) -> None:
+async def test_a_notification_of_an_invisible_post_is_not_shown(served: Served) -> None:
     hidden, gone, seen = [post_item(name, name, visibility="followers") for name in ("hidden", "gone", "seen")]
     await put_feed_items(served, hidden, seen, following_item("ada", "seen"))
     await put_feed_items(served, *[comment_item(post, "c1") for post in (hidden, gone, seen)])

@@ -202,7 +202,7 @@ async def test_follows_are_asked_for_only_where_a_tag_has_posts_for_the_follower
     assert (await served.ask(BY_TAG)).made == query
 
 
-async def test_what_an_index_does_not_hold_is_read_in_one_batch_with_the_authors(served: Served) -> None:
+async def test_attributes_outside_an_index_are_read_in_one_batch_with_the_authors(served: Served) -> None:
     await create_users(served, "ada", "bob")
     for author in ("ada", "bob", "ada"):
         await create_feed_post(served, author, text="#cats for @grace")

@@ -159,7 +159,7 @@ async def test_an_author_may_have_any_id(served: Served) -> None:
     assert answer.data == {"postsByAuthor": {"nodes": [{"authorId": odd, "author": {"userId": odd}}]}}
 
 
-async def test_who_has_not_entered_the_feed_cannot_post(served: Served) -> None:
+async def test_a_post_requires_a_profile(served: Served) -> None:
     answer = await served.ask(CREATE, {"input": {"text": "Hi", "postId": "p1"}}, user="ada")
 
     assert answer.codes == ["NOT_FOUND"]
@@ -299,7 +299,7 @@ async def test_writing_requires_a_signed_in_user(served: Served) -> None:
     assert [answer.calls for answer in answers] == [[], []]
 
 
-async def test_what_the_posts_of_many_authors_lead_on_to_is_read_in_one_batch(served: Served) -> None:
+async def test_the_authors_of_many_posts_are_read_in_one_batch(served: Served) -> None:
     authors = [f"u{number}" for number in range(8)]
     await create_users(served, *authors)
     for author in authors:

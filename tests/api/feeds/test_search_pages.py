@@ -190,7 +190,7 @@ async def test_a_page_that_the_rounds_cut_off_goes_on_at_the_last_candidate(
     assert found[0].end.id == f"p{gone - 2 * MAX_ROUNDS + 1}"
 
 
-async def test_whom_the_caller_follows_is_read_once_for_a_request(database: Database, index: SearchIndex) -> None:
+async def test_the_follows_of_a_caller_are_read_once_per_request(database: Database, index: SearchIndex) -> None:
     await put_feed_records(database, following_item("eve", "ada"), following_item("eve", "b#b"))
     store = store_of(database)
     asked = searches_of(store, index, "eve")

@@ -54,7 +54,7 @@ async def test_a_user_who_enters_is_there_for_everybody(served: Served) -> None:
     }
 
 
-async def test_who_enters_again_is_answered_as_they_stand(served: Served) -> None:
+async def test_a_repeated_creation_returns_the_stored_user(served: Served) -> None:
     first = await create_feed_user(served, "ada")
     served.clock.forward(hours=1)
 

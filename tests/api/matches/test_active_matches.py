@@ -106,7 +106,7 @@ async def test_an_active_match_is_not_registered_again_nor_one_that_has_ended(se
     assert await active_match_state(served) == ended
 
 
-async def test_a_match_that_rests_goes_on_from_its_own_state(served: Served) -> None:
+async def test_an_inactive_match_continues_from_its_own_state(served: Served) -> None:
     instance = await begin(served, "m1")
     for _ in range(5):
         await instance.poller.tick("m1")

@@ -266,7 +266,7 @@ async def test_a_token_that_comes_as_the_device_is_deleted_makes_no_device(serve
 # DEV-4: delete
 
 
-async def test_deleting_answers_what_was_and_then_nothing(served: Served) -> None:
+async def test_deleting_returns_the_device_and_then_null(served: Served) -> None:
     await register_device(served)
     before = await device(served)
 
@@ -284,7 +284,7 @@ async def test_deleting_answers_what_was_and_then_nothing(served: Served) -> Non
 
 
 @pytest.mark.parametrize("bad", ["", "a1" * 15 + "a", "a1" * 101, "g1" * 32, f" {PHONE}", f"{PHONE}\n", "１" * 64])
-async def test_what_is_no_token_is_refused_and_not_repeated(served: Served, bad: str) -> None:
+async def test_an_invalid_token_is_refused_and_not_repeated(served: Served, bad: str) -> None:
     await register_device(served)
     refused = {
         "deviceToken": [

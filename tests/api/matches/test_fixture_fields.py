@@ -120,9 +120,7 @@ SECRETS = {
     ("user", "role", "code"),
     [(None, Role.USER, "UNAUTHENTICATED"), ("ada", Role.USER, "FORBIDDEN"), ("root", Role.ADMIN, "FORBIDDEN")],
 )
-async def test_what_is_the_systems_is_refused_in_its_field_alone(
-    served: Served, user: str | None, role: Role, code: str
-) -> None:
+async def test_a_field_for_the_system_is_refused_alone(served: Served, user: str | None, role: Role, code: str) -> None:
     await put_fixtures(served, planned_match())
 
     for name, field in SECRETS.items():

@@ -80,7 +80,7 @@ async def test_of_two_fixtures_with_one_id_the_last_counts(served: Served) -> No
     assert (await stored_fixture(served) or {})["round"] == "last"
 
 
-async def test_what_was_played_stays_when_its_fixture_is_synced(served: Served) -> None:
+async def test_played_state_survives_a_sync_of_the_fixture(served: Served) -> None:
     live = await store_played_match(served, planned_match("m1", round="Match 1"))
 
     changed = given("m1", status="NS", round="Final", startTime="2026-06-25T12:30:00Z")
@@ -118,9 +118,7 @@ async def test_fixtures_that_may_be_played_soon_are_stored_one_by_one(served: Se
 
 
 @pytest.mark.parametrize("version", [0, 7])
-async def test_what_is_played_while_it_is_synced_is_not_lost(
-    served: Served, monkeypatch: pytest.MonkeyPatch, version: int
-) -> None:
+async def test_play_during_a_sync_is_not_lost(served: Served, monkeypatch: pytest.MonkeyPatch, version: int) -> None:
     before = await store_played_match(served, planned_match(), version=version) if version else planned_match()
     if not version:
         await put_fixtures(served, before)

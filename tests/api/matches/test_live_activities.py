@@ -280,7 +280,7 @@ async def test_users_and_admins_suspend_nothing(served: Served) -> None:
 
 
 @pytest.mark.parametrize("why", ["unknown", "ended", "expired"])
-async def test_what_is_over_is_not_suspended(served: Served, why: str) -> None:
+async def test_an_ended_session_is_not_suspended(served: Served, why: str) -> None:
     if why != "unknown":
         await register_session(served)
     if why == "ended":
@@ -323,7 +323,7 @@ async def test_a_token_rotated_while_the_old_one_is_rejected_stays_active(served
 
 
 @pytest.mark.parametrize("bad", ["", "a1" * 15, "a1" * 101, "zz" * 32])
-async def test_what_is_no_token_is_refused_and_not_repeated(served: Served, bad: str) -> None:
+async def test_an_invalid_token_is_refused_and_not_repeated(served: Served, bad: str) -> None:
     await register_session(served)
 
     for answer in (await register_session(served, token=bad), await rotate(served, token=bad)):

@@ -41,7 +41,7 @@ async def test_live_scores_begin_with_all_that_are_live(served: Served) -> None:
     assert scores["updates"][1]["liveScore"] == await live_score(served, "m2")
 
 
-async def test_where_nothing_is_live_there_is_an_empty_list_and_then_what_goes_live(served: Served) -> None:
+async def test_without_live_matches_the_list_is_empty_until_one_goes_live(served: Served) -> None:
     for interval in ("", "(minIntervalMs: 60000)"):
         listener = await follow_updates(served, SCORES % interval)
         assert await listener.event() == {"liveScores": {"isSnapshot": True, "updates": []}}

@@ -92,9 +92,7 @@ async def followers_page(served: Served, **paging: Any) -> Any:
 
 @pytest.mark.usefixtures("match")
 @pytest.mark.parametrize(("user", "role"), [("ada", Role.USER), ("root", Role.ADMIN), (None, Role.USER)])
-async def test_who_follows_a_match_is_not_for_others_than_the_system(
-    served: Served, user: str | None, role: Role
-) -> None:
+async def test_the_followers_of_a_match_are_for_the_system_only(served: Served, user: str | None, role: Role) -> None:
     answer = await served.ask('{ match(id: "m1") { matchId followers { nodes { userId } } } }', user=user, role=role)
 
     assert answer.codes == ["FORBIDDEN" if user else "UNAUTHENTICATED"]

@@ -212,7 +212,7 @@ async def test_a_follow_leads_to_its_match(served: Served) -> None:
 
 
 @pytest.mark.usefixtures("match")
-async def test_unfollowing_answers_what_was_and_then_nothing(served: Served) -> None:
+async def test_unfollowing_returns_the_follow_and_then_null(served: Served) -> None:
     await follow_with_team(served)
     await follow_with_team(served, user="grace", team="20")
 

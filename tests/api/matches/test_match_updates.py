@@ -77,7 +77,7 @@ async def test_a_match_that_ended_long_ago_is_sent_from_its_fixture(served: Serv
     assert update["liveScore"]["result"] is not None
 
 
-async def test_an_update_says_what_happened_and_how_the_match_stands(served: Served) -> None:
+async def test_an_update_has_the_events_and_the_state_of_the_match(served: Served) -> None:
     await register_at_version_1(served, "m1")
     listener = await follow_updates(served)
     assert await version_of(listener) == (1, True)
@@ -122,7 +122,7 @@ REFUSED = [
 ]
 
 
-async def test_what_cannot_be_followed_is_refused(served: Served) -> None:
+async def test_an_impossible_subscription_is_refused(served: Served) -> None:
     for field in REFUSED:
         listener = await follow_updates(served, f"subscription {{ {field} }}")
         message = await listener.message()

@@ -98,7 +98,7 @@ async def test_a_synced_team_is_read_as_it_was_given(served: Served) -> None:
     assert india.made == ["GetItem cricket-teams"]
 
 
-async def test_what_a_team_lacks_its_item_lacks(served: Served) -> None:
+async def test_a_team_without_a_value_has_no_attribute_for_it(served: Served) -> None:
     await ask_to_sync_teams(served, MUMBAI | {"imageUrl": None})
 
     item = await served.store().get(TEAM_BY_ID, Key("6"))

@@ -29,7 +29,7 @@ async def ada(served: Served) -> None:
     await put_library_items(served, photo_user(uploadCount=0, uploadLimit=10))
 
 
-async def test_an_upload_that_is_given_up_leaves_a_free_place_and_no_files(served: Served) -> None:
+async def test_a_cancelled_upload_leaves_a_free_place_and_no_files(served: Served) -> None:
     await put_library_items(served, photo_user(uploadCount=9, uploadLimit=10))
     id = await upload_original(served, jpeg(), imageId=OWN_ID)
     given_up = await cancel(served, id)
@@ -44,7 +44,7 @@ async def test_an_upload_that_is_given_up_leaves_a_free_place_and_no_files(serve
     assert (await create_photo(served, imageId=OWN_ID)).errors is None
 
 
-async def test_an_upload_that_has_expired_can_be_given_up(served: Served) -> None:
+async def test_an_expired_upload_can_be_cancelled(served: Served) -> None:
     id = await upload_original(served, jpeg())
     served.clock.forward(hours=1)
 
@@ -69,16 +69,14 @@ async def test_only_the_uploader_cancels_an_upload_and_a_photo_cannot_be_cancell
 
 
 @pytest.mark.usefixtures("late")
-async def test_a_place_that_was_taken_late_can_be_given_up_without_the_photo(served: Served) -> None:
+async def test_a_place_that_was_taken_late_can_be_cancelled_without_the_photo(served: Served) -> None:
     assert (await cancel(served, OWN_ID)).data == {"cancelUpload": True}
 
     assert (await upload_count(served), await items(served, "UPLOAD")) == (1, [])
     assert files_without_hashes(served) == {f"originals/{OWN_ID}.jpg", f"thumbnails/{OWN_ID}.jpg"}
 
 
-async def test_files_that_are_written_while_an_upload_is_given_up_are_removed(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_files_written_during_a_cancellation_are_removed(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """The confirmation breaks off, and the upload was read by who gives it up before its files were noted."""
     id = await upload_original(served, jpeg())
     left_by = ReservationExpiry._files_to_delete
@@ -133,7 +131,7 @@ async def test_files_that_are_written_while_an_upload_is_released_are_removed(
     )
 
 
-async def test_files_that_are_written_after_an_upload_was_given_up_are_removed(
+async def test_files_written_after_a_cancellation_are_removed(
     served: Served, monkeypatch: pytest.MonkeyPatch, other_pictures: DecoderPool
 ) -> None:
     """The confirmation is cut off, and its thread writes on."""
@@ -172,7 +170,7 @@ async def test_of_two_that_give_up_and_confirm_one_does(served: Served) -> None:
     )
 
 
-async def test_an_upload_that_is_confirmed_again_and_again_is_given_up_later(
+async def test_an_upload_that_is_confirmed_repeatedly_is_cancelled_later(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id = await upload_original(served, jpeg())
@@ -186,7 +184,7 @@ async def test_an_upload_that_is_confirmed_again_and_again_is_given_up_later(
     assert (await cancel(served, id)).data == {"cancelUpload": True}
 
 
-async def test_a_confirmation_of_what_was_given_up_makes_no_photo_of_what_came_in_its_place(
+async def test_a_confirmation_of_a_cancelled_upload_makes_no_photo_of_its_successor(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await upload_original(served, jpeg(), imageId=OWN_ID)

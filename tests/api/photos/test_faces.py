@@ -184,7 +184,7 @@ async def test_an_old_face_is_taken_off_a_photo_that_does_not_know_it(served: Se
     assert await library_item(served, "PERSON#p") == person("p", faceCount=0)
 
 
-async def test_who_is_not_counted_yet_is_counted_with_the_next_face(served: Served) -> None:
+async def test_an_uncounted_person_is_counted_with_the_next_face(served: Served) -> None:
     old = person("p")
     await put_library_items(served, photo("i"), old | {"faceCount": None}, face("f1", "j", "p"), face("f2", "k", "p"))
 
@@ -224,7 +224,7 @@ async def test_a_photo_has_its_limit(served: Served, monkeypatch: pytest.MonkeyP
     await assert_consistent(served)
 
 
-async def test_whom_a_merge_makes_another_is_tagged_as_that_one(served: Served) -> None:
+async def test_a_merged_person_is_tagged_as_the_other(served: Served) -> None:
     await put_library_items(served, photo("i"), person("p", mergedInto="q"), person("q", receives={"p"}))
 
     assert (await tag_person(served, "i", "p"))["personId"] == "q"
@@ -281,7 +281,7 @@ async def test_an_unknown_photo_person_or_face_is_refused(served: Served) -> Non
     assert await library_items(served) == before
 
 
-async def test_what_is_out_of_bounds_is_refused(served: Served) -> None:
+async def test_values_out_of_bounds_are_refused(served: Served) -> None:
     wrong: list[tuple[Any, str]] = [
         ({"boundingBox": BOX | {"left": -0.1}}, "boundingBox.left"),
         ({"boundingBox": BOX | {"top": 1.1}}, "boundingBox.top"),

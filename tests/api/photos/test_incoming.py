@@ -255,7 +255,7 @@ def test_several_processes_share_the_bounds(tmp_path: Path) -> None:
     assert sum(int(number) for number in taken if number) + 10 >= 25
 
 
-async def test_what_a_killed_gateway_was_receiving_counts_until_it_is_swept(
+async def test_partial_files_of_a_killed_gateway_count_until_they_are_swept(
     served: Served, objects: LocalObjects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = IncomingLimits(per_user=MEGABYTE)
@@ -295,7 +295,7 @@ async def test_a_file_waits_as_long_as_its_reservation(
     assert (files_of_gateway(served), ledger_totals(objects)) == (set(), (0, 0))
 
 
-async def test_a_caller_who_goes_away_at_once_leaves_no_entry(objects: LocalObjects) -> None:
+async def test_a_caller_that_leaves_at_once_leaves_no_entry(objects: LocalObjects) -> None:
     async def arrive() -> None:
         async with objects.incoming_file(incoming_keys(OWN_ID)[0], owner=ADA, max_bytes=9, seconds=9, limits=LIMITS):
             await asyncio.sleep(60)
@@ -365,7 +365,7 @@ class TestBudgets:
 
         assert before - await self.left(served) == pytest.approx(11, abs=1)
 
-    async def test_who_has_spent_the_budget_may_not_upload(self, served: Served) -> None:
+    async def test_an_upload_requires_budget(self, served: Served) -> None:
         upload, statuses = await reserved(served), []
         for _ in range(24):
             status, details, after = await send_upload(served, upload["original"], b"x" * 640_000)

@@ -202,7 +202,7 @@ async def test_only_admins_write_livestreams(served: Served, role: Role | None) 
     assert await livestream_of(served, made["livestreamId"]) == made
 
 
-async def test_what_is_changed_is_changed_and_the_rest_stays(served: Served) -> None:
+async def test_an_update_changes_the_given_fields_only(served: Served) -> None:
     made = await announce(served, description="Doors at noon")
     id = made["livestreamId"]
 

@@ -84,7 +84,7 @@ async def test_many_faces_are_moved_some_at_a_time(served: Served) -> None:
     await assert_consistent(served)
 
 
-async def test_a_merge_that_was_cut_off_goes_on_and_one_that_is_done_changes_nothing(served: Served) -> None:
+async def test_an_interrupted_merge_continues_and_a_completed_one_changes_nothing(served: Served) -> None:
     people = person("p", faceCount=1, mergedInto="q"), person("q", faceCount=1, receives={"p"})
     moved, left = face("f1", "i", "q"), face("f2", "i", "p")
     await put_library_items(served, *people, tagged(photo("i"), [moved, left], people[1], people[0]), moved, left)
@@ -125,7 +125,7 @@ async def test_a_count_that_was_too_low_does_not_keep_a_merge_from_its_end(serve
     assert await library_items(served, "PERSON") == [person("q", faceCount=1)]
 
 
-async def test_of_who_is_not_counted_no_count_begins_while_they_become_another(served: Served) -> None:
+async def test_the_count_of_an_uncounted_person_does_not_begin_during_a_merge(served: Served) -> None:
     """Neither by the merge nor by what comes meanwhile: what the index does not show yet would be lost."""
     uncounted, nothing = person("p1"), person("p2", faceCount=None)
     del uncounted["faceCount"]
@@ -169,7 +169,7 @@ async def test_a_count_that_was_too_high_keeps_a_merge_open_for_as_long_as_an_in
     assert await library_items(served, "PERSON") == [person("q", faceCount=1)]
 
 
-async def test_faces_of_who_is_gone_that_the_index_shows_only_now_are_merged_when_it_is_asked_for_again(
+async def test_late_faces_of_a_merged_person_are_merged_when_it_is_requested_again(
     served: Served,
 ) -> None:
     late, shown = face("f1", "i", "p"), face("f2", "i", "p")
@@ -185,7 +185,7 @@ async def test_faces_of_who_is_gone_that_the_index_shows_only_now_are_merged_whe
 
 
 @pytest.mark.parametrize("missing", [{}, {"faceCount": None}])
-async def test_who_is_not_counted_and_has_no_faces_in_the_index_stays_as_long_as_that_may_lag(
+async def test_an_uncounted_person_without_indexed_faces_stays_while_the_index_may_lag(
     served: Served, missing: dict[str, Any]
 ) -> None:
     uncounted = {name: value for name, value in person("p").items() if name != "faceCount"} | missing
@@ -247,7 +247,7 @@ async def test_of_two_merges_across_each_other_one_is_refused(served: Served) ->
     await assert_consistent(served)
 
 
-async def test_who_is_in_another_merge_is_not_merged(served: Served) -> None:
+async def test_a_person_in_another_merge_is_not_merged(served: Served) -> None:
     await put_library_items(served, person("p", mergedInto="q"), person("q", receives={"p"}), person("r"))
     before = await library_items(served)
 
@@ -258,7 +258,7 @@ async def test_who_is_in_another_merge_is_not_merged(served: Served) -> None:
     assert await library_items(served) == before
 
 
-async def test_who_stays_must_be_there_and_be_another(served: Served) -> None:
+async def test_the_target_of_a_merge_must_exist_and_be_another(served: Served) -> None:
     await put_library_items(served, person("p"))
 
     same, unknown = await merge(served, "p", " p "), await merge(served, "p", "nobody")
@@ -322,7 +322,7 @@ class TestBehindAnIndexThatLags:
         await assert_consistent(served)
 
     @pytest.mark.parametrize("count", [{}, {"faceCount": None}])
-    async def test_for_the_faces_of_who_is_not_counted_is_waited_too(
+    async def test_a_merge_waits_for_the_faces_of_an_uncounted_person_too(
         self, served: Served, proxy: Proxy, count: dict[str, None]
     ) -> None:
         uncounted = {name: value for name, value in person("p").items() if name != "faceCount"} | count

@@ -67,7 +67,7 @@ async def test_without_an_id_one_is_made_for_one_write(served: Served) -> None:
     assert (await library_items(served))[0]["personId"] == answer.data["createPerson"]["personId"]
 
 
-async def test_who_is_named_again_is_answered_as_they_stand_even_by_another_name(served: Served) -> None:
+async def test_a_repeated_creation_of_a_person_returns_the_stored_one(served: Served) -> None:
     await create_named_person(served, name="Grace", personId=OWN)
     await rename_person(served, personId=OWN, name="Hopper")
     before = await library_items(served)
@@ -106,7 +106,7 @@ async def test_without_a_new_name_the_item_stays_where_it_is(served: Served) -> 
     assert await library_items(served) == [kept]
 
 
-async def test_who_has_another_name_is_shown_by_it_on_their_photos(served: Served) -> None:
+async def test_a_renamed_person_has_the_new_name_on_photos(served: Served) -> None:
     await put_library_items(served, photo_user(), photo("i"), person("p", "Grace"))
     await tag_person(served, "i", "p")
     await rename_person(served, personId="p", name="Hopper")
@@ -143,7 +143,7 @@ async def test_a_person_without_a_count_keeps_having_none_under_a_new_name(serve
     assert "faceCount" not in (await library_item(served, "PERSON#p") or {})
 
 
-async def test_what_is_out_of_bounds_is_refused(served: Served) -> None:
+async def test_values_out_of_bounds_are_refused(served: Served) -> None:
     wrong: list[tuple[str, Any, str]] = [
         (CREATE, {"name": " "}, "name"),
         (CREATE, {"name": "x" * 101}, "name"),
@@ -173,7 +173,7 @@ async def test_persons_are_named_by_admins_alone(served: Served) -> None:
     assert await library_items(served) == [person("p")]
 
 
-async def test_who_is_not_there_cannot_be_changed(served: Served) -> None:
+async def test_a_missing_person_cannot_be_changed(served: Served) -> None:
     answer = await ask_as(served, RENAME, role=Role.ADMIN, input={"personId": "p", "name": "x"})
 
     assert answer.codes == ["NOT_FOUND"]

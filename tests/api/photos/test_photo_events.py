@@ -107,7 +107,7 @@ def nested(levels: int) -> dict[str, Any]:
     return data
 
 
-async def test_what_is_within_the_limits_is_kept_exactly(served: Served) -> None:
+async def test_events_within_the_limits_are_stored_exactly(served: Served) -> None:
     data: list[dict[str, Any]] = [
         {"whole": 2**63 - 1, "least": -(2**63), "part": 0.1, "tiny": 1e-130, "minus": -1.5e15},
         {"yes": True, "none": None, "words": 'é\n"', "list": [1, "a", [None, {}]], "empty": ""},
@@ -178,7 +178,7 @@ async def test_numbers_that_are_written_in_the_query_are_checked_too(served: Ser
     assert answers[-1].data["logEvent"] == [{"eventData": {"n": 7, "deep": [{"a": "b"}, "ENUM"]}}]
 
 
-async def test_what_events_tell_is_in_no_index_and_they_are_among_no_photos(served: Served) -> None:
+async def test_events_are_in_no_index_and_not_among_photos(served: Served) -> None:
     await put_library_items(served, photo("i1"))
     logged = await log_events(served, view(eventData={"note": "x" * 4000}))
 
@@ -205,7 +205,7 @@ class TestBehindAStoreThatIsBusy:
             "datastore.session.batch_write.UNPROCESSED", Backoff(initial=0.001, maximum=0.002, attempts=4)
         )
 
-    async def test_what_stays_unprocessed_is_sent_again(self, served: Served, proxy: Proxy) -> None:
+    async def test_unprocessed_events_are_sent_again(self, served: Served, proxy: Proxy) -> None:
         proxy.faults += [unprocessed_puts(20), unprocessed_puts(3)]
         proxy.seen.clear()
 

@@ -125,7 +125,7 @@ async def test_one_that_fails_leaves_the_others_and_is_looked_for_again_when_ask
     assert queries(proxy).count("PERSON#p2") == 1
 
 
-async def test_one_reader_who_goes_leaves_the_query_to_the_others(
+async def test_a_caller_that_leaves_does_not_cancel_the_query_of_the_others(
     served: Served, proxy: Proxy, lookups: Lookups
 ) -> None:
     await put_library_items(served, photo("a"))

@@ -314,7 +314,7 @@ def test_a_damaged_item_is_logged_with_a_hash_of_its_email(caplog: pytest.LogCap
 
 
 @pytest.mark.parametrize("email", [OWNER, "o'brien@private.example", 'a"b@x', "a%23b@private.example", "日@本.jp"])
-def test_what_has_an_at_sign_in_a_logged_key_is_a_short_hash(email: str) -> None:
+def test_a_logged_key_with_an_at_sign_is_a_short_hash(email: str) -> None:
     hashed = redact_emails(email)
 
     assert len(hashed) == 10

@@ -113,7 +113,7 @@ async def place_photos(served: Served, count: int) -> None:
 
 
 @pytest.mark.parametrize("outer", [tags, untags, untags_as_admin, renames, deletes, deletes_as_admin])
-async def test_what_changed_since_it_was_read_is_read_again(
+async def test_an_item_that_changed_since_its_read_is_read_again(
     served: Served, monkeypatch: pytest.MonkeyPatch, outer: Operation
 ) -> None:
     await place_photos(served, len(OPERATIONS))
@@ -131,7 +131,7 @@ async def test_what_changed_since_it_was_read_is_read_again(
     await assert_consistent(served)
 
 
-async def test_who_begins_to_become_another_since_they_were_read_is_tagged_as_that_one(
+async def test_a_person_that_is_being_merged_is_tagged_as_the_other(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await place_photos(served, 1)
@@ -162,9 +162,7 @@ async def test_an_item_that_changes_too_often_is_reported_as_retryable(
     assert await library_items(served) == before
 
 
-async def test_a_new_name_keeps_what_else_was_changed_meanwhile(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_new_name_keeps_concurrent_changes(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     await place_photos(served, 3)
     between, changes = Between(monkeypatch), {"personId": "p2", "thumbnailUrl": None}
 

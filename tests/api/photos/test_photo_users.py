@@ -47,7 +47,7 @@ def codes_and_fields(answer: Answer) -> list[tuple[str, str | None]]:
 # Entering.
 
 
-async def test_who_enters_the_library_is_answered_as_they_are_kept(served: Served) -> None:
+async def test_a_new_profile_is_returned_as_stored(served: Served) -> None:
     answer = await create_photo_user(served, "ADA@Example.com", displayName="  Ada L. ")
 
     assert answer.errors is None
@@ -71,7 +71,7 @@ async def test_who_enters_the_library_is_answered_as_they_are_kept(served: Serve
     assert answer.made == ["PutItem sparks"]
 
 
-async def test_who_enters_again_stays_as_they_were(served: Served) -> None:
+async def test_a_repeated_creation_leaves_the_profile(served: Served) -> None:
     await put_library_items(served, photo_user(displayName="First", uploadLimit=7))
     before = await stored_photo_user(served)
 
@@ -147,7 +147,7 @@ async def test_a_profile_requires_a_verified_email(served: Served) -> None:
     ],
     ids=str,
 )
-async def test_what_is_outside_the_limits_is_refused(served: Served, given: dict[str, Any], field: str) -> None:
+async def test_values_outside_the_limits_are_refused(served: Served, given: dict[str, Any], field: str) -> None:
     await put_library_items(served, photo_user())
     before = await stored_photo_user(served)
 
@@ -190,7 +190,7 @@ async def test_an_admin_changes_anybodys_limit_by_their_id(served: Served) -> No
     assert await stored_photo_user(served) == photo_user()
 
 
-async def test_who_is_no_admin_changes_neither_others_nor_the_limit(served: Served) -> None:
+async def test_only_an_admin_changes_others_or_the_limit(served: Served) -> None:
     await put_library_items(served, photo_user(), photo_user(EVE))
 
     for role in (Role.USER, Role.SYSTEM):
@@ -249,7 +249,7 @@ async def test_the_list_of_users_is_paged_both_ways_in_both_orders(
     await assert_paged(served, "photoUsers(order: DESCENDING, %s)", "displayName", names[::-1])
 
 
-async def test_who_asks_for_themselves_finds_their_entry_by_their_verified_email(served: Served) -> None:
+async def test_users_find_their_own_profile_by_their_verified_email(served: Served) -> None:
     ask = "{ me { photoUser { displayName email photos { nodes { imageId } } } } }"
     await put_library_items(served, photo_user(), photo("a"), photo("b", EVE))
 
@@ -403,7 +403,7 @@ def test_an_id_tells_nothing_of_the_email_but_whether_it_is_unusually_long() -> 
 
 
 @pytest.mark.parametrize("padding", [b"", b"\0" * 17, b"\x80" + b"\0" * 15, b"\x80" + b"\0" * 48, b"\x81" + b"\0" * 16])
-def test_what_is_encrypted_without_the_right_padding_is_no_id(padding: bytes) -> None:
+def test_a_wrongly_padded_ciphertext_is_no_id(padding: bytes) -> None:
     cipher = AESSIV(hmac.digest(b"a secret of the test", b"photo user", "sha512"))
 
     def made(content: bytes) -> str:

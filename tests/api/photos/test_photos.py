@@ -172,7 +172,7 @@ async def test_photos_are_read_as_the_document_has_them(served: Served) -> None:
     assert answer.made == [GET, QUERY, QUERY, QUERY, BY_TYPE, *["Query sparks.personId-PK-index"] * 3]
 
 
-async def test_what_the_file_of_a_photo_is_is_read_in_both_forms(served: Served) -> None:
+async def test_the_type_of_a_photo_s_file_is_read_in_both_forms(served: Served) -> None:
     file: dict[str, Any] = {"contentType": "image/png", "size": 1234, "width": 60, "height": 40}
     partly = {"contentType": "image/jpeg", "size": None}
     await put_library_items(
@@ -268,7 +268,7 @@ async def test_a_photo_is_one_point_read_where_the_moment_it_was_taken_is_known_
     assert await found("none") == (None, [QUERY])
 
 
-async def test_who_was_renamed_is_looked_for_once_however_many_photos_know_the_old_name(served: Served) -> None:
+async def test_a_renamed_user_is_queried_once_however_many_photos_have_the_old_name(served: Served) -> None:
     was, now = person("p1", "Old"), person("p1", "New")
     faces = [face(f"f{number}", f"i{number}", "p1") for number in range(5)]
     photos = [tagged(photo(f"i{number}"), [faces[number]], was) for number in range(5)]
@@ -308,7 +308,7 @@ async def test_a_face_leads_to_its_photo_and_person_by_themselves(served: Served
         ('photoUser(email: "ada@example.com", consistent: %s) { displayName }', "GetItem"),
     ],
 )
-async def test_what_is_read_from_the_table_can_be_read_consistently(served: Served, field: str, operation: str) -> None:
+async def test_table_reads_can_be_consistent(served: Served, field: str, operation: str) -> None:
     await put_library_items(served, photo_user(), photo("a"), person("p"))
 
     async def asked(consistent: str) -> tuple[Any, list[tuple[str, bool]]]:
@@ -324,7 +324,7 @@ async def test_what_is_read_from_the_table_can_be_read_consistently(served: Serv
     assert (then[1], now[1]) == ([(operation, False)], [(operation, True)])
 
 
-async def test_what_is_read_from_an_index_cannot_be_read_consistently(served: Served) -> None:
+async def test_index_reads_cannot_be_consistent(served: Served) -> None:
     lists = ["photos", "persons", "photoUsers", "photosByUser"]
     extra = {"photosByUser": f', email: "{ADA}"'}
 

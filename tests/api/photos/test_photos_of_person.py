@@ -261,7 +261,7 @@ async def test_photos_that_do_not_list_their_faces_cost_one_query_more_away_from
     assert [faces for each in back for faces in each.faces] == [faces for each in with_faces for faces in each.faces]
 
 
-async def test_what_comes_before_is_read_to_the_end_however_much_it_is(served: Served) -> None:
+async def test_photos_before_a_cursor_are_read_to_the_end(served: Served) -> None:
     heavy = {"left": 0.1, "top": 0.1, "width": 0.2, "height": 0.2, "note": "x" * 390_000}
     shots = [photo(f"i{number}") for number in range(4)]
     # Every photo has a face among the first four and one among the last four.
@@ -322,7 +322,7 @@ async def test_faces_whose_photo_is_gone_are_left_out_and_the_page_is_full(serve
     assert not pages[0].less
 
 
-async def test_what_is_damaged_is_an_error_in_its_own_place(served: Served) -> None:
+async def test_a_damaged_photo_is_an_error_in_its_own_place(served: Served) -> None:
     await library(served, [[0, 3], [1], [2]])
     broken = {**photo("i001"), "createdAt": "soon"}
     await put_library_items(
@@ -398,7 +398,7 @@ async def test_an_unknown_person_has_no_photos(served: Served) -> None:
         ('personId: "p1", first: 101', "first"),
     ],
 )
-async def test_what_cannot_be_asked_is_refused_by_name(served: Served, arguments: str, field: str) -> None:
+async def test_impossible_arguments_are_refused_by_name(served: Served, arguments: str, field: str) -> None:
     answer: Answer = await served.ask(f"{{ photosOfPerson({arguments}) {{ nodes {{ imageId }} }} }}")
 
     assert answer.codes == ["BAD_USER_INPUT"]

@@ -58,7 +58,7 @@ async def files_exist(served: Served) -> list[bool]:
     return [await objects(served).read(key, max_bytes=100) is not None for key in FILES]
 
 
-async def test_what_a_photo_says_is_changed_in_one_call(served: Served) -> None:
+async def test_the_fields_of_a_photo_are_changed_in_one_call(served: Served) -> None:
     await put_library_items(served, photo("i", at=AT))
     tags = [" Sea ", "sea", "FOG"]
 
@@ -143,7 +143,7 @@ async def test_photos_are_changed_and_deleted_by_their_owner_and_not_by_others(s
     assert await files_exist(served) == [True, True]
 
 
-async def test_what_is_out_of_bounds_is_refused(served: Served) -> None:
+async def test_values_out_of_bounds_are_refused(served: Served) -> None:
     wrong: list[tuple[Any, str]] = [
         ({}, "input"),
         ({"description": " "}, "description"),
@@ -305,7 +305,7 @@ async def test_of_concurrent_deletions_of_a_photo_one_returns_it(served: Served)
     await assert_consistent(served)
 
 
-async def test_what_cannot_be_removed_now_is_removed_later(
+async def test_files_that_cannot_be_removed_now_are_removed_later(
     served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     await put_library_items(served, photo_user(uploadCount=1), photo("i"))

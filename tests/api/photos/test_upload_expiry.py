@@ -85,7 +85,7 @@ async def test_files_that_cannot_be_removed_are_removed_later(served: Served, mo
     assert (files_of_gateway(served), await items(served, "REMOVAL")) == (set(), [])
 
 
-async def test_a_reservation_of_a_user_who_is_no_more_is_released_too(served: Served) -> None:
+async def test_a_reservation_of_a_deleted_user_is_released_too(served: Served) -> None:
     await reserved(served)
     await served.store().write_all(table.SPARKS, deletes=[user_keys.user(ADA)])
     served.clock.forward(hours=2)

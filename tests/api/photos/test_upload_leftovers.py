@@ -94,7 +94,7 @@ async def test_a_photo_that_is_confirmed_again_ends_no_upload_that_came_after_it
     assert (await complete_photo(served, OWN_ID)).errors is None
 
 
-async def test_what_is_uploaded_again_after_a_photo_goes_with_it(served: Served) -> None:
+async def test_files_uploaded_again_after_a_photo_are_removed_with_it(served: Served) -> None:
     upload = await reserved(served)
     id = upload["imageId"]
     await post_form(served.http, upload["original"], jpeg())
@@ -106,7 +106,9 @@ async def test_what_is_uploaded_again_after_a_photo_goes_with_it(served: Served)
     assert (files_of_gateway(served), await library_items(served, "REMOVAL")) == (set(), [])
 
 
-async def test_a_repeat_removes_what_one_that_was_cut_off_left(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_repeat_removes_the_files_of_an_interrupted_try(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     id = await upload_original(served, jpeg())
 
     async def nothing(*_: Any) -> None:
@@ -345,7 +347,7 @@ async def test_a_photo_in_the_form_of_others_is_no_reason_to_keep_a_place(served
     ) == (0, set(), 0)
 
 
-async def test_what_a_killed_gateway_was_writing_is_swept(tmp_path: Path) -> None:
+async def test_partial_files_of_a_killed_gateway_are_swept(tmp_path: Path) -> None:
     objects = LocalObjects(tmp_path, b"secret", lambda: "http://x")
     with objects.partial_file("originals/one.jpg") as receiving:
         receiving.write(b"half")

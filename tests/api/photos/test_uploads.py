@@ -187,7 +187,7 @@ async def test_a_count_or_a_limit_that_is_null_or_missing_is_none(served: Served
     assert (kept["uploadCount"], kept["uploadLimit"]) == (3, 100)
 
 
-async def test_who_enters_with_photos_that_others_wrote_has_them_counted(served: Served) -> None:
+async def test_photos_of_another_program_are_counted_when_a_profile_is_created(served: Served) -> None:
     await put_library_items(served, photo("a", EVE), photo("b", EVE))
     entering = 'mutation { createPhotoUser(input: {displayName: "Eve"}) { uploadCount } }'
 
@@ -241,7 +241,7 @@ async def test_only_a_caller_with_an_email_uploads(served: Served) -> None:
     assert await upload_count(served) == 0
 
 
-async def test_what_a_photo_may_not_be_is_refused(served: Served) -> None:
+async def test_invalid_values_of_a_photo_are_refused(served: Served) -> None:
     ahead = uuid7(NOON + timedelta(hours=1), "")
     limits = "at most a day ago and at most five minutes ahead"
     refusals: list[tuple[dict[str, Any], str]] = [
@@ -340,7 +340,7 @@ async def test_confirmed_again_or_by_several_at_once_it_is_one_photo(served: Ser
     assert files_without_hashes(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
 
 
-async def test_only_who_reserved_it_confirms_an_upload(served: Served) -> None:
+async def test_only_the_uploader_confirms_an_upload(served: Served) -> None:
     await put_library_items(served, photo_user(EVE, uploadCount=0))
     id = await upload_original(served, jpeg())
     before = await complete_photo(served, id, EVE)
@@ -352,7 +352,7 @@ async def test_only_who_reserved_it_confirms_an_upload(served: Served) -> None:
     assert (await complete_photo(served, OWN_ID)).codes == ["NOT_FOUND"]
 
 
-async def test_what_is_uploaded_later_changes_no_photo(served: Served) -> None:
+async def test_a_late_upload_changes_no_photo(served: Served) -> None:
     upload = await reserved(served)
     first = jpeg(60, 40)
     await post_form(served.http, upload["original"], first)
@@ -384,7 +384,7 @@ async def test_a_given_thumbnail_is_checked_and_made_small(served: Served) -> No
     assert b"a secret" not in thumbnail
 
 
-async def test_what_is_no_picture_can_be_uploaded_again(served: Served) -> None:
+async def test_after_a_file_that_is_no_picture_another_can_be_uploaded(served: Served) -> None:
     upload = await reserved(served)
     id = upload["imageId"]
     damaged = "The original is no picture that can be read: it is damaged, or something else."

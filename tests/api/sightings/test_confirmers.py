@@ -104,7 +104,7 @@ def stored_before(**more: Any) -> Item:
     } | more
 
 
-async def test_those_who_confirmed_a_sighting_before_do_not_count_again(served: Served) -> None:
+async def test_earlier_confirmers_do_not_count_again(served: Served) -> None:
     await report_sighting_id(served)
     await served.store().write_all(BLIP, puts=[stored_before(confirmationCount=2, confirmers={"grace", "eve"})])
 

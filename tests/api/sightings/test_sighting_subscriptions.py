@@ -138,7 +138,7 @@ async def test_a_damaged_watch_is_passed_over(served: Served) -> None:
     assert await listener.event() == {"watchAlerts": {"area": "Harbor"}}
 
 
-async def test_what_has_expired_meanwhile_is_not_delivered(served: Served) -> None:
+async def test_a_sighting_that_expired_meanwhile_is_not_delivered(served: Served) -> None:
     listener = await served.listen(LISTEN % "")
     await served.settle(BLIP)
 

@@ -337,7 +337,7 @@ async def test_a_confirmation_is_kept_until_its_sighting_expires(served: Served)
     assert item["expiresAt"] == int(NOON.timestamp()) + 1800
 
 
-async def test_confirming_what_is_not_there_is_not_found(served: Served) -> None:
+async def test_confirming_a_missing_sighting_is_not_found(served: Served) -> None:
     sighting = await report_sighting(served)
 
     elsewhere = await confirm_sighting(served, sighting | {"area": "Harbor"}, "grace")

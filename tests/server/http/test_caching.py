@@ -145,7 +145,7 @@ async def test_neither_a_post_nor_an_explained_answer_may_be_kept(served: Served
     assert streamed["Cache-Control"] == "no-store"
 
 
-async def test_what_is_kept_says_nothing_of_one_callers_budget(served: Served) -> None:
+async def test_a_cacheable_response_says_nothing_of_a_caller_s_budget(served: Served) -> None:
     _, kept, _ = await fetch_get(served, documentId="quake")
     _, not_kept, _ = await fetch_get(served, query=QUAKE)
 
@@ -156,7 +156,7 @@ async def test_what_is_kept_says_nothing_of_one_callers_budget(served: Served) -
 # What a client has already
 
 
-async def test_what_a_client_has_already_is_not_sent_again(served: Served) -> None:
+async def test_an_unchanged_response_is_not_sent_again(served: Served) -> None:
     _, headers, body = await fetch_get(served, documentId="quake")
     tag = headers["ETag"]
 

@@ -105,7 +105,7 @@ async def test_keys_that_the_store_left_over_are_not_asked_for_again(served: Ser
     assert count_calls(proxy, "BatchGetItem") == before + 1
 
 
-async def test_who_leaves_is_no_error(served: Served, proxy: Proxy, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_client_that_leaves_is_no_error(served: Served, proxy: Proxy, caplog: pytest.LogCaptureFixture) -> None:
     proxy.always = met("BatchGetItem", BLIP.name, hang)
     await ask_and_leave(served, PROFILES, proxy, "BatchGetItem", 1)
     await until(lambda: [report.codes for report in served.reports] == [["CANCELLED"]])
@@ -118,7 +118,7 @@ async def still_answers(served: Served) -> None:
     assert (await served.ask("{ areas }")).errors is None
 
 
-async def test_what_waits_for_its_turn_is_not_looked_up(served: Served, proxy: Proxy) -> None:
+async def test_a_queued_lookup_of_a_client_that_left_is_dropped(served: Served, proxy: Proxy) -> None:
     proxy.always = met("Query", SPARKS.name, hang)
     await ask_and_leave(served, PHOTOS, proxy, "Query", CONCURRENCY, user="ada", email="ada@example.com")
     await until(lambda: not served.gateway.edge.admission.load.running)
@@ -151,7 +151,7 @@ class TestBudgets:
     def settings(self, settings: Settings) -> Settings:
         return replace(settings, capacity=BUDGET)
 
-    async def test_who_leaves_gets_nothing_back(self, served: Served, proxy: Proxy) -> None:
+    async def test_a_client_that_leaves_gets_no_refund(self, served: Served, proxy: Proxy) -> None:
         proxy.always = met("Query", SPARKS.name, hang)
         await ask_and_leave(served, PHOTOS, proxy, "Query", CONCURRENCY, user="ada", email="ada@example.com")
         await until(lambda: bool(served.reports))
@@ -160,7 +160,7 @@ class TestBudgets:
         assert report.cost < report.estimate
         assert await remaining_budget(served, "ada") == pytest.approx(BUDGET.budget_units - report.estimate, abs=2)
 
-    async def test_a_subscriber_who_leaves_at_the_start(self, served: Served, proxy: Proxy) -> None:
+    async def test_a_subscriber_that_leaves_at_the_start(self, served: Served, proxy: Proxy) -> None:
         proxy.always = met("Scan", ACTIVE_MATCHES.name, hang)
         listener = await served.listen("subscription { liveScores { isSnapshot } }", user="bob")
         await until(lambda: "Scan" in proxy.operations())
@@ -170,7 +170,7 @@ class TestBudgets:
         (report,) = served.reports
         assert await remaining_budget(served, "bob") == pytest.approx(BUDGET.budget_units - report.estimate, abs=2)
 
-    async def test_who_stays_gets_back_what_was_not_used(self, served: Served) -> None:
+    async def test_a_client_that_stays_gets_the_unused_charge_back(self, served: Served) -> None:
         answer = await served.ask(PHOTOS, user="ada", email="ada@example.com")
         assert answer.errors is None
         spent = sum(call.cost for call in answer.calls)
@@ -207,7 +207,7 @@ def reads_of(store: Store, *names: str) -> "list[asyncio.Task[Any]]":
     return [asyncio.create_task(store.get(BLIPS, Key(name, "S"))) for name in names]
 
 
-async def test_what_is_queued_behind_a_list_is_given_up(served: Served, proxy: Proxy) -> None:
+async def test_reads_queued_behind_a_list_are_dropped(served: Served, proxy: Proxy) -> None:
     store = served.store()
     with store.defer_dispatch():
         reads = reads_of(store, "a", "b")
@@ -221,7 +221,7 @@ async def test_what_is_queued_behind_a_list_is_given_up(served: Served, proxy: P
     assert count_calls(proxy, "BatchGetItem") == 1
 
 
-async def test_a_reader_who_goes_takes_nothing_from_those_who_share_the_read(served: Served, proxy: Proxy) -> None:
+async def test_a_reader_that_leaves_takes_nothing_from_those_that_share_the_read(served: Served, proxy: Proxy) -> None:
     store = served.store()
     held = asyncio.Event()
 

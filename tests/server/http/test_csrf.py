@@ -55,7 +55,7 @@ async def url() -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
-async def test_who_may_ask_with_get(url: str, accept: str) -> None:
+async def test_the_requests_that_may_use_get(url: str, accept: str) -> None:
     async with aiohttp.ClientSession() as session:
         for headers, status in ((LET_IN, 200), (KEPT_OUT, 403)):
             for who, sent in headers.items():

@@ -54,7 +54,7 @@ def _operation(example: Example) -> str:
     return found[1] if found else ""
 
 
-def test_a_query_shows_what_it_found(page: "Page") -> None:
+def test_a_query_shows_its_result(page: "Page") -> None:
     answer = json.loads(execute(page, '"earthquakes"'))
     assert answer["data"]["earthquakes"]["nodes"][0]["magnitude"] >= 4.5
 
@@ -213,7 +213,7 @@ def test_the_documentation_tells_of_the_schema(page: "Page") -> None:
     expect(page.locator(".graphiql-doc-explorer")).to_contain_text("earthquakes of a time window, newest first.")
 
 
-def test_what_was_written_is_there_after_a_reload_and_no_token_is_kept(page: "Page") -> None:
+def test_the_editors_survive_a_reload_and_no_token_is_stored(page: "Page") -> None:
     choose(page, "BLIP-6")
     execute(page, '"reportSighting"')
     kept: str = page.evaluate("JSON.stringify(localStorage)")

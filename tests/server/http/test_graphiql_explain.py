@@ -16,7 +16,7 @@ __all__ = ["context", "gateway", "page", "page_that_errs"]
 # Explain
 
 
-def test_the_pane_explains_what_runs_do(page: "Page") -> None:
+def test_the_pane_explains_runs(page: "Page") -> None:
     page.click("button[aria-label='Show Explain']")
     pane = page.locator(".explain")
     pane.get_by_role("switch", name="Explain each run").check()

@@ -36,7 +36,7 @@ def config(
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "127.0.0.1:8000", "localhost", "LOCALHOST:3000", "localhost:9", "[::1]:8000", "[::1]"]
 )
-def test_who_calls_this_machine_by_its_own_name_gets_the_demo_tokens(host: str) -> None:
+def test_a_request_to_a_local_name_gets_the_demo_tokens(host: str) -> None:
     assert roles(config([("host", host)])["tokens"]) == ["Admin"]
     assert roles(config([("host", host)], ("::1", 50000))["tokens"]) == ["Admin"]
 

@@ -96,7 +96,7 @@ async def test_a_missing_path_is_reported_in_json(served: Served) -> None:
     assert (status, told["allow"], told["content-type"]) == (405, "GET, POST", "application/json; charset=utf-8")
 
 
-async def test_what_breaks_is_masked(
+async def test_an_internal_error_is_masked(
     served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken(_: float) -> Any:

@@ -210,7 +210,7 @@ async def test_whether_a_type_is_one_of_its_fields_can_be_asked_of_all(served: S
     assert (await served.ask('{__type(name: "AddCommentInput") {isOneOf}}')).data == {"__type": {"isOneOf": False}}
 
 
-async def test_what_is_refused_is_refused_in_the_same_words_again(served: Served) -> None:
+async def test_a_repeated_refusal_has_the_same_words(served: Served) -> None:
     first, again = [await served.ask("{" + "areas " * 51 + "}") for _ in range(2)]
 
     assert first.errors == again.errors

@@ -341,7 +341,7 @@ async def test_a_body_that_never_arrives(client: HTTPClient, begun: str) -> None
     writer.close()
 
 
-async def test_who_asks(client: HTTPClient) -> None:
+async def test_callers(client: HTTPClient) -> None:
     for authorization, status, error in (
         ("Bearer ann", 200, None),
         ("Bearer wrong", 401, "UNAUTHENTICATED"),
@@ -376,7 +376,7 @@ async def test_a_fault_of_ours_is_masked_and_logged(client: HTTPClient, caplog: 
     assert "RuntimeError: the password is swordfish" in caplog.text
 
 
-async def test_what_json_cannot_say_is_a_fault_of_ours(client: HTTPClient) -> None:
+async def test_a_value_that_json_cannot_represent_is_an_internal_error(client: HTTPClient) -> None:
     status, body = await client.ask("{ unspeakable }", GRAPHQL)
     assert (status, body["data"], code(body)) == (200, None, "INTERNAL")
 

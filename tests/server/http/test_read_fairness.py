@@ -83,7 +83,7 @@ async def test_a_peer_that_is_too_fast_waits_and_the_others_do_not(monkeypatch: 
         fast.transport.abort()
 
 
-async def test_what_had_to_wait_is_read_in_its_order(caplog: pytest.LogCaptureFixture) -> None:
+async def test_waiting_messages_are_read_in_order(caplog: pytest.LogCaptureFixture) -> None:
     brisk = Connections(Capacity(websocket_messages=10, websocket_messages_per_second=5_000))
     async with serve_websockets(connections=brisk) as edge, edge.ready() as peer:
         await asyncio.gather(*[peer.send(type="ping", payload={"n": n}) for n in range(300)])

@@ -84,7 +84,7 @@ async def test_a_head_has_to_arrive_in_time_however_it_is_dribbled(timed: Runnin
     assert answer.error == (408, "TIMEOUT", "The request's headers did not arrive within 10 seconds.")
 
 
-async def test_who_says_nothing_is_not_listened_to(timed: Running) -> None:
+async def test_a_silent_client_is_disconnected(timed: Running) -> None:
     assert timed.time is not None
     async with timed.client() as (reader, _):
         await timed.heard(0)
@@ -151,7 +151,7 @@ async def test_a_connection_is_closed_when_it_was_idle_for_long_and_not_while_it
         b"POST /body HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n0\r\n\r\n",
     ],
 )
-async def test_what_is_no_request(patient: Running, sent: bytes) -> None:
+async def test_malformed_requests(patient: Running, sent: bytes) -> None:
     answers = await patient.exchange(sent)
     assert answers.error[:2] == (400, "BAD_USER_INPUT")
     assert not [path for path in patient.app.asked if path != "/body"]
@@ -162,7 +162,7 @@ async def test_nonsense_after_a_request_does_not_get_its_answer(patient: Running
     assert (answers.statuses, answers.bodies) == ([200], [b"/a"])
 
 
-async def test_an_upgrade_to_what_is_not_spoken_is_passed_over(patient: Running) -> None:
+async def test_an_upgrade_to_an_unknown_protocol_is_ignored(patient: Running) -> None:
     head = b"POST /body HTTP/1.1\r\nHost: here\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
     head += b"Content-Length: 2\r\n\r\n"
     async with patient.client(GET % b"a", head, b"h") as (reader, writer):
@@ -208,7 +208,7 @@ async def test_where_a_request_ends_and_for_whom_it_is_must_be_clear(
 
 
 @pytest.mark.parametrize("path", [b"broken", b"silent"])
-async def test_what_breaks_inside_is_masked(patient: Running, path: bytes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_internal_failure_is_masked(patient: Running, path: bytes, caplog: pytest.LogCaptureFixture) -> None:
     answers = await patient.exchange(GET % path + GET % b"a")
     assert answers.error == (500, "INTERNAL", MASKED)
     assert b"swordfish" not in answers.bodies[0]
@@ -218,7 +218,7 @@ async def test_what_breaks_inside_is_masked(patient: Running, path: bytes, caplo
     caplog.clear()  # beside this nothing is to be logged
 
 
-async def test_what_is_older_needs_no_host(patient: Running) -> None:
+async def test_older_versions_need_no_host(patient: Running) -> None:
     assert (await patient.exchange(b"GET /a HTTP/1.0\r\n\r\n")).bodies == [b"/a"]
 
 
@@ -302,13 +302,13 @@ async def deaf_connection(toy: Running, sent: bytes) -> AsyncIterator[socket.soc
 
 
 @pytest.mark.parametrize("more", [b"", b"Connection: close\r\n"])
-async def test_who_does_not_read_is_dropped(timed: Running, more: bytes) -> None:
+async def test_a_client_that_does_not_read_is_disconnected(timed: Running, more: bytes) -> None:
     async with deaf_connection(timed, b"GET /large HTTP/1.1\r\nHost: here\r\n" + more + b"\r\n"):
         await until(lambda: timed.app.asked == ["/large"])
         await timed.empty()
 
 
-async def test_who_reads_slowly_gets_it_all(timed: Running) -> None:
+async def test_a_slow_reader_gets_everything(timed: Running) -> None:
     assert timed.time is not None
     size, got = 20_000_000, 0
     async with timed.client(GET % b"large") as (reader, _):
@@ -391,7 +391,7 @@ async def test_a_handshake_on_a_connection_that_has_an_answer_to_come(patient: R
     assert (answers.statuses, answers.bodies) == ([200], [b"/wait"])
 
 
-async def test_a_handshake_by_one_who_has_not_read_an_answer(patient: Running) -> None:
+async def test_a_handshake_on_a_connection_with_an_unread_response(patient: Running) -> None:
     async with patient.client(GET % b"large") as (reader, writer):
         head = await reader.readuntil(b"\r\n\r\n")
         writer.write(b"GET / HTTP/1.1\r\n" + HANDSHAKE + b"\r\n")

@@ -204,7 +204,7 @@ async def test_of_the_latest_each_key_comes_and_tells_what_it_stands_for(serving
 
 
 @EITHER
-async def test_who_asks_for_all_gets_all_up_to_the_end(serving: Any) -> None:
+async def test_a_subscriber_to_all_events_gets_all_up_to_the_end(serving: Any) -> None:
     async with serving() as reader:
         await unread(reader, OverflowPolicy.CLOSE)
         told = await read_numbers(reader)
@@ -216,14 +216,14 @@ async def test_who_asks_for_all_gets_all_up_to_the_end(serving: Any) -> None:
 
 @EITHER
 @pytest.mark.parametrize("policy", OverflowPolicy)
-async def test_who_stops_reading_is_gone_soon(serving: Any, policy: OverflowPolicy) -> None:
+async def test_a_client_that_stops_reading_is_soon_disconnected(serving: Any, policy: OverflowPolicy) -> None:
     async with serving(send_timeout=0.3) as reader:
         await unread(reader, policy, 5)
         await until(lambda: world.held == 0)
 
 
 @EITHER
-async def test_who_does_not_read_is_gone_although_nothing_waits(serving: Any) -> None:
+async def test_a_client_that_does_not_read_is_disconnected_although_nothing_waits(serving: Any) -> None:
     """All that there is was written at once: only that it is not read tells."""
     async with serving(send_timeout=0.3) as reader:
         await reader.subscribe('subscription { numbers(whenSlow: "close", size: 1000000) }')
@@ -233,7 +233,7 @@ async def test_who_does_not_read_is_gone_although_nothing_waits(serving: Any) ->
 
 
 @EITHER
-async def test_who_reads_a_few_bytes_at_a_time_is_gone_as_soon(serving: Any) -> None:
+async def test_a_client_that_reads_a_few_bytes_at_a_time_is_disconnected_as_soon(serving: Any) -> None:
     async with serving(send_timeout=0.5) as reader:
         await unread(reader, OverflowPolicy.LATEST)
         async with asyncio.timeout(AT_LAST):
@@ -249,7 +249,9 @@ def settings(settings: Settings) -> Settings:
 
 
 @pytest.mark.parametrize("transport", [SlowSocketReader, SlowEventReader])
-async def test_who_was_too_slow_goes_on_and_misses_nothing(served: Served, transport: type[SlowReader]) -> None:
+async def test_a_client_that_was_too_slow_resumes_and_misses_nothing(
+    served: Served, transport: type[SlowReader]
+) -> None:
     query, last, had, cuts = "subscription { earthquakeDetected { eventId place } }", None, list[str](), 0
     names = [f"q{number:03}" for number in range(70)]
     while not had or had[-1] != names[-1]:

@@ -99,7 +99,7 @@ async def test_an_event_may_have_errors_beside_its_data() -> None:
         ({"json": {"query": "{ me }"}, "headers": {"authorization": "Bearer unlucky"}}, 503, "UNAVAILABLE"),
     ],
 )
-async def test_what_is_no_graphql_request_gets_a_status(request_: dict[str, Any], status: int, code: str) -> None:
+async def test_a_bad_graphql_request_gets_an_http_status(request_: dict[str, Any], status: int, code: str) -> None:
     headers = {"accept": EVENTS} | request_.pop("headers")
     async with serve_event_streams() as here, here.http.post(here.url, headers=headers, **request_) as response:
         body = await response.json()
@@ -125,7 +125,9 @@ async def test_by_get_there_are_queries_and_subscriptions_but_no_mutations() -> 
         ("*/*", "application/json", None),
     ],
 )
-async def test_who_takes_both_gets_events_for_subscriptions(accept: str, query: str, subscription: str | None) -> None:
+async def test_a_client_that_accepts_both_gets_events_for_subscriptions(
+    accept: str, query: str, subscription: str | None
+) -> None:
     async with serve_event_streams() as here:
         for text, expected in (("{ hello }", query), ("subscription { count }", subscription)):
             async with here.ask(text, accept=accept) as response:

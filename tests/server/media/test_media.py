@@ -133,7 +133,7 @@ async def test_a_token_is_good_for_a_quarter_of_an_hour_and_for_nothing_else(
         await objects.upload("originals/1.jpg", content_type="image/jpeg", max_bytes=1, now=served.clock.now)
 
 
-async def test_what_is_no_form_is_refused(served: Served, objects: LocalObjects) -> None:
+async def test_a_bad_form_is_refused(served: Served, objects: LocalObjects) -> None:
     form = "multipart/form-data"
     for data, content_type, status in (
         (b"hello", form, 415),
@@ -159,7 +159,7 @@ async def test_what_is_no_form_is_refused(served: Served, objects: LocalObjects)
     ],
     ids=["preamble", "header", "headers", "token", "name", "parts"],
 )
-async def test_what_stands_in_front_of_the_file_is_bounded(served: Served, start: bytes, told: str) -> None:
+async def test_the_preamble_of_a_file_is_bounded(served: Served, start: bytes, told: str) -> None:
     """It is refused while the rest of the 25 MB that were announced is still to come."""
     reader, writer = await begin_upload(served, "multipart/form-data; boundary=b", 25 * 2**20)
     writer.write(start)
@@ -241,7 +241,7 @@ async def test_a_disk_that_fails_at_the_end_is_reported(
     assert stored_files(objects) == []
 
 
-async def test_what_a_killed_process_was_receiving_goes_with_its_upload(objects: LocalObjects) -> None:
+async def test_partial_files_of_a_killed_process_go_with_their_upload(objects: LocalObjects) -> None:
     await objects.write(KEY, jpeg(), content_type="image/jpeg")
     objects.path(KEY).with_name("original.0123.part").write_bytes(b"half")
     await objects.delete([KEY])
@@ -400,7 +400,7 @@ async def test_an_address_is_the_same_for_a_quarter_of_an_hour_and_good_for_thre
     assert "originals" not in url
 
 
-async def test_what_is_no_file_of_ours_is_not_found(served: Served, objects: LocalObjects) -> None:
+async def test_a_foreign_file_is_not_found(served: Served, objects: LocalObjects) -> None:
     await objects.write("originals/1.png", png(), content_type="image/png")
 
     for key in ("originals/none.jpg", "originals", "../../../../etc/passwd", "a\0b", "x" * 300):

@@ -176,7 +176,7 @@ async def test_no_spelling_of_an_algorithm_is_accepted_but_the_secrets(algorithm
         await assert_refused_token(raw_token({"alg": algorithm, "typ": "JWT"}, claims, signature), "algorithm")
 
 
-async def test_what_a_header_brings_along_is_no_key() -> None:
+async def test_a_key_in_a_header_is_ignored() -> None:
     """Keys, addresses of keys and certificates in a header are the forger's own."""
     key = published(RSA_ONE, "r")
     for brought in (
@@ -318,7 +318,7 @@ async def test_wide_characters_count_by_their_bytes() -> None:
     await assert_refused_token("\ud800" * 10, "well-formed")
 
 
-async def test_what_was_refused_takes_no_place() -> None:
+async def test_a_refused_token_is_not_cached() -> None:
     keeper = tokens_with()
     for number in range(50):
         with pytest.raises(Unauthenticated):

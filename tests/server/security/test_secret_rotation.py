@@ -108,7 +108,7 @@ ALL = {"token": "counts", "id": ["two"], "personal cursor": "counts", "cursor": 
 NONE = {"token": "UNAUTHENTICATED", "personal cursor": "BAD_CURSOR", "cursor": "BAD_CURSOR", "media": 403}
 
 
-async def test_what_was_made_with_an_other_secret_counts_in_both_halves_of_a_rotation(open_gateway: Open) -> None:
+async def test_tokens_of_both_secrets_are_accepted_during_a_rotation(open_gateway: Open) -> None:
     old = await open_gateway(other_secrets=(NEW,))
     new = await open_gateway(secret=NEW, other_secrets=(SECRET,))
 

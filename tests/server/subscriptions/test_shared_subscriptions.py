@@ -61,7 +61,7 @@ COUNTS = 'subscription { postEngagement(postId: "p", whenSlow: CLOSE) { likeCoun
 # --- Once for all -----------------------------------------------------------------------------------------------------
 
 
-async def test_fifty_viewers_cost_what_one_does(served: Served) -> None:
+async def test_fifty_viewers_cost_as_much_as_one(served: Served) -> None:
     await register_at_version_1(served, "m1", round="Final")
     viewers = [await follow_subscription(served, WITH_MATCH, f"user-{number}") for number in range(50)]
     assert {(await viewer.next())["matchUpdates"]["version"] for viewer in viewers} == {1}
@@ -90,7 +90,7 @@ async def test_fifty_viewers_cost_what_one_does(served: Served) -> None:
     assert all(0 < report.cost < 0.5 for report in served.reports)
 
 
-async def test_what_is_asked_otherwise_is_another(served: Served) -> None:
+async def test_a_different_operation_is_another_group(served: Served) -> None:
     await register_at_version_1(served, "m1", "m2")
     query = "subscription($id: ID!) { matchUpdates(matchId: $id) { matchId } }"
 
@@ -157,7 +157,7 @@ async def test_a_subscription_joins_an_equal_one_that_is_being_started(
     stop_following(*viewers)
 
 
-async def test_who_owes_nothing_has_left_at_once(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_member_with_nothing_queued_leaves_at_once(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     streams = subscriptions(served)
     monkeypatch.setattr(runner(served).billing, "_budgets", None)
     await register_at_version_1(served, "m1")
@@ -230,7 +230,7 @@ async def test_the_same_user_with_other_rights_is_another(served: Served) -> Non
     stop_following(*viewers)
 
 
-async def test_what_is_for_everybody_is_made_once_for_all_users(served: Served) -> None:
+async def test_public_events_are_executed_once_for_all_users(served: Served) -> None:
     await put_post(served, post_item("p", "bob"))
     viewers = [await follow_subscription(served, COUNTS, f"user-{number}") for number in range(5)]
     for viewer in viewers:
@@ -468,7 +468,7 @@ async def test_an_event_that_hangs_for_one_member_times_out_for_it_alone(
             await asyncio.sleep(0.001)
 
 
-async def test_what_ends_by_itself_ends_for_all(served: Served) -> None:
+async def test_a_source_that_completes_ends_for_all(served: Served) -> None:
     await put_post(served, post_item("p", "bob"))
     viewers = [await follow_subscription(served, COUNTS, user) for user in ("ada", "bob")]
     for viewer in viewers:

@@ -154,7 +154,7 @@ async def test_a_replay_is_as_fast_as_the_slowest_of_those_who_read_it(
     stop_following(present)
 
 
-async def test_who_reads_nothing_of_a_replay_holds_up_the_others_for_a_while(
+async def test_a_reader_of_a_replay_that_reads_nothing_delays_the_others_for_a_while(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("datastore.queues.MAX_EVENTS", 3)

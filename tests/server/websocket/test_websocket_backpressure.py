@@ -321,7 +321,7 @@ async def test_no_more_is_sent_than_is_writable(talk: SocketTalk, monkeypatch: p
     assert len(sent) == 2
 
 
-async def test_what_waits_is_withdrawn_when_the_client_has_enough(talk: SocketTalk) -> None:
+async def test_waiting_events_are_withdrawn_when_the_client_completes(talk: SocketTalk) -> None:
     feed = await talk.feed("1", OverflowPolicy.CLOSE)
     talk.peer.writable = False
     feed.tell(1)
@@ -342,7 +342,7 @@ async def test_nothing_is_said_once_the_token_has_expired(talk: SocketTalk) -> N
     assert feed.stopped
 
 
-def test_who_does_not_read_is_dropped_however_little_waits() -> None:
+def test_a_client_that_does_not_read_is_dropped_however_little_waits() -> None:
     async def work() -> None:
         talk = SocketTalk(init_timeout=5, ping_every=600, send_timeout=10)
         talk.hear(type="connection_init")
@@ -379,7 +379,7 @@ def test_a_client_that_learns_that_it_is_too_slow_has_no_more_time_for_that() ->
     in_virtual_time(work)
 
 
-def test_who_has_not_read_what_was_sent_is_dropped_although_nothing_waits() -> None:
+def test_a_client_that_has_not_read_what_was_sent_is_dropped_although_nothing_waits() -> None:
     async def work() -> None:
         talk = SocketTalk(init_timeout=5, ping_every=600, send_timeout=10)
         talk.hear(type="connection_init")

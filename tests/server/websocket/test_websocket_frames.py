@@ -88,7 +88,7 @@ def code_in(said: bytes) -> int:
         ([framed(BINARY, b"{}"), framed(CLOSE)], 4400),
     ],
 )
-async def test_what_no_client_may_send(edge: ServedSockets, sent: list[bytes], code: int) -> None:
+async def test_forbidden_frames_of_clients(edge: ServedSockets, sent: list[bytes], code: int) -> None:
     assert code_in(await bytes_until_closed(edge, *sent)) == code
 
 

@@ -207,7 +207,7 @@ def resident_pages() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1])
 
 
-async def test_what_the_protocol_does_not_name_is_passed_over(edge: ServedSockets) -> None:
+async def test_unknown_fields_of_messages_are_ignored(edge: ServedSockets) -> None:
     async with edge.peer() as connection:
         peer = SocketPeer(connection)
         await peer.send(type="ping", id="1", payload=None)

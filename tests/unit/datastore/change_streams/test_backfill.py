@@ -33,7 +33,7 @@ async def read_backfill(older: Backfill, after: int, before: Callable[[], int | 
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-async def test_what_came_before_is_found_behind_many_empty_pages(is_known: bool) -> None:
+async def test_older_changes_are_found_behind_many_empty_pages(is_known: bool) -> None:
     """As a stream of AWS has them where little happens; `is_known`: something came after it."""
     script = Script(a=Shard())
     numbers = [script.write("a", "x") for _ in range(5)]
@@ -44,7 +44,7 @@ async def test_what_came_before_is_found_behind_many_empty_pages(is_known: bool)
     assert [number_of(change) for change in found] == (numbers[1:4] if is_known else numbers[1:])
 
 
-async def test_what_is_not_reached_in_time_is_too_old() -> None:
+async def test_changes_not_reached_in_time_are_too_old() -> None:
     script = Script(a=Shard())
     first, last = script.write("a", "x"), script.write("a", "x")
     script.shards["a"].empty = 1_000_000_000
@@ -113,7 +113,7 @@ async def test_an_outage_while_older_changes_are_read_is_waited_out() -> None:
     assert [number_of(change) for change in found] == numbers[1:2]
 
 
-async def test_an_outage_that_goes_on_is_no_reason_to_start_over() -> None:
+async def test_a_long_outage_does_not_restart_the_backfill() -> None:
     script = Script(a=Shard())
     number = script.write("a", "x")
     script.fail("GetRecords", *FAULTS * 1000)
@@ -124,7 +124,7 @@ async def test_an_outage_that_goes_on_is_no_reason_to_start_over() -> None:
 
 
 @pytest.mark.parametrize(("name", "is_refused"), [("ValidationException", True), ("TrimmedDataAccessException", False)])
-async def test_what_the_stream_says_of_a_place_is_final(name: str, is_refused: bool) -> None:
+async def test_an_invalid_position_in_the_stream_is_final(name: str, is_refused: bool) -> None:
     script = Script(a=Shard())
     script.fail("GetShardIterator", RequestRefused(name, "no"))
     reading = read_backfill(Backfill(script), 5, lambda: None)

@@ -117,7 +117,7 @@ async def test_a_key_that_raises_ends_only_its_subscriber() -> None:
         await anext(broken)
 
 
-async def test_end_delivers_what_waits_first() -> None:
+async def test_end_delivers_waiting_events_first() -> None:
     hub: Broadcaster[int] = Broadcaster()
     plain, told = hub.subscribe("a", same), hub.subscribe("a", same)
     hub.publish("a", 1)

@@ -193,7 +193,7 @@ async def test_writes_of_others_are_seen(engine: Engine, session: aiohttp.Client
     assert not remove.by_ttl
 
 
-async def test_what_was_written_before_is_not_seen(engine: Engine, session: aiohttp.ClientSession) -> None:
+async def test_earlier_writes_are_not_seen(engine: Engine, session: aiohttp.ClientSession) -> None:
     engine.put(1)
     async with feed_of(engine, session).follow(BLIP, number_of) as events:
         engine.put(2)
@@ -398,7 +398,7 @@ async def test_a_sink_gets_the_start_of_each_shard_and_children_before_their_fir
     assert sink.started == [("c", "a"), ("d", "a")]
 
 
-async def test_who_comes_again_within_the_linger_goes_on_with_the_same_reader(
+async def test_a_subscriber_that_returns_within_the_linger_shares_the_same_reader(
     engine: Engine, session: aiohttp.ClientSession
 ) -> None:
     feed = ChangeFeed(HttpWire(engine.port, session), prefix=PREFIX, poll_interval=POLL, linger=30)
@@ -418,7 +418,7 @@ async def test_who_comes_again_within_the_linger_goes_on_with_the_same_reader(
     assert not reader_tasks()
 
 
-async def test_who_joins_as_the_linger_ends_has_a_reader() -> None:
+async def test_a_subscriber_that_joins_as_the_linger_ends_has_a_reader() -> None:
     script = Script(a=Shard())
     feed = ChangeFeed(script, poll_interval=0.001, discover_interval=0.02, linger=0.03)
     async with feed.follow(BLIP, number_of):
@@ -455,7 +455,7 @@ async def test_a_table_that_is_idle_keeps_no_old_changes(monkeypatch: pytest.Mon
         await until(lambda: len(log._recent.entries) == 1)  # the last says where all are
 
 
-async def test_what_came_before_the_log_is_read_from_the_stream(engine: Engine, session: aiohttp.ClientSession) -> None:
+async def test_changes_before_the_log_are_read_from_the_stream(engine: Engine, session: aiohttp.ClientSession) -> None:
     async with feed_of(engine, session).follow(BLIP, number_of) as events:
         engine.put(1)
         await take_changes(events, 1)

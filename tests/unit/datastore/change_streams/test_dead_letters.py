@@ -150,7 +150,7 @@ async def test_letters_are_listed(database: Database, options: list[str]) -> Non
     assert (told["id"], told["keys"], told["record"]) == (letter.id, letter.item_keys, stream_record(7))
 
 
-async def test_what_is_replayed_is_applied_once_and_forgotten(database: Database, options: list[str]) -> None:
+async def test_a_redriven_letter_is_applied_once_and_deleted(database: Database, options: list[str]) -> None:
     change = await a_like(database)
     for expected in ("applied", "applied before"):
         (letter,) = await bury(database, encode_change(change))
@@ -160,7 +160,9 @@ async def test_what_is_replayed_is_applied_once_and_forgotten(database: Database
         assert await letters_of(database) == []
 
 
-async def test_what_the_pipeline_applied_is_not_applied_by_a_replay(database: Database, options: list[str]) -> None:
+async def test_a_record_applied_by_the_pipeline_is_not_applied_by_a_redrive(
+    database: Database, options: list[str]
+) -> None:
     change = await a_like(database)
     await Counters(lambda: store_of(database), utc_now).handle([change])
     await bury(database, encode_change(change))
@@ -169,7 +171,7 @@ async def test_what_the_pipeline_applied_is_not_applied_by_a_replay(database: Da
     assert await likes(database) == 1
 
 
-async def test_what_fails_again_is_kept_with_its_new_error(database: Database, options: list[str]) -> None:
+async def test_a_letter_that_fails_again_is_kept_with_its_new_error(database: Database, options: list[str]) -> None:
     change = await a_like(database)
     await bury(database, encode_change(change))
     await bury(database, stream_record(1), handler="gone")

@@ -73,7 +73,7 @@ async def test_effects_on_many_items_are_spread_over_as_many_transactions_as_it_
     assert [len(call.request["TransactItems"]) for call in store.meter.calls] == [100, 100, 40]
 
 
-async def test_what_adds_up_to_nothing_writes_a_mark_alone(database: Database) -> None:
+async def test_effects_that_add_up_to_nothing_write_a_mark_only(database: Database) -> None:
     effects = [adding("up", "tea", posts=1), adding("down", "tea", posts=-1)]
 
     await apply(store_of(database), CONSUMER_TABLE, effects, NOON)
@@ -120,7 +120,7 @@ async def test_a_write_whose_condition_does_not_hold_is_left_out_alone_and_for_g
     assert [item["likes"] for item in await items_of(database, FEED)] == [0]
 
 
-async def test_two_who_apply_the_same_effects_at_the_same_time_apply_them_once(database: Database) -> None:
+async def test_concurrent_applications_of_the_same_effects_apply_them_once(database: Database) -> None:
     effects = [adding(f"{number}", f"tag{number % 3}") for number in range(60)]
 
     await asyncio.gather(

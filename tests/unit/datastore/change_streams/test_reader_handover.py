@@ -61,7 +61,7 @@ async def test_a_shard_that_is_gone_is_a_gap_when_no_child_of_it_was_begun(go: G
         await going.reader.attached()
 
 
-async def test_who_goes_on_waits_for_a_store_that_is_away_and_tells_it_once(
+async def test_a_resuming_subscriber_waits_for_an_unavailable_store_and_reports_it_once(
     go: Go, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -85,7 +85,7 @@ async def test_a_new_subscriber_learns_of_an_outage() -> None:
         await reader.attached()
 
 
-async def test_who_goes_on_does_not_wait_for_a_table_that_is_missing(go: Go) -> None:
+async def test_a_resuming_subscriber_does_not_wait_for_a_missing_table(go: Go) -> None:
     script = Script(a=Shard())
     script.fail("DescribeTable", TableMissing("no table"))
     going = go(script, a="98")

@@ -20,7 +20,7 @@ WORD = "hidden-word"
         f"unix://user:{WORD}@/run/redis.sock?db=2&protocol=3",
     ],
 )
-def test_what_the_client_takes_is_taken(url: str) -> None:
+def test_options_of_the_client_are_accepted(url: str) -> None:
     check_redis_url(url)
 
 

@@ -212,7 +212,7 @@ async def test_shards_that_are_listed_no_longer_are_forgotten(bus: RelayConnecti
 
 
 @pytest.mark.parametrize("instance", ["one", "other"])
-async def test_a_full_redis_is_seen_by_who_holds_and_by_who_does_not(
+async def test_a_full_redis_is_noticed_by_the_leader_and_the_others(
     bus: RelayConnection, redis: RedisServer, instance: str
 ) -> None:
     await begin_epoch(bus)

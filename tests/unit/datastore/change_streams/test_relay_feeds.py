@@ -41,7 +41,7 @@ async def test_one_process_reads_for_all_and_each_tells_all_in_order(hosts: Host
     assert sorted(process.wire.reads > 0 for process in processes) == [False, False, True]
 
 
-async def test_who_comes_later_sees_what_is_written_from_then_on(hosts: Hosts) -> None:
+async def test_a_late_subscriber_sees_the_writes_from_then_on(hosts: Hosts) -> None:
     one, other = hosts.process(), hosts.process()
     first = await hosts.follow(one)
     written = await hosts.write(5)
@@ -200,9 +200,7 @@ async def held_up(process: BusProcess) -> asyncio.Event:
     return go_on
 
 
-async def test_what_was_trimmed_before_a_slow_process_read_it_is_read_from_the_stream(
-    hosts: Hosts, redis: RedisServer
-) -> None:
+async def test_trimmed_entries_are_read_from_the_stream_by_a_slow_process(hosts: Hosts, redis: RedisServer) -> None:
     holder, slow = hosts.process(), hosts.process()
     first, second = await hosts.follow(holder), await hosts.follow(slow)
     go_on = await held_up(slow)

@@ -224,7 +224,7 @@ async def test_an_unreadable_table_is_reported_once_and_continues(two: Two, monk
     await two.come_back()
 
 
-async def test_who_cannot_read_a_table_does_not_want_it_for_a_while(
+async def test_a_process_that_cannot_read_a_table_does_not_claim_it_for_a_while(
     two: Two, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each release leaves a word on the bus, which would push out what is kept there."""

@@ -232,7 +232,7 @@ def test_a_shard_that_has_ended_is_named_no_more_once_a_child_was_begun() -> Non
     assert kept.last_token.positions == {key_of("arn", "c"): "", key_of("arn", "d"): "9"}
 
 
-async def test_what_is_older_is_read_once_for_all_who_wait() -> None:
+async def test_older_changes_are_read_once_for_all_waiters() -> None:
     kept, older = started_log(all_before)
     sequences = (94, 95, 96, 94)
     await asyncio.gather(*[kept.load_from(token_at(sequence)) for sequence in sequences])
@@ -271,7 +271,7 @@ async def test_who_is_behind_goes_on_though_more_is_read_for_another() -> None:
     assert told_after(kept, token_at(97)) == [98, 99, 100]
 
 
-async def test_what_is_read_again_is_bounded_by_bytes() -> None:
+async def test_changes_read_again_are_bounded_by_bytes() -> None:
     def read(one: MissingRange) -> list[Change]:
         return [big(number) for number in range(int(one.start) + 1, one.before() or 0)]
 
@@ -293,7 +293,7 @@ async def test_a_place_that_is_too_old_spoils_no_other_and_is_read_for_once() ->
     assert older.asked == []
 
 
-async def test_who_has_it_read_again_is_charged() -> None:
+async def test_the_subscriber_pays_for_changes_read_again() -> None:
     kept, _ = started_log()
     charged: list[float] = []
     assert await kept.load_from(token_at(100), charged.append) is not None
@@ -318,7 +318,7 @@ async def test_a_closed_log_ends_all_waits() -> None:
         await kept.load_from(token_at(50))
 
 
-async def test_who_waits_while_the_stream_cannot_be_read_keeps_the_place() -> None:
+async def test_a_subscriber_that_waits_for_the_stream_keeps_the_position() -> None:
     is_away = True
 
     def read(one: MissingRange) -> list[Change]:
@@ -333,7 +333,7 @@ async def test_who_waits_while_the_stream_cannot_be_read_keeps_the_place() -> No
     assert await kept.load_from(token_at(50)) is not None  # the log has forgotten the shard
 
 
-async def test_who_waits_too_long_keeps_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_subscriber_that_waits_too_long_keeps_the_position(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(change_log, "REACH_SECONDS", 0.02)
     kept, _ = started_log(lambda _: wait_forever())
     with pytest.raises(Unavailable):

@@ -98,7 +98,7 @@ async def test_a_subscriber_whose_changes_were_trimmed_learns_it_and_may_return(
 
 
 @pytest.mark.parametrize("transport", [SocketClient, EventStreamClient])
-async def test_who_comes_back_while_the_store_is_away_goes_on_once_it_is_there(
+async def test_a_subscriber_that_returns_during_an_outage_resumes_after_it(
     served: Served,
     other: Served,  # noqa: F811 - the fixture
     proxy: Proxy,

@@ -67,7 +67,7 @@ async def test_puts_and_deletes_go_together_and_of_two_with_one_key_the_last_cou
     assert {(row["teamId"], row["won"]) for row in kept} == {("t2", 2), ("t3", 3), ("t9", 2)}
 
 
-async def test_what_was_read_before_is_read_again_after_a_write(store: Store) -> None:
+async def test_an_item_read_before_is_read_again_after_a_write(store: Store) -> None:
     team = AccessPattern("T-3", "", TEAMS, ("GetItem",), Who.ANY)
     await store.write_all(TEAMS, puts=teams(1))
     assert (await store.get(team, Key("t0")) or {})["name"] == "Team 0"
@@ -125,7 +125,7 @@ async def test_a_write_reported_as_failed_is_over_at_that_time(store: Store, pro
     assert len(await store.scan(ALL_TEAMS)) == 50
 
 
-async def test_who_is_cancelled_leaves_no_batch_under_way(store: Store, proxy: Proxy) -> None:
+async def test_a_cancelled_caller_leaves_no_batch_in_flight(store: Store, proxy: Proxy) -> None:
     proxy.always = _Slow()
     tasks = asyncio.all_tasks()
     writing = asyncio.create_task(store.write_all(TEAMS, puts=teams(75)))

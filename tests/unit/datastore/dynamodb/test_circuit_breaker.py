@@ -113,7 +113,7 @@ async def test_a_write_that_is_not_repeated_may_have_been_applied(
     assert proxy.operations() == ["PutItem"]
 
 
-async def test_what_streams_cost_is_not_paid_by_tables(proxy: Proxy) -> None:
+async def test_the_retries_of_streams_do_not_use_the_budget_of_tables(proxy: Proxy) -> None:
     proxy.always = FaultMix({"throttled": 1.0}, 1, Only(("ListStreams",)))
 
     async with client_of(proxy, budget=RetryBudget(10)) as client:
@@ -171,7 +171,7 @@ async def test_the_first_answer_closes_it(proxy: Proxy) -> None:
         assert tries_at_store(proxy) == 1
 
 
-async def test_who_asks_while_it_is_away_for_a_moment_waits_and_is_answered(proxy: Proxy) -> None:
+async def test_a_call_during_a_short_outage_waits_and_is_answered(proxy: Proxy) -> None:
     async with client_of(
         proxy, breaker_config=PATIENT, backoff=replace(QUICK, attempts=8), budget=RetryBudget(25)
     ) as client:
@@ -187,7 +187,7 @@ async def test_who_asks_while_it_is_away_for_a_moment_waits_and_is_answered(prox
         assert client.breakers["tables"].times_opened == 0
 
 
-async def test_who_waits_has_a_deadline(proxy: Proxy) -> None:
+async def test_a_waiting_call_has_a_deadline(proxy: Proxy) -> None:
     async with client_of(proxy, breaker_config=PATIENT, backoff=replace(QUICK, attempts=8)) as client:
         await proxy.go_away()
         with pytest.raises(DomainError) as late:
@@ -218,7 +218,7 @@ async def test_a_throttled_table_does_not_affect_others(proxy: Proxy, database: 
     assert proxy.reached == {"Scan": 5 * QUICK.attempts + 5}
 
 
-async def test_what_is_refused_shows_that_it_is_there(proxy: Proxy) -> None:
+async def test_a_refusal_shows_that_the_store_works(proxy: Proxy) -> None:
     async with client_of(proxy, breaker_config=SOON, backoff=Backoff(attempts=1)) as client:
         for _ in range(4 * SOON.failures):
             proxy.faults.extend([cut_body, plain_error(400)])
@@ -252,7 +252,7 @@ async def test_a_caller_that_leaves_a_silent_store_shows_that_it_hangs(proxy: Pr
         assert client.breakers["tables"].tripped
 
 
-async def test_who_leaves_at_once_shows_nothing(proxy: Proxy) -> None:
+async def test_a_caller_that_leaves_at_once_proves_nothing(proxy: Proxy) -> None:
     proxy.always = hang
 
     async with client_of(proxy, breaker_config=SOON) as client:

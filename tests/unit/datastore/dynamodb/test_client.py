@@ -41,7 +41,7 @@ from tests.support.until import until
 
 
 @pytest.mark.parametrize("fault", TRANSIENT.values(), ids=TRANSIENT.keys())
-async def test_what_passes_is_tried_again_until_it_has(client: Client, proxy: Proxy, fault: Fault) -> None:
+async def test_temporary_failures_are_retried(client: Client, proxy: Proxy, fault: Fault) -> None:
     proxy.faults.extend([fault, fault])
     meter = Meter()
 
@@ -53,7 +53,7 @@ async def test_what_passes_is_tried_again_until_it_has(client: Client, proxy: Pr
 
 
 @pytest.mark.parametrize(("code", "fault"), FINAL.items(), ids=FINAL.keys())
-async def test_what_was_refused_is_not_tried_again(client: Client, proxy: Proxy, code: str, fault: Fault) -> None:
+async def test_refused_requests_are_not_retried(client: Client, proxy: Proxy, code: str, fault: Fault) -> None:
     proxy.faults.append(fault)
 
     with pytest.raises(RequestRefused) as refused:
@@ -92,7 +92,7 @@ async def test_a_prepared_request_is_sent_as_it_is_and_metered_like_any(
 
 
 @pytest.mark.breaks_rules("it is about refusals")
-async def test_what_json_cannot_hold_is_refused_before_it_is_sent(client: Client, proxy: Proxy) -> None:
+async def test_a_value_outside_json_is_refused_before_sending(client: Client, proxy: Proxy) -> None:
     meter = Meter()
 
     with pytest.raises(RequestRefused, match="SerializationException"):
@@ -146,7 +146,7 @@ def test_delays_are_anything_up_to_twice_the_last_bound(tries: int, draws: list[
 
 
 @pytest.mark.parametrize("fault", [hang, dribble])
-async def test_a_store_that_hangs_is_given_up_at_the_deadline(client: Client, proxy: Proxy, fault: Fault) -> None:
+async def test_a_hanging_store_is_abandoned_at_the_deadline(client: Client, proxy: Proxy, fault: Fault) -> None:
     proxy.always = fault
     meter = Meter()
 

@@ -115,7 +115,7 @@ async def test_a_condition_that_fails_answers_the_item_that_is_there(
     assert proxy.operations() == ["PutItem", "PutItem"]
 
 
-async def test_what_was_read_is_forgotten_when_a_write_of_it_fails(database: Database) -> None:
+async def test_a_cached_read_is_forgotten_when_a_write_of_it_fails(database: Database) -> None:
     store, other = store_on(database.client, database), store_on(database.client, database)
     key = Key("A", "B")
     assert await store.get(READ, key) is None

@@ -203,13 +203,13 @@ def test_values_as_they_go_over_the_wire(value: Any, raw: dict[str, Any]) -> Non
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_dynamodb_does_not_hold_is_refused_before_it_is_sent(value: Any) -> None:
+def test_a_value_outside_dynamodb_is_refused_before_sending(value: Any) -> None:
     with pytest.raises(ValueError, match=r"DynamoDB|A set holds|A number has"):
         encode(value)
 
 
 @pytest.mark.parametrize("raw", [{}, {"S": "a", "N": "1"}, {"X": "a"}, {"N": "one"}, {"N": "1e"}, {"L": [{}]}])
-def test_what_is_no_attribute_value_is_refused(raw: dict[str, Any]) -> None:
+def test_an_invalid_attribute_value_is_refused(raw: dict[str, Any]) -> None:
     with pytest.raises((ValueError, ArithmeticError)):
         decode(raw)
 
@@ -246,7 +246,7 @@ def test_items_are_encoded_name_by_name() -> None:
     assert decode_item(raw) == item
 
 
-def test_what_an_item_takes() -> None:
+def test_the_size_of_an_item() -> None:
     """Names and values; lists and maps three bytes, and one for each thing inside."""
     item = {
         "naïve": "naïve",

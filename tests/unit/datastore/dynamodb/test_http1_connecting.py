@@ -33,7 +33,7 @@ pytestmark = pytest.mark.breaks_rules("the server is no DynamoDB, and reads no r
 
 
 @on_both_loops
-async def test_what_never_left_was_not_applied() -> None:
+async def test_a_request_that_was_never_sent_was_not_applied() -> None:
     async with serve_script(echo) as server:
         url = server.url
     meter = Meter()
@@ -112,7 +112,7 @@ def test_the_systems_roots_are_trusted_and_mozillas_where_it_has_none(
 
 
 @on_both_loops
-async def test_tls_is_spoken_to_whom_the_system_trusts(
+async def test_tls_is_used_with_the_trust_of_the_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_trust_yet: None
 ) -> None:
     public, context = self_signed_certificate(tmp_path, "localhost")

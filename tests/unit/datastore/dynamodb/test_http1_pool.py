@@ -164,7 +164,7 @@ async def test_a_server_that_closes_connections_under_load_disturbs_no_caller(mo
 
 
 @on_both_loops
-async def test_who_waits_longest_for_a_connection_is_served_first() -> None:
+async def test_the_longest_waiter_gets_the_next_connection() -> None:
     async with talking(echo, limits=HttpLimits(connections=1)) as (client, server):
         order: list[int] = []
 

@@ -223,7 +223,7 @@ async def test_a_large_request_may_be_answered_before_it_is_read() -> None:
 
 @pytest.mark.parametrize("reads", [0, 3_000_000])
 @on_both_loops
-async def test_a_large_request_that_is_not_read_is_given_up(reads: int) -> None:
+async def test_a_large_request_that_is_not_read_is_abandoned(reads: int) -> None:
     async def script(talk: ServerTalk) -> None:
         await talk.reader.readexactly(reads)
         await asyncio.sleep(10)

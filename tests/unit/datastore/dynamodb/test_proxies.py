@@ -131,7 +131,7 @@ async def test_a_proxy_that_refuses_is_named_in_the_log(
     "said", [b"", b"SSH-2.0-OpenSSH\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\nHello!", b"HTTP/1.1 " + b"x" * 70_000]
 )
 @on_both_loops
-async def test_what_is_no_tunnel_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
+async def test_a_bad_tunnel_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
     async def odd(talk: ServerTalk) -> None:
         await talk.reader.readuntil(b"\r\n\r\n")
         await talk.say(said)

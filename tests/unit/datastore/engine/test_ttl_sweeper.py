@@ -46,7 +46,7 @@ async def remaining_names(database: Database, table: Table) -> list[str]:
         scan["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
 
-async def test_what_has_expired_is_deleted_from_every_table(database: Database) -> None:
+async def test_expired_items_are_deleted_from_every_table(database: Database) -> None:
     expiring = [table for table in TABLES if table.ttl]
     lasting = [table for table in TABLES if not table.ttl]
     for table in expiring:
@@ -121,7 +121,7 @@ def _limited(seen: Seen) -> dict[str, Any]:
     return seen.body | {"Limit": 1} if seen.operation == "Scan" else seen.body
 
 
-async def test_what_was_prolonged_between_the_scan_and_the_deletion_stays(engine: str, database: Database) -> None:
+async def test_an_item_prolonged_between_scan_and_deletion_stays(engine: str, database: Database) -> None:
     async def prolong_first(proxy: Proxy, seen: Seen) -> web.StreamResponse:
         if seen.operation == "DeleteItem" and seen.body["Key"]["SK"]["S"] == "prolonged":
             await put_expiring_item(database, BLIP, "prolonged", AT + 60)

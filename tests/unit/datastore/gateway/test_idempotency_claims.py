@@ -54,7 +54,7 @@ async def test_a_claim_whose_holder_is_gone_is_taken_over(
     assert (await processes[0].ask(keyed_request(), CountedMutation())).data == {"a": "quick"}
 
 
-async def test_who_takes_a_claim_over_makes_of_it_what_its_holder_made(
+async def test_a_claim_that_is_taken_over_makes_the_same_ids(
     processes: tuple[IdempotentProcess, IdempotentProcess], clock: Clock
 ) -> None:
     """However often it is taken over; and a key that is free again is begun anew."""
@@ -106,7 +106,7 @@ async def test_a_claim_of_an_earlier_version_is_taken_over(
     assert origins[0].seed != GONE.seed
 
 
-async def test_of_those_who_wait_for_a_lost_claim_one_takes_it_over(
+async def test_one_of_the_waiters_for_a_lost_claim_takes_it_over(
     processes: tuple[IdempotentProcess, IdempotentProcess], clock: Clock
 ) -> None:
     fingerprint = idempotency._fingerprint(keyed_request())
@@ -144,7 +144,7 @@ async def test_a_twin_waits_no_longer_than_its_own_deadline(
     assert work.times == 1
 
 
-async def test_who_waited_for_a_request_that_came_to_nothing_tries_itself(
+async def test_a_waiter_for_a_failed_request_tries_itself(
     processes: tuple[IdempotentProcess, IdempotentProcess],
 ) -> None:
     """In another process; in the same one it is told what the first is told."""

@@ -58,7 +58,7 @@ PASSING = (Throttled("x"), Unavailable("x"), Timeout("x"), Unauthenticated("x"),
 
 
 @pytest.mark.parametrize("error", FINAL, ids=lambda error: type(error).__name__)
-async def test_what_would_fail_again_is_kept(
+async def test_permanent_failures_are_stored(
     processes: tuple[IdempotentProcess, IdempotentProcess], error: DomainError
 ) -> None:
     work = CountedMutation(lambda _: failed(error))
@@ -68,7 +68,7 @@ async def test_what_would_fail_again_is_kept(
 
 
 @pytest.mark.parametrize("error", PASSING, ids=lambda error: type(error).__name__)
-async def test_what_may_succeed_the_next_time_is_not(
+async def test_temporary_failures_are_not_stored(
     processes: tuple[IdempotentProcess, IdempotentProcess], error: Exception
 ) -> None:
     """As long as nothing was written: then a second try would write it twice."""
@@ -91,7 +91,9 @@ async def test_an_operation_that_was_stopped_is_kept_if_it_may_have_written(
         assert (again.is_failure, again.code, again.body) == (True, "TIMEOUT", first.body)
 
 
-async def test_what_is_not_begun_leaves_the_key_free(processes: tuple[IdempotentProcess, IdempotentProcess]) -> None:
+async def test_a_request_that_was_not_started_leaves_the_key_free(
+    processes: tuple[IdempotentProcess, IdempotentProcess],
+) -> None:
     async def shed(_: IdSource) -> Outcome:
         raise Unavailable("Too busy.")
 
@@ -171,7 +173,7 @@ async def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
         await processes[1].ask(keyed_request(), CountedMutation())
 
 
-async def test_work_that_is_left_goes_on_up_to_a_number(
+async def test_abandoned_work_continues_up_to_a_limit(
     processes: tuple[IdempotentProcess, IdempotentProcess],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -199,7 +201,7 @@ async def test_work_that_is_left_goes_on_up_to_a_number(
     assert "A mutation failed after its client disconnected" in caplog.text
 
 
-async def test_closing_stops_what_does_not_end(
+async def test_closing_cancels_work_that_does_not_end(
     processes: tuple[IdempotentProcess, IdempotentProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(idempotency, "STOP_SECONDS", 0.01)
@@ -216,7 +218,7 @@ async def test_closing_stops_what_does_not_end(
         await twin
 
 
-async def test_what_is_done_to_the_store(processes: tuple[IdempotentProcess, IdempotentProcess]) -> None:
+async def test_the_calls_to_the_store(processes: tuple[IdempotentProcess, IdempotentProcess]) -> None:
     async def calls(work: CountedMutation) -> list[str]:
         meter = Meter()
         await processes[0].once.run_once(keyed_request(), work, meter)

@@ -96,7 +96,7 @@ def test_tables_are_kept_whatever_becomes_of_the_stack() -> None:
 
 
 @pytest.mark.parametrize("watched", AlarmLevel)
-def test_what_the_template_refers_to_is_there(watched: AlarmLevel) -> None:
+def test_references_of_the_template_exist(watched: AlarmLevel) -> None:
     found = template(level=watched, roles=ROLES)
     known = {*found["Parameters"], *found["Resources"]}
 
@@ -174,7 +174,7 @@ def _index(index: Index) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("watched", AlarmLevel)
-def test_what_the_terraform_file_refers_to_is_there(watched: AlarmLevel) -> None:
+def test_references_of_the_terraform_file_exist(watched: AlarmLevel) -> None:
     found = configuration(level=watched, roles=ROLES)
     variables = {f"var.{name}" for name in found["variable"]}
     resources = {f"{kind}.{name}" for kind, blocks in found["resource"].items() for name in blocks}
@@ -226,7 +226,7 @@ def _operations(alarm: dict[str, Any]) -> list[str]:
     return [one["MetricStat"]["Metric"]["Dimensions"][-1]["Value"] for one in metrics]
 
 
-def test_what_nothing_is_declared_to_use_has_no_alarms_about_errors_or_streams() -> None:
+def test_operations_that_nothing_uses_have_no_alarms() -> None:
     found = of_type(json.loads(cloudformation([PLAIN], level=AlarmLevel.ALL)), "AWS::CloudWatch::Alarm")
     assert list(found) == ["PlainReadThrottleAlarm", "PlainWriteThrottleAlarm"]
 

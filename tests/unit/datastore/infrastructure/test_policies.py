@@ -216,7 +216,7 @@ async def command(options: StoreOptions, *arguments: str | Path, **environment: 
     assert done.returncode == 0, done.stderr
 
 
-async def test_who_strips_photos_may_do_all_it_does(
+async def test_the_photo_stripper_may_do_all_that_it_does(
     database: Database, store_options: StoreOptions, watched: WatchedCalls, tmp_path: Path
 ) -> None:
     objects = LocalObjects(tmp_path / LOCAL_FOLDER, b"secret", lambda: "http://x")

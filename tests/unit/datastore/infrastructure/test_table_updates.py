@@ -129,7 +129,7 @@ async def test_additions_of_others_are_left_alone(database: Database) -> None:
 # --- Changing ---------------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_missing_is_added_and_filled(database: Database) -> None:
+async def test_missing_parts_are_added_and_filled(database: Database) -> None:
     admin, name = database.admin(), database.prefix + RICH.name
     await make(database, POOR)
     item = {"pk": {"S": "a"}, "sk": {"S": "b"}, "colour": {"S": "red"}, "weight": {"N": "3"}, "until": {"N": "9"}}
@@ -163,7 +163,7 @@ async def test_commands_that_change_a_table_at_the_same_time_do_not_hinder_each_
     assert await update_texts(database) == []
 
 
-async def test_what_the_store_refuses_to_change_is_an_error(database: Database, proxy: Proxy) -> None:
+async def test_a_change_that_the_store_refuses_is_an_error(database: Database, proxy: Proxy) -> None:
     await make(database, replace(POOR, stream=RICH.stream))
     proxy.always = deny_operation("UpdateTable")
     async with open_database(StoreOptions(proxy.url, prefix=database.prefix)) as other:
@@ -180,7 +180,7 @@ def deny_operation(operation: str) -> Fault:
     return answer
 
 
-async def test_what_cannot_be_changed_without_a_loss_is_left(database: Database) -> None:
+async def test_a_change_with_a_loss_is_not_made(database: Database) -> None:
     there = replace(RICH, indexes=(replace(BY_COLOUR, projection="ALL"),), stream=KEYS, ttl="end")
     await make(database, there)
     left = await table_updates.update(database.admin(), [RICH], database.prefix, in_aws=False)

@@ -50,7 +50,7 @@ def test_plain_ids_are_left_as_they_are() -> None:
     assert join("AREA", "Old Town – Süd/1", "日本") == "AREA#Old Town – Süd/1#日本"
 
 
-def test_what_could_break_out_is_encoded() -> None:
+def test_separators_are_encoded() -> None:
     assert escape_part("a#b%c\x00\n\x7f") == "a%23b%25c%00%0A%7F"
 
 
