@@ -1,4 +1,4 @@
-"""What benchmarks draw of their figures, and how they count."""
+"""The figures that benchmarks draw and count."""
 
 import asyncio
 from typing import Any

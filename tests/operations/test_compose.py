@@ -51,7 +51,7 @@ LIKES = "query ($post: ID!) { post(id: $post) { likeCount } }"
 
 
 def of_the_image() -> dict[str, str]:
-    """What the Dockerfile sets in the environment, but for where things are in the image."""
+    """Return the environment that the Dockerfile sets, without the paths in the image."""
     text = " ".join(rest for name, rest in instructions((ROOT / "Dockerfile").read_text()) if name == "ENV")
     pairs = dict(pair.split("=", 1) for pair in text.split())
     return {name: value for name, value in pairs.items() if name not in ("PATH", "GATEWAY_DATA_DIR")}
@@ -66,7 +66,7 @@ class Composed:
         self.ports = {name: free_port() for name in LISTENING}
 
     def here(self, name: str, text: str) -> str:
-        """The text as it has to be on this machine, where all have one address."""
+        """Return the text for this machine, on which all services have one address."""
         for other, port in LISTENING.items():
             text = text.replace(f"//{other}:{port}", f"//127.0.0.1:{self.ports[other]}")
         own = str(LISTENING.get(name, ""))
@@ -82,7 +82,7 @@ class Composed:
         volume = next(iter(SERVICES[name].get("volumes", [f"{name}:/data"]))).partition(":")[0]
         told = {key: self.here(name, value) for key, value in set_by_both.items()}
         if name.endswith("-pipeline"):
-            del told["GATEWAY_PORT"]  # whose value it has by chance
+            del told["GATEWAY_PORT"]  # set by chance
         given = {
             "GATEWAY_DATA_DIR": str(self._folder / volume),
             "GATEWAY_DRAIN_SECONDS": "0",
@@ -90,7 +90,7 @@ class Composed:
         return surroundings(**told, **given)
 
     async def start(self, name: str) -> None:
-        """It, and before it what it depends on."""
+        """Start a service after those that it depends on."""
         if name in self._processes:
             return
         for needed, how in SERVICES[name].get("depends_on", {}).items():
@@ -136,7 +136,7 @@ class Composed:
         return f"http://127.0.0.1:{self.ports[name]}"
 
     def stop(self) -> dict[str, int]:
-        """By SIGTERM, those first that were started last; the status of each."""
+        """Stop the services by SIGTERM, the last started first. Return their exit statuses."""
         statuses = {}
         for name, process in reversed(self._processes.items()):
             process.send_signal(signal.SIGTERM)
@@ -169,7 +169,7 @@ async def data(session: aiohttp.ClientSession, url: str, token: str, query: str,
 
 
 async def event_stream(session: aiohttp.ClientSession, url: str, token: str, query: str) -> AsyncIterator[Any]:
-    """None once the stream has begun, and then what each event says."""
+    """Yield None once the stream has begun, then the data of each event."""
     headers = {"Authorization": f"Bearer {token}", "Accept": "text/event-stream"}
     async with session.post(f"{url}/graphql", json={"query": query}, headers=headers) as response:
         assert response.status == 200
@@ -186,7 +186,7 @@ def test_the_bus_has_a_redis_that_evicts_nothing_and_room_for_ten_tables() -> No
     command = SERVICES[urlsplit(environment["GATEWAY_BUS"]).hostname]["command"]
     options = dict(zip(command[1::2], command[2::2], strict=True))
     assert options["--maxmemory-policy"] == "noeviction"
-    # A fifth more than what is kept was measured (docs/operations.md), and as much as a table is under way.
+    # A fifth more than the payload was measured (docs/operations.md), plus as much in flight as one table has.
     assert int(options["--maxmemory"].removesuffix("mb")) * 2**20 > (10 * 1.2 + 2) * MAX_BYTES
 
 
@@ -239,7 +239,7 @@ async def until_ready(session: aiohttp.ClientSession, url: str) -> None:
 
 
 async def report_until_done(session: aiohttp.ClientSession, url: str, token: str) -> None:
-    """Again and again: no event tells when a stream of events has begun to be fed."""
+    """Report repeatedly: there is no signal that a stream of events is attached."""
     while True:
         await data(session, url, token, REPORT)
         await asyncio.sleep(0.2)

@@ -1,4 +1,4 @@
-"""What the documentation says of names that can be looked up: variables of the environment, files, headings."""
+"""Names in the documentation exist: environment variables, files, headings."""
 
 import re
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def test_every_code_of_an_error_is_in_the_readme() -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """Those of its headings, as GitHub makes them."""
+    """Return the anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", _CODE.sub("", page.read_text()), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -1,4 +1,4 @@
-"""What the Dockerfile puts into the image. `make rehearse` follows all of it; that takes a minute, and root."""
+"""The content of the image by the Dockerfile. `make rehearse` follows all steps, which takes a minute and root."""
 
 from deploy.rehearse import instructions
 from tests.support.layers import MAY_IMPORT
@@ -8,7 +8,7 @@ INSTRUCTIONS = list(instructions((ROOT / "Dockerfile").read_text()))
 
 
 def copied() -> set[str]:
-    """Whatever comes from this folder, of all stages."""
+    """Return the paths of this folder that any stage copies."""
     rests = [rest.split() for name, rest in INSTRUCTIONS if name == "COPY"]
     return {source for parts in rests if not parts[0].startswith("--from") for source in parts[:-1]}
 

@@ -1,4 +1,4 @@
-"""The archive for AWS Lambda: what is in it, and that its handler runs with nothing beside it."""
+"""The archive for AWS Lambda: its content, and that its handler runs alone."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ print(json.dumps({"answers": answers, "foreign": foreign}))
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The packages of the lock file in one folder: those that are installed here are the same versions."""
+    """Link the packages of the lock file into one folder: the installed versions are the same."""
     folder = tmp_path_factory.mktemp("packages")
     for name, version in re.findall(r"^([\w.-]+)==([\w.]+)", REQUIREMENTS.read_text(), re.M):
         found = distribution(name)
@@ -59,7 +59,7 @@ def archive(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def as_delivered(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Lambda tells them in JSON: floats and texts."""
+    """Return the records as Lambda passes them in JSON: with floats and texts."""
     return json.loads(json.dumps(records, default=lambda value: value.timestamp()))  # type: ignore[no-any-return]
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.support.layers import MAY_IMPORT
 from tests.support.store_engines import ROOT
 
-# What a layer must know nothing of.
+# The libraries that a layer must not import.
 FOREIGN = {
     "datastore": {"strawberry", "graphql", "starlette", "uvicorn"},
     "pipelines": {"strawberry", "graphql", "starlette", "uvicorn"},
@@ -20,7 +20,7 @@ FOREIGN = {
     "server": {"boto3", "botocore"},
 }
 
-# What of the datastore makes calls, and reads their answers.
+# The parts of the datastore that make calls and read their responses.
 MAKING = (
     "dynamodb.batch_write",
     "dynamodb.client",
@@ -130,7 +130,7 @@ def test_the_server_does_not_know_how_calls_to_dynamodb_are_made() -> None:
     assert not [name for name in known if any(name == made or name.startswith(f"{made}.") for made in making)]
 
 
-# The mechanisms of the datastore, which know no table, and what knows tables.
+# The mechanisms of the datastore, which know no table, and the packages that know tables.
 MECHANISMS = ("change_streams", "dynamodb", "errors", "model", "queues", "session", "tasks")
 OF_SYSTEMS = ("earthquakes", "feeds", "gateway", "keyspace", "matches", "photos", "sightings")
 

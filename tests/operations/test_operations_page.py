@@ -1,4 +1,4 @@
-"""docs/operations.md, the dashboard and the alerts, held to what the code has."""
+"""docs/operations.md, the dashboard and the alerts, compared with the code."""
 
 import re
 
@@ -12,7 +12,7 @@ CODES = re.compile(r'^    code = "([A-Z_]+)"$', re.M)
 
 
 async def test_every_metric_in_the_dashboard_and_in_alerts_is_exported_by_a_gateway(served: Served) -> None:
-    """Those of the bus by one that has a bus: see test_compose.py."""
+    """The metrics of the bus are tested on a gateway with a bus: see test_compose.py."""
     headers = {"Authorization": f"Bearer {served.token('me', Role.ADMIN)}"}
     async with served.http.get(f"{served.url}/metrics", headers=headers) as response:
         page = await response.text()

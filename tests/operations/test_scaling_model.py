@@ -18,7 +18,7 @@ CONSTANTS = [
     for name, constant in inspect.getmembers(scaling_constants, inspect.isfunction)
     if constant.__module__ == scaling_constants.__name__
 ]
-# 200 matches: 100 ticks a second, of which one of 15 finds a ball.
+# 200 matches: 100 ticks a second, of which one in 15 finds a ball.
 VIEWERS = Load("viewers", viewers=10_000, matches=200)
 QUERIES = Load("queries", queries=10_000, workload="W1")
 
@@ -66,7 +66,7 @@ def test_one_process_relays_a_table() -> None:
 
 
 def test_the_load_of_queries() -> None:
-    # 2.14 CPUs, half of one in each, and a spare one.
+    # 2.14 CPUs at half a CPU per gateway, and one spare gateway.
     assert scaling_model.gateways(QUERIES) == 6
     assert scaling_model.gateway_cpu(QUERIES) == pytest.approx(2.14)
     assert scaling_model.read_units(QUERIES) == 5000
@@ -124,7 +124,7 @@ def test_the_costs_of_a_process_are_those_that_explain_its_runs() -> None:
 
 @pytest.mark.parametrize("constant", CONSTANTS, ids=lambda constant: constant.__name__)
 def test_each_constant_names_its_source(constant: Callable[..., object]) -> None:
-    """A page or a file that is there, or an address; what is only assumed stands under that heading."""
+    """An existing page or file, or an address; assumptions are under that heading."""
     told, source = constant.__doc__ or "", inspect.getsource(scaling_constants)
     pages = "".join(page.read_text() for page in DOCS.glob("*.md"))
     assert [section for section in re.findall(r'"([^"]+)"', told) if section not in pages] == []

@@ -1,6 +1,6 @@
-"""Instances whose clocks are five seconds off, and instances that stand still for longer than what they hold lives.
+"""Instances whose clocks are five seconds off, and instances that pause for longer than their leases live.
 
-PAUSE_SECONDS=30 and PAUSE_LEASE=10 make of the second what it is in production.
+PAUSE_SECONDS=30 and PAUSE_LEASE=10 make the pause as long as in production.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from tests.support.kills import LoadedDeployment, deployed
 
 PAUSE_SECONDS = float(os.environ.get("PAUSE_SECONDS", "3"))
 LEASE_SECONDS = float(os.environ.get("PAUSE_LEASE", "1"))
-# At full length time is what it is.
+# At full length the clocks run at normal speed.
 CLOCK_TIMES = 1.0 if PAUSE_SECONDS >= 30 else test_kills.CLOCK_TIMES
 SECONDS = 4.0
-# Those of each pair are ten seconds apart, and who polls the match is late.
+# The clocks of each pair are ten seconds apart, and that of the polling instance is late.
 OFF = {name: seconds for pair in (GATEWAYS, FEEDS, CRICKETS) for name, seconds in zip(pair, (-5.0, 5.0), strict=True)}
 
 pytestmark = pytest.mark.timeout(120 + 10 * PAUSE_SECONDS)
@@ -52,7 +52,7 @@ async def test_a_paused_process_writes_nothing_late_and_continues(tmp_path: Path
     seconds = 2 * PAUSE_SECONDS + 3 * LEASE_SECONDS
     async with deployed(tmp_path, seconds, lease_seconds=LEASE_SECONDS, clock_times=CLOCK_TIMES) as (world, database):
         relays, follows = await relaying(world)
-        # No client waits for the gateway that stands still.
+        # No client waits for the paused gateway.
         world.served.http.urls = [world.deployment.urls[GATEWAYS.index(follows)]]
         over = asyncio.Event()
         working = asyncio.create_task(world.work_until(over))
@@ -71,15 +71,16 @@ async def test_a_paused_process_writes_nothing_late_and_continues(tmp_path: Path
             part.go_on()
         before, held = await relay_metrics(world, relays), (await relay_metrics(world, follows))[0]
         await asyncio.sleep(LEASE_SECONDS)
-        # What it had read before it stood still is not appended: another has done that. On a busy machine that one may
+        # Changes that it had read before the pause are not appended: another gateway did that. On a busy machine that
+        # one may
         # have lost a table to it again.
         after, left = await relay_metrics(world, relays), (await relay_metrics(world, follows))[0]
         assert after == (0, before[1]) or (after[0] > 0 and after[0] + left == held)
-        # They live, and have left what is another's alone.
+        # They run, and left the work of the other instance alone.
         assert [part.process.poll() for part in (feed, cricket, gateway) if part.process] == [None, None, None]
         assert await reading(world) is not feed
         assert await polling(world) is not cricket
-        # And they take it up again when the others are gone.
+        # They take over again when the others have ended.
         for another in (await reading(world), await polling(world)):
             assert another is not None
             another.kill()
@@ -92,7 +93,7 @@ async def test_a_paused_process_writes_nothing_late_and_continues(tmp_path: Path
 
 
 async def relaying(world: LoadedDeployment) -> tuple[str, str]:
-    """The gateway that reads the tables' streams for both, once it does, and the one that does not."""
+    """Return the gateway that reads the tables' streams for both, and the other."""
     while True:
         both = {name: (await relay_metrics(world, name))[0] for name in GATEWAYS}
         if sorted(map(bool, both.values())) == [False, True]:
@@ -102,7 +103,7 @@ async def relaying(world: LoadedDeployment) -> tuple[str, str]:
 
 
 async def relay_metrics(world: LoadedDeployment, name: str) -> tuple[float, float]:
-    """How many tables a gateway reads for all, and how many changes it has appended to the bus."""
+    """Return the number of tables that a gateway relays, and the number of changes that it has appended to the bus."""
     async with aiohttp.ClientSession() as http:
         tables = await world.deployment.figure(http, name, "gateway_bus_tables_relayed")
         return tables, await world.deployment.figure(http, name, "gateway_bus_relayed_total")
@@ -115,7 +116,7 @@ async def latest_match_state(world: LoadedDeployment) -> ActiveMatch:
 
 
 async def lease_of_feed(world: LoadedDeployment) -> Lease:
-    """Of the engine's one shard."""
+    """Return the lease of the engine's only shard."""
     assert world.served.database is not None
     stream = await stream_of(world.served.database.client, FEED.name, world.served.database.prefix)
     (lease,) = await Leases(world.served.store(), CONSUMER_TABLE, stream, "nobody", world.served.clock()).all()
@@ -123,14 +124,14 @@ async def lease_of_feed(world: LoadedDeployment) -> Lease:
 
 
 async def reading(world: LoadedDeployment) -> DeploymentPart | None:
-    """The instance that reads the feed's stream."""
+    """Return the instance that reads the feed's stream."""
     owner = (await lease_of_feed(world)).owner
     parts = [world.deployment.parts[name] for name in FEEDS]
     return next((part for part in parts if part.process and instance_of(part.process.pid) == owner), None)
 
 
 async def polling(world: LoadedDeployment) -> DeploymentPart | None:
-    """The instance that polls the match."""
+    """Return the instance that polls the match."""
     owner = (await latest_match_state(world)).instance_id
     parts = [world.deployment.parts[name] for name in CRICKETS]
     return next((part for part in parts if part.instance == owner), None)

@@ -1,4 +1,4 @@
-"""Compiled execution does what graphql-core does, over generated schemas; and a fault would be found."""
+"""Compiled execution equals graphql-core's over generated schemas, and a fault would be found."""
 
 import asyncio
 import gc
@@ -31,11 +31,11 @@ from tests.support.random_values import CALM
 
 EXAMPLES = int(os.environ.get("COMPILED_EXAMPLES", "160"))
 FIRST = int(os.environ.get("COMPILED_FIRST", "0"))
-# By then a fault is found, whichever it is.
+# Every fault is found within these.
 ENOUGH = 200
 
 
-# graphql-core forgets to await a coroutine here and there, and that is told of with the next collection.
+# graphql-core sometimes does not await a coroutine, which is reported at the next collection.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:coroutine .* was never awaited"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -44,7 +44,7 @@ pytestmark = [
 
 @pytest.fixture(autouse=True, scope="module")
 def swept() -> Iterator[None]:
-    """What the collector would find in the module after this one is found here."""
+    """Collect garbage here that a later module would report."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -86,7 +86,7 @@ def test_resolvers_left_behind_are_found() -> None:
 def test_compiled_execution_does_not_differ_from_graphql_core() -> None:
     for seed in range(FIRST, FIRST + EXAMPLES):
         (situation,) = situations(seed, 1)
-        if seed % 2:  # what it has learned from values that were right must not mislead it
+        if seed % 2:  # the types that it learned from correct values must not mislead it
             replace(situation, temper=CALM).run(CompilingExecutor)
         found = differences_of(situation, situation.run(REFERENCE), CompilingExecutor)
 
@@ -177,19 +177,19 @@ async def test_coroutines_of_a_list_that_is_null_are_let_go() -> None:
     assert (result.data, [error.path for error in result.errors]) == ({"f": None}, [["f", 1]])
 
 
-SLOW = "slow"  # a task that nobody but who gives up the list ends
+SLOW = "slow"  # a task that ends only when the list is abandoned
 
 
 @pytest.mark.parametrize(
     ("items", "is_cancelled"),
     [
-        (["fails", SLOW], True),  # what was awaited failed
+        (["fails", SLOW], True),  # an awaited item failed
         (["null", SLOW], True),
         ([{"g": "fails"}, SLOW], True),
         ([{"g": "null"}, SLOW], True),
         ([{"g": 1}, "fails", SLOW], True),
         ([SLOW, "fails"], True),
-        ([ValueError("no"), SLOW], False),  # nothing was awaited yet
+        ([ValueError("no"), SLOW], False),  # no item was awaited yet
         ([None, SLOW], False),
         ([{"g": ValueError("no")}, SLOW], False),
     ],

@@ -1,4 +1,4 @@
-"""A mixed load on a store of which one try in five fails: what is acknowledged is there once, and nothing is made up.
+"""A mixed load on a store where one try in five fails: acknowledged writes are stored once, and nothing else is.
 
 `make faults` runs it at full length.
 """
@@ -39,7 +39,7 @@ ACTORS = 16
 STORM_EACH = 1500
 
 WRITING = Only(("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems", "BatchWriteItem"))
-# Whether what it happens to may have been done.
+# Whether the write may have been applied.
 FINAL = {
     "throttled": False,
     "answer lost": True,
@@ -49,13 +49,13 @@ FINAL = {
 }
 
 pytestmark = pytest.mark.timeout(60 + OPERATIONS / 20)
-# This share of its answers may be errors, which are those of storms.
+# The largest share of responses that may be errors, which come from storms.
 MOST_ERRORS = 0.08
 SYNC = "mutation ($teams: [TeamInput!]!) { syncTeams(teams: $teams) { teamId } }"
 
 
 class Hurrying(Clock):
-    """Twenty times as fast as time: who waits for a lease of a minute waits three seconds."""
+    """A clock at twenty times the speed: a lease of a minute lasts three seconds."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -136,7 +136,7 @@ async def test_under_a_fifth_of_faults_all_that_is_acknowledged_is_there_once(
 async def test_a_write_without_a_retry_is_reported_by_whether_it_may_be_applied(
     served: Served, load: MixedLoad, proxy: Proxy, database: Database
 ) -> None:
-    """One fault at a time, and hardly a try that is repeated."""
+    """One fault at a time, with almost no retries."""
     client, told = client_of_gateway(served), load.told
     client.breakers["tables"].budget, load.keyed = RetryBudget(RETRY_COST), 0.0
 
@@ -159,7 +159,7 @@ def _all_is_right(load: MixedLoad, stored: dict[Fact, Any]) -> None:
 
 
 async def _storms(served: Served, load: MixedLoad, mix: FaultMix) -> None:
-    """Now and then nearly all fails, until retries are not paid for any more; or the store is away for a moment."""
+    """Now and then nearly all calls fail, until the retry budget is spent, or the store is unavailable for a moment."""
     client, tables = client_of_gateway(served), client_of_gateway(served).breakers["tables"]
 
     def share(least: float) -> bool:
@@ -178,7 +178,7 @@ async def _storms(served: Served, load: MixedLoad, mix: FaultMix) -> None:
 
 
 def _tell(served: Served, load: MixedLoad, proxy: Proxy, mix: FaultMix, seconds: float) -> None:
-    """Figures for whoever runs it at full length (with `-s`)."""
+    """Print the figures for a run at full length (with `-s`)."""
     client, told = client_of_gateway(served), load.told
     asked, tries = sum(told.operations.values()), sum(proxy.reached.values())
     print(f"\n{asked} requests in {seconds:.0f} s, {told.asked_again} of them asked again under their key")

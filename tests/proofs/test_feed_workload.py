@@ -1,6 +1,6 @@
-"""A random workload on the feed comes to what a model computes from its operations, whatever befalls the pipeline.
+"""A random workload on the feed leads to the state of a model, whatever happens to the pipeline.
 
-FEED_OPERATIONS, FEED_USERS, FEED_KILLS and FEED_SEED make it larger, or another one: see `make workload`.
+FEED_OPERATIONS, FEED_USERS, FEED_KILLS and FEED_SEED change it: see `make workload`.
 """
 
 import asyncio
@@ -33,17 +33,17 @@ from tests.support.served import Clock, Served
 
 USERS = int(os.environ.get("FEED_USERS", "20"))
 KILLS = int(os.environ.get("FEED_KILLS", "4"))
-BETWEEN_KILLS = OPERATIONS / KILLS / 100  # seconds: some hundred operations are done in one
+BETWEEN_KILLS = OPERATIONS / KILLS / 100  # seconds: some hundred operations take one
 FAN_OUT_BOUND = 1 if OPERATIONS < 5000 else 4  # small, so that authors are promoted in time
 SEED = int(os.environ.get("FEED_SEED", "4"))
 pytestmark = pytest.mark.timeout(2 * PATIENCE)
 FAILURES = 0.2  # the share of calls of a handler that fail
-BAD_EACH = 150  # one of so many changes fails nearly always
+BAD_EACH = 150  # one of this many changes fails nearly always
 
 
 @pytest.fixture
 def clock() -> Clock:
-    """It begins so long ago that the workload, which takes hours or days by it, ends before now."""
+    """The clock starts in the past, so that the workload, which takes hours or days by it, ends before now."""
     clock = Clock()
     clock.now = before(OPERATIONS * STEP)
     return clock
@@ -93,7 +93,7 @@ async def test_handlers_that_fail_at_random_lose_and_double_nothing(served: Serv
     letters = await buried(served)
     for letter in letters:
         assert await replay.replay(letter) is None
-    # What the letters led to comes over the stream like all else.
+    # The effects of the letters come over the stream, too.
     async with pipeline(served):
         await wait(served)
 
@@ -106,7 +106,7 @@ async def test_handlers_that_fail_at_random_lose_and_double_nothing(served: Serv
 async def test_two_concurrent_pipelines_and_authors_with_many_followers_reach_the_same_state(
     served: Served, workload: FeedWorkload
 ) -> None:
-    """As if the consumer and a Lambda function were set up for one stream."""
+    """As if the consumer and a Lambda function read the same stream."""
     async with pipeline(served, handlers_of(served, FAN_OUT_BOUND)):
         async with second_reader(served, handlers_of(served, FAN_OUT_BOUND)):
             await workload.run(OPERATIONS)
@@ -129,7 +129,7 @@ async def test_a_workload_may_have_few_users(served: Served, clock: Clock) -> No
 
 
 class Failing:
-    """A handler that fails at random, before it did anything or when it had done all; with some changes, each time."""
+    """A handler that fails at random, before or after its work, and always with some changes."""
 
     def __init__(self, handler: Handler, chance: random.Random) -> None:
         self.name = handler.name
@@ -151,7 +151,7 @@ class Failing:
 
 @asynccontextmanager
 async def second_reader(served: Served, handlers: Sequence[Handler]) -> AsyncIterator[None]:
-    """One more who reads the whole stream, without a lease, now ahead and now behind."""
+    """Read the whole stream a second time, without a lease, sometimes ahead and sometimes behind."""
     assert served.gateway.database is not None
     client, prefix = served.gateway.database.client, served.gateway.database.prefix
     batches = BatchProcessor(handlers, served.store, utc_now, StreamMetrics(), retries=AT_ONCE, outage=SOON)
@@ -188,7 +188,10 @@ async def wait(served: Served) -> None:
 async def _killed_at_random(
     served: Served, options: StoreOptions, chance: random.Random
 ) -> tuple[multiprocessing.process.BaseProcess, int]:
-    """Kills one instance after another, with -9, once it reads the stream. The last, and how many held the lease."""
+    """Kill one instance after another with SIGKILL once it reads the stream.
+
+    Return the last one, and how many held the lease.
+    """
     process = await _started(options)
     killed_at_work = 0
     for _ in range(KILLS):
@@ -203,7 +206,7 @@ async def _killed_at_random(
 
 
 async def _holds_the_lease(served: Served, process: multiprocessing.process.BaseProcess) -> bool:
-    """Whether it reads the engine's one shard."""
+    """Return whether the process holds the lease of the engine's only shard."""
     assert served.gateway.database is not None
     stream = await stream_of(served.gateway.database.client, FEED.name, served.gateway.database.prefix)
     owner = feed_process.instance_of(process.pid)

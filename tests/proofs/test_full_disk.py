@@ -1,5 +1,5 @@
-"""A disk without room, or one that is read-only: what is told, that nothing is acknowledged which is not stored, and
-that all goes on once there is room.
+"""A full or read-only disk: it is reported, nothing is acknowledged that is not stored, and the gateway continues once
+there is room.
 """
 
 import ctypes
@@ -37,7 +37,7 @@ FULL = {"code": "UNAVAILABLE", "retryable": True, "retryAfter": 5}
 
 
 class Disk:
-    """A file system in memory, of a few megabytes."""
+    """A file system of some megabytes in memory."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,7 +56,7 @@ class Disk:
         self._library.umount2(os.fsencode(self.path), MNT_DETACH)
 
     def fill(self, all_but: int = 0) -> None:
-        """Leave no more than so many bytes."""
+        """Leave at most this number of bytes free."""
         with self._filling.open("ab", buffering=0) as file:
             try:
                 while left := os.statvfs(self.path).f_bavail * os.statvfs(self.path).f_frsize - all_but:
@@ -101,7 +101,7 @@ def token() -> str:
 
 
 def posts(gateway: GatewayProcess, token: str) -> list[str]:
-    """The texts of all of ada's posts."""
+    """Return the texts of all of ada's posts."""
     texts: list[str] = []
     after = "null"
     while True:
@@ -113,7 +113,7 @@ def posts(gateway: GatewayProcess, token: str) -> list[str]:
 
 
 def post_until_full(gateway: GatewayProcess, token: str, kind: str) -> tuple[list[str], dict[str, Any]]:
-    """The texts of posts that were acknowledged, and the error of the first that was not."""
+    """Return the texts of the acknowledged posts, and the error of the first failed one."""
     acknowledged: list[str] = []
     for number in range(MOST_POSTS):
         text = f"{kind} {number} " + "x" * 400

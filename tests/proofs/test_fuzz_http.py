@@ -1,4 +1,4 @@
-"""HTTP as nobody honest speaks it: see `fuzzing`. The same examples each time; `make fuzz` runs others, for longer."""
+"""Hostile HTTP input: see `fuzzing`. The examples are the same each time; `make fuzz` runs others, for longer."""
 
 import gc
 import time
@@ -18,7 +18,7 @@ from tests.support.fuzzing.steps import Do, Send, Step, Steps, Wait, in_pieces, 
 from tests.support.fuzzing.targets import HTTP, NEIGHBOURS, RIGS
 from tests.support.fuzzing.wire import WorkLimit
 
-# Thousands of examples, whose own limits are of CPU time: only a run that hangs takes this long.
+# Thousands of examples with their own limits of CPU time: only a hanging run takes this long.
 pytestmark = pytest.mark.timeout(900)
 
 EXAMPLES = 9_000
@@ -27,7 +27,7 @@ POST = b"POST /echo HTTP/1.1\r\nHost: here\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 EVENTS = b"GET /events HTTP/1.1\r\nHost: here\r\nAccept: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
-# What fuzzing and attackers have found.
+# Regressions found by fuzzing and by attackers.
 FOUND: dict[str, Steps] = {
     "CONNECT and a path": whole(b"CONNECT / HTTP/1.1\r\nHost: x\r\n\r\n"),
     "CONNECT and an authority": whole(b"CONNECT here:80 HTTP/1.1\r\nHost: here:80\r\n\r\n"),
@@ -70,7 +70,7 @@ def test_two_clients_are_answered_apart() -> None:
     assert (slow.responses[0].body, quick.responses[0].body) == (b"5", b"2")
 
 
-# Wherever the bytes are split, they mean the same.
+# The bytes mean the same wherever they are split.
 
 WEBSOCKET = HANDSHAKE + b"\x81\x9a\0\0\0\0" + b'{"type":"connection_init"}' + b"\x88\x80\0\0\0\0"
 STREAMS = {
@@ -102,7 +102,7 @@ STREAMS = {
 
 
 def meaning(conversation: Conversation) -> tuple[object, ...]:
-    """Return what was asked, with bodies that are whole, and what was answered."""
+    """Return the requests with complete bodies, and the responses."""
     heard = [call.heard if call.has_whole_body else call.heard[:-2] for call in conversation.calls]
     answers = [(one.status, one.body, one.closes) for one in conversation.responses]
     return heard, answers
@@ -114,13 +114,13 @@ def test_bytes_mean_the_same_wherever_they_are_split(name: str) -> None:
     at_once = meaning(rig.check(whole(stream)))
     assert at_once[1], "It is answered."
     for at in range(1, len(stream)):
-        # A pause between the two: all that follows from the first part has happened.
+        # A pause between the two parts, so that the first part is handled completely.
         parted = (Send(stream[:at]), Wait(0.001), Send(stream[at:]))
         assert meaning(rig.check(parted)) == at_once, f"split after {stream[:at]!r}"
     assert meaning(rig.check(in_pieces(stream[at : at + 1] for at in range(len(stream))))) == at_once
 
 
-# What has no end is not taken for long.
+# Endless input is not accepted for long.
 
 LINE = b"a: b\r\n"
 ENDLESS: dict[str, tuple[bytes, bytes]] = {
@@ -149,9 +149,9 @@ ENDLESS: dict[str, tuple[bytes, bytes]] = {
     "empty parts of a message": (HANDSHAKE + b"\x01\x80aaaa", b"\x00\x80aaaa" * 160),
     "a frame": (HANDSHAKE + b"\x81\xff\0\0\0\0\xff\xff\xff\xffaaaa", b"x" * 1_000),
 }
-# What a server may keep of it, or take before it takes no more: a head, and what its buffers hold.
+# The most that a server may keep of it or read of it: a head and its buffers.
 MOST_KEPT = 32_768 + 2 * 65_536
-# A piece of a thousand bytes comes every so many seconds. What is refused is thrown away for as long as it lingers.
+# The interval of pieces of a thousand bytes. After a refusal, input is discarded while the connection lingers.
 PIECE_SECONDS = 0.005
 PIECES = 1_000
 LINGERING_PIECES = round((HttpConnectionLimits().linger_seconds + 0.2) / PIECE_SECONDS)
@@ -232,7 +232,7 @@ def test_every_state_has_a_deadline(rig: Rig, name: str) -> None:
     assert (rig.loop.timers(), rig.loop.tasks(), rig.open) == ([], [], 0)
 
 
-# Others are served meanwhile.
+# Other connections are served at the same time.
 
 
 def attacks() -> Iterator[tuple[str, bytes]]:
@@ -247,10 +247,10 @@ def attacks() -> Iterator[tuple[str, bytes]]:
 @pytest.mark.parametrize("data", [data for _, data in attacks()], ids=[name for name, _ in attacks()])
 def test_others_are_served_meanwhile(data: bytes) -> None:
     rig = Rig(serve_sockets, counts=False)
-    rig.check((Send(data),))  # which asks on another connection, and raises if that takes 100 ms of CPU
+    rig.check((Send(data),))  # sends a request on another connection, and raises if that takes 100 ms of CPU
 
 
-# Requests that are well-formed are answered, each once.
+# Well-formed requests are answered, each once.
 
 
 def honest() -> Iterator[tuple[str, bytes, list[int]]]:

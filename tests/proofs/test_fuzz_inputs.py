@@ -1,4 +1,4 @@
-"""Bodies, forms, URLs, ids and headers as nobody honest sends them: see `fuzzing`."""
+"""Hostile bodies, forms, URLs, ids and headers: see `fuzzing`."""
 
 import logging
 
@@ -72,7 +72,7 @@ def test_an_accept_of_any_length_costs_little(text: str) -> None:
 
 
 def test_forms_that_are_none_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """Anybody may send any number of them."""
+    """Anyone can send any number of them."""
     caplog.set_level(logging.DEBUG)
     UPLOADS.check(("multipart/form-data; boundary=xyz", (b"--xyz\r\nX-A\r\n\r\n",)))
     assert not [record for record in caplog.records if record.name.startswith("python_multipart")]

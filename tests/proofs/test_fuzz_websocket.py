@@ -1,4 +1,4 @@
-"""WebSocket frames and messages as nobody honest sends them: see `fuzzing`."""
+"""Hostile WebSocket frames and messages: see `fuzzing`."""
 
 import pytest
 

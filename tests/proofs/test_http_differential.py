@@ -1,6 +1,6 @@
-"""The HTTP protocol beside h11, on 100,000 generated requests: what h11 rejects we reject, and the rest we read alike.
+"""The HTTP protocol beside h11, on 100,000 generated requests: we reject what h11 rejects, and read the rest alike.
 
-Where we mean to differ, `fuzzing.differential` says why.
+`fuzzing.differential` lists the intended differences.
 """
 
 from collections import Counter

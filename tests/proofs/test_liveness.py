@@ -29,11 +29,11 @@ HEARD, NOTHING = True, False
         ([(t, NOTHING) for t in range(1, 11)], True),
         ([(t, t == 5) for t in range(1, 15)], False),
         ([(t, t == 5) for t in range(1, 16)], True),
-        # The watcher stood still, for as long as it wants.
+        # The watcher itself was paused, for as long as the limit.
         ([(1, HEARD), (7, NOTHING)], False),
         ([(1, HEARD), (3600, NOTHING), (3601, NOTHING), (3609, NOTHING)], False),
         ([(1, NOTHING), (3600, NOTHING), *[(3600 + t, NOTHING) for t in range(1, 11)]], True),
-        # It was late, and not by much.
+        # It was late by little.
         ([(5, NOTHING), (10, NOTHING)], True),
     ],
 )
@@ -51,7 +51,7 @@ def test_a_worker_is_hung_after_ten_seconds_of_a_heartbeat_a_second() -> None:
 
 @contextmanager
 def line() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """The supervisor's end, and the worker's."""
+    """Yield the supervisor's end and the worker's."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
@@ -67,7 +67,7 @@ def test_a_worker_that_sends_heartbeats_is_never_silent_and_one_that_stops_is_af
         await asyncio.sleep(3600)
         assert not listening.done()
         stopped = loop.time()
-        theirs.shutdown(socket.SHUT_WR)  # as if it hung: what it sends does not arrive
+        theirs.shutdown(socket.SHUT_WR)  # as if it hung: its heartbeats do not arrive
         await listening
         return loop.time() - stopped
 
@@ -91,7 +91,7 @@ def test_a_full_buffer_does_not_block_the_worker_and_counts_as_one_sign_of_life(
 
     with line() as (ours, theirs):
         seconds, _ = in_virtual_time(lambda: work(ours, theirs))
-        assert ours.recv(10) == b""  # it was emptied
+        assert ours.recv(10) == b""  # everything was read
     assert seconds == pytest.approx(SILENT_SECONDS, abs=BEAT_SECONDS)
 
 
@@ -107,7 +107,7 @@ def test_heartbeats_end_with_the_supervisor() -> None:
 
 
 def test_a_supervisor_that_stood_still_waits_for_another_ten_seconds() -> None:
-    """What is pending then is read first, and nothing may be: the worker stood still, too."""
+    """Pending heartbeats are read first. There may be none: the worker was paused, too."""
     jump = 0.0
 
     async def work(ours: socket.socket) -> float:
@@ -137,7 +137,7 @@ class WatchedProcess:
         self.process = process
 
     def ticks(self, number: int) -> None:
-        """Wait for so many."""
+        """Wait for this number of ticks."""
         assert self.process.stdout is not None
         for _ in range(number):
             assert self.process.stdout.readline() == b"tick\n"
@@ -148,7 +148,7 @@ class WatchedProcess:
         self.process.stdin.flush()
 
     def ended(self) -> tuple[int, str]:
-        """The status, and what it wrote to standard error."""
+        """Return the exit status and the standard error output."""
         _, told = self.process.communicate(timeout=30)
         return self.process.returncode, "" if told is None else told.decode()
 
@@ -175,7 +175,7 @@ def test_a_hung_loop_ends_the_process_with_a_status_of_its_own_and_all_stacks(ac
     assert status == HUNG_STATUS == 70
     assert told.startswith("The event loop has not run for 1 s (GATEWAY_WATCHDOG_SECONDS). The process ends with")
     assert f"in {act}\n" in told
-    assert "in _watch\n" in told  # all threads'
+    assert "in _watch\n" in told  # the stacks of all threads
 
 
 def test_work_that_ends_in_time_ends_nothing() -> None:
@@ -191,7 +191,7 @@ def test_a_process_that_was_stopped_goes_on_and_is_still_watched() -> None:
             one.process.send_signal(signal.SIGSTOP)
             threading.Event().wait(2 * SECONDS)
             one.process.send_signal(signal.SIGCONT)
-            one.ticks(20)  # these take twice the seconds
+            one.ticks(20)  # these take twice the limit
         one.act()
         assert one.ended()[0] == HUNG_STATUS
 

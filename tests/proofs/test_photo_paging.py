@@ -1,6 +1,4 @@
-"""A library of 5,000 photos with 60 people: every list of it, paged both ways in every order, is the one that plain
-Python gives.
-"""
+"""A library of 5,000 photos with 60 people: every list, paged both ways in every order, equals that of plain Python."""
 
 import asyncio
 import random
@@ -33,7 +31,7 @@ ORDERS = ("DESCENDING", "ASCENDING")
 
 @dataclass
 class Album:
-    """What is in the library, as plain Python has it."""
+    """The content of the library, in plain Python."""
 
     photos: list[Photo] = field(default_factory=list)
     faces: list[dict[str, Any]] = field(default_factory=list)
@@ -47,14 +45,16 @@ class Album:
         return sorted([shot.image_id for shot in self.photos if shot.email == email], reverse=order == "DESCENDING")
 
     def of_person(self, person_id: str, order: str) -> list[str]:
-        """Each photo at the place of the person's first face on it."""
+        """Return each photo at the place of the person's first face on it."""
         own = [each for each in self.faces if each["personId"] == person_id]
         own.sort(key=lambda each: str(each["PK"]), reverse=order == "DESCENDING")
         return list(dict.fromkeys(each["imageId"] for each in own))
 
 
 def album() -> Album:
-    """Of some people there are many photos, of some few; they are tagged at once or much later, a few of them twice."""
+    """Create an album: some people have many photos, some few; they are tagged at once or much later, a few of them
+    twice.
+    """
     chance, made, moment = random.Random(2026), Album(), NOON - timedelta(days=400)
     made.people = [person(uuid7(moment, f"person{number}"), f"Person {number}") for number in range(PEOPLE)]
     made.users = sorted(f"user{number}@example.com" for number in range(USERS))
@@ -104,7 +104,7 @@ class Filled:
 
 @pytest.fixture(scope="module")
 def filled() -> Iterator[Filled]:
-    """The library in place, once for all, on an engine of its own."""
+    """Store the library once, on an engine of its own."""
     engines, made = Engines(), album()
     options = StoreOptions(store=engines.next(), prefix=f"album{uuid.uuid4().hex[:8]}__")
     try:
@@ -115,7 +115,7 @@ def filled() -> Iterator[Filled]:
 
 
 async def store_album(options: StoreOptions, made: Album) -> None:
-    """Without a stream: nobody reads it, and writing is quicker."""
+    """Store the album without a stream: nothing reads it, and writing is faster."""
     async with open_database(options) as database:
         await tables.create(database.admin(), [replace(SPARKS, stream=None)], options.prefix)
     items = [*made.people, *map(photo_user, made.users), *made.faces, *map(photo_item, made.photos)]
@@ -129,12 +129,12 @@ def store_options(filled: Filled) -> StoreOptions:
     return filled.options
 
 
-# Lists as they are asked for
+# The lists
 
 
 @dataclass(frozen=True)
 class Listed:
-    """A list of the API: how it is asked for, and what is to be in it."""
+    """A list of the API: its query and its expected content."""
 
     served: Served
     field: str
@@ -162,7 +162,7 @@ class Listed:
         )
 
     async def is_right(self, size: int, *, backward: bool) -> None:
-        """Every page of that size, one after the other."""
+        """Check every page of this size, one after the other."""
         rest, cursor = self.expected, None
         while True:
             here, rest = (rest[-size:], rest[:-size]) if backward else (rest[:size], rest[size:])
@@ -177,7 +177,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class AlbumPage:
-    """A page as a client got it: whether the list goes on before and after it, and its first and last cursor."""
+    """A page as a client received it: whether the list continues before and after it, and its first and last cursor."""
 
     ids: list[str]
     around: tuple[bool, bool]

@@ -42,9 +42,10 @@ async def hosts(stream: SplitStream, database: Database, redis: RedisServer) -> 
 
 @dataclass(eq=False)
 class RelayFollower:
-    """Of one process. `expected` is what it has to see: all that was written since it began, or was looked at last.
+    """A subscriber of one process. `expected` holds the writes that it has to see: those since its start or its last
+    check.
 
-    `last` is the number told last of each key.
+    `last` is the latest number of each key.
     """
 
     events: ChangeSubscription[int]
@@ -52,7 +53,10 @@ class RelayFollower:
     last: dict[int, int] = field(default_factory=dict)
 
     async def check(self) -> None:
-        """Of each key all, in order. Some that were written before it began may be seen, too, each once."""
+        """Check that all writes of each key arrive in order.
+
+        Some that were written before the start may arrive, too, each once.
+        """
         missing = set(self.expected)
         self.expected.clear()
         while missing:
@@ -106,7 +110,7 @@ class RelayWorkload:
             await self.write()
             await asyncio.sleep(self.chance.choice((0.1, 1)))
             self.redis.go_on()
-        elif kind == "split":  # with some to be read before it and behind it
+        elif kind == "split":  # with records to be read before and after it
             await self.write(2 * KEYS)
             await self.split(self.chance)
             await self.write(2 * KEYS)
@@ -125,7 +129,7 @@ async def test_each_write_is_seen_once_by_all_who_follow(
         await workload.write()
         if workload.chance.random() < 0.5:
             await workload.chance.choice([*workload.followers.values()]).check()
-    for _ in range(2):  # what came twice would come before what is written behind it
+    for _ in range(2):  # a repeated change would come before the next write
         await workload.write(KEYS)
         for follower in workload.followers.values():
             await follower.check()

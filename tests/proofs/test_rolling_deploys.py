@@ -1,4 +1,4 @@
-"""Processes that are replaced while clients use them: nothing that was asked for is lost."""
+"""Processes that are replaced while clients use them: no request is lost."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from tests.support.forking import Forked
 pytestmark = pytest.mark.timeout(180)
 ASKED = {"query": "{ areas trending(windowHours: 1) { score } }"}
 BULKY = "{ earthquakes(first: 1000) { nodes { eventId place magnitude occurredAt } } }"
-# Small budgets would be what a load meets first.
+# With small budgets a load would first be refused by them.
 UNLIMITED = {
     "GATEWAY_BUDGET_UNITS": "0",
     "GATEWAY_ANONYMOUS_BUDGET_UNITS": "0",
@@ -31,7 +31,7 @@ UNLIMITED = {
 
 @pytest.fixture
 def gateways(tmp_path: Path) -> Iterator[list[GatewayProcess]]:
-    """Two on the same store: the first runs the engine."""
+    """Run two gateways on the same store; the first runs the engine."""
     with ExitStack() as stack:
         folder = tmp_path / "data"
         first = stack.enter_context(serve_process(folder, "--no-demo", GATEWAY_DRAIN_SECONDS="1", **UNLIMITED))
@@ -67,12 +67,12 @@ async def test_pooled_connections_see_no_failed_request_while_one_of_two_ends(ga
     assert {*answers} == {200}
 
 
-# What hangs
+# Clients and operations that hang
 
 
 @asynccontextmanager
 async def reading_nothing(gateway: GatewayProcess) -> AsyncIterator[None]:
-    """A client that asks for much, and one that follows something, neither of which reads."""
+    """Open a client with a large response and one with a subscription, neither of which reads."""
     port = int(gateway.url.rpartition(":")[2])
     body = json.dumps({"query": BULKY}).encode()
     head = b"POST /graphql HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
@@ -103,7 +103,7 @@ def test_a_process_whose_event_loop_hangs_ends_all_the_same(tmp_path: Path) -> N
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no device that takes nothing")
 def test_nor_does_it_hang_where_it_cannot_tell_of_it() -> None:
-    """As when the terminal has gone."""
+    """As when the terminal was closed."""
     assert Forked("tests/support/hanging_process.py", [], stderr=Path("/dev/full")).wait(20) == 1
 
 
@@ -114,7 +114,7 @@ def test_nor_does_it_hang_where_it_cannot_tell_of_it() -> None:
 def test_a_process_that_is_to_end_is_not_ready_and_serves_on_until_a_second_signal(
     tmp_path: Path, number: signal.Signals, second: signal.Signals
 ) -> None:
-    """SIGHUP is no second one: whose terminal is closed is often sent two."""
+    """SIGHUP does not count as a second signal: a closed terminal often sends two."""
     with serve_process(tmp_path / "data", "--no-demo", GATEWAY_DRAIN_SECONDS="10") as gateway:
         assert gateway.get("/readyz")[0] == 200
         gateway.process.send_signal(number)
@@ -130,7 +130,7 @@ def test_a_process_that_is_to_end_is_not_ready_and_serves_on_until_a_second_sign
         assert gateway.process.returncode == 128 + second
 
 
-# Rolling
+# Rolling deployments
 
 
 async def test_replacing_both_of_two_processes_loses_no_event_and_no_query() -> None:
@@ -139,4 +139,4 @@ async def test_replacing_both_of_two_processes_loses_no_event_and_no_query() -> 
     assert outcome.is_lossless, outcome.text()
     assert outcome.events > 0
     assert outcome.delivered == outcome.subscribers * outcome.events
-    assert outcome.codes[1012] >= 60  # each was on the one or the other
+    assert outcome.codes[1012] >= 60  # each socket was on one of them

@@ -1,4 +1,5 @@
-"""A deployment at half of the load it can take: what its processes hold stays as it is, and is given back in the end.
+"""A deployment at half of the load it can take: the resources of its processes stay constant, and are released at the
+end.
 
 `make soak` runs it for a quarter of an hour.
 """
@@ -24,19 +25,19 @@ from tests.support.vital_signs import VitalSigns
 SECONDS = float(os.environ.get("SOAK_SECONDS", "5"))
 FULL_SECONDS = min(20.0, SECONDS / 2)
 EVERY_SECONDS = min(5.0, SECONDS / 10)
-# How many blocks more a gateway may hold in the end: for connections that come and go, and for each request. What leaks
-# is one or more for each. In the short form operations are still compiled meanwhile.
+# How many more blocks a gateway may hold at the end: for connections, and for each request. A leak is at least one
+# block for each. In the short form, operations are still compiled during the run.
 NOISE, EACH = 1500 if SECONDS >= 60 else 8000, 0.1
 # On a busy machine a request may be late.
 MOST_ERRORS = 0.01
-# What processes may grow by in a minute; the engine keeps its stream, and maps its database.
+# The allowed growth of processes per minute. The engine keeps its stream, and maps its database.
 MOST_A_MINUTE = {"RSS MB": 2.0, "descriptors": 2.0, "sockets": 2.0, "threads": 0.5, "tasks": 2.0}
 SIZE = LoadSize(actors=24, viewers=int(os.environ.get("SOAK_VIEWERS", "20")), feed=True)
 pytestmark = pytest.mark.timeout(120 + 2 * SECONDS)
 
 
 class Paced(Spread):
-    """Posts so many a second at the most, in even steps; with None, as many as there are."""
+    """Posts at most this number of requests per second, evenly spaced; with None, without a limit."""
 
     per_second: float | None = None
     _next = 0.0
@@ -52,7 +53,7 @@ class Paced(Spread):
 
 @dataclass(frozen=True)
 class Held:
-    """What gateways hold while no request is under way, after so many of each."""
+    """The resources of gateways while no request is in flight, after this number of operations."""
 
     asked: float
     blocks: Mapping[str, int]
@@ -63,7 +64,7 @@ async def looked(deployment: Deployment, spread: Spread) -> Held:
 
 
 async def work_for(load: MixedLoad, seconds: float, spread: Paced) -> float:
-    """How many requests a second were answered."""
+    """Work for some seconds. Return the requests per second that were answered."""
     began, asked = time.monotonic(), spread.asked
     while time.monotonic() - began < seconds:
         await load.run(SIZE.actors * 4)
@@ -101,7 +102,7 @@ async def test_at_half_load_nothing_grows_that_is_not_given_back(tmp_path: Path)
         await world.check_facts(database)
         assert spread.lost == 0
         assert load.told.failed <= MOST_ERRORS * spread.asked
-        if SECONDS >= 300:  # before that it is noise
+        if SECONDS >= 300:  # in shorter runs it is noise
             grown = {place: during.trend(*place).per_minute for place in during.samples if place[1] in MOST_A_MINUTE}
             assert {place: by for place, by in grown.items() if by > MOST_A_MINUTE[place[1]]} == {}
         for name in GATEWAYS:
@@ -112,6 +113,6 @@ async def test_at_half_load_nothing_grows_that_is_not_given_back(tmp_path: Path)
 
 
 async def _is_all_given_back(before: VitalSigns, after: VitalSigns) -> bool:
-    """As many tasks as before there was a load, but for the one or two of a connection that is asked for this."""
+    """Return whether as many tasks run as before the load, except one or two of the connection of this check."""
     await after.look()
     return all(after.trend(name, "tasks").last <= before.trend(name, "tasks").last + 2 for name in GATEWAYS)

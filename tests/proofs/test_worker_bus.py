@@ -1,4 +1,4 @@
-"""Workers on a bus as somebody runs them: each, and Redis, ends at some time, and subscribers miss nothing."""
+"""Workers on a bus: each of them, and Redis, ends at some time, and subscribers miss nothing."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.timeout(180),
 ]
 QUAKES = "subscription { earthquakeDetected { eventId } }"
-# What a client sees when its connection ends: it breaks, or something else comes than it waits for.
+# The errors of a client whose connection ends: it breaks, or an unexpected message arrives.
 ENDED = (aiohttp.ClientError, ConnectionError, TypeError)
 
 
@@ -51,7 +51,7 @@ def gateway(
 
 
 class ReconnectingFollower:
-    """One who comes back whenever they are cut off. `odd` is what came besides events."""
+    """A subscriber that reconnects whenever it is cut off. `odd` holds what it received besides events."""
 
     def __init__(self, client: ResumingClient) -> None:
         self.client = client
@@ -76,7 +76,7 @@ class ReconnectingFollower:
 
 
 class EarthquakeWriter:
-    """Earthquakes, past the gateway, one after another."""
+    """Writes earthquakes one after another, past the gateway."""
 
     def __init__(self, database: Database) -> None:
         store = Store(database.client, prefix=database.prefix, deadline=Deadline(60), token=lambda: "")
@@ -120,7 +120,7 @@ async def test_subscribers_miss_nothing_while_workers_and_redis_end(
         await until(lambda: all(follower.client.last is not None for follower in followers))
 
         async def all_are_told() -> None:
-            """What was written until now."""
+            """Wait until all subscribers received all events so far."""
             many = len(writer.written)
             await until(lambda: all(len(follower.told) >= many for follower in followers))
 

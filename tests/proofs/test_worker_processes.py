@@ -1,4 +1,4 @@
-"""`serve --workers`: several processes on one address, and what becomes of them."""
+"""`serve --workers`: several processes on one address."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from tests.support.supervisor import is_running, signals_are_taken
 from tests.support.until import until_blocking
 from tests.support.workers import QUIET, child_processes, workers
 
-# Four interpreters that start on a busy machine take their time.
+# Four interpreters start slowly on a busy machine.
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc"),
     pytest.mark.timeout(180),
@@ -29,7 +29,7 @@ UNLIMITED = {"GATEWAY_ANONYMOUS_BUDGET_UNITS": "0"}
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """Two, which are replaced in some tests. In the end Ctrl-C, which a terminal sends to all, ends them once."""
+    """Run two workers, which some tests replace. At the end, Ctrl-C is sent to all processes, as a terminal does."""
     folder = tmp_path_factory.mktemp("workers") / "data"
     environment = {"GATEWAY_METRICS_PORT": str(free_port()), **UNLIMITED}
     with serve_process(folder, "--workers", "2", *QUIET, **environment) as gateway:
@@ -37,7 +37,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
         there, all_workers = child_processes(gateway), workers(gateway) | workers(gateway, "jobs")
         until_blocking(
             lambda: all(signals_are_taken(worker) for worker in all_workers), 30
-        )  # the youngest may still begin
+        )  # the youngest may still be starting
         for child in all_workers:
             os.kill(child, signal.SIGINT)
             os.kill(child, signal.SIGHUP)
@@ -48,7 +48,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
 
 
 async def test_no_request_of_a_few_bytes_stops_the_workers(gateway: GatewayProcess) -> None:
-    """CONNECT once had a worker read the same head for ever, and four of them stopped both workers."""
+    """CONNECT once made a worker read the same head for ever, and four requests stopped both workers."""
     address = urlsplit(gateway.url)
     serving = workers(gateway)
     for _ in range(16):
@@ -59,14 +59,14 @@ async def test_no_request_of_a_few_bytes_stops_the_workers(gateway: GatewayProce
 
     async with aiohttp.ClientSession() as session:
         for _ in range(16):
-            headers = {"Connection": "close"}  # so that both workers are asked
+            headers = {"Connection": "close"}  # so that both workers get requests
             async with session.get(f"{gateway.url}/healthz", headers=headers) as response:
                 assert response.status == 200
     assert workers(gateway) == serving
 
 
 class KeepAliveLoad:
-    """Clients that keep their connections, and ask again only where a connection broke."""
+    """Clients that keep their connections, and repeat a request only if a connection broke."""
 
     def __init__(self, gateway: GatewayProcess) -> None:
         self.answers = 0
@@ -84,7 +84,7 @@ class KeepAliveLoad:
         await asyncio.gather(*self._asking)
 
     async def more(self, answers: int) -> None:
-        """Returns after so many more answers."""
+        """Wait for this number of further responses."""
         most = self.answers + answers
         async with asyncio.timeout(50):
             while self.answers < most and not any(task.done() for task in self._asking):  # noqa: ASYNC110
@@ -97,7 +97,7 @@ class KeepAliveLoad:
                     async with session.post(self._url, json=ASKED) as response:
                         assert (response.status, "errors" in await response.json()) == (200, False)
                         self.answers += 1
-                    await asyncio.sleep(0.005)  # processes begin meanwhile, on the same CPUs
+                    await asyncio.sleep(0.005)  # processes start at the same time, on the same CPUs
                 except aiohttp.ClientConnectionError:
                     self.broken += 1
 
@@ -107,7 +107,7 @@ async def until_in_thread(holds: Callable[[], object], seconds: float = 30) -> N
 
 
 async def wait_for_workers(gateway: GatewayProcess, count: int = 2) -> None:
-    """As many serve, each of which has told figures of its own."""
+    """Wait until this number of workers serve and have reported metrics."""
     await until_in_thread(lambda: len(workers(gateway)) == count)
 
 

@@ -1,4 +1,4 @@
-"""Answers that may be kept: those of a GET that names a known document, for as long as its fields declare."""
+"""Cacheable responses: those of a GET that names a known document, for as long as its fields declare."""
 
 import dataclasses
 import json
@@ -53,12 +53,12 @@ async def served(served: Served) -> Served:
 
 
 async def fetch_get(served: Served, headers: dict[str, str] | None = None, **fields: Any) -> tuple[int, Any, bytes]:
-    """Status, headers and body of a GET."""
+    """Return the status, headers and body of a GET."""
     async with get(served, headers or {}, **fields) as response:
         return response.status, response.headers, await response.read()
 
 
-# What may be kept
+# Cacheable responses
 
 
 async def test_an_answer_by_id_says_for_how_long_it_may_be_kept_and_by_whom(served: Served) -> None:
@@ -117,7 +117,7 @@ async def test_an_answer_by_hash_may_be_kept_likewise(served: Served) -> None:
     [
         {"query": QUAKE},
         {"query": QUAKE, "documentId": "quake"},
-        {"documentId": "quake", "variables": {"id": "unknown"}},  # it may come any moment
+        {"documentId": "quake", "variables": {"id": "unknown"}},  # it may be stored at any moment
         {"documentId": "quake", "variables": {"id": ""}},  # an error
         {"documentId": "me"},
         {"documentId": "watches"},
@@ -153,7 +153,7 @@ async def test_a_cacheable_response_says_nothing_of_a_caller_s_budget(served: Se
     assert "RateLimit-Limit" in not_kept
 
 
-# What a client has already
+# Conditional requests
 
 
 async def test_an_unchanged_response_is_not_sent_again(served: Served) -> None:
@@ -171,11 +171,11 @@ async def test_an_unchanged_response_is_not_sent_again(served: Served) -> None:
     for condition in ('"other"', tag.strip('"'), 'W/"other"', "nonsense"):
         status, _, whole = await fetch_get(served, {"If-None-Match": condition}, documentId="quake")
         assert (status, whole) == (200, body)
-    # Another connection's next answer is not what would have been this one's body.
+    # The next response on the connection is not the omitted body.
     assert (await fetch_get(served, {"If-None-Match": "*"}, query=QUAKE))[0] == 200
 
 
-# How old an answer may be
+# The age of a response
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +196,7 @@ def ages(documents: Documents) -> CacheControl:
         ('{ teams { name } match(id: "m") { matchId } liveMatches { version } }', 2),
         ('{ match(id: "m") { homeTeam { name } league { name } } }', 5),
         ('{ match(id: "m") { matchId liveScore { __typename } } }', 2),
-        ('{ match(id: "m") { matchId isFollowed } }', 0),  # the caller's own
+        ('{ match(id: "m") { matchId isFollowed } }', 0),  # depends on the caller
         ('{ match(id: "m") { ...M } } fragment M on Match { league { ...L } } fragment L on League { name }', 5),
         ("{ ...Q ...Q } fragment Q on Query { teams { name ... { code } ... on Team { id } } }", 30),
         ("{ ...Q } fragment Q on Query { teams { name } me { userId } }", 0),
@@ -220,7 +220,7 @@ def test_an_answer_is_as_short_lived_as_its_shortest_lived_field(
     operation = documents.prepare(text).operation(None)
 
     assert ages.max_age(operation) == expected
-    assert ages.max_age(operation) == expected  # looked up once
+    assert ages.max_age(operation) == expected  # the second time from the cache
 
 
 def test_a_field_of_an_interface_is_as_short_lived_as_that_of_any_type_that_has_it() -> None:

@@ -1,4 +1,4 @@
-"""Clients that leave: what was still to be read for them is not read."""
+"""Clients that leave: their remaining reads are not made."""
 
 import asyncio
 import logging
@@ -36,25 +36,25 @@ BLIPS = AccessPattern("T-1", "", BLIP, ("GetItem", "BatchGetItem"), Who.ANY)
 
 @pytest.fixture
 def store_options(store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
-    """The gateway's calls go through the proxy."""
+    """Route the gateway's calls through the proxy."""
     return replace(store_options, store=proxy.url)
 
 
 @pytest.fixture(autouse=True)
 def tireless(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What stays unprocessed is asked for again soon, and for as long as there is time."""
+    """Retry unprocessed keys soon, until the deadline."""
     monkeypatch.setattr(
         "datastore.session.point_reads.UNPROCESSED", Backoff(initial=0.001, maximum=0.002, attempts=900)
     )
 
 
 async def unprocessed(_proxy: Proxy, seen: Seen) -> web.StreamResponse:
-    """A table that is too busy to read anything."""
+    """Respond as a table that is too busy to read anything."""
     return web.Response(body=orjson.dumps({"Responses": {}, "UnprocessedKeys": seen.body["RequestItems"]}))
 
 
 def met(operation: str, table: str, fault: Callable[[Proxy, Seen], Any]) -> Callable[[Proxy, Seen], Any]:
-    """The fault for these calls; others are forwarded."""
+    """Apply the fault to these calls, and forward the others."""
 
     async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
         there = any(
@@ -66,13 +66,13 @@ def met(operation: str, table: str, fault: Callable[[Proxy, Seen], Any]) -> Call
 
 
 def count_calls(proxy: Proxy, operation: str) -> int:
-    """How many there were, but for those of the jobs in the background."""
+    """Return the number of calls, without those of background jobs."""
     made = [seen.body for seen in proxy.seen if seen.operation == operation]
     return len([body for body in made if operation != "Query" or ":prefix" in body["ExpressionAttributeValues"]])
 
 
 async def stays(proxy: Proxy, operation: str) -> int:
-    """How many calls there are, of which there are no more for a while in which there would be."""
+    """Wait until no more calls are made. Return their number."""
     before = -1
     while before != (now := count_calls(proxy, operation)):
         before = now
@@ -81,7 +81,7 @@ async def stays(proxy: Proxy, operation: str) -> int:
 
 
 async def ask_and_leave(served: Served, query: str, proxy: Proxy, operation: str, count: int, **who: Any) -> None:
-    """Ask over HTTP, and hang up once that many calls were made."""
+    """Ask over HTTP, and close the connection after this number of calls."""
     async with aiohttp.ClientSession() as session:
         headers = served.headers(who.get("user"), who.get("role", Role.USER), who.get("email"))
         asking = asyncio.create_task(session.post(f"{served.url}/graphql", json={"query": query}, headers=headers))
@@ -91,7 +91,7 @@ async def ask_and_leave(served: Served, query: str, proxy: Proxy, operation: str
 
 
 async def remaining_budget(served: Served, user: str) -> float:
-    """What is left of a caller's budget."""
+    """Return the rest of a caller's budget."""
     return float((await served.ask("{ areas }", user=user)).headers["ratelimit-remaining"])
 
 
@@ -114,7 +114,7 @@ async def test_a_client_that_leaves_is_no_error(served: Served, proxy: Proxy, ca
 
 
 async def still_answers(served: Served) -> None:
-    """What comes after what was under way has been answered, or given up."""
+    """Check that a later request is answered, once pending calls have ended or were cancelled."""
     assert (await served.ask("{ areas }")).errors is None
 
 
@@ -122,7 +122,7 @@ async def test_a_queued_lookup_of_a_client_that_left_is_dropped(served: Served, 
     proxy.always = met("Query", SPARKS.name, hang)
     await ask_and_leave(served, PHOTOS, proxy, "Query", CONCURRENCY, user="ada", email="ada@example.com")
     await until(lambda: not served.gateway.edge.admission.load.running)
-    # The first come back, or fail; others had waited for that.
+    # The first calls return or fail; the others waited for that.
     proxy.closing.set()
     assert await stays(proxy, "Query") == CONCURRENCY
 
@@ -145,7 +145,7 @@ async def test_a_socket_that_goes_away(served: Served, proxy: Proxy) -> None:
 
 
 class TestBudgets:
-    """What is read for those who leave early is paid for, although nobody hears what it was."""
+    """Reads for a caller that leaves early are charged, although no caller receives them."""
 
     @pytest.fixture
     def settings(self, settings: Settings) -> Settings:
@@ -192,7 +192,7 @@ class TestDeadline:
         proxy.always = met("Query", SPARKS.name, hang)
         answer = await served.ask(PHOTOS, user="ada", email="ada@example.com")
         assert set(answer.codes) == {"TIMEOUT"}
-        # What was read all the same is not told: nothing comes back.
+        # The calls that were made all the same are not known: nothing is refunded.
         (report,) = served.reports
         assert await remaining_budget(served, "ada") == pytest.approx(BUDGET.budget_units - report.estimate, abs=2)
         before = count_calls(proxy, "Query")
@@ -216,7 +216,7 @@ async def test_reads_queued_behind_a_list_are_dropped(served: Served, proxy: Pro
     await asyncio.gather(*reads, return_exceptions=True)
     assert all(read.cancelled() for read in reads)
     assert await stays(proxy, "BatchGetItem") == 0
-    # What was given up is read again by who asks again.
+    # Cancelled reads are made again for the next caller.
     assert await asyncio.gather(*reads_of(store, "a", "b")) == [None, None]
     assert count_calls(proxy, "BatchGetItem") == 1
 

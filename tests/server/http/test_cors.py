@@ -1,4 +1,4 @@
-"""Pages of other origins: what a browser is told when it asks for them, also about errors."""
+"""CORS: the headers for pages of other origins, also on errors."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""Who may ask with GET: programs, pages of this site and of allowed ones, and whoever a browser asked about first."""
+"""CSRF: the requests that may use GET: from programs, this site, allowed pages, and after a preflight."""
 
 from collections.abc import AsyncIterator
 

@@ -183,7 +183,7 @@ def test_on_a_telephone_a_pane_covers_the_page_until_an_example_is_opened(page: 
     page.set_viewport_size({"width": 420, "height": 800})
     assert min(widths()) > 300
     choose(page, "FIX-1")
-    assert "errors" not in json.loads(execute(page, "scorecards"))  # of the match that it found
+    assert "errors" not in json.loads(execute(page, "scorecards"))  # of the match in the example
     assert min(widths()) > 300
     page.click("button[aria-label='Show Explain']")
     assert page.locator(".explain").bounding_box()["width"] > 300  # type: ignore[index]
@@ -228,7 +228,7 @@ def test_the_editors_survive_a_reload_and_no_token_is_stored(page: "Page") -> No
 
 
 def give(page: "Page", folder: Path, **files: bytes) -> None:
-    """Choose files of these names, whose last part is what comes after the dot."""
+    """Choose files of these names, with the last underscore as a dot."""
     paths = [folder / ".".join(name.rsplit("_", 1)) for name in files]
     for path, content in zip(paths, files.values(), strict=True):
         path.write_bytes(content)
@@ -236,10 +236,10 @@ def give(page: "Page", folder: Path, **files: bytes) -> None:
 
 
 def test_a_picture_is_uploaded_and_its_thumbnail_is_seen(page: "Page", gateway: GatewayProcess, tmp_path: Path) -> None:
-    # By its other name: signed addresses say 127.0.0.1.
+    # By the other name of this machine: signed addresses contain 127.0.0.1.
     page.goto(f"{gateway.url.replace('127.0.0.1', 'localhost')}/graphql")
     page.wait_for_selector(".graphiql-query-editor .view-lines")
-    page.locator(".role-switch select").select_option(label="Admin")  # who is not in the library yet
+    page.locator(".role-switch select").select_option(label="Admin")  # who has no profile in the library yet
     page.click('button[aria-label="Show Photos"]')
     photos = page.locator(".gallery li")
     expect(photos).to_have_count(12)
@@ -265,7 +265,7 @@ def test_each_of_several_files_is_reported_and_a_failed_one_frees_its_place(page
     reserved, given_up, old = [], [], ""
 
     def watch(route: "Route") -> None:
-        """Lets the first photo's thumbnail be one that cannot be seen any more."""
+        """Make the first photo's thumbnail expired."""
         nonlocal old
         response = route.fetch()
         answer = response.json()

@@ -58,7 +58,7 @@ def test_what_is_not_the_same_each_day_is_found() -> None:
 
 
 def _found(example: Example, gateway: GatewayProcess, token: str) -> dict[str, Any]:
-    """The variables as the page finds them, as soon as there is something to find."""
+    """Return the variables as the page finds them, once there is an item."""
     assert example.find is not None
     if "watches" in example.find:
         gateway.data(WATCH, token)
@@ -75,7 +75,7 @@ def _found(example: Example, gateway: GatewayProcess, token: str) -> dict[str, A
 
 
 def _first_with(names: set[str], value: Any) -> dict[str, Any] | None:
-    """The first object inside that has all of these, and of it these alone."""
+    """Return the first nested object with all of these keys, reduced to them."""
     if isinstance(value, dict) and names <= value.keys():
         return {name: value[name] for name in names}
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -83,7 +83,7 @@ def _first_with(names: set[str], value: Any) -> dict[str, Any] | None:
 
 
 def _followed(query: str, variables: dict[str, Any] | None, gateway: GatewayProcess, token: str) -> bool:
-    """Whether the subscription goes on without an error for a moment."""
+    """Return whether the subscription continues without an error for a moment."""
     with _socket(gateway, token) as socket:
         payload = {"query": query, "variables": variables}
         socket.send(json.dumps({"id": "1", "type": "subscribe", "payload": payload}))

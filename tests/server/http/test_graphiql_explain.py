@@ -78,7 +78,7 @@ def test_the_pane_explains_each_event_of_a_subscription(page: "Page") -> None:
 def test_a_caller_without_permission_for_explanations_is_told_so(
     page_that_errs: "Page", gateway: GatewayProcess
 ) -> None:
-    page = page_that_errs  # an answer of 401 is no fault of it
+    page = page_that_errs  # a response of 401 is not an error of the page
     open_page(page, gateway)
     page.click("button[aria-label='Show Explain']")
     page.locator(".explain").get_by_role("switch", name="Explain each run").check()

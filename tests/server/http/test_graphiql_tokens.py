@@ -17,7 +17,7 @@ from tests.support.graphiql import gateway
 __all__ = ["gateway"]
 
 
-# What the page is told
+# The configuration of the page
 
 
 def roles(tokens: list[dict[str, str]]) -> list[str]:
@@ -27,7 +27,7 @@ def roles(tokens: list[dict[str, str]]) -> list[str]:
 def config(
     headers: list[tuple[str, str]], client: tuple[str, int] | None = ("127.0.0.1", 50000), version: str = "1.1"
 ) -> Any:
-    """What a request with these headers from this peer is told."""
+    """Return the configuration for a request with these headers from this client."""
     raw = [(name.encode(), value.encode()) for name, value in headers]
     request = Request({"type": "http", "http_version": version, "headers": raw, "client": client})
     return json.loads(bytes(Config(lambda: [{"name": "Admin", "token": "a token"}]).response(request).body))
@@ -123,7 +123,7 @@ def test_a_rebound_name_gets_no_token_over_the_wire(gateway: GatewayProcess) -> 
 
     assert tokens() == ["Demo user", "Admin", "System"]
     assert tokens(Host="rebound.example.com") == []
-    # As nginx asks, and whoever takes the gateway for a proxy.
+    # As nginx requests it, and clients that take the gateway for a proxy.
     assert _tokens_of(gateway, "GET /graphiql/config.json HTTP/1.1") == ["Demo user", "Admin", "System"]
     assert _tokens_of(gateway, "GET /graphiql/config.json HTTP/1.0") == []
     # The server ignores an upgrade in any version other than HTTP/1.1.

@@ -1,4 +1,4 @@
-"""The headers of every answer, and that what is not there is told in JSON."""
+"""The headers of every response, and missing paths in JSON."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -46,12 +46,12 @@ async def test_every_answer_binds_browsers(served: Served) -> None:
     for method in ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"):
         for path in ROUTES:
             _, told, _ = await response_parts(served, method, path)
-            # The protocol refuses other methods before there is a route.
+            # The protocol refuses other methods before routing.
             is_told_of_pictures = path.startswith("/media") and method in ("GET", "HEAD", "POST")
             assert (path, strict_headers(told)) == (path, STRICT | (pictures if is_told_of_pictures else {}))
             assert not {"server", HSTS, "x-powered-by"} & told.keys()
             assert (path, told["cache-control"]) == (path, "no-store")
-    # This the protocol answers before there is a request.
+    # The protocol itself responds to this.
     status, told, body = await response_parts(served, "GET", f"/graphql?query={'a' * 40_000}")
     assert (status, strict_headers(told), body["errors"][0]["extensions"]) == (414, STRICT, {"code": "BAD_USER_INPUT"})
 

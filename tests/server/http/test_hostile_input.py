@@ -1,4 +1,4 @@
-"""Bodies, variables and documents that nobody honest sends: each is refused in words, and costs little."""
+"""Hostile bodies, variables and documents: each is refused with a message, at little cost."""
 
 import gc
 import gzip
@@ -23,7 +23,7 @@ def asking(**rest: Any) -> bytes:
 
 
 def with_variable(text: str) -> bytes:
-    """A request whose one variable is this JSON text."""
+    """Return a request whose only variable is this JSON text."""
     return b'{"query": "query Q($n: Float) { __typename }", "variables": {"n": ' + text.encode() + b"}}"
 
 
@@ -113,7 +113,7 @@ async def test_each_is_refused_in_words(served: Served) -> None:
         assert answer["errors"][0]["message"] == WORDS.get(name, answer["errors"][0]["message"])
         assert not any(inside in json.dumps(answer) for inside in ("Traceback", "orjson", "site-packages", ".py")), name
     assert refused == dict.fromkeys(BODIES, (True, {"BAD_USER_INPUT"}, False, True))
-    # The gateway is as well as before.
+    # The gateway works as before.
     assert (await served.ask("{ __typename }")).data == {"__typename": "Query"}
 
 
@@ -130,7 +130,7 @@ async def test_they_leave_nothing_in_memory(served: Served) -> None:
     before = resident_bytes()
     for number in range(4):
         for body in large:
-            # Texts that differ, so that what is kept of one does not serve the next.
+            # Texts that differ, so that the cache of one does not serve the next.
             await post_body(served, body.replace(b"__typename", b"__typename #%d" % number))
     assert resident_bytes() - before < 24 * 2**20
 
@@ -178,7 +178,7 @@ async def test_a_bomb_of_variables_in_a_get(served: Served) -> None:
 
 
 def test_errors_by_the_thousand_leave_nothing_to_be_collected() -> None:
-    """What they were raised in would keep them, and they that, until cycles are looked for."""
+    """Errors and their tracebacks must not form cycles, which would keep them until a collection."""
 
     def fails(*_: Any) -> str:
         try:
@@ -201,7 +201,7 @@ def test_errors_by_the_thousand_leave_nothing_to_be_collected() -> None:
 
 
 async def test_whether_a_type_is_one_of_its_fields_can_be_asked_of_all(served: Served) -> None:
-    # The types of introspection are the process's: schemas that other tests make take the mend away.
+    # The types of introspection are global: schemas of other tests undo the patch.
     api._fix_is_one_of(api.build()._schema)
     answer = await served.ask('{__type(name: "Earthquake") {fields {type {isOneOf ofType {isOneOf}}}}}')
 

@@ -24,7 +24,7 @@ GRAPHQL = "application/graphql-response+json"
 
 
 class HTTPClient:
-    """Asks, and insists on getting GraphQL JSON whatever the status."""
+    """A client that requires GraphQL JSON whatever the status."""
 
     def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
         self.url = url
@@ -51,7 +51,7 @@ class HTTPClient:
 
 @pytest.fixture
 async def client(caplog: pytest.LogCaptureFixture) -> AsyncIterator[HTTPClient]:
-    """A client of a server that must leave no task behind, and log nothing that the test does not expect."""
+    """Yield a client of a server that must leave no task behind and log no unexpected error."""
     seen.clear()
     runner = Runner(Documents(SCHEMA), ToyContext, deadline=0.3)
     app = GraphQLHTTP(runner, identify_toy_user, max_body=10_000, body_seconds=0.3)

@@ -1,4 +1,4 @@
-"""The public audit of servers, graphql-http's, on the gateway as it serves."""
+"""graphql-http's audit of servers, on the gateway as it serves."""
 
 from tests.support import node_client
 from tests.support.served import Served

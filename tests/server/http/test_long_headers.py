@@ -1,4 +1,4 @@
-"""Headers and URLs of 30 KB: what the gateway does with them is bounded, as counted by the functions that it calls."""
+"""Headers and URLs of 30 KB: the gateway's work for them is bounded, measured in function calls."""
 
 import asyncio
 import random
@@ -19,7 +19,7 @@ from tests.support.served import NOON, Served
 from tests.support.toy_sockets import serve_websockets, upgrade
 
 LENGTH = 30_000
-# More than a plain request: what is within the limits may take as many.
+# More than a plain request needs: a request within the limits may take as many.
 MOST_CALLS = 1_500
 JSON = ("content-type", "application/json")
 
@@ -35,7 +35,7 @@ def settings(settings: Settings) -> Settings:
 
 
 class CountingCalls:
-    """Counts the functions that are called in this thread, those written in C among them."""
+    """Counts the calls of functions in this thread, including those written in C."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -52,7 +52,7 @@ class CountingCalls:
 
 
 async def calls_per_request(served: Served, method: str, path: str, *headers: tuple[str, str]) -> int:
-    """How many calls it takes to answer a request, after one that had all made ready."""
+    """Return the number of calls for a request, after one that filled all caches."""
     app = application(served.gateway)
     url, _, query = path.partition("?")
     counts = []
@@ -85,7 +85,7 @@ async def calls_per_request(served: Served, method: str, path: str, *headers: tu
             await app(scope, receive, send)
         assert sent[0]["type"] == "http.response.start"
         counts.append(counting.calls)
-        headers = tuple((name, value[:-1]) for name, value in headers[:1]) + headers[1:]  # no cache has this one
+        headers = tuple((name, value[:-1]) for name, value in headers[:1]) + headers[1:]  # in no cache
     return counts[1]
 
 

@@ -1,4 +1,4 @@
-"""What peers send is read by turns and at a pace: none of them keeps the process to itself."""
+"""Input of clients is read in turns and at a limited rate, so that no client monopolizes the process."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ async def turn() -> AsyncIterator[Callable[[], int]]:
 
 @asynccontextmanager
 async def raw_socket(port: int) -> AsyncIterator[asyncio.StreamWriter]:
-    """A socket whose frames are the test's to make."""
+    """Open a socket whose frames the test writes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(upgrade("here"))
     await reader.readuntil(b"\r\n\r\n")

@@ -1,4 +1,6 @@
-"""Connections that are slow, too large or malformed: each ends soon, is told why in JSON, and leaves nothing behind."""
+"""Connections that are slow, too large or malformed: each ends soon, with a
+reason in JSON, and leaves nothing behind.
+"""
 
 import asyncio
 import json
@@ -24,7 +26,7 @@ HANDSHAKE = UPGRADE + KEY + VERSION
 
 @pytest.fixture
 async def timed(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Running]:
-    """A server whose time passes when it is made to, that logs nothing and keeps no connection in the end."""
+    """Run a server whose time the test advances. It must log nothing and keep no connection."""
     async with serve_echo(TIMED, LoopTime()) as running:
         yield running
     assert not [record for record in caplog.get_records("call") if record.levelno >= logging.WARNING]

@@ -1,4 +1,6 @@
-"""Readers of streams that stop reading, or hardly do, over real sockets: what they are told, and when they are gone."""
+"""Readers of streams that stop reading, or nearly, over real sockets: what they receive, and when they are
+disconnected.
+"""
 
 import asyncio
 import json
@@ -32,7 +34,7 @@ from tests.support.toy_sockets import AT_LAST, QUICK, SCHEMA, SocketContext, ide
 from tests.support.toy_sockets import serve_websockets as serving_sockets
 from tests.support.until import until
 
-# With what the system and the transports keep, this is more than waits for a reader who does not read.
+# With the buffers of the system and the transports, this is more than waits for a client that does not read.
 SIZE, MANY = 20_000, 60
 WAITING_BYTES = 10 * SIZE
 
@@ -42,7 +44,7 @@ def resume_body(query: str, after: str | None) -> Any:
 
 
 class SlowReader:
-    """A client whose connection buffers next to nothing, and that reads when it is told to."""
+    """A client with almost no receive buffer, which reads when the test says so."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -57,7 +59,7 @@ class SlowReader:
         raise NotImplementedError
 
     async def payload(self) -> Any:
-        """The next event, or how it is over."""
+        """Return the next event or the end."""
         raise NotImplementedError
 
     async def dribble(self) -> None:
@@ -157,7 +159,7 @@ EITHER = pytest.mark.parametrize("serving", [sockets, slow_streams])
 
 
 async def unread(reader: SlowReader, policy: OverflowPolicy, buffer: int = 100) -> None:
-    """So many events have come that the reader has not read."""
+    """Subscribe, and wait until this many events wait for the client."""
     await reader.subscribe(f'subscription {{ numbers(whenSlow: "{policy}", buffer: {buffer}, size: {SIZE}) }}')
     await until(lambda: world.held == 1)
     for number in range(MANY):
@@ -166,7 +168,7 @@ async def unread(reader: SlowReader, policy: OverflowPolicy, buffer: int = 100) 
 
 
 async def read_numbers(reader: SlowReader) -> list[tuple[int, dict[str, int]]]:
-    """The numbers that came, with what was told of others, up to the last one, or how it was over."""
+    """Return the received numbers with the counts of dropped events, up to the last one or the end."""
     told: list[tuple[int, dict[str, int]]] = []
     async with asyncio.timeout(AT_LAST):
         while not told or told[-1][0] != MANY - 1:
@@ -210,7 +212,7 @@ async def test_a_subscriber_to_all_events_gets_all_up_to_the_end(serving: Any) -
         told = await read_numbers(reader)
     assert told.pop()[1] == {"over": 4410 if serving is sockets else "SLOW_SUBSCRIBER"}
     assert told == [(number, {}) for number in range(len(told))]
-    # What waits is left when it is over: it comes after the last that was sent.
+    # Waiting events are discarded at the end, which comes after the last sent event.
     assert 0 < len(told) < MANY - 5
 
 
@@ -224,7 +226,7 @@ async def test_a_client_that_stops_reading_is_soon_disconnected(serving: Any, po
 
 @EITHER
 async def test_a_client_that_does_not_read_is_disconnected_although_nothing_waits(serving: Any) -> None:
-    """All that there is was written at once: only that it is not read tells."""
+    """Everything was written at once: the server notices only that it is not read."""
     async with serving(send_timeout=0.3) as reader:
         await reader.subscribe('subscription { numbers(whenSlow: "close", size: 1000000) }')
         await until(lambda: world.held == 1)

@@ -76,7 +76,7 @@ async def test_a_source_that_fails_ends_the_stream_with_its_error(how: str, code
         assert first == next_of(1, {"data": {"failing": 0}})
         assert last["data"]["errors"][0]["extensions"]["code"] == code
         assert "swordfish" not in json.dumps(last)
-        # What may pass leaves the last id as it was, and the client comes again.
+        # A temporary end keeps the last id, and the client reconnects.
         assert (last.get("id"), complete) == ((None, []) if how == "slow" else ("2", [COMPLETE]))
 
 
@@ -189,7 +189,7 @@ async def test_streams_end_without_being_complete_when_the_server_stops() -> Non
         assert [await anext(stream) for _ in range(2)][1] == next_of(1, {"data": {"held": 0}})
         await here.streams.close()
         assert world.held == 0
-        assert [block async for block in stream] == []  # in good order: the client comes again
+        assert [block async for block in stream] == []  # a regular end: the client reconnects
 
 
 async def test_a_browser_that_reconnects_after_the_end_is_told_to_stay_away() -> None:
@@ -221,7 +221,7 @@ async def test_a_client_that_does_not_read_holds_up_its_own_source_and_is_given_
             deaf.sendall(f"POST /graphql HTTP/1.1\r\nhost: x\r\n{head}\r\n{body}".encode())
             await until(lambda: world.held == 1)
             await until(lambda: world.held == 0)
-            # What the kernel's buffers take, and one event more: each has 200 kB.
+            # The kernel's buffers, and one more event: each has 200 kB.
             assert here.reports[0].events < 60
 
 

@@ -160,7 +160,7 @@ async def test_a_bad_form_is_refused(served: Served, objects: LocalObjects) -> N
     ids=["preamble", "header", "headers", "token", "name", "parts"],
 )
 async def test_the_preamble_of_a_file_is_bounded(served: Served, start: bytes, told: str) -> None:
-    """It is refused while the rest of the 25 MB that were announced is still to come."""
+    """It is refused before the rest of the announced 25 MB has arrived."""
     reader, writer = await begin_upload(served, "multipart/form-data; boundary=b", 25 * 2**20)
     writer.write(start)
     answer = await asyncio.wait_for(reader.readuntil(b"]}"), 50)
@@ -268,7 +268,7 @@ async def test_an_upload_that_takes_too_long_is_ended(
 
 
 async def encoded_form(target: UploadTarget, content: bytes) -> tuple[bytes, str]:
-    """A form as it goes over the wire, and its Content-Type."""
+    """Return the body of a form and its Content-Type."""
     payload = form_of(target.fields, content, target.content_type)()
     return await payload.as_bytes(), payload.headers["Content-Type"]
 
@@ -411,7 +411,7 @@ async def test_a_foreign_file_is_not_found(served: Served, objects: LocalObjects
 async def test_addresses_are_not_made_up(served: Served, objects: LocalObjects) -> None:
     await objects.write("originals/1.png", png(), content_type="image/png")
     url = await file_url(served, "originals/1.png")
-    # Nor does a file have several: decoders of base 64 pass over what is none of their signs.
+    # A file has only one address: decoders of base 64 ignore characters outside their alphabet.
     for other in (url + "!!", url + "=", url[:-3] + "xyz", f"{served.url}/media/x", f"{served.url}/media/%C3%A4"):
         status, _, body = await got(served, other)
         assert (status, b"FORBIDDEN" in body) == (403, True)

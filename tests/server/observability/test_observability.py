@@ -65,7 +65,7 @@ def lines() -> Iterator[Lines]:
 
 @pytest.fixture
 def spans(served: Served) -> InMemorySpanExporter:
-    """The spans of all operations from now on."""
+    """Record the spans of all operations from now on."""
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     prefix = served.gateway.open_store()._prefix

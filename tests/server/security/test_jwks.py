@@ -71,7 +71,7 @@ async def test_the_algorithm_is_the_keys_and_never_the_tokens(publisher: Publish
 
 
 async def test_a_public_key_is_no_secret(publisher: Publisher, keeper: Tokens) -> None:
-    """The best known attack: HS256, signed with what everybody can read, in any of its spellings."""
+    """The best known attack: HS256, signed with the public key in any of its encodings."""
     publisher.keys = [published(RSA_ONE, "r")]
     for secret in public_spellings(RSA_ONE):
         for algorithm in ("HS256", "HS384", "HS512"):
@@ -165,7 +165,7 @@ async def test_old_keys_outlive_whatever_the_url_answers(
     clock.now += 700
     assert await keeper.identify(with_key(RSA_ONE, "one"))
     assert publisher.fetches == 2
-    # It recovers by itself, without anybody who waits.
+    # It recovers by itself, without a waiting request.
     publisher.status, publisher.keys = 200, [published(RSA_TWO, "two")]
     clock.now += 31
     assert await keeper.identify(with_key(RSA_ONE, "one"))
@@ -179,7 +179,7 @@ def _padded(size: int) -> bytes:
 
 
 def _bomb() -> web.Response:
-    """It is sent compressed although that was not asked for."""
+    """Return a response that is compressed although the request did not ask for it."""
     return web.Response(body=gzip.compress(_padded(20_000_000)), headers={"content-encoding": "gzip"})
 
 
@@ -199,7 +199,7 @@ async def test_without_any_key_the_caller_may_come_again(
 async def test_a_withdrawn_key_stops_counting_for_tokens_that_are_remembered(
     publisher: Publisher, keeper: Tokens, clock: IssuerClock
 ) -> None:
-    """Ten minutes after the keys were read, whoever used the token in between, and whenever."""
+    """Ten minutes after the keys were read, whatever used the token in between."""
     publisher.keys = [published(RSA_ONE, "one"), published(RSA_TWO, "two")]
     token, late = with_key(RSA_ONE, "one"), with_key(RSA_ONE, "one")
     await keeper.identify(with_key(RSA_TWO, "two"))
@@ -282,7 +282,7 @@ async def test_plain_http_is_warned_of_except_on_this_machine(caplog: pytest.Log
 
 
 async def identify_all(keeper: Tokens, tokens: Iterable[str]) -> list[str]:
-    """What becomes of tokens that come at once: the user, or the code of the error."""
+    """Identify tokens concurrently. Return the user or the code of the error for each."""
 
     async def one(token: str) -> str:
         try:
@@ -296,7 +296,7 @@ async def identify_all(keeper: Tokens, tokens: Iterable[str]) -> list[str]:
 
 
 def crowd(key: Any, kid: str, count: int = 200) -> list[str]:
-    """Tokens of so many users."""
+    """Return tokens of `count` users."""
     return [with_key(key, kid, sub=f"u{number}") for number in range(count)]
 
 
@@ -309,13 +309,13 @@ async def test_two_hundred_at_once_are_one_fetch(publisher: Publisher, keeper: T
 async def test_under_load_no_request_waits_for_a_hanging_url(
     publisher: Publisher, keeper: Tokens, clock: IssuerClock, session: aiohttp.ClientSession
 ) -> None:
-    """The keys are read anew before they are old: the fetch hangs, and tokens are checked with the known ones."""
+    """The keys are fetched again before they expire: the fetch hangs, and tokens are checked with the known ones."""
     publisher.keys = [published(RSA_ONE, "one")]
     await keeper.identify(with_key(RSA_ONE, "one"))
     publisher.delay = 60
     clock.now += 301
     assert set(await identify_all(keeper, crowd(RSA_ONE, "one"))) == {f"u{number}" for number in range(200)}
-    # The fetch is under way all the time: nobody has waited for its end.
+    # The fetch is in flight all the time: no request waited for its end.
     await until(lambda: publisher.at_once == 1)
     assert publisher.fetches == 2
 

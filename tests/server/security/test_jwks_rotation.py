@@ -1,4 +1,4 @@
-"""Tokens of published keys on every transport, while their URL is down, comes back, and rotates."""
+"""Tokens of published keys on every transport, while their URL is down, returns, and rotates keys."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -40,14 +40,14 @@ def token(key: Any = RSA_ONE, kid: str = "one", **claims: Any) -> str:
 
 
 async def http(served: Served, *authorization: str, accept: str = "application/json") -> tuple[int, str, str | None]:
-    """Status, body and Retry-After."""
+    """Return the status, the body and Retry-After."""
     headers = [("Authorization", value) for value in authorization] + [("Accept", accept)]
     async with served.http.post(f"{served.url}/graphql", json={"query": MINE}, headers=headers) as response:
         return response.status, await response.text(), response.headers.get("retry-after")
 
 
 async def socket(served: Served, payload: dict[str, Any], *headers: tuple[str, str]) -> int | None:
-    """The code that a socket is closed with, or None when it is acknowledged."""
+    """Return the close code of a socket, or None if it was acknowledged."""
     protocols = ["graphql-transport-ws"]
     async with served.http.ws_connect(f"{served.url}/graphql", protocols=protocols, headers=headers) as connected:
         await connected.send_json({"type": "connection_init", "payload": payload})
@@ -99,7 +99,7 @@ async def test_every_transport_refuses_the_same(served: Served, publisher: Publi
 
 
 async def test_two_authorizations_are_none(served: Served, publisher: Publisher) -> None:
-    """Which of them counts would depend on who reads them: a proxy in front, or we."""
+    """A proxy in front could read another one than we do."""
     publisher.keys = [published(RSA_ONE, "one")]
     ann, bob = f"Bearer {token()}", f"Bearer {token(sub='bob')}"
     assert (await http(served, ann, bob))[0] == 401

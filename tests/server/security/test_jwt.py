@@ -1,4 +1,4 @@
-"""Who a token speaks for, and the many ways in which it does not."""
+"""The identity of a token, and the many ways in which a token is invalid."""
 
 import asyncio
 import base64
@@ -177,7 +177,7 @@ async def test_no_spelling_of_an_algorithm_is_accepted_but_the_secrets(algorithm
 
 
 async def test_a_key_in_a_header_is_ignored() -> None:
-    """Keys, addresses of keys and certificates in a header are the forger's own."""
+    """Keys, addresses of keys and certificates in a header come from the forger."""
     key = published(RSA_ONE, "r")
     for brought in (
         {"jwk": key},
@@ -188,7 +188,7 @@ async def test_a_key_in_a_header_is_ignored() -> None:
         claims = {"sub": "ann", "exp": NOW + 60}
         await assert_refused_token(jwt.encode(claims, RSA_ONE, algorithm="RS256", headers=brought), "algorithm")
         await assert_refused_token(jwt.encode(claims, "f" * 32, algorithm="HS256", headers=brought), "signature")
-        # Beside the right signature they mean nothing.
+        # Beside the right signature they have no effect.
         assert await identify_token(jwt.encode(claims, SECRET, algorithm="HS256", headers=brought))
 
 
@@ -203,7 +203,7 @@ async def test_extensions_that_must_be_understood_are_not(crit: Any) -> None:
     ["{0}=", "{0}==", "{0}===", " {0}", "{0} ", "{0}\n", "{0}.", ".{0}", "{0}A", "{0}\x00", "\ufeff{0}"],
 )
 async def test_a_token_has_one_spelling(spelled: str) -> None:
-    """Or nearly so: a signature may be padded. Others would each take a place of the cache."""
+    """Almost: a signature may be padded. Each other spelling would take a place of the cache."""
     keeper = tokens_with()
     token = signed()
     assert await keeper.identify(token)
@@ -216,7 +216,7 @@ async def test_a_token_has_one_spelling(spelled: str) -> None:
 
 
 async def test_other_bits_behind_the_signature_are_no_other_spelling() -> None:
-    """The last character holds bits that mean nothing: a lax decoder takes four spellings for one token."""
+    """The last character holds unused bits: a lax decoder accepts four spellings of one token."""
     token = signed()
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
     keeper = tokens_with()
@@ -266,7 +266,7 @@ async def test_of_doubled_claims_the_last_counts() -> None:
 
 
 async def test_when_a_token_was_issued_does_not_matter() -> None:
-    """`nbf` is there to say from when one counts; clocks of issuers run ahead."""
+    """`nbf` states when a token begins; clocks of issuers run ahead."""
     assert await identify_token(signed(iat=NOW + 3600))
 
 

@@ -1,4 +1,4 @@
-"""What becomes of cursors, tokens, ids and addresses when gateways get another secret."""
+"""Cursors, tokens, ids and addresses when gateways get another secret."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -35,7 +35,7 @@ Open = Callable[..., Awaitable[Served]]
 
 @dataclass(frozen=True)
 class Made:
-    """What a client has of a gateway."""
+    """The tokens, ids, cursors and addresses that a client got from a gateway."""
 
     token: str
     user_id: str
@@ -48,7 +48,7 @@ class Made:
 async def open_gateway(
     settings: Settings, store_options: StoreOptions, clock: Clock, tmp_path: Path, served: Served
 ) -> AsyncIterator[Open]:
-    """Opens one more gateway on the same tables and files, with its own secrets. Two photos and persons are there."""
+    """Open another gateway on the same tables and files, with its own secrets, two photos and two persons."""
     await put_library_items(served, photo_user(), photo("one"), photo("two"), person("p1", "Ann"), person("p2", "Bea"))
     async with AsyncExitStack() as stack:
 
@@ -63,7 +63,7 @@ async def open_gateway(
 
 
 async def ask_with_token(served: Served, token: str, query: str, **variables: Any) -> Any:
-    """The data, or the code of the error."""
+    """Return the data, or the code of the error."""
     body = {"query": query, "variables": variables}
     headers = {"Authorization": f"Bearer {token}"}
     async with served.http.post(f"{served.url}/graphql", json=body, headers=headers) as response:
@@ -85,7 +85,7 @@ async def made_by(served: Served) -> Made:
 
 
 async def what_counts(served: Served, made: Made) -> dict[str, Any]:
-    """How a gateway takes what another has made; the token is its own where the other's does not count."""
+    """Return how a gateway accepts what another has issued, with a token of its own where the other's is invalid."""
     by_token = await ask_with_token(served, made.token, PERSONS)
     token = served.token("ada", Role.ADMIN, ADA)
     by_id = await ask_with_token(served, token, PHOTOS, of=made.user_id)
@@ -103,7 +103,7 @@ async def what_counts(served: Served, made: Made) -> dict[str, Any]:
     }
 
 
-# There are no files: an address that counts is of one that is missing, another is forbidden.
+# There are no files: an accepted address is not found, another is forbidden.
 ALL = {"token": "counts", "id": ["two"], "personal cursor": "counts", "cursor": "counts", "media": 404}
 NONE = {"token": "UNAUTHENTICATED", "personal cursor": "BAD_CURSOR", "cursor": "BAD_CURSOR", "media": 403}
 
@@ -148,7 +148,7 @@ async def test_a_subscription_resumes_after_an_id_signed_with_an_accepted_secret
 
 async def next_payload(events: AsyncIterator[Said]) -> Any:
     payload = await anext(events)
-    while "data" not in payload:  # where it begins
+    while "data" not in payload:  # the first payload
         payload = await anext(events)
     return payload
 

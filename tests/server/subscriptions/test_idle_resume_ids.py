@@ -1,4 +1,4 @@
-"""Places of subscriptions that are told nothing for long: they are told anew, and nothing is missed after them."""
+"""Resume positions of idle subscriptions: they are renewed, and no event after them is missed."""
 
 import asyncio
 import os
@@ -39,9 +39,10 @@ def settings(settings: Settings) -> Settings:
 async def cut_at_places(
     client: ResumingClient, url: str, over: asyncio.Event, has_all: Callable[[], bool], take: Callable[[Any], None]
 ) -> None:
-    """Read on one connection after another, each cut at a place that came without an event, until there were enough.
+    """Read over one connection after another, each cut at a position that came without an event, until there were
+    enough.
 
-    Then `over` is set, and it is read on until it has all.
+    Then set `over`, and read until everything has arrived.
     """
     chance = random.Random(11)
     cuts = 0
@@ -124,7 +125,7 @@ async def test_each_version_counts_once_to_one_who_is_cut_at_places(
 
 
 async def pings(served: Served, query: str, extensions: Any, happen: Callable[[], Awaitable[Any]]) -> list[Any]:
-    """What the pings said once it had begun, and then while it happened and for ten more."""
+    """Return the positions in the pings after the start, and those during `happen` and the ten pings after it."""
     async with served.http.ws_connect(
         served.url.replace("http", "ws") + "/graphql", protocols=["graphql-transport-ws"]
     ) as socket:
@@ -133,7 +134,7 @@ async def pings(served: Served, query: str, extensions: Any, happen: Callable[[]
         for id in ("1", "2"):
             payload = {"query": query, "extensions": extensions}
             await socket.send_json({"id": id, "type": "subscribe", "payload": payload})
-        # Who answers no ping meanwhile would be taken for one who has gone.
+        # A client that answers no ping in the meantime would be disconnected.
         settling = asyncio.ensure_future(served.settle(EARTHQUAKES))
         told: list[Any] = []
         rest = 10
@@ -163,7 +164,7 @@ async def test_a_ping_tells_places_that_have_moved_on_and_no_others(served: Serv
     places = {id: [one["resume"][id] for one in told if one and id in one["resume"]] for id in ("1", "2")}
     assert told[-10:] == [None] * 10
     for ids in places.values():
-        assert 2 <= len(ids) == len(set(ids)) <= 4  # where it began, and at most one for each change
+        assert 2 <= len(ids) == len(set(ids)) <= 4  # the start, and at most one for each change
     assert places["1"][-1] == places["2"][-1]
 
 

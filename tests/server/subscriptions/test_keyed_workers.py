@@ -13,7 +13,7 @@ CLOSE = QueueLimits()
 
 
 class Doing:
-    """Lanes whose work is a key and a number, which is done when the key may go."""
+    """Workers whose work is a key and a number, which ends when the test releases the key."""
 
     def __init__(self, limits: QueueLimits = CLOSE, busy: int = 2) -> None:
         self.done: list[tuple[str, int]] = []

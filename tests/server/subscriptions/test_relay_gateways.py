@@ -1,4 +1,4 @@
-"""Gateways that share a bus: what subscribers of each are told, and what it takes."""
+"""Gateways that share a bus: the events of the subscribers of each, and the cost."""
 
 import asyncio
 import random
@@ -29,7 +29,7 @@ from tests.support.until import until
 
 QUAKES = "subscription { earthquakeDetected { eventId } }"
 SCORES = "subscription { liveScores { isSnapshot updates { matchId version conflated } } }"
-# After so many writes shards are no more, so that a long run is not about them alone.
+# After this number of writes no more shards are split, so that a long run tests other things, too.
 MOST_UNREST = 300
 TRANSPORTS = pytest.mark.parametrize("transport", [SocketClient, EventStreamClient])
 
@@ -56,7 +56,7 @@ async def streams(engine: str, engines: Engines, proxy: Proxy) -> AsyncIterator[
 
 @pytest.fixture
 def store_options(engines: Engines, streams: SplitStream, proxy: Proxy) -> StoreOptions:
-    """By a way on which streams have several shards."""
+    """Use an engine whose streams have several shards."""
     return StoreOptions(store=proxy.url, prefix=engines.prefix)
 
 
@@ -76,7 +76,7 @@ async def gateways(
 
 
 def count_reads(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The calls for records of streams that it makes from now on."""
+    """Record the calls for stream records from now on."""
     assert served.gateway.database is not None
     client = served.gateway.database.client
     call, made = client.call, list[str]()
@@ -182,7 +182,7 @@ async def test_a_client_without_events_receives_the_first_ones_at_another_gatewa
 
 
 class Unrest:
-    """Ends shards, and has other gateways read tables' streams for all. `holders` are those that did."""
+    """Splits shards, and makes other gateways the leader of a table. `holders` are the gateways that were."""
 
     def __init__(self, streams: SplitStream, gateways: list[Served]) -> None:
         database = gateways[0].gateway.database
@@ -201,7 +201,7 @@ class Unrest:
         await self._streams.split(self._prefix + table.name, self._chance)
 
     async def _hand_over(self, table: Table) -> None:
-        """Who held it hears of that when it appends, or claims again."""
+        """Make another gateway the leader. The previous one notices when it appends or claims again."""
         follow = [bus for bus in self._buses if any(source.table == table.name for source in bus._sources)]
         taker = self._chance.choice(follow)
         held = await taker.connection.claim(table.name, taker.instance)
@@ -218,7 +218,7 @@ class Unrest:
 async def test_clients_go_on_at_any_gateway_while_shards_end_and_others_read_them(
     gateways: list[Served], streams: SplitStream, transport: type[ResumingClient]
 ) -> None:
-    """What they were told comes to what is in the tables: no gap, and nothing twice."""
+    """Their events add up to the content of the tables: no gap, and nothing twice."""
     matches = [f"m{number}" for number in range(4)]
     await register_at_version_1(gateways[0], *matches)
     unrest, over = Unrest(streams, gateways), asyncio.Event()

@@ -1,4 +1,4 @@
-"""Those of a group who come back: who pays for them, what waits meanwhile, and when they are as the others are."""
+"""Resuming members of a broadcast group: their charge, their waiting events, and when they have caught up."""
 
 import asyncio
 import random
@@ -143,7 +143,7 @@ def test_what_left_before_one_came_so_far_is_reached() -> None:
 
 
 class Alone:
-    """A group of one, and who listens."""
+    """A group of one member, with its listener."""
 
     def __init__(self, at: int = 0, most_bytes: int = 0) -> None:
         self.limits = QueueLimits()
@@ -295,7 +295,7 @@ async def test_a_subscription_that_we_are_behind_with_does_not_end_the_socket(se
 
 
 async def test_a_resumable_stream_is_not_reported_as_complete(served: Served) -> None:
-    """Its client comes again after the last place that it was told."""
+    """The client resumes after the last position that it received."""
     headers = {"accept": "text/event-stream"}
     async with served.http.post(f"{served.url}/graphql", json={"query": QUAKES}, headers=headers) as response:
         await served.settle(EARTHQUAKES)

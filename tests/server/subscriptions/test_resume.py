@@ -1,4 +1,4 @@
-"""Subscribers that were cut off go on where they were: no gap, nothing twice, and only what they may be told now."""
+"""Subscribers that were cut off resume: without a gap or a repetition, and only with what they may see now."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -249,7 +249,7 @@ async def test_equal_subscribers_that_go_on_join_the_others(served: Served) -> N
         assert await stays.event() == {"earthquakeDetected": {"eventId": name}}
 
 
-# Each subscription, and the rights there are when one comes back
+# Each subscription, with the rights at the time when its client resumes
 
 
 async def missed(
@@ -261,7 +261,10 @@ async def missed(
     user: str = "ada",
     again: str | None = None,
 ) -> AsyncGenerator[Any, None]:
-    """What is told first to one who comes back, as `again` if it is said, after this happened. `before`: one event."""
+    """Return the first event of a client that resumes, as `again` if given, after `happened`.
+
+    `before` causes one event.
+    """
     client = SocketClient(served.http, query, served.headers(user, Role.USER))
     async with client.connected(served.url) as events:
         await anext(events)
@@ -341,7 +344,7 @@ ENGAGEMENT = 'subscription { postEngagement(postId: "p") { likeCount } }'
 
 
 async def test_a_post_that_became_invisible_is_not_replayed(served: Served) -> None:
-    """Its author follows it, too: there is a group, and what was missed is made for both."""
+    """Its author subscribes, too: the members of the group have different rights."""
     await served.store().write_all(FEED, puts=[post_item("p", "bob")])
     stays = await served.listen(ENGAGEMENT, user="bob")
     await stays.event()
@@ -381,7 +384,7 @@ async def test_scores_that_waited_while_one_was_cut_off_are_not_lost(served: Ser
     client = SocketClient(served.http, SCORES, {})
     async with client.connected(served.url) as events:
         assert (await anext(events))["data"]["liveScores"]["isSnapshot"]
-        await advance(served, "m1")  # this waits for a minute
+        await advance(served, "m1")  # the subscription conflates for a minute
         await advance(served, "m2", CricketEvent("m2:1", CricketEventKind.WICKET, "WICKET!"))
         told = (await anext(events))["data"]["liveScores"]["updates"]
         assert told == [{"matchId": "m2", "version": 2, "conflated": 0}]
@@ -434,7 +437,7 @@ async def test_a_herd_of_resuming_clients_shares_one_replay(
             return [(await anext(events))["data"]["earthquakeDetected"]["eventId"] for _ in range(3)]
 
     assert await asyncio.gather(*map(had, clients)) == [["q1", "q2", "q3"]] * 20
-    assert len(made) <= 6  # once, and for those who came late once more
+    assert len(made) <= 6  # once, and once more for late clients
 
 
 REPORT = 'mutation { reportSighting(input: {area: "Harbor", category: "Cats", description: "A tabby"}) { sightingId } }'

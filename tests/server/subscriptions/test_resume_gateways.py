@@ -39,7 +39,7 @@ def store_options(engines: Engines, streams: SplitStream, proxy: Proxy) -> Store
 
 @pytest.fixture
 def split(served: Served, streams: SplitStream) -> Any:
-    """A function that splits a shard of a table's stream."""
+    """Return a function that splits a shard of a table's stream."""
     chance = random.Random(5)
     database = served.gateway.database
     assert database is not None

@@ -1,4 +1,4 @@
-"""Equal subscriptions: made once, told to all, and nobody is told what was made for another."""
+"""Equal subscriptions: one execution is delivered to all, and never to a caller with other rights."""
 
 import asyncio
 import random
@@ -85,7 +85,7 @@ async def test_fifty_viewers_cost_as_much_as_one(served: Served) -> None:
     assert sum(report.sent_bytes for report in served.reports) == sum(
         len(outcome.body) for viewer in viewers for outcome in viewer.outcomes
     )
-    # Each has paid a part of what was read.
+    # Each member pays a share of the reads.
     assert len({report.cost for report in served.reports if report.cost}) == 1
     assert all(0 < report.cost < 0.5 for report in served.reports)
 
@@ -164,7 +164,7 @@ async def test_a_member_with_nothing_queued_leaves_at_once(served: Served, monke
     viewers = [await follow_subscription(served, SCORE) for _ in range(3)]
     for viewer in viewers:
         await viewer.next()
-    await streams.aclose()  # the event is paid for
+    await streams.aclose()  # the event is charged
     served.reports.clear()
 
     stop_following(*viewers)
@@ -208,7 +208,7 @@ async def is_followed(served: Served, user: str) -> bool:
 
 
 async def test_the_same_user_with_other_rights_is_another(served: Served) -> None:
-    """One who may see all of a post for followers, and one who may not any more."""
+    """A user who sees a post for followers, and the same user without that right."""
     post, follow_bob = post_item("p", "bob", visibility="followers"), following_item("ada", "bob")
     await put_post(served, post, follow_bob)
     viewers = [
@@ -248,7 +248,7 @@ async def test_public_events_are_executed_once_for_all_users(served: Served) -> 
 async def test_a_source_that_asks_too_late_for_the_caller_sends_nothing(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fault of ours: better no event than another's."""
+    """A defect of our own: it must send no event rather than another caller's."""
     tell = subscribing.follow
 
     async def curious(context: Context, *given: Any, **named: Any) -> Any:
@@ -307,7 +307,7 @@ async def test_a_client_that_joins_at_any_time_receives_every_version_once(serve
 
 
 def check_versions(updates: list[Any]) -> None:
-    """A snapshot, then every version once."""
+    """Check for a snapshot followed by every version once."""
     assert [update["isSnapshot"] for update in updates] == [True] + [False] * (len(updates) - 1)
     for before, after in pairwise(updates):
         assert after["version"] == before["version"] + 1
@@ -320,7 +320,7 @@ def _update(match_id: str, version: int, *, is_snapshot: bool) -> MatchUpdate:
 @given(st.data())
 @settings(max_examples=60, deadline=None)
 def test_what_is_passed_over_is_what_one_knew(data: st.DataObject) -> None:
-    """Matches that go on, leave and come back; one joins at a moment, and reads how they stand at a later one."""
+    """Matches continue, end and return. A client joins at one moment and reads their state at a later one."""
     steps = data.draw(
         st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(["next", "next", "leave"])), max_size=25)
     )
@@ -375,7 +375,7 @@ async def test_clients_that_join_during_a_read_receive_the_next_read(served: Ser
         viewers = [await follow_subscription(served, SCORE, f"user-{number}") for number in range(20)]
         assert {(await viewer.next())["matchUpdates"]["version"] for viewer in viewers} == {1}
 
-    # One for the first of them, one for those who came meanwhile.
+    # One for the first member, one for the members that joined meanwhile.
     assert [call_name(call) for call in calls].count("GetItem active-matches") <= 3
     stop_following(first, *viewers)
 
@@ -410,7 +410,7 @@ async def test_an_event_that_cannot_be_read_is_an_event_and_a_source_that_fails_
     assert [await viewer.end() for viewer in viewers] == [ChangesLost.code] * 2
     await subscriptions(served).aclose()
     assert [report.codes for report in served.reports] == [["INTERNAL", ChangesLost.code]] * 2
-    # Whoever comes now begins anew.
+    # A new member starts again.
     again = await follow_subscription(served, WITH_MATCH)
     assert (await again.next())["matchUpdates"]["version"] == 3
     stop_following(again)
@@ -421,7 +421,7 @@ async def test_an_event_that_cannot_be_read_is_an_event_and_a_source_that_fails_
 async def test_an_event_that_hangs_for_one_member_times_out_for_it_alone(
     served: Served, monkeypatch: pytest.MonkeyPatch, stuck: str, alone: bool
 ) -> None:
-    """Whether he is the first for whom it is made, and whether it is shared at all."""
+    """Whether the member is the first that the event is executed for, and whether the event is shared at all."""
     await register_at_version_1(served, "m1")
     read, given_up = MatchFollows.by_key, list[str]()
 
@@ -450,7 +450,7 @@ async def test_an_event_that_hangs_for_one_member_times_out_for_it_alone(
 
     monkeypatch.setattr(MatchFollows, "by_key", hanging)
     other = viewers["bob" if stuck == "ada" else "ada"]
-    for version in (2, 3, 4):  # it holds up none of those that come next
+    for version in (2, 3, 4):  # it delays no later event
         await advance(served)
         assert (await other.next())["matchUpdates"]["version"] == version
     await time_is_up(2 if alone else 1)

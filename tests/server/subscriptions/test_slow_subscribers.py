@@ -101,14 +101,14 @@ async def test_a_client_that_does_not_read_is_disconnected_and_delays_no_other(
     await slow.aclose()
     await slower.aclose()
     await subscriptions(served).aclose()
-    # What a newer one took the place of was not sent, nor what waited for one that was disconnected.
+    # Conflated events were not sent, nor events that waited for a disconnected client.
     told = [(report.events, report.codes) for report in served.reports]
     assert told == [(2, ["SLOW_SUBSCRIBER"]), (2, [])]
     stop_following(quick, quick_latest)
 
 
 async def come_back(served: Served, query: str, after: str, *users: str) -> list[ResultStream]:
-    """Readers of streams who go on after the same event, and have had the next."""
+    """Return readers of streams that resumed after the same event and received the next one."""
     asked = [await prepare_subscription(served, query, caller(user)) for user in users]
     for request in asked:
         request.params.resume_after = after
@@ -118,7 +118,7 @@ async def come_back(served: Served, query: str, after: str, *users: str) -> list
 
 
 async def missed_by_others(served: Served, many: int) -> tuple[RecordingListener, str]:
-    """Who was told of events, and the id of one after which so many more have come."""
+    """Return a listener that received all events, and the id of an event that is followed by `many` others."""
     present = await follow_subscription(served, REPORTED)
     await served.settle(BLIP)
     for _ in range(1 + many):

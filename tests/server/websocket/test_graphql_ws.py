@@ -36,7 +36,7 @@ def reported_payload(description: str) -> dict[str, Any]:
 
 
 def without_id(event: dict[str, Any]) -> dict[str, Any]:
-    """An event, which has an id and tells nothing else beside its data."""
+    """Remove the extensions of an event, which must be its id only."""
     extensions = event.pop("extensions")
     assert extensions.keys() == {"eventId"}
     return event
@@ -105,14 +105,14 @@ async def test_a_client_connects_again_when_the_server_was_restarted(
             assert await client.said() == {"closed": 1001}
             async with listening(gateway):
                 while (said := await client.said()) != "connected":
-                    assert said == {"closed": 1006}  # nobody listened yet
+                    assert said == {"closed": 1006}  # no listener was attached yet
                 await served.settle(BLIP)
                 await report_description(served, "again")
                 assert without_id(await client.said()) == reported_payload("again")
 
 
 async def ping_everybody(server: Toys) -> None:
-    """Again and again, as if the time for it had come each time."""
+    """Ping every socket repeatedly, as if the interval had passed each time."""
     while True:
         for socket in tuple(server.edge._sockets):
             if socket._acknowledged and not socket._over:
@@ -121,7 +121,7 @@ async def ping_everybody(server: Toys) -> None:
 
 
 async def test_close_codes_and_who_connects_again() -> None:
-    """Those who are to be in time have all the time; those who never say something are at servers of their own."""
+    """Clients that send in time have long limits; clients that stay silent use servers of their own."""
     patient = SocketLimits(init_timeout=600, ping_every=600, unanswered_pings=1)
     hasty = SocketLimits(init_timeout=0.2)
     async with (

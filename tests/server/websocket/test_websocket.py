@@ -1,4 +1,4 @@
-"""graphql-transport-ws, spoken with a real server by well-behaved and other peers."""
+"""graphql-transport-ws with a real server, by well-behaved and other clients."""
 
 import asyncio
 import json
@@ -81,7 +81,7 @@ async def test_every_operation_has_a_context_of_its_own(edge: ServedSockets) -> 
 
 
 class Known(DocumentRegistry):
-    """Documents by id."""
+    """A registry of documents by id."""
 
     def plain_text(self, params: GraphQLParams) -> DocumentText | None:
         return None
@@ -342,7 +342,7 @@ GOODBYE = b"\x88\x80\0\0\0\0"
 async def test_a_peer_that_says_goodbye_and_does_not_read_is_dropped(
     goodbye: bytes, query: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its places are taken until it has gone, and given back once."""
+    """Its places are held until it is disconnected, and released once."""
     monkeypatch.setattr("server.websocket.connection.CLOSE_SECONDS", 0.2)
     watched, places = Connections(), KeyedQuota("WebSockets", 10, 10)
     async with serve_websockets(connections=watched, quota=places, limits=SocketLimits()) as edge:

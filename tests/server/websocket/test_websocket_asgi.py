@@ -1,4 +1,4 @@
-"""Sockets on a server that is not ours, which has nothing but ASGI's messages to carry them."""
+"""WebSockets on another server, which passes messages by ASGI only."""
 
 import asyncio
 from collections.abc import AsyncIterator

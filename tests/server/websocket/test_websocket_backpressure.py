@@ -1,4 +1,4 @@
-"""What waits for a peer that does not read: events by their subscription's policy, in turn, and not for long."""
+"""Events that wait for a client that does not read: by the subscription's policy, in turn, and not for long."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ NOW = 1_800_000_000.0
 
 @dataclass
 class RecordingPeer:
-    """Carries a socket: what was said to it, and how it ended."""
+    """A transport that records what was sent on a socket, and how the socket ended."""
 
     writable: bool = True
     held: bool = False
@@ -54,19 +54,19 @@ class RecordingPeer:
         self.held = False
 
     def told(self) -> list[tuple[Any, Any]]:
-        """The data and the extensions of the events that were said since the last time."""
+        """Return the data and the extensions of the events sent since the last call."""
         said, self.said = self.said, []
         return [(one["payload"]["data"], one["payload"].get("extensions")) for one in said]
 
     def events(self) -> list[tuple[str, Any]]:
-        """What was said since the last time: of each operation its data, or the type."""
+        """Return what was sent since the last call: the data of each event, or the type of another message."""
         said, self.said = self.said, []
         return [(one["id"], one["payload"]["data"] if one["type"] == "next" else one["type"]) for one in said]
 
 
 @dataclass
 class Feed:
-    """A subscription that is followed."""
+    """A running subscription."""
 
     listener: Listener
     limits: QueueLimits
@@ -110,7 +110,7 @@ class FeedRunner:
 
 
 class SocketTalk:
-    """A socket, its peer and its clock."""
+    """A socket, its transport and its clock."""
 
     def __init__(self, **limits: float) -> None:
         self.now = NOW
@@ -142,7 +142,7 @@ class SocketTalk:
         return self.runner.feeds[-1]
 
     def read(self) -> None:
-        """The peer reads what it was sent."""
+        """Let the client read everything."""
         self.peer.writable = True
         self.socket.drained()
 
@@ -165,7 +165,7 @@ async def talk() -> AsyncIterator[SocketTalk]:
     talk = await acknowledged_talk()
     yield talk
     talk.socket.closing()
-    assert talk.places.total == 1  # as long as there is a connection
+    assert talk.places.total == 1  # as long as the connection exists
     talk.socket.lost()
     talk.socket.lost()
     assert not talk.places.total

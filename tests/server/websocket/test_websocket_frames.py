@@ -1,4 +1,4 @@
-"""Frames as RFC 6455 has them: whatever else comes ends the connection with the code that says why."""
+"""Frames of RFC 6455: anything else ends the connection with the right close code."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ INIT = b'{"type":"connection_init"}'
 def framed(
     opcode: int, data: bytes = b"", *, final: bool = True, reserved: int = 0, mask: bytes = b"\1\2\3\4"
 ) -> bytes:
-    """A frame of a client."""
+    """Return a frame of a client."""
     length = len(data)
     if length < 126:
         size = bytes([length])
@@ -37,7 +37,7 @@ async def edge(caplog: pytest.LogCaptureFixture) -> AsyncIterator[ServedSockets]
 
 
 async def bytes_until_closed(edge: ServedSockets, *sent: bytes) -> bytes:
-    """All that the server says until it ends the connection. What is sent comes in so many pieces."""
+    """Return everything that the server sends until it closes the connection. Each argument is sent separately."""
     reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
     try:
         async with asyncio.timeout(50):
@@ -52,7 +52,7 @@ async def bytes_until_closed(edge: ServedSockets, *sent: bytes) -> bytes:
 
 
 def code_in(said: bytes) -> int:
-    """Of the close frame that is all there is."""
+    """Return the code of the only frame, which closes the connection."""
     assert said[0] == 0x80 | CLOSE
     assert len(said) == 2 + said[1]
     return int.from_bytes(said[2:4], "big")
@@ -112,7 +112,7 @@ async def test_control_frames_come_between_the_parts_of_a_message(edge: ServedSo
 
 @pytest.mark.parametrize("place", [-60, 0, 1, 5, 20, 31, 39, 100])
 async def test_frames_may_come_with_the_handshake(edge: ServedSockets, place: int) -> None:
-    """All in one packet (100), or cut somewhere about the handshake's end."""
+    """All in one packet (100), or cut at a place near the end of the handshake."""
     head = upgrade("here")
     sent = head + framed(TEXT, INIT) + framed(PING, b"?")
     reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)

@@ -1,4 +1,4 @@
-"""Which pages may connect: a browser tells the origin of the page that asked it to."""
+"""The origins of pages that may connect with WebSockets."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -71,7 +71,7 @@ async def test_programs_send_no_origin(edge: ServedSockets) -> None:
         ("null", "null", 403),
         ("chrome-extension://abcdef", "abcdef", 403),
         ("", "", 400),
-        # Behind a proxy that does not hand on the Host, pages have to be named.
+        # Behind a proxy that does not pass on the Host, the pages have to be configured.
         ("https://friend.example", "10.0.0.7:8000", 101),
         ("https://xn--bcher-kva.example", "10.0.0.7:8000", 101),
         ("https://std.example", "10.0.0.7:8000", 101),
