@@ -98,7 +98,7 @@ async def test_the_handler_runs_from_the_archive_alone(
     assert items["USER#ada", "META"]["posts"] == 1
 
 
-def test_only_what_the_handler_needs_is_in_it(archive: Path) -> None:
+def test_the_archive_contains_only_the_needs_of_the_handler(archive: Path) -> None:
     with ZipFile(archive) as file:
         names = file.namelist()
     own = {name.partition("/")[0] for name in names}

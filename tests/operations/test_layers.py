@@ -83,7 +83,7 @@ def imports_within(package: str | None) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("package", [None, "datastore", "server"])
-def test_the_imports_are_those_that_the_architecture_page_draws(package: str | None) -> None:
+def test_the_imports_equal_the_drawing_in_the_architecture_page(package: str | None) -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
     label = "text" if package is None else f"text {package}"
     drawn = re.findall(rf"^```{label}\n(.*?)\n```", page, re.DOTALL | re.MULTILINE)[0]
@@ -100,13 +100,13 @@ def test_the_packages_of_the_datastore_import_one_another_in_one_direction() -> 
 
 
 @pytest.mark.parametrize("layer", MAY_IMPORT)
-def test_a_layer_imports_only_what_the_order_of_layers_allows(layer: str) -> None:
+def test_a_layer_imports_in_the_order_of_layers_only(layer: str) -> None:
     assert imports_within(None).get(layer, set()) <= MAY_IMPORT[layer]
     assert layer_sources(layer)
 
 
 @pytest.mark.parametrize("layer", FOREIGN)
-def test_a_layer_does_not_know_what_it_must_not(layer: str) -> None:
+def test_a_layer_does_not_import_forbidden_libraries(layer: str) -> None:
     wrong = {
         (str(source.relative_to(ROOT)), name)
         for source in layer_sources(layer)
@@ -116,7 +116,7 @@ def test_a_layer_does_not_know_what_it_must_not(layer: str) -> None:
     assert wrong == set()
 
 
-def test_the_server_does_not_know_how_calls_to_dynamodb_are_made() -> None:
+def test_the_server_does_not_import_the_client_of_dynamodb() -> None:
     making = {f"datastore.{name}" for name in MAKING}
     known = {
         name

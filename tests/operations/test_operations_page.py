@@ -39,7 +39,7 @@ def test_every_alert_is_documented_and_each_documented_alert_exists() -> None:
     assert told == [rule["alert"] for rule in rules()]
 
 
-def test_every_alert_says_what_it_is_about_and_how_urgent_that_is() -> None:
+def test_every_alert_has_a_summary_and_a_severity() -> None:
     for rule in rules():
         assert rule["labels"]["severity"] in ("page", "ticket"), rule["alert"]
         assert rule["annotations"]["summary"].endswith("."), rule["alert"]

@@ -101,7 +101,7 @@ def test_listings_of_processes_without_a_bus_stay_below_the_limit(monkeypatch: p
     assert scaling_model.listing_calls(VIEWERS) < scaling_constants.listings_of_an_account()
 
 
-def test_a_process_takes_what_it_reads_executes_sends_and_keeps() -> None:
+def test_the_load_of_a_process_is_the_sum_of_its_parts() -> None:
     assert scaling_model.process_cpu(1000, 10) == pytest.approx(0.0153 + 10 * 1.07e-3 + 1000 * (3.2e-6 + 10 * 5.84e-6))
 
 
@@ -114,7 +114,7 @@ def test_a_run_is_compared_with_the_model() -> None:
     assert second.split() == ["10000", "1", "20.0", "10.7", "0.53"]
 
 
-def test_the_costs_of_a_process_are_those_that_explain_its_runs() -> None:
+def test_the_costs_of_a_process_explain_its_runs() -> None:
     costs = ProcessCosts(event=1e-3, delivery=6e-6, socket=3e-6, reading=0.015)
     rests = tuple(costs.reading + viewers * costs.socket for viewers in scaling_check.AT_REST)
     runs = [process_cpu(*run, costs) for run in (scaling_check.FEW, scaling_check.SELDOM, scaling_check.MANY)]
@@ -132,5 +132,5 @@ def test_each_constant_names_its_source(constant: Callable[..., object]) -> None
     assert assumed or re.search(r'"|https://|docs/|Docs/|\.py|declaration|declared|same page', told)
 
 
-def test_the_page_shows_what_the_model_says() -> None:
+def test_the_page_shows_the_results_of_the_model() -> None:
     assert "\n".join(scaling_model.text()) in (DOCS / "scaling.md").read_text()

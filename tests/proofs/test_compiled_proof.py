@@ -100,7 +100,7 @@ def test_compiled_execution_leaves_nothing_behind_when_it_is_cancelled() -> None
         assert not left, f"{left}\n{described(situation, CompilingExecutor)}"
 
 
-async def test_what_is_resolved_once_for_several_places_is_answered_as_if_it_were_not() -> None:
+async def test_shared_resolutions_have_the_same_results_as_separate_ones() -> None:
     for seed in range(FIRST, FIRST + EXAMPLES // 4):
         found = await random_sharing.difference_of(seed)
 
@@ -116,7 +116,7 @@ async def test_an_event_source_that_was_already_abandoned_is_found(monkeypatch: 
     pytest.fail("It was not told from graphql-core.")
 
 
-async def test_a_resolver_may_change_what_it_is_given() -> None:
+async def test_a_resolver_may_change_its_arguments() -> None:
     schema = build_schema("input In { a: [Int] } type Query { f(l: [Int], in: In): [String] }")
     seen: list[str] = []
 

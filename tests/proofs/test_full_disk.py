@@ -227,7 +227,7 @@ def test_a_start_on_a_read_only_disk_ends_in_a_line(disk: Disk, folder: Path) ->
 
 
 @pytest.mark.timeout(120)
-def test_an_engine_that_dies_on_a_full_disk_comes_back_and_writes_once_there_is_room(
+def test_an_engine_that_dies_on_a_full_disk_restarts_and_writes_once_there_is_room(
     disk: Disk, gateway: GatewayProcess, folder: Path, token: str
 ) -> None:
     gateway.data(JOIN, token)

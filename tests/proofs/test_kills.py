@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(180 + 6 * KILLS * (PAUSE_SECONDS + LEASE_SECOND
 KILLED = LoadSize(uploaders=6)
 
 
-async def test_each_process_killed_at_random_under_load_leaves_what_the_model_has(tmp_path: Path) -> None:
+async def test_processes_killed_at_random_under_load_leave_the_state_of_the_model(tmp_path: Path) -> None:
     async with deployed(tmp_path, KILLS * 2 * PAUSE_SECONDS, KILLED, short_uploads=True) as (world, database):
         async with aiohttp.ClientSession() as http:
             killer = Killer(world.deployment, world.served, http, SEED)

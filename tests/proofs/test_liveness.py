@@ -185,7 +185,7 @@ def test_work_that_ends_in_time_ends_nothing() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="stops processes by signals")
-def test_a_process_that_was_stopped_goes_on_and_is_still_watched() -> None:
+def test_a_stopped_process_continues_and_is_still_watched() -> None:
     with watched_process("spin") as one:
         for _ in range(2):
             one.process.send_signal(signal.SIGSTOP)

@@ -117,7 +117,7 @@ class RelayWorkload:
 
 
 @pytest.mark.timeout(60 + 5 * EVENTS)
-async def test_each_write_is_seen_once_by_all_who_follow(
+async def test_each_write_is_seen_once_by_all_subscribers(
     hosts: Hosts, stream: SplitStream, database: Database, redis: RedisServer
 ) -> None:
     split = partial(stream.split, database.prefix + BLIP.name)

@@ -156,7 +156,7 @@ async def test_a_trimmed_position_is_too_old(stack: AsyncExitStack) -> None:
         assert events.is_too_old
 
 
-async def test_one_who_saw_no_record_of_a_shard_misses_none_and_has_none_twice(stack: AsyncExitStack) -> None:
+async def test_a_client_without_a_record_of_a_shard_misses_none_and_gets_none_twice(stack: AsyncExitStack) -> None:
     script = Splitting(2)
     client = SplitFeeds(script, stack)
     old = script.write("s1", "k1", age=timedelta(minutes=20))

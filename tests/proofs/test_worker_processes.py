@@ -137,7 +137,7 @@ async def test_all_are_replaced_at_a_sighup_and_no_request_fails(gateway: Gatewa
     assert not before & set(child_processes(gateway))
 
 
-async def test_tokens_of_one_are_good_for_all_and_each_tells_its_own_figures(gateway: GatewayProcess) -> None:
+async def test_tokens_of_one_worker_are_valid_at_all_and_each_exports_its_own_metrics(gateway: GatewayProcess) -> None:
     await wait_for_workers(gateway)
     token = run_here("token", "--data-dir", gateway.folder).stdout.strip()
     assert {gateway.data("{ me { userId } }", token)["me"]["userId"] for _ in range(8)} == {"demo"}

@@ -76,7 +76,7 @@ def cost(text: str, variables: dict[str, Any] | None = None) -> float:
         ('mutation {likePost(postId: "a") {createdAt}}', 11.0),
     ],
 )
-def test_an_operation_costs_what_its_patterns_read(text: str, units: float) -> None:
+def test_the_cost_of_an_operation_is_that_of_its_patterns(text: str, units: float) -> None:
     assert cost(text) == units
 
 

@@ -61,7 +61,7 @@ async def fetch_get(served: Served, headers: dict[str, str] | None = None, **fie
 # Cacheable responses
 
 
-async def test_an_answer_by_id_says_for_how_long_it_may_be_kept_and_by_whom(served: Served) -> None:
+async def test_a_response_by_id_declares_its_age_and_visibility(served: Served) -> None:
     status, headers, body = await fetch_get(served, documentId=HASH)
     again = await fetch_get(served, documentId=HASH)
     _, signed_in, _ = await fetch_get(served, served.headers("ada", Role.USER), documentId=f"sha256:{HASH}")
@@ -76,7 +76,7 @@ async def test_an_answer_by_id_says_for_how_long_it_may_be_kept_and_by_whom(serv
     assert a_list["Cache-Control"] == "public, max-age=10"
 
 
-async def test_an_answer_by_a_name_is_not_kept_beyond_what_the_name_may_stand_for(served: Served) -> None:
+async def test_a_response_by_a_name_is_cached_no_longer_than_the_name_is_valid(served: Served) -> None:
     """A release may give the name another text."""
     for named in ({"documentId": "quake"}, persisted("quake")):
         _, headers, _ = await fetch_get(served, **named)

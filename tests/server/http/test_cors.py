@@ -48,7 +48,7 @@ def cors_headers(response: aiohttp.ClientResponse) -> dict[str, str]:
     return {name: value for name, value in headers.items() if name.startswith("access-control")}
 
 
-async def test_a_listed_page_may_ask_for_what_clients_send(url: str, session: aiohttp.ClientSession) -> None:
+async def test_a_listed_origin_may_send_the_headers_of_clients(url: str, session: aiohttp.ClientSession) -> None:
     async with session.options(url, headers={"origin": APP, **ASKING}) as response:
         assert (response.status, await response.read()) == (204, b"")
         told = cors_headers(response)

@@ -207,7 +207,7 @@ def test_it_is_light_or_dark(page: "Page") -> None:
     assert background() != light
 
 
-def test_the_documentation_tells_of_the_schema(page: "Page") -> None:
+def test_the_documentation_shows_the_schema(page: "Page") -> None:
     page.click('button[aria-label="Show Documentation Explorer"]')
     page.click('.graphiql-doc-explorer a:text-is("Query")')
     expect(page.locator(".graphiql-doc-explorer")).to_contain_text("earthquakes of a time window, newest first.")

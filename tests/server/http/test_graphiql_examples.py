@@ -51,7 +51,7 @@ def test_every_example_runs(example: Example, gateway: GatewayProcess) -> None:
     assert None not in answer["data"].values()
 
 
-def test_what_is_not_the_same_each_day_is_found() -> None:
+def test_changing_variables_are_found() -> None:
     pasted = [example for example in examples() if "paste" in json.dumps(example.variables)]
     assert [example.name for example in pasted if example.find is None] == []
     assert len(pasted) == 14

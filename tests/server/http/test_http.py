@@ -258,7 +258,7 @@ async def test_requests_that_never_execute(client: HTTPClient, query: str, varia
 
 
 @pytest.mark.parametrize("accept", [GRAPHQL, "application/json"])
-async def test_the_draft_of_2026_tells_what_cannot_be_parsed_from_what_is_not_valid(accept: str) -> None:
+async def test_the_draft_of_2026_distinguishes_syntax_errors_from_invalid_documents(accept: str) -> None:
     app = GraphQLHTTP(
         Runner(Documents(SCHEMA), ToyContext, deadline=0.1), identify_toy_user, profile=HttpProfile.DRAFT_2026
     )

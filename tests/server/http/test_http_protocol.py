@@ -173,7 +173,7 @@ async def test_small_chunks_are_read(server: Running) -> None:
         assert await reader.readexactly(26) == bytes(range(65, 91))
 
 
-async def test_a_stream_whose_request_goes_on_for_ever_is_ended(server: Running) -> None:
+async def test_a_stream_with_an_endless_request_is_ended(server: Running) -> None:
     """An endless trailer section took memory without bound while the response was a stream."""
     head = b"GET /stream HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
     async with server.client(head) as (reader, writer), asyncio.timeout(50):

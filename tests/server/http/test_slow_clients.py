@@ -200,7 +200,7 @@ async def test_many_such_upgrades_are_refused_as_other_requests_are(
         (b"HTTP/1.1\r\n" + HANDSHAKE + b"Transfer-Encoding: chunked\r\n", 400, "has no body"),
     ],
 )
-async def test_where_a_request_ends_and_for_whom_it_is_must_be_clear(
+async def test_the_end_and_the_host_of_a_request_must_be_unambiguous(
     patient: Running, head: bytes, status: int, says: str
 ) -> None:
     found = (await patient.exchange(b"GET /body " + head + b"\r\n", b"2\r\nhi\r\n0\r\n\r\n")).error

@@ -180,7 +180,7 @@ async def read_numbers(reader: SlowReader) -> list[tuple[int, dict[str, int]]]:
 
 
 @EITHER
-async def test_of_a_buffer_the_newest_come_and_the_first_tells_how_many_do_not(serving: Any) -> None:
+async def test_the_newest_events_of_a_buffer_arrive_with_the_count_of_dropped_ones(serving: Any) -> None:
     async with serving() as reader:
         await unread(reader, OverflowPolicy.BUFFER, 5)
         told = await read_numbers(reader)
@@ -192,7 +192,7 @@ async def test_of_a_buffer_the_newest_come_and_the_first_tells_how_many_do_not(s
 
 
 @EITHER
-async def test_of_the_latest_each_key_comes_and_tells_what_it_stands_for(serving: Any) -> None:
+async def test_with_conflation_each_key_arrives_with_the_count_of_conflated_events(serving: Any) -> None:
     async with serving() as reader:
         await unread(reader, OverflowPolicy.LATEST)
         told = await read_numbers(reader)
@@ -284,7 +284,7 @@ def count_followers(served: Served) -> int:
     return served.gateway.services.changes.followers(EARTHQUAKES)
 
 
-def test_each_subscription_declares_what_becomes_of_who_is_slow_and_the_schema_tells() -> None:
+def test_each_subscription_declares_its_overflow_policy_in_the_schema() -> None:
     schema = build_schema(Path("schema/api.graphql").read_text())
     assert schema.subscription_type is not None
     fields = schema.subscription_type.fields

@@ -212,7 +212,7 @@ IMPATIENT = {"connections": Connections(http_limits=HttpConnectionLimits(silent_
     ],
     ids=["by its stream", "by the protocol below"],
 )
-async def test_a_client_that_does_not_read_holds_up_its_own_source_and_is_given_up(how: dict[str, Any]) -> None:
+async def test_a_client_that_does_not_read_stops_its_own_source_and_is_disconnected(how: dict[str, Any]) -> None:
     async with serve_event_streams(**how) as here:
         port = int(here.url.rsplit(":", 1)[1].partition("/")[0])
         with socket.create_connection(("127.0.0.1", port)) as deaf:

@@ -104,7 +104,7 @@ async def test_a_form_that_is_not_as_it_was_signed_is_refused(
     assert stored_files(objects) == []
 
 
-async def test_a_file_of_a_wrong_length_leaves_what_was_there(
+async def test_a_file_of_a_wrong_length_leaves_the_previous_file(
     served: Served, objects: LocalObjects, target: UploadTarget
 ) -> None:
     await send_to(served.http, target, jpeg())
@@ -346,7 +346,7 @@ async def test_a_part_that_is_none_is_passed_over_or_refused(served: Served, obj
         assert (headers["Content-Range"], headers["Cache-Control"]) == ("bytes */10", "no-store")
 
 
-async def test_a_file_is_shown_as_what_it_is(served: Served, objects: LocalObjects) -> None:
+async def test_a_file_is_sent_with_its_own_type(served: Served, objects: LocalObjects) -> None:
     types = {"jpg": "image/jpeg", "png": "image/png", "webp": "image/webp", "html": "application/octet-stream"}
     for ending, content_type in types.items():
         await objects.write(f"originals/1.{ending}", b"0123456789", content_type="any")
@@ -408,7 +408,7 @@ async def test_a_foreign_file_is_not_found(served: Served, objects: LocalObjects
         assert (status, b"NOT_FOUND" in body) == (404, True), key
 
 
-async def test_addresses_are_not_made_up(served: Served, objects: LocalObjects) -> None:
+async def test_invented_addresses_are_refused(served: Served, objects: LocalObjects) -> None:
     await objects.write("originals/1.png", png(), content_type="image/png")
     url = await file_url(served, "originals/1.png")
     # A file has only one address: decoders of base 64 ignore characters outside their alphabet.

@@ -55,7 +55,7 @@ async def socket(served: Served, payload: dict[str, Any], *headers: tuple[str, s
         return connected.close_code if message.data is None or isinstance(message.data, int) else None
 
 
-async def test_every_transport_waits_for_the_keys_and_goes_on_with_them(served: Served, publisher: Publisher) -> None:
+async def test_every_transport_waits_for_the_keys_and_continues_with_them(served: Served, publisher: Publisher) -> None:
     bearer = f"Bearer {token()}"
     publisher.status = 503
     for _ in range(2):

@@ -39,7 +39,7 @@ async def test_without_a_token_the_caller_is_anonymous() -> None:
     assert await tokens_with().identify(None) is None
 
 
-async def test_an_issued_token_comes_back_as_its_identity() -> None:
+async def test_an_issued_token_identifies_its_user() -> None:
     clock = IssuerClock()
     keeper = tokens_with(clock, issuer="us", audience="gateway")
     token = keeper.issue("ann", Role.ADMIN, "ann@example.org", lifetime=60)

@@ -116,7 +116,7 @@ async def test_tokens_of_both_secrets_are_accepted_during_a_rotation(open_gatewa
     assert await what_counts(old, await made_by(new)) == ALL
 
 
-async def test_nothing_counts_that_was_made_with_a_secret_which_is_not_accepted(open_gateway: Open) -> None:
+async def test_nothing_signed_with_an_unknown_secret_is_accepted(open_gateway: Open) -> None:
     old, new = await open_gateway(), await open_gateway(secret=NEW)
 
     counts = await what_counts(new, await made_by(old))

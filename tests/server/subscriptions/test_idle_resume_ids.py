@@ -71,7 +71,7 @@ async def cut_at_places(
 
 
 @TRANSPORTS
-async def test_each_strong_earthquake_comes_once_to_one_who_is_cut_at_places(
+async def test_each_strong_earthquake_arrives_once_at_a_client_cut_at_positions(
     served: Served, transport: type[ResumingClient]
 ) -> None:
     over, had = asyncio.Event(), list[str]()
@@ -96,7 +96,7 @@ async def test_each_strong_earthquake_comes_once_to_one_who_is_cut_at_places(
 
 @TRANSPORTS
 @pytest.mark.parametrize("query", [MATCH, SLOW_MATCH])
-async def test_each_version_counts_once_to_one_who_is_cut_at_places(
+async def test_each_version_arrives_once_at_a_client_cut_at_positions(
     served: Served, transport: type[ResumingClient], query: str
 ) -> None:
     """Another match of the same table is played much faster."""
@@ -155,7 +155,7 @@ async def pings(served: Served, query: str, extensions: Any, happen: Callable[[]
         return told
 
 
-async def test_a_ping_tells_places_that_have_moved_on_and_no_others(served: Served) -> None:
+async def test_a_ping_has_the_positions_that_moved_and_no_others(served: Served) -> None:
     async def happen() -> None:
         for number in range(3):
             await put_raw(served, f"q{number}", mag=2.5)

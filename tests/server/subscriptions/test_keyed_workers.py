@@ -66,7 +66,7 @@ async def test_there_is_room_while_few_are_busy() -> None:
         doing.go("c")
 
 
-async def test_too_much_for_a_lane_ends_what_waits_in_it() -> None:
+async def test_too_much_work_for_a_key_drops_its_queue() -> None:
     doing = Doing(QueueLimits(max_events=2))
     async with asyncio.TaskGroup() as tasks:
         doing.put(tasks, "a", 1)

@@ -117,9 +117,7 @@ async def test_subscribers_of_all_gateways_receive_each_event_once_and_one_proce
     assert await readiness(gateways[0]) == {"ready": True, "store": "ok", "bus": "ok"}
 
 
-async def test_a_gateway_is_ready_and_tells_its_subscribers_while_the_bus_is_away(
-    served: Served, redis: RedisServer
-) -> None:
+async def test_a_gateway_is_ready_and_delivers_while_the_bus_is_unavailable(served: Served, redis: RedisServer) -> None:
     listener = await served.listen(QUAKES)
     await served.settle(EARTHQUAKES)
     redis.kill()
@@ -136,7 +134,7 @@ async def test_a_gateway_is_ready_and_tells_its_subscribers_while_the_bus_is_awa
 
 
 @TRANSPORTS
-async def test_a_client_that_was_cut_off_goes_on_at_another_gateway(
+async def test_a_client_that_was_cut_off_resumes_at_another_gateway(
     gateways: list[Served], transport: type[ResumingClient]
 ) -> None:
     one, other, fresh = gateways

@@ -93,7 +93,7 @@ async def test_a_client_that_resumes_and_leaves_is_charged_and_no_other(
     assert paid["victim"] < 1
 
 
-async def test_one_comes_to_be_as_the_others_although_a_match_left_meanwhile(
+async def test_a_member_catches_up_although_a_match_left_meanwhile(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await register_at_version_1(served, "m1", "m2")

@@ -83,7 +83,7 @@ async def test_versions_are_contiguous_however_often_one_is_cut_off(
 
 @TRANSPORTS
 @pytest.mark.parametrize("processes", [1, 2])
-async def test_each_earthquake_comes_once_however_often_one_is_cut_off(
+async def test_each_earthquake_arrives_once_however_often_the_client_is_cut_off(
     served: Served, other: Served, transport: type[ResumingClient], processes: int
 ) -> None:
     over, had = asyncio.Event(), list[str]()
@@ -153,7 +153,7 @@ async def test_the_id_of_another_subscription_is_refused(served: Served) -> None
 
 @TRANSPORTS
 @pytest.mark.parametrize("last", ["nonsense", "a.b", "A.b.c", "a.b.-1", "a.b.c.d", "a" * 5000])
-async def test_what_is_no_id_is_refused_by_name(served: Served, transport: type[ResumingClient], last: str) -> None:
+async def test_an_invalid_id_is_refused_by_name(served: Served, transport: type[ResumingClient], last: str) -> None:
     await register_at_version_1(served, "m1")
     client = transport(served.http, MATCH, {})
     client.last = last
@@ -184,7 +184,7 @@ async def test_an_id_that_was_altered_is_refused_by_name(
 
 @TRANSPORTS
 @pytest.mark.parametrize("query", [QUAKES, RECEIVED % "ada"])
-async def test_what_a_subscription_never_says_that_one_knew_is_no_id_of_it(
+async def test_an_id_of_another_subscription_is_refused(
     served: Served, transport: type[ResumingClient], query: str
 ) -> None:
     client = transport(served.http, query, served.headers("ada", Role.USER))
@@ -446,7 +446,7 @@ REPORTED = "subscription { sightingReported { sightingId } }"
 
 @pytest.mark.proof
 @TRANSPORTS
-async def test_a_process_that_was_killed_is_gone_on_from_with_the_next_on_its_data(
+async def test_a_client_of_a_killed_process_resumes_at_the_next_one_on_its_data(
     tmp_path: Path, transport: type[ResumingClient]
 ) -> None:
     folder = tmp_path / "data"

@@ -52,7 +52,7 @@ def split(served: Served, streams: SplitStream) -> Any:
 
 
 @TRANSPORTS
-async def test_each_earthquake_comes_once_while_shards_are_split(
+async def test_each_earthquake_arrives_once_while_shards_are_split(
     served: Served, other: Served, streams: SplitStream, split: Any, transport: type[ResumingClient]
 ) -> None:
     over, had = asyncio.Event(), list[str]()

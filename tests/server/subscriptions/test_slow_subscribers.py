@@ -129,9 +129,7 @@ async def missed_by_others(served: Served, many: int) -> tuple[RecordingListener
     return present, event_id
 
 
-async def test_a_replay_is_as_fast_as_the_slowest_of_those_who_read_it(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_replay_is_as_fast_as_its_slowest_reader(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("datastore.queues.MAX_EVENTS", 3)
     present, after = await missed_by_others(served, 12)
     quick, slow = await come_back(served, REPORTED, after, "ada", "bob")

@@ -120,7 +120,7 @@ async def ping_everybody(server: Toys) -> None:
         await asyncio.sleep(0.05)
 
 
-async def test_close_codes_and_who_connects_again() -> None:
+async def test_close_codes_and_reconnecting_clients() -> None:
     """Clients that send in time have long limits; clients that stay silent use servers of their own."""
     patient = SocketLimits(init_timeout=600, ping_every=600, unanswered_pings=1)
     hasty = SocketLimits(init_timeout=0.2)

@@ -32,7 +32,7 @@ def test_each_has_its_time_also_when_others_come_again() -> None:
     assert acted == [("first", 50), ("second", 70), ("first", 100), ("first", 150)]
 
 
-async def test_many_who_are_due_at_once_are_called_in_several_turns_also_when_one_fails() -> None:
+async def test_many_due_timers_are_called_in_several_turns_also_when_one_fails() -> None:
     acted: list[int] = []
     in_one_turn: list[int] = []
     told: list[object] = []

@@ -260,7 +260,7 @@ async def test_complete_releases_the_event_source_at_once(edge: ServedSockets) -
         assert await peer.next("1") == {"data": {"hello": "world"}}
 
 
-async def test_nothing_of_an_operation_comes_after_its_complete_was_read(edge: ServedSockets) -> None:
+async def test_no_message_of_an_operation_follows_its_complete(edge: ServedSockets) -> None:
     async with edge.ready() as peer:
         for _ in range(10):
             await peer.subscribe("1", "subscription { flood(size: 10) }")

@@ -184,7 +184,7 @@ async def test_of_each_key_the_newest_waits_in_the_order_in_which_they_came(talk
     assert talk.peer.events() == [("1", 6)]
 
 
-async def test_all_wait_that_may_not_be_left_out_and_the_end_comes_after_them(talk: SocketTalk) -> None:
+async def test_events_that_may_not_be_dropped_wait_and_the_end_follows_them(talk: SocketTalk) -> None:
     feed = await talk.feed("1", OverflowPolicy.CLOSE)
     talk.peer.writable = False
     for number in range(3):
@@ -208,7 +208,7 @@ async def test_too_many_end_the_socket(talk: SocketTalk, policy: OverflowPolicy)
     assert talk.peer.ended[1].startswith(f"Too slow: This subscription fell {MAX_EVENTS + 1} changes behind")
 
 
-async def test_the_next_event_tells_how_many_were_left_out_for_it(talk: SocketTalk) -> None:
+async def test_the_next_event_has_the_count_of_dropped_ones(talk: SocketTalk) -> None:
     feed = await talk.feed("1", OverflowPolicy.LATEST)
     feed.tell(0, "a")
     talk.peer.writable = False
@@ -219,7 +219,7 @@ async def test_the_next_event_tells_how_many_were_left_out_for_it(talk: SocketTa
     assert talk.peer.told() == [(0, None), (2, None), (4, {"conflated": 2}), (5, None)]
 
 
-async def test_of_a_buffer_the_newest_wait_and_the_first_tells_how_many_came_before(talk: SocketTalk) -> None:
+async def test_the_newest_events_of_a_buffer_wait_and_the_first_counts_the_dropped_ones(talk: SocketTalk) -> None:
     feed = await talk.feed("1", OverflowPolicy.BUFFER)
     talk.peer.writable = False
     for number in range(7):
@@ -263,7 +263,7 @@ async def test_too_many_bytes_end_the_socket_over_all_its_operations(policy: Ove
     assert talk.socket.room.used == 0
 
 
-async def test_what_is_larger_than_the_room_goes_where_nothing_else_waits() -> None:
+async def test_an_event_larger_than_the_budget_is_sent_when_nothing_else_waits() -> None:
     talk = await acknowledged_talk(waiting_bytes=1000)
     one, other = await talk.feed("1", OverflowPolicy.BUFFER), await talk.feed("2", OverflowPolicy.BUFFER)
     talk.peer.writable = False

@@ -156,7 +156,7 @@ async def test_a_peer_hears_that_its_message_is_too_large_when_it_has_sent_it(ed
         writer.close()
 
 
-async def test_a_message_comes_in_no_more_frames_than_it_may(edge: ServedSockets) -> None:
+async def test_a_message_has_a_limit_of_frames(edge: ServedSockets) -> None:
     hello = json.dumps({"type": "connection_init"})
     for frames, code in ((1000, None), (1100, 1009)):
         async with edge.peer() as connection:

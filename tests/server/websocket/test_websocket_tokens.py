@@ -22,7 +22,7 @@ async def edge(caplog: pytest.LogCaptureFixture) -> AsyncIterator[ServedSockets]
 
 
 @pytest.mark.parametrize("key", ["Authorization", "authorization", "AUTHORIZATION"])
-async def test_the_token_comes_with_the_init(edge: ServedSockets, key: str) -> None:
+async def test_the_token_is_sent_with_the_init(edge: ServedSockets, key: str) -> None:
     async with edge.ready({key: "Bearer ann"}, additional_headers={"Authorization": "Bearer bob"}) as peer:
         await peer.subscribe("1", "{ me }")
         assert await peer.next("1") == {"data": {"me": "ann"}}
@@ -75,7 +75,7 @@ async def renew(peer: SocketPeer, authorization: Any, key: str = "authorization"
 
 
 @pytest.mark.parametrize("key", ["authorization", "Authorization", "AUTHORIZATION"])
-async def test_a_ping_renews_the_token_and_what_runs_goes_on(edge: ServedSockets, key: str) -> None:
+async def test_a_ping_renews_the_token_of_running_operations(edge: ServedSockets, key: str) -> None:
     async with edge.ready({"Authorization": "Bearer ann"}) as peer:
         await peer.subscribe("1", EVENTS)
         await renew(peer, "Bearer ann//120", key)
