@@ -127,7 +127,7 @@ class _Engine:
 
 
 async def measure() -> dict[str, list[Outage]]:
-    """In each round kill and restart the engine, then suspend and continue it. Return the outages by kind."""
+    """Kill and restart the engine, then suspend and continue it, in each round. Return the outages by kind."""
     found: dict[str, list[Outage]] = {"killed": [], "suspended": []}
     with TemporaryDirectory() as folder:
         async with _gateway_and_engine(Path(folder)) as (server, engine):

@@ -152,7 +152,7 @@ class ReplayGroup:
 
 
 class ReplaySet:
-    """All replays of a group."""
+    """The replays of a group."""
 
     def __init__(self, group: ReplayTarget, spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
         self._group = group

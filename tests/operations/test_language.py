@@ -14,6 +14,8 @@ from tests.support.store_engines import ROOT
 
 PRODUCT = ("gateway.py", "runtime", "server", "jit", "schema", "resolvers", "datastore", "pipelines")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+# The product and what is built around it.
+EVERYTHING = (*PRODUCT, "benchmarks", "deploy")
 # Words of names, between underscores and capitals.
 BANNED_NAMES = {
     *("told", "whoever", "nobody", "owing", "lingering", "mouth", "farewell", "whereabouts", "strand", "strands"),
@@ -62,9 +64,27 @@ def problems(path: Path) -> Iterator[str]:
                 yield f"{where}:{line + text.count(chr(10), 0, found.start())}: {found[0]}"
 
 
-@pytest.mark.parametrize("folder", PRODUCT)
+@pytest.mark.parametrize("folder", EVERYTHING)
 def test_no_banned_name_or_phrase(folder: str) -> None:
     assert [problem for path in sources(folder) for problem in problems(path)] == []
+
+
+# A docstring begins with a verb or a noun.
+BANNED_BEGINNINGS = {
+    *("All", "And", "As", "At", "But", "By", "Else", "From", "How", "If", "In", "It", "Nobody", "Not", "Nothing"),
+    *("Of", "On", "So", "That", "There", "Those", "To", "Until", "What", "When", "Where", "Which", "Who", "Whoever"),
+}
+
+
+@pytest.mark.parametrize("folder", EVERYTHING)
+def test_a_docstring_begins_with_a_verb_or_a_noun(folder: str) -> None:
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    assert [
+        f"{path.relative_to(ROOT)}: {text.splitlines()[0]}"
+        for path in sources(folder)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, documented) and (text := ast.get_docstring(node)) and text.split()[0] in BANNED_BEGINNINGS
+    ] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
