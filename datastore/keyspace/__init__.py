@@ -1,4 +1,4 @@
-"""All tables and access patterns. A new system adds a module beside these and a line here."""
+"""The tables and access patterns. A new system adds a module beside these and a line here."""
 
 from datastore.keyspace import earthquake_statistics, earthquakes, feeds, gateway, matches, photos, sightings
 from datastore.model.access_patterns import AccessPattern, Table

@@ -250,7 +250,7 @@ class Ball(Record, frozen=True, array_like=True):
 
     @property
     def runs(self) -> int:
-        """All runs of the ball, extras included."""
+        """Return the runs of the ball, extras included."""
         return self.batter_runs + self.extras.total
 
     @property
