@@ -1,9 +1,5 @@
 """Faults of which each gives the wire client another error, and stores behind them."""
 
-import asyncio
-import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from datastore.database import Database
@@ -57,26 +53,6 @@ FINAL = {
     "400": plain_error(400, "[]"),
     "302": plain_error(302, location="http://127.0.0.1:1/"),
 }
-
-
-@asynccontextmanager
-async def assert_duration(least: float, most: float) -> AsyncIterator[None]:
-    """Check the duration of the block, without the time during which the machine delayed the loop."""
-    lags: list[float] = []
-    measuring = asyncio.create_task(_measure(lags))
-    started = time.monotonic()
-    yield
-    took = time.monotonic() - started
-    measuring.cancel()
-    assert took >= least
-    assert took - sum(lags) <= most
-
-
-async def _measure(lags: list[float]) -> None:
-    while True:
-        due = time.monotonic() + 0.02
-        await asyncio.sleep(0.02)
-        lags.append(time.monotonic() - due)
 
 
 def store_on(client: Client, database: Database, seconds: float = 10) -> Store:

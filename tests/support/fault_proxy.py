@@ -16,10 +16,13 @@ from aiohttp import web
 from botocore.credentials import Credentials
 
 from datastore.dynamodb.client import Client, Endpoint
+from datastore.dynamodb.http1 import HttpLimits
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.dynamodb.sigv4 import CredentialSource
 
 QUICK = Backoff(initial=0.001, maximum=0.004, attempts=4)
+# Only the proxy decides which request fails: a machine that stands still times none out.
+PATIENT = HttpLimits(connect_seconds=50, silence_seconds=50)
 LOCAL = Credentials("local", "local")
 
 
@@ -275,7 +278,9 @@ EXPIRED = refuse(400, "ExpiredIteratorException")
 TRIMMED = refuse(400, "TrimmedDataAccessException")
 
 
-def client_of(proxy: Proxy, *, credentials: Any = LOCAL, backoff: Backoff = QUICK, **options: Any) -> Client:
+def client_of(
+    proxy: Proxy, *, credentials: Any = LOCAL, backoff: Backoff = QUICK, limits: HttpLimits = PATIENT, **options: Any
+) -> Client:
     endpoint = Endpoint(lambda: proxy.url, lambda: proxy.url, "local")
     source = credentials if isinstance(credentials, CredentialSource) else CredentialSource(credentials)
-    return Client(endpoint, source, backoff=backoff, **options)
+    return Client(endpoint, source, backoff=backoff, limits=limits, **options)

@@ -13,6 +13,7 @@ from datastore.dynamodb.http1 import HttpLimits
 from datastore.dynamodb.http1.connection import HttpConnection
 from datastore.dynamodb.http1.exchange_types import HttpResponse
 from datastore.dynamodb.retry.backoff import Backoff
+from datastore.dynamodb.retry.circuit_breaker import BreakerConfig
 from datastore.dynamodb.sigv4 import CredentialSource
 from tests.support.wire_server import Script, Server, ServerTalk, serve_script, whole_answer
 
@@ -21,13 +22,22 @@ QUICK = Backoff(initial=0.001, maximum=0.004, attempts=4)
 # Whoever has to wait for this, waits in vain.
 NEVER = Backoff(initial=10**6, maximum=10**6)
 # A busy machine takes longer than in production to open a connection.
-PATIENT = HttpLimits(connect_seconds=50)
+PATIENT = HttpLimits(connect_seconds=50, silence_seconds=50)
+# Calls wait as long as it takes for the probe after a failure.
+PATIENT_BREAKER = BreakerConfig(wait_seconds=50, probe_timeout=50, slow_seconds=50)
 LARGE = {"TableName": "t", "number": 1, "text": "x" * 2_000_000}
 
 
 def client_at(url: str, *, backoff: Backoff = QUICK, limits: HttpLimits = PATIENT) -> Client:
     credentials = CredentialSource(Credentials("local", "local"))
-    return Client(Endpoint(lambda: url, lambda: url, "local"), credentials, backoff=backoff, limits=limits)
+    endpoint = Endpoint(lambda: url, lambda: url, "local")
+    return Client(endpoint, credentials, backoff=backoff, limits=limits, breaker_config=PATIENT_BREAKER)
+
+
+def change(limits: HttpLimits, **seconds: float) -> None:
+    """Change limits that are in use, from the next request on."""
+    for name, value in seconds.items():
+        object.__setattr__(limits, name, value)
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ from datastore.model.access_patterns import AccessPattern, Who
 from datastore.model.composite_keys import Key
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
-from tests.support.fault_proxy import Proxy, Seen, client_of, forward, refuse
+from tests.support.fault_proxy import Proxy, Seen, client_of, forward, hang, refuse
 from tests.support.served import call_name
 
 ALL_TEAMS = AccessPattern("T-1", "", TEAMS, ("Scan",), Who.ANY)
@@ -126,7 +126,7 @@ async def test_a_write_reported_as_failed_is_over_at_that_time(store: Store, pro
 
 
 async def test_a_cancelled_caller_leaves_no_batch_in_flight(store: Store, proxy: Proxy) -> None:
-    proxy.always = _Slow()
+    proxy.always = hang
     tasks = asyncio.all_tasks()
     writing = asyncio.create_task(store.write_all(TEAMS, puts=teams(75)))
     while len(proxy.seen) < 3:  # noqa: ASYNC110 - it has no event

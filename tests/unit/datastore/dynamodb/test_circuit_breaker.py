@@ -9,7 +9,6 @@ from aiohttp import web
 
 from datastore.database import Database
 from datastore.dynamodb.client import Client
-from datastore.dynamodb.http1 import HttpLimits
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.dynamodb.retry.budget import RetryBudget
 from datastore.dynamodb.retry.circuit_breaker import BreakerConfig, BreakerState, CircuitBreaker
@@ -18,6 +17,7 @@ from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.sightings import BLIP
 from tests.support.client_faults import PUT_NEW, TRANSIENT, store_on
 from tests.support.fault_mix import FaultMix, Only
+from tests.support.fault_proxy import PATIENT as HTTP_PATIENT
 from tests.support.fault_proxy import (
     QUICK,
     Proxy,
@@ -32,19 +32,20 @@ from tests.support.fault_proxy import (
     plain_error,
     reset,
 )
+from tests.support.time_jumps import jump
 from tests.support.until import until
 
-SOON = BreakerConfig(wait_seconds=0.1, first_probe_seconds=0.01, probe_interval=0.02)
+SOON = BreakerConfig(wait_seconds=0.1, first_probe_seconds=0.01, probe_interval=0.02, probe_timeout=50)
 # It stays with those who wait.
 PATIENT = replace(SOON, wait_seconds=60)
 ASKED = {"Limit": 2}
 AWAY = {"code": "UNAVAILABLE", "retryable": True, "retryAfter": 1}
 
 
-async def code_of_call(client: Client) -> str:
+async def code_of_call(client: Client, timeout: float = 50) -> str:  # noqa: ASYNC109 - as the client has it
     """The code of the error, or OK."""
     try:
-        await client.call("ListTables", ASKED)
+        await client.call("ListTables", ASKED, timeout=timeout)
     except DomainError as error:
         return error.code
     return "OK"
@@ -125,7 +126,7 @@ async def test_the_retries_of_streams_do_not_use_the_budget_of_tables(proxy: Pro
 
 
 async def test_a_write_that_never_left_the_line_may_be_sent_again(proxy: Proxy, database: Database) -> None:
-    async with client_of(proxy, limits=HttpLimits(connections=1)) as client:
+    async with client_of(proxy, limits=replace(HTTP_PATIENT, connections=1)) as client:
         proxy.faults.append(hang)
         first = asyncio.create_task(code_of_call(client))
         await until(lambda: len(proxy.seen) == 1)
@@ -188,16 +189,21 @@ async def test_a_call_during_a_short_outage_waits_and_is_answered(proxy: Proxy) 
 
 
 async def test_a_waiting_call_has_a_deadline(proxy: Proxy) -> None:
+    jump(0)
     async with client_of(proxy, breaker_config=PATIENT, backoff=replace(QUICK, attempts=8)) as client:
         await proxy.go_away()
+        call = asyncio.create_task(client.call("ListTables", ASKED, timeout=45))
+        await until(lambda: client.breakers["tables"].state is BreakerState.WAITING)
+        jump(45)
         with pytest.raises(DomainError) as late:
-            await client.call("ListTables", ASKED, timeout=0.2)
+            await call
+        assert client.breakers["tables"].state is BreakerState.WAITING
 
     assert late.value.extensions == AWAY
 
 
 async def test_silence_is_enough_to_look_whether_it_is_there(proxy: Proxy) -> None:
-    async with client_of(proxy, breaker_config=SOON, limits=HttpLimits(silence_seconds=0.1)) as client:
+    async with client_of(proxy, breaker_config=SOON, limits=replace(HTTP_PATIENT, silence_seconds=0.1)) as client:
         proxy.always = hang
         assert await code_of_call(client) == "UNAVAILABLE"
         assert tries_at_store(proxy) == 1
@@ -255,7 +261,7 @@ async def test_a_caller_that_leaves_a_silent_store_shows_that_it_hangs(proxy: Pr
 async def test_a_caller_that_leaves_at_once_proves_nothing(proxy: Proxy) -> None:
     proxy.always = hang
 
-    async with client_of(proxy, breaker_config=SOON) as client:
+    async with client_of(proxy, breaker_config=replace(SOON, slow_seconds=50)) as client:
         for _ in range(2 * SOON.failures):
             with suppress(TimeoutError):
                 await asyncio.wait_for(code_of_call(client), 0.01)
@@ -263,20 +269,23 @@ async def test_a_caller_that_leaves_at_once_proves_nothing(proxy: Proxy) -> None
 
 
 async def test_tries_from_before_it_came_back_tell_nothing_new(proxy: Proxy) -> None:
-    async with client_of(
-        proxy, breaker_config=PATIENT, limits=HttpLimits(silence_seconds=0.3), backoff=Backoff(attempts=1)
-    ) as client:
+    jump(0)
+    async with client_of(proxy, breaker_config=PATIENT, backoff=Backoff(attempts=1)) as client:
         breaker = client.breakers["tables"]
         proxy.always = hang
-        first = asyncio.create_task(code_of_call(client))
-        await asyncio.sleep(0.05)
-        later = [asyncio.create_task(code_of_call(client)) for _ in range(3)]
+        first = asyncio.create_task(code_of_call(client, timeout=500))
+        await until(lambda: tries_at_store(proxy) == 1)
+        jump(HTTP_PATIENT.silence_seconds / 2)
+        later = [asyncio.create_task(code_of_call(client, timeout=500)) for _ in range(3)]
         await until(lambda: tries_at_store(proxy) == 4)
         proxy.always = None
+        jump(HTTP_PATIENT.silence_seconds / 2)
         await first
         await until(lambda: not breaker.tripped)
         probes = proxy.reached.total()
-        await asyncio.gather(*later)
+        assert not any(call.done() for call in later)
+        jump(HTTP_PATIENT.silence_seconds / 2)
+        assert await asyncio.gather(*later) == ["TIMEOUT"] * 3
 
         assert not breaker.tripped
         assert proxy.reached.total() == probes
@@ -290,7 +299,7 @@ async def test_an_answer_that_comes_while_no_probe_gets_through_closes_it(proxy:
         return await forward(proxy, seen)
 
     terms = replace(PATIENT, probe_timeout=60)
-    async with client_of(proxy, breaker_config=terms, limits=HttpLimits(silence_seconds=60), backoff=QUICK) as client:
+    async with client_of(proxy, breaker_config=terms, backoff=QUICK) as client:
         proxy.faults.append(late)
         asking = asyncio.create_task(code_of_call(client))
         await until(lambda: tries_at_store(proxy) == 1)

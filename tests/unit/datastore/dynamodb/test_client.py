@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import orjson
@@ -12,15 +13,16 @@ from hypothesis import strategies as st
 
 from datastore.database import Database, StoreMisconfigured, StoreOptions, open_database
 from datastore.dynamodb.client import Client, RequestRefused
-from datastore.dynamodb.http1 import HttpLimits
 from datastore.dynamodb.requests import PreparedRequest
 from datastore.dynamodb.retry.backoff import Backoff
+from datastore.dynamodb.retry.circuit_breaker import BreakerConfig
 from datastore.errors import DomainError, Throttled, Timeout, Unavailable
 from datastore.keyspace.sightings import BLIP
 from datastore.session.metering import Meter
-from tests.support.client_faults import CONFLICT, FINAL, TRANSIENT, assert_duration
+from tests.support.client_faults import CONFLICT, FINAL, TRANSIENT
 from tests.support.fault_proxy import (
     LOCAL,
+    PATIENT,
     QUICK,
     Fault,
     Proxy,
@@ -35,6 +37,7 @@ from tests.support.fault_proxy import (
     refuse,
     reset,
 )
+from tests.support.time_jumps import jump
 from tests.support.until import until
 
 # --- Trying again -----------------------------------------------------------------------------------------------------
@@ -146,13 +149,19 @@ def test_delays_are_anything_up_to_twice_the_last_bound(tries: int, draws: list[
 
 
 @pytest.mark.parametrize("fault", [hang, dribble])
-async def test_a_hanging_store_is_abandoned_at_the_deadline(client: Client, proxy: Proxy, fault: Fault) -> None:
+async def test_a_hanging_store_is_abandoned_at_the_deadline(proxy: Proxy, fault: Fault) -> None:
     proxy.always = fault
     meter = Meter()
 
-    async with assert_duration(0.4, 0.8):
+    async with client_of(proxy, limits=replace(PATIENT, silence_seconds=10**6)) as client:
+        call = asyncio.create_task(client.call("ListTables", {}, timeout=100, meter=meter))
+        await until(lambda: proxy.seen)
+        jump(50)
+        await asyncio.sleep(0.05)
+        assert not call.done()
+        jump(51)
         with pytest.raises(Timeout) as late:
-            await client.call("ListTables", {}, timeout=0.5, meter=meter)
+            await call
 
     assert late.value.extensions == {"code": "TIMEOUT", "retryable": True}
     assert [(call.operation, call.attempts) for call in meter.calls] == [("ListTables", 1)]
@@ -160,9 +169,15 @@ async def test_a_hanging_store_is_abandoned_at_the_deadline(client: Client, prox
 
 async def test_a_try_that_hangs_is_cut_short_and_the_next_one_answers(proxy: Proxy) -> None:
     proxy.faults.append(hang)
+    patient = BreakerConfig(wait_seconds=50, probe_timeout=50)
+    jump(0)
 
-    async with client_of(proxy, limits=HttpLimits(silence_seconds=0.4)) as client, assert_duration(0.3, 0.9):
-        await client.call("ListTables", {"Limit": 2}, timeout=5)
+    async with client_of(proxy, breaker_config=patient) as client:
+        call = asyncio.create_task(client.call("ListTables", {"Limit": 2}, timeout=500))
+        await until(lambda: proxy.seen)
+        assert not call.done()
+        jump(PATIENT.silence_seconds)
+        await call
 
     # Between the two it was asked whether it is there.
     assert [seen.body["Limit"] for seen in proxy.seen] == [2, 1, 2]
@@ -171,31 +186,33 @@ async def test_a_try_that_hangs_is_cut_short_and_the_next_one_answers(proxy: Pro
 async def test_a_delay_that_would_outlast_the_deadline_is_not_begun(proxy: Proxy) -> None:
     proxy.always = TRANSIENT["throttled"]
 
-    async with client_of(proxy, backoff=Backoff(initial=1000, maximum=1000)) as client, assert_duration(0, 0.5):
+    async with client_of(proxy, backoff=Backoff(initial=10**9, maximum=10**9)) as client, asyncio.timeout(40):
         with pytest.raises(Throttled):
-            await client.call("ListTables", {}, timeout=0.5)
+            await client.call("ListTables", {}, timeout=1000)
 
     assert len(proxy.seen) == 1
 
 
 async def test_the_deadline_covers_all_tries_and_delays(proxy: Proxy) -> None:
-    proxy.always = plain_error(500)
+    async def fail(_proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        jump(100)
+        return await plain_error(500)(proxy, seen)
 
-    async with (
-        client_of(proxy, backoff=Backoff(initial=0.05, maximum=0.05, attempts=1000)) as client,
-        assert_duration(0, 0.7),
-    ):
+    proxy.always = fail
+    jump(0)
+
+    async with client_of(proxy, backoff=Backoff(initial=0.001, maximum=0.001, attempts=1000)) as client:
         with pytest.raises((Unavailable, Timeout)):
-            await client.call("ListTables", {}, timeout=0.4)
+            await client.call("ListTables", {}, timeout=250)
 
-    assert len(proxy.seen) > 2
+    assert len(proxy.seen) == 3
 
 
 async def test_the_deadline_covers_the_wait_for_credentials(proxy: Proxy) -> None:
     released = threading.Event()
-    slow = SimpleNamespace(get_frozen_credentials=lambda: released.wait(5) and LOCAL)
+    slow = SimpleNamespace(get_frozen_credentials=lambda: released.wait(50) and LOCAL)
 
-    async with client_of(proxy, credentials=slow) as client, assert_duration(0.1, 0.6):
+    async with client_of(proxy, credentials=slow) as client:
         with pytest.raises(Timeout):
             await client.call("ListTables", {}, timeout=0.2)
         released.set()
@@ -214,7 +231,7 @@ async def test_a_deadline_that_has_passed_sends_nothing(client: Client, proxy: P
 
 
 async def test_a_cancelled_call_leaves_no_connection_and_the_pool_goes_on(proxy: Proxy) -> None:
-    async with client_of(proxy, limits=HttpLimits(connections=1)) as client:
+    async with client_of(proxy, limits=replace(PATIENT, connections=1)) as client:
         for _ in range(3):
             proxy.faults.append(hang)
             call = asyncio.create_task(client.call("ListTables", {}))
@@ -224,7 +241,7 @@ async def test_a_cancelled_call_leaves_no_connection_and_the_pool_goes_on(proxy:
                 await call
             await until(lambda: proxy.connections == 0)
 
-        assert list(await client.call("ListTables", {"Limit": 1}, timeout=2))[:1] == ["TableNames"]
+        assert list(await client.call("ListTables", {"Limit": 1}, timeout=40))[:1] == ["TableNames"]
         assert proxy.connections == 1
 
 
@@ -235,8 +252,8 @@ async def test_many_calls_share_few_connections_and_none_is_tried_twice(proxy: P
 
     proxy.always = slowly
     meter = Meter()
-    async with client_of(proxy, limits=HttpLimits(connections=4)) as client:
-        calls = [client.call("ListTables", {"Limit": 1}, meter=meter, timeout=30) for _ in range(200)]
+    async with client_of(proxy, limits=replace(PATIENT, connections=4)) as client:
+        calls = [client.call("ListTables", {"Limit": 1}, meter=meter, timeout=50) for _ in range(200)]
         answers = await asyncio.gather(*calls)
 
         assert len(answers) == len(proxy.seen) == 200

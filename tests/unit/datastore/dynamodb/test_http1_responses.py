@@ -4,16 +4,16 @@ import asyncio
 import random
 import time
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
-from datastore.dynamodb.http1 import HttpLimits
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import Timeout, Unavailable
 from datastore.session.metering import Meter
 from tests.support.until import until
 from tests.support.wire_server import Script, ServerTalk, chunked_answer, echo, on_both_loops, whole_answer
-from tests.support.wire_talks import LARGE, ONCE, call_numbered, count_connections, talking
+from tests.support.wire_talks import LARGE, ONCE, PATIENT, call_numbered, change, count_connections, talking
 
 pytestmark = pytest.mark.breaks_rules("the server is no DynamoDB, and reads no request")
 
@@ -162,10 +162,15 @@ async def test_half_an_answer_is_none_and_its_connection_is_closed(spoilt: Scrip
     """Asked again, it is answered; and of a write nobody knows what came of the first try."""
     meter = Meter()
 
+    limits = replace(PATIENT, response_bytes=800_000)
+    if spoilt is _hang_after_head:
+        change(limits, silence_seconds=0.3)
+
     async def script(talk: ServerTalk) -> None:
+        if talk.number:
+            change(limits, silence_seconds=50)
         await (echo if talk.number else spoilt)(talk)
 
-    limits = HttpLimits(silence_seconds=0.3 if spoilt is _hang_after_head else 5, response_bytes=800_000)
     async with talking(script, limits=limits) as (client, server):
         assert [await call_numbered(client, number, "PutItem", meter=meter) for number in range(2)] == [0, 1]
         await until(lambda: server.open == 1)
@@ -177,14 +182,15 @@ async def test_half_an_answer_is_none_and_its_connection_is_closed(spoilt: Scrip
 async def test_bytes_that_drip_are_waited_for_until_the_deadline() -> None:
     async def script(talk: ServerTalk) -> None:
         await talk.asked()
-        await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", *[b" "] * 500, pause=0.01)
+        await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", *[b" "] * 100_000, pause=0.01)
 
-    # A machine may stand still for longer than a few pauses, and all that drips lasts for seconds.
-    async with talking(script, limits=HttpLimits(silence_seconds=0.5)) as (client, server):
+    # A machine may stand still for longer than many pauses.
+    limits = replace(PATIENT, silence_seconds=2.5)
+    async with talking(script, limits=limits) as (client, server):
         began = time.monotonic()
         with pytest.raises(Timeout):
-            await call_numbered(client, timeout=0.8)
-        assert time.monotonic() - began > 0.75
+            await call_numbered(client, timeout=3)
+        assert time.monotonic() - began > 2.9
         await until(lambda: server.open == 0)
         assert server.connections == 1
 
@@ -213,7 +219,7 @@ async def test_a_large_request_may_be_answered_before_it_is_read() -> None:
     async def script(talk: ServerTalk) -> None:
         await talk.reader.readuntil(b"\r\n\r\n")
         await talk.say(whole_answer({"number": talk.number}))
-        await asyncio.sleep(5)
+        await asyncio.Event().wait()
 
     async with talking(script, backoff=ONCE) as (client, server):
         assert await client.call("GetItem", HUGE) == {"number": 0}
@@ -226,11 +232,14 @@ async def test_a_large_request_may_be_answered_before_it_is_read() -> None:
 async def test_a_large_request_that_is_not_read_is_abandoned(reads: int) -> None:
     async def script(talk: ServerTalk) -> None:
         await talk.reader.readexactly(reads)
-        await asyncio.sleep(10)
+        await asyncio.Event().wait()
 
-    async with talking(script, backoff=ONCE, limits=HttpLimits(silence_seconds=0.2)) as (client, server):
+    limits = replace(PATIENT, silence_seconds=0.2)
+    async with talking(script, backoff=ONCE, limits=limits) as (client, server):
         with pytest.raises(Timeout):
-            await client.call("PutItem", HUGE)
+            await client.call("PutItem", HUGE, timeout=50)
+        change(limits, silence_seconds=50)
+        client.reset_breakers()
         call = asyncio.create_task(client.call("PutItem", HUGE))
         await until(lambda: server.connections == 2)
         call.cancel()
@@ -250,6 +259,7 @@ async def test_no_caller_ever_receives_the_response_of_another(seed: int, monkey
     async def script(talk: ServerTalk) -> None:
         while True:
             asked = await talk.asked()
+            await until(lambda: connections.most >= 5)
             whole = chunked_answer(asked, 5) if chance.random() < 0.3 else whole_answer(asked)
             cut = chance.randrange(len(whole))
             await asyncio.sleep(chance.choice([0, 0, 0.001, 0.005]))
@@ -269,7 +279,7 @@ async def test_no_caller_ever_receives_the_response_of_another(seed: int, monkey
                 case _:
                     await talk.say(whole)
 
-    async with talking(script, limits=HttpLimits(connections=5), backoff=Backoff(0.001, 0.004, 3)) as (client, _):
+    async with talking(script, limits=replace(PATIENT, connections=5), backoff=Backoff(0.001, 0.004, 3)) as (client, _):
         told: list[tuple[int, int]] = []
 
         async def one(number: int) -> None:
@@ -294,5 +304,6 @@ async def test_no_caller_ever_receives_the_response_of_another(seed: int, monkey
         assert len(told) > 20
         # No place is lost: as many as there may be can still be asked at once.
         client._backoff = Backoff(0.001, 0.004, 60)
+        connections.most = 0
         assert await asyncio.gather(*[call_numbered(client, number) for number in range(20)]) == list(range(20))
         assert connections.most == 5

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import threading
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -21,6 +22,8 @@ from datastore.errors import Timeout
 from datastore.session.metering import Meter
 from tests.support.fault_proxy import Fault, Proxy, Seen, client_of, forward, plain_error, refuse
 from tests.support.refused_signatures import clock_off_by, signed_at
+from tests.support.time_jumps import jump
+from tests.support.until import until
 
 EXPIRED = refuse(400, "ExpiredTokenException")
 
@@ -157,17 +160,21 @@ async def test_a_source_that_fails_leaves_the_refusal_as_it_is(proxy: Proxy, cap
 
 
 async def test_the_deadline_covers_the_search_for_credentials(proxy: Proxy) -> None:
-    released = asyncio.Event()
+    released, searching = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
     def find() -> Credentials:
+        searching.set()
         asyncio.run_coroutine_threadsafe(released.wait(), loop).result()
         return Credentials("LATE", "secret")
 
     async with client_of(proxy, credentials=CredentialSource(Credentials("EARLY", "secret"), find)) as client:
         proxy.always = EXPIRED
+        call = asyncio.create_task(client.call("ListTables", {}, timeout=100))
+        await until(searching.is_set)
+        jump(100)
         with pytest.raises(Timeout):
-            await client.call("ListTables", {}, timeout=0.3)
+            await call
         released.set()
     assert proxy.operations() == ["ListTables"]
 

@@ -91,11 +91,12 @@ class Rotating:
         self.asked: list[int] = []
         self.access = "FIRST"
         self.problem: Exception | None = None
-        self.seconds = 0.0
+        self.released = threading.Event()
+        self.released.set()
 
     def get_frozen_credentials(self) -> Any:
         self.asked.append(threading.get_ident())
-        time.sleep(self.seconds)
+        self.released.wait(50)
         if self.problem:
             raise self.problem
         return Credentials(self.access, "secret").get_frozen_credentials()
@@ -120,7 +121,7 @@ async def test_credentials_that_rotate_are_picked_up(
 
 async def test_credentials_are_fetched_once_in_a_thread_while_the_loop_goes_on() -> None:
     rotating = Rotating()
-    rotating.seconds = 0.2
+    rotating.released.clear()
     source = CredentialSource(rotating)
     waiting = [asyncio.create_task(source.current()) for _ in range(20)]
     turns = 0
@@ -128,6 +129,8 @@ async def test_credentials_are_fetched_once_in_a_thread_while_the_loop_goes_on()
         turns += 1
         await asyncio.sleep(0.005)
         waiting[0].cancel()
+        if turns > 3:
+            rotating.released.set()
 
     answers = await asyncio.gather(*waiting, return_exceptions=True)
 
