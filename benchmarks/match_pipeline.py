@@ -27,7 +27,7 @@ from datastore.session.store import Store
 from pipelines.matches.live.orchestrator import TICK_SECONDS
 from pipelines.matches.live.poller import LiveChange, Tick
 from pipelines.matches.pipeline import CricketPipeline
-from pipelines.matches.push.push_delivery import LoggedDelivery
+from pipelines.matches.push.push_service import LoggedPushService
 
 START_SECONDS = 60.0
 RECONCILES = 5
@@ -167,7 +167,12 @@ async def main(engine: str, count: str) -> None:
             return Store(database.client, prefix="", deadline=Deadline(20), token=lambda: str(uuid.uuid4()))
 
         pipeline = CricketPipeline(
-            provider, open_store, LoggedDelivery(), instance_id="measured", now=utc_now, on_change=meter.version_written
+            provider,
+            open_store,
+            LoggedPushService(),
+            instance_id="measured",
+            now=utc_now,
+            on_change=meter.version_written,
         )
         _meter_ticks(pipeline, meter)
         async with pipeline.open():

@@ -23,8 +23,8 @@ from pipelines.matches.live.orchestrator import LINGER, RECONCILE_SECONDS, TICK_
 from pipelines.matches.live.poller import LiveChange, ScorePoller
 from pipelines.matches.providers.provider import Provider
 from pipelines.matches.push.live_activities import LACoordinator
-from pipelines.matches.push.push_delivery import PushDelivery, PushOutcome
 from pipelines.matches.push.push_queue import MatchChange
+from pipelines.matches.push.push_service import PushOutcome, PushService
 from pipelines.matches.sync.jobs import FixtureSyncJob, LeagueSyncJob, SyncJob, TeamSyncJob
 
 MAX_CACHED_NAMES = 1000
@@ -58,7 +58,7 @@ class CricketPipeline:
         self,
         provider: Provider,
         open_store: Callable[[], Store],
-        delivery: PushDelivery,
+        delivery: PushService,
         *,
         instance_id: str,
         now: Callable[[], datetime],

@@ -13,9 +13,9 @@ from pipelines.demo.matches import DemoProvider
 from pipelines.matches.providers.provider import Provider
 from pipelines.matches.providers.sportmonks.http import BASE_URL
 from pipelines.matches.providers.sportmonks.provider import SportMonks
-from pipelines.matches.push.apns import ApnsDelivery
+from pipelines.matches.push.apns import ApnsPushService
 from pipelines.matches.push.apns_credentials import PRODUCTION, ApnsCredentials
-from pipelines.matches.push.push_delivery import LoggedDelivery, PushDelivery
+from pipelines.matches.push.push_service import LoggedPushService, PushService
 
 CREDENTIAL_VARIABLES = ("APNS_KEY_FILE", "APNS_KEY_ID", "APNS_TEAM_ID", "APNS_BUNDLE_ID")
 VARIABLES = ("SPORTMONKS_API_TOKEN", "SPORTMONKS_URL", *CREDENTIAL_VARIABLES, "APNS_URL")
@@ -48,8 +48,8 @@ class PipelineSetup:
             return SportMonks(session, self.sportmonks_token, base_url=self.sportmonks_url, now=now)
         return DemoProvider(now)
 
-    def delivery(self, now: Callable[[], datetime]) -> PushDelivery:
-        return LoggedDelivery() if self.apns is None else ApnsDelivery(self.apns, now)
+    def delivery(self, now: Callable[[], datetime]) -> PushService:
+        return LoggedPushService() if self.apns is None else ApnsPushService(self.apns, now)
 
 
 def pipeline_setup(source: MatchSource, environment: Mapping[str, str] = os.environ) -> PipelineSetup:

@@ -1,4 +1,7 @@
-"""Heartbeats that a worker sends to its supervisor, and the supervisor's detection of their absence."""
+"""Heartbeats that a worker sends to its supervisor, and the supervisor's detection of their absence.
+
+`worker.Worker` kills a worker without heartbeats.
+"""
 
 import asyncio
 import socket

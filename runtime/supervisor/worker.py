@@ -1,4 +1,7 @@
-"""A worker process as its supervisor sees it."""
+"""A worker process as its supervisor sees it: start, readiness, heartbeats, end.
+
+A worker whose heartbeats stop is killed here (`Worker._listen`). Its slot then starts another.
+"""
 
 import asyncio
 import logging

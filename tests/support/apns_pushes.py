@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from datastore.matches.cricket import MatchPhase
 from datastore.matches.display import DisplayBatter, DisplayBowler, DisplaySide, DisplayState
 from pipelines.matches.push.apns_payload import update
-from pipelines.matches.push.push_delivery import Push, Sent
+from pipelines.matches.push.push_service import Push, Sent
 from tests.support.served import NOON
 
 TOKEN = "a1" * 32

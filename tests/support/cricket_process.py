@@ -14,7 +14,7 @@ from pipelines.matches.pipeline import CricketPipeline, PollIntervals
 from pipelines.matches.providers.cricsheet.reader import read
 from pipelines.matches.providers.recordings import Recording
 from pipelines.matches.providers.replay import ReplayProvider
-from pipelines.matches.push.push_delivery import LoggedDelivery
+from pipelines.matches.push.push_service import LoggedPushService
 from tests.support.moments import utc_now
 from tests.support.process_clock import process_clock
 
@@ -38,7 +38,7 @@ async def main(engine: str, prefix: str, match_id: str, instance_id: str, *numbe
             tick_seconds=0.05, reconcile_seconds=0.1, lock_seconds=lock_seconds, linger=timedelta(hours=1)
         )
         pipeline = CricketPipeline(
-            provider, open_store, LoggedDelivery(), instance_id=instance_id, now=now, intervals=intervals
+            provider, open_store, LoggedPushService(), instance_id=instance_id, now=now, intervals=intervals
         )
         async with pipeline.open():
             print("Ready", flush=True)

@@ -1,5 +1,7 @@
 """The facts that the gateway reads from a picture's EXIF block, and the smallest block with an orientation.
 
+`jpeg`, `png` and `webp` remove the block itself, with the GPS position, which is never read.
+
 EXIF is a TIFF structure: https://www.cipa.jp/std/documents/e/DC-X008-Translation-2019-E.pdf. Only the needed entries
 are read, each up to a fixed length: a block may contain 65,535 entries that all refer to the same megabytes.
 """

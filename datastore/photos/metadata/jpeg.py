@@ -1,7 +1,8 @@
 """JPEG without metadata. https://www.w3.org/Graphics/JPEG/itu-t81.pdf, annex B
 
-Of the application segments JFIF, Adobe's colour transform and colour profiles are kept. The file ends with the first
-picture: further pictures (MPO, gain maps), films and other trailing bytes are removed.
+`separate` removes comments and application segments, among them EXIF with its GPS position, and XMP. It keeps the
+application segments JFIF, Adobe's colour transform and colour profiles. The file ends with the first picture: further
+pictures (MPO, gain maps), films and other trailing bytes are removed.
 """
 
 import re

@@ -1,4 +1,8 @@
-"""Delivery of Live Activity pushes to Apple's push service (APNs) over HTTP/2."""
+"""Delivery of Live Activity pushes to Apple's push service (APNs) over HTTP/2.
+
+A push is retried, fails, or is rejected, which means that APNs reports its device token as invalid (410 Unregistered).
+`LACoordinator` then suspends the session, or removes the token of the device.
+"""
 
 import asyncio
 import logging
@@ -18,7 +22,7 @@ import orjson
 from datastore.dynamodb.retry.backoff import Backoff
 from pipelines.matches.push.apns_credentials import ApnsCredentials, ProviderToken
 from pipelines.matches.push.apns_payload import ApnsNotification
-from pipelines.matches.push.push_delivery import Push, PushOutcome, PushSummary, Sent, report_outcome, token_hash
+from pipelines.matches.push.push_service import Push, PushOutcome, PushSummary, Sent, report_outcome, token_hash
 
 # Reasons that mean the token will never work again. https://developer.apple.com/documentation/usernotifications
 REJECTIONS = {
@@ -53,8 +57,8 @@ class ApnsLimits:
     backoff: Backoff = BACKOFF
 
 
-class ApnsDelivery:
-    """The delivery of pushes over a few connections, one object per process.
+class ApnsPushService:
+    """The push service APNs over a few connections, one object per process.
 
     `verify` is for servers with a private certificate.
     """

@@ -20,8 +20,8 @@ from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from pipelines.matches.push import apns_payload
 from pipelines.matches.push.apns_payload import ApnsNotification
-from pipelines.matches.push.push_delivery import Push, PushDelivery, PushOutcome, PushSummary, Sent
 from pipelines.matches.push.push_queue import MatchChange, MatchPushQueue, PushBatch
+from pipelines.matches.push.push_service import Push, PushOutcome, PushService, PushSummary, Sent
 
 FINISHED = "match_finished"
 NOT_IN_TIME = "NotInTime"
@@ -44,7 +44,7 @@ class LACoordinator:
     def __init__(
         self,
         open_store: Callable[[], Store],
-        delivery: PushDelivery,
+        delivery: PushService,
         now: Callable[[], datetime],
         *,
         backoff: Backoff = READ_BACKOFF,

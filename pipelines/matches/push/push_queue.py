@@ -9,7 +9,7 @@ from datastore.matches.cricket import CricketEvent, CricketEventKind, Match
 from datastore.matches.display import DisplayState
 from datastore.matches.live_activities import LiveActivity
 from pipelines.matches.push.apns_payload import ALERTED
-from pipelines.matches.push.push_delivery import Sent
+from pipelines.matches.push.push_service import Sent
 
 MAX_ALERTS = 20  # per queue
 # A change that is delivered this long after its write may be superseded by another instance's.

@@ -28,8 +28,8 @@ from datastore.model.identity import Role
 from datastore.session.pagination import Span
 from pipelines.matches.providers.replay import ReplayProvider
 from pipelines.matches.push.live_activities import LACoordinator
-from pipelines.matches.push.push_delivery import Push, PushOutcome, PushSummary, Sent, report_outcome
 from pipelines.matches.push.push_queue import MatchChange
+from pipelines.matches.push.push_service import Push, PushOutcome, PushSummary, Sent, report_outcome
 from pipelines.matches.sync.jobs import FixtureSyncJob, LeagueSyncJob, SyncResult, TeamSyncJob
 from tests.support.active_matches import replay
 from tests.support.answers import data_of

@@ -8,9 +8,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from pipelines.matches.push.apns import ApnsDelivery, ApnsLimits
+from pipelines.matches.push.apns import ApnsLimits, ApnsPushService
 from pipelines.matches.push.apns_credentials import ApnsCredentials, CredentialsError
-from pipelines.matches.push.push_delivery import PushOutcome, Sent
+from pipelines.matches.push.push_service import PushOutcome, Sent
 from tests.support.apns import KEY, LIMITS, PEM, credentials
 from tests.support.apns_pushes import TOKEN, UPDATE, pushes
 from tests.support.apns_server import ApnsAnswer, ApnsServer
@@ -26,11 +26,11 @@ async def server() -> AsyncIterator[ApnsServer]:
 
 
 @pytest.fixture
-async def make(server: ApnsServer, clock: Clock) -> AsyncIterator[Callable[..., ApnsDelivery]]:
-    deliveries: list[ApnsDelivery] = []
+async def make(server: ApnsServer, clock: Clock) -> AsyncIterator[Callable[..., ApnsPushService]]:
+    deliveries: list[ApnsPushService] = []
 
-    def make(limits: ApnsLimits = LIMITS) -> ApnsDelivery:
-        deliveries.append(ApnsDelivery(credentials(server), clock, limits=limits, verify=server.trust))
+    def make(limits: ApnsLimits = LIMITS) -> ApnsPushService:
+        deliveries.append(ApnsPushService(credentials(server), clock, limits=limits, verify=server.trust))
         return deliveries[-1]
 
     yield make
@@ -39,12 +39,12 @@ async def make(server: ApnsServer, clock: Clock) -> AsyncIterator[Callable[..., 
 
 
 @pytest.fixture
-def delivery(make: Callable[..., ApnsDelivery]) -> ApnsDelivery:
+def delivery(make: Callable[..., ApnsPushService]) -> ApnsPushService:
     return make()
 
 
 async def test_the_provider_token_is_signed_with_the_key_and_renewed_after_50_minutes(
-    server: ApnsServer, delivery: ApnsDelivery, clock: Clock
+    server: ApnsServer, delivery: ApnsPushService, clock: Clock
 ) -> None:
     await delivery.send(TOKEN, UPDATE)
     clock.forward(minutes=49)
@@ -61,7 +61,7 @@ async def test_the_provider_token_is_signed_with_the_key_and_renewed_after_50_mi
 
 
 async def test_an_expired_provider_token_is_renewed_once_for_all_sends(
-    server: ApnsServer, delivery: ApnsDelivery, clock: Clock
+    server: ApnsServer, delivery: ApnsPushService, clock: Clock
 ) -> None:
     await delivery.send(TOKEN, UPDATE)
     old = server.requests[0].bearer
@@ -75,7 +75,7 @@ async def test_an_expired_provider_token_is_renewed_once_for_all_sends(
 
 
 async def test_refused_credentials_are_logged_once_and_pause_sending(
-    server: ApnsServer, delivery: ApnsDelivery, caplog: pytest.LogCaptureFixture
+    server: ApnsServer, delivery: ApnsPushService, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.answer = lambda _: ApnsAnswer(403, "InvalidProviderToken")
 

@@ -8,8 +8,8 @@ from email.utils import format_datetime
 
 import pytest
 
-from pipelines.matches.push.apns import ApnsDelivery, ApnsLimits
-from pipelines.matches.push.push_delivery import LoggedDelivery, Push, PushOutcome, Sent
+from pipelines.matches.push.apns import ApnsLimits, ApnsPushService
+from pipelines.matches.push.push_service import LoggedPushService, Push, PushOutcome, Sent
 from tests.support.apns import LIMITS, credentials
 from tests.support.apns_pushes import TOKEN, UPDATE, pushes
 from tests.support.apns_server import SERVING, ApnsAnswer, ApnsServer, Fault, Request
@@ -24,11 +24,11 @@ async def server() -> AsyncIterator[ApnsServer]:
 
 
 @pytest.fixture
-async def make(server: ApnsServer, clock: Clock) -> AsyncIterator[Callable[..., ApnsDelivery]]:
-    deliveries: list[ApnsDelivery] = []
+async def make(server: ApnsServer, clock: Clock) -> AsyncIterator[Callable[..., ApnsPushService]]:
+    deliveries: list[ApnsPushService] = []
 
-    def make(limits: ApnsLimits = LIMITS) -> ApnsDelivery:
-        deliveries.append(ApnsDelivery(credentials(server), clock, limits=limits, verify=server.trust))
+    def make(limits: ApnsLimits = LIMITS) -> ApnsPushService:
+        deliveries.append(ApnsPushService(credentials(server), clock, limits=limits, verify=server.trust))
         return deliveries[-1]
 
     yield make
@@ -37,7 +37,7 @@ async def make(server: ApnsServer, clock: Clock) -> AsyncIterator[Callable[..., 
 
 
 @pytest.fixture
-def delivery(make: Callable[..., ApnsDelivery]) -> ApnsDelivery:
+def delivery(make: Callable[..., ApnsPushService]) -> ApnsPushService:
     return make()
 
 
@@ -72,7 +72,7 @@ def first_then(*answers: ApnsAnswer | Fault) -> Callable[[Request], ApnsAnswer |
     ],
 )
 async def test_a_final_response_is_not_retried(
-    server: ApnsServer, delivery: ApnsDelivery, status: int, reason: str | None, outcome: PushOutcome
+    server: ApnsServer, delivery: ApnsPushService, status: int, reason: str | None, outcome: PushOutcome
 ) -> None:
     server.answer = lambda _: ApnsAnswer(status, reason)
 
@@ -96,7 +96,7 @@ async def test_a_final_response_is_not_retried(
     ids=str,
 )
 async def test_temporary_failures_are_retried(
-    server: ApnsServer, delivery: ApnsDelivery, faults: list[ApnsAnswer | Fault]
+    server: ApnsServer, delivery: ApnsPushService, faults: list[ApnsAnswer | Fault]
 ) -> None:
     server.answer = first_then(*faults)
 
@@ -107,7 +107,7 @@ async def test_temporary_failures_are_retried(
     assert len(faults) - faults[1:].count(Fault.GOAWAY) <= sent.retries <= len(faults)
 
 
-async def test_the_number_of_retries_is_limited(server: ApnsServer, delivery: ApnsDelivery) -> None:
+async def test_the_number_of_retries_is_limited(server: ApnsServer, delivery: ApnsPushService) -> None:
     server.answer = lambda _: ApnsAnswer(503, "ServiceUnavailable")
 
     sent = await delivery.send(TOKEN, UPDATE)
@@ -117,7 +117,7 @@ async def test_the_number_of_retries_is_limited(server: ApnsServer, delivery: Ap
 
 
 @pytest.mark.parametrize("form", ["seconds", "date"])
-async def test_retry_after_is_waited_for(server: ApnsServer, delivery: ApnsDelivery, form: str) -> None:
+async def test_retry_after_is_waited_for(server: ApnsServer, delivery: ApnsPushService, form: str) -> None:
     wait = "1" if form == "seconds" else format_datetime(NOON + timedelta(seconds=1), usegmt=True)
     server.answer = first_then(ApnsAnswer(429, "TooManyRequests", {"retry-after": wait}))
     began = asyncio.get_running_loop().time()
@@ -128,7 +128,7 @@ async def test_retry_after_is_waited_for(server: ApnsServer, delivery: ApnsDeliv
     assert asyncio.get_running_loop().time() - began >= 1
 
 
-async def test_a_retry_after_beyond_the_deadline_fails_at_once(server: ApnsServer, delivery: ApnsDelivery) -> None:
+async def test_a_retry_after_beyond_the_deadline_fails_at_once(server: ApnsServer, delivery: ApnsPushService) -> None:
     server.answer = lambda _: ApnsAnswer(429, "TooManyRequests", {"retry-after": "60"})
 
     sent = await delivery.send(TOKEN, UPDATE)
@@ -139,7 +139,7 @@ async def test_a_retry_after_beyond_the_deadline_fails_at_once(server: ApnsServe
 async def test_without_a_server_a_push_fails(clock: Clock) -> None:
     async with ApnsServer() as server:
         unreachable = credentials(server)
-    delivery = ApnsDelivery(unreachable, clock, limits=LIMITS)
+    delivery = ApnsPushService(unreachable, clock, limits=LIMITS)
 
     sent = await delivery.send(TOKEN, UPDATE)
 
@@ -148,7 +148,7 @@ async def test_without_a_server_a_push_fails(clock: Clock) -> None:
 
 
 # Concurrency
-async def test_hanging_streams_do_not_exhaust_a_connection(server: ApnsServer, delivery: ApnsDelivery) -> None:
+async def test_hanging_streams_do_not_exhaust_a_connection(server: ApnsServer, delivery: ApnsPushService) -> None:
     server.answer = first_then(*[Fault.HANG] * LIMITS.concurrent)
 
     summary = await delivery.send_all(pushes(130))
@@ -161,7 +161,7 @@ async def test_hanging_streams_do_not_exhaust_a_connection(server: ApnsServer, d
 
 @pytest.mark.proof
 async def test_a_thousand_are_sent_over_one_connection_a_hundred_at_a_time(
-    server: ApnsServer, make: Callable[..., ApnsDelivery]
+    server: ApnsServer, make: Callable[..., ApnsPushService]
 ) -> None:
     taken = 0
     furthest = 0
@@ -184,7 +184,7 @@ async def test_a_thousand_are_sent_over_one_connection_a_hundred_at_a_time(
 
 
 async def test_batches_share_the_limit_of_concurrent_pushes(
-    server: ApnsServer, make: Callable[..., ApnsDelivery]
+    server: ApnsServer, make: Callable[..., ApnsPushService]
 ) -> None:
     delivery = make(ApnsLimits(concurrent=7))
     server.answer = lambda _: ApnsAnswer(delay=0.005)
@@ -195,7 +195,9 @@ async def test_batches_share_the_limit_of_concurrent_pushes(
     assert server.peak == 7
 
 
-async def test_a_server_that_takes_one_stream_at_a_time_is_served(server: ApnsServer, delivery: ApnsDelivery) -> None:
+async def test_a_server_that_takes_one_stream_at_a_time_is_served(
+    server: ApnsServer, delivery: ApnsPushService
+) -> None:
     server.most_streams = 1
 
     summary = await delivery.send_all(pushes(40))
@@ -206,7 +208,7 @@ async def test_a_server_that_takes_one_stream_at_a_time_is_served(server: ApnsSe
 
 @pytest.mark.proof
 async def test_closed_connections_cost_retries_and_no_pushes(
-    server: ApnsServer, make: Callable[..., ApnsDelivery]
+    server: ApnsServer, make: Callable[..., ApnsPushService]
 ) -> None:
     answered = 0
 
@@ -226,7 +228,7 @@ async def test_closed_connections_cost_retries_and_no_pushes(
 
 
 async def test_each_push_reports_its_outcome_and_a_failing_callback_affects_no_other(
-    server: ApnsServer, delivery: ApnsDelivery, caplog: pytest.LogCaptureFixture
+    server: ApnsServer, delivery: ApnsPushService, caplog: pytest.LogCaptureFixture
 ) -> None:
     results: list[Sent] = []
     server.answer = lambda request: ApnsAnswer(410, "Unregistered") if request.token.endswith("3") else ApnsAnswer()
@@ -245,7 +247,7 @@ async def test_each_push_reports_its_outcome_and_a_failing_callback_affects_no_o
 
 
 async def test_pushes_read_before_a_failure_of_the_iterator_are_sent(
-    server: ApnsServer, delivery: ApnsDelivery
+    server: ApnsServer, delivery: ApnsPushService
 ) -> None:
     server.answer = lambda _: ApnsAnswer(delay=0.05)
 
@@ -261,7 +263,7 @@ async def test_pushes_read_before_a_failure_of_the_iterator_are_sent(
     assert server.open == 0
 
 
-async def test_a_batch_can_be_cancelled(server: ApnsServer, make: Callable[..., ApnsDelivery]) -> None:
+async def test_a_batch_can_be_cancelled(server: ApnsServer, make: Callable[..., ApnsPushService]) -> None:
     delivery = make(ApnsLimits(concurrent=3))
     server.answer = lambda _: Fault.HANG
     batch = asyncio.create_task(delivery.send_all(pushes(10)))
@@ -279,7 +281,7 @@ async def test_a_batch_can_be_cancelled(server: ApnsServer, make: Callable[..., 
 
 # Logs
 async def test_no_token_is_ever_logged(
-    server: ApnsServer, delivery: ApnsDelivery, caplog: pytest.LogCaptureFixture
+    server: ApnsServer, delivery: ApnsPushService, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     caplog.handler.addFilter(lambda _: not SERVING.get())
@@ -302,7 +304,7 @@ async def test_without_credentials_what_would_be_sent_is_logged_once(caplog: pyt
     async def settle(sent: Sent) -> None:
         results.append(sent)
 
-    summary = await LoggedDelivery().send_all(pushes(1000, settle))
+    summary = await LoggedPushService().send_all(pushes(1000, settle))
 
     assert summary.outcomes == {PushOutcome.LOGGED: 1000}
     assert len(results) == 1000

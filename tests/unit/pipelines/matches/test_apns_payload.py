@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from datastore.matches.cricket import CricketEvent, CricketEventKind, MatchPhase
 from datastore.matches.display import DisplayBatter, DisplayBowler, DisplaySide, DisplayState
-from pipelines.matches.push.apns import ApnsDelivery, ApnsLimits
+from pipelines.matches.push.apns import ApnsLimits, ApnsPushService
 from pipelines.matches.push.apns_payload import collapse_id, content_state, end, start, update
-from pipelines.matches.push.push_delivery import PushOutcome, Sent
+from pipelines.matches.push.push_service import PushOutcome, Sent
 from tests.support.apns import LIMITS, credentials
 from tests.support.apns_pushes import TOKEN, display
 from tests.support.apns_server import ApnsServer
@@ -32,11 +32,11 @@ async def server() -> AsyncIterator[ApnsServer]:
 
 
 @pytest.fixture
-async def make(server: ApnsServer, clock: Clock) -> AsyncIterator[Callable[..., ApnsDelivery]]:
-    deliveries: list[ApnsDelivery] = []
+async def make(server: ApnsServer, clock: Clock) -> AsyncIterator[Callable[..., ApnsPushService]]:
+    deliveries: list[ApnsPushService] = []
 
-    def make(limits: ApnsLimits = LIMITS) -> ApnsDelivery:
-        deliveries.append(ApnsDelivery(credentials(server), clock, limits=limits, verify=server.trust))
+    def make(limits: ApnsLimits = LIMITS) -> ApnsPushService:
+        deliveries.append(ApnsPushService(credentials(server), clock, limits=limits, verify=server.trust))
         return deliveries[-1]
 
     yield make
@@ -45,12 +45,12 @@ async def make(server: ApnsServer, clock: Clock) -> AsyncIterator[Callable[..., 
 
 
 @pytest.fixture
-def delivery(make: Callable[..., ApnsDelivery]) -> ApnsDelivery:
+def delivery(make: Callable[..., ApnsPushService]) -> ApnsPushService:
     return make()
 
 
 # Headers and payloads
-async def test_the_headers_and_the_payload_of_a_push(server: ApnsServer, delivery: ApnsDelivery) -> None:
+async def test_the_headers_and_the_payload_of_a_push(server: ApnsServer, delivery: ApnsPushService) -> None:
     wicket = update(display(), NOON, [event(CricketEventKind.WICKET, "Kishan c Dhoni b Jadeja 4")])
 
     sent = await delivery.send(TOKEN, wicket)

@@ -13,9 +13,9 @@ from datastore.matches.live_activities import LiveActivities, LiveActivity
 from datastore.matches.match_follows import MatchFollows
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
-from pipelines.matches.push.apns import ApnsDelivery, ApnsLimits
+from pipelines.matches.push.apns import ApnsLimits, ApnsPushService
 from pipelines.matches.push.live_activities import LACoordinator
-from pipelines.matches.push.push_delivery import LoggedDelivery, PushOutcome
+from pipelines.matches.push.push_service import LoggedPushService, PushOutcome
 from tests.support.apns import LIMITS, credentials
 from tests.support.apns_server import ApnsAnswer, ApnsServer, Fault, Request
 from tests.support.display_states import CHENNAI, store_match
@@ -47,15 +47,15 @@ async def server() -> AsyncIterator[ApnsServer]:
 
 
 @pytest.fixture
-async def delivery(server: ApnsServer, clock: Clock) -> AsyncIterator[ApnsDelivery]:
-    delivery = ApnsDelivery(credentials(server), clock, limits=LIMITS, verify=server.trust)
+async def delivery(server: ApnsServer, clock: Clock) -> AsyncIterator[ApnsPushService]:
+    delivery = ApnsPushService(credentials(server), clock, limits=LIMITS, verify=server.trust)
     yield delivery
     await delivery.aclose()
 
 
 @pytest.fixture
 async def coordinator(
-    open_store: Callable[[], Store], delivery: ApnsDelivery, clock: Clock
+    open_store: Callable[[], Store], delivery: ApnsPushService, clock: Clock
 ) -> AsyncIterator[LACoordinator]:
     coordinator = LACoordinator(open_store, delivery, clock, backoff=FAST_RETRIES)
     yield coordinator
@@ -137,7 +137,7 @@ async def test_the_end_of_a_thousand_sessions_that_cannot_be_reached_is_bounded(
     await open_store().write_all(LIVE_ACTIVITIES, puts=[session_item(user, user) for user in users])
     server.answer = lambda _: ApnsAnswer(503, "ServiceUnavailable", delay=0.2)
     limits = ApnsLimits(total_seconds=0.3, backoff=Backoff(initial=0.01, maximum=0.05, attempts=4))
-    delivery = ApnsDelivery(credentials(server), clock, limits=limits, verify=server.trust)
+    delivery = ApnsPushService(credentials(server), clock, limits=limits, verify=server.trust)
     coordinator = LACoordinator(open_store, delivery, clock, end_seconds=0.3)
 
     async with asyncio.timeout(50):
@@ -154,7 +154,7 @@ async def test_the_end_of_a_thousand_sessions_that_cannot_be_reached_is_bounded(
 
 async def test_two_instances_may_end_a_match_at_once(
     coordinator: LACoordinator,
-    delivery: ApnsDelivery,
+    delivery: ApnsPushService,
     server: ApnsServer,
     open_store: Callable[[], Store],
     clock: Clock,
@@ -178,7 +178,7 @@ async def test_without_credentials_sessions_start_and_end(
 ) -> None:
     caplog.set_level("INFO")
     await register(open_store(), "ada", "bob")
-    coordinator = LACoordinator(open_store, LoggedDelivery(), clock)
+    coordinator = LACoordinator(open_store, LoggedPushService(), clock)
 
     await coordinator.deliver(change())
     await coordinator.idle()
@@ -195,7 +195,7 @@ async def test_closing_cancels_deliveries_that_take_too_long(
 ) -> None:
     await register(open_store(), "ada")
     server.answer = lambda _: Fault.HANG
-    delivery = ApnsDelivery(credentials(server), clock, verify=server.trust)
+    delivery = ApnsPushService(credentials(server), clock, verify=server.trust)
     coordinator = LACoordinator(open_store, delivery, clock)
     await coordinator.deliver(change())
     await until(lambda: len(server.requests) == 1)

@@ -17,7 +17,7 @@ from datastore.matches.live_activities import LiveActivities
 from datastore.matches.match_follows import MatchFollows
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
-from pipelines.matches.push.apns import ApnsDelivery, ApnsLimits
+from pipelines.matches.push.apns import ApnsLimits, ApnsPushService
 from pipelines.matches.push.live_activities import LACoordinator
 from pipelines.matches.push.push_queue import MatchChange
 from tests.support.apns import LIMITS, credentials
@@ -61,15 +61,15 @@ async def server() -> AsyncIterator[ApnsServer]:
 
 
 @pytest.fixture
-async def delivery(server: ApnsServer, clock: Clock) -> AsyncIterator[ApnsDelivery]:
-    delivery = ApnsDelivery(credentials(server), clock, limits=LIMITS, verify=server.trust)
+async def delivery(server: ApnsServer, clock: Clock) -> AsyncIterator[ApnsPushService]:
+    delivery = ApnsPushService(credentials(server), clock, limits=LIMITS, verify=server.trust)
     yield delivery
     await delivery.aclose()
 
 
 @pytest.fixture
 async def coordinator(
-    open_store: Callable[[], Store], delivery: ApnsDelivery, clock: Clock
+    open_store: Callable[[], Store], delivery: ApnsPushService, clock: Clock
 ) -> AsyncIterator[LACoordinator]:
     coordinator = LACoordinator(open_store, delivery, clock, backoff=FAST_RETRIES)
     yield coordinator
@@ -122,7 +122,7 @@ async def test_two_thousand_sessions_over_several_pages_are_served_a_hundred_at_
     server.answer = answer
 
     await open_store().write_all(LIVE_ACTIVITIES, puts=[session_item(user, tokens[user]) for user in users])
-    delivery = ApnsDelivery(credentials(server), clock, limits=ApnsLimits(), verify=server.trust)
+    delivery = ApnsPushService(credentials(server), clock, limits=ApnsLimits(), verify=server.trust)
     coordinator = LACoordinator(open_expiring, delivery, clock)
     calls.clear()
 
@@ -248,7 +248,7 @@ async def test_an_older_version_is_not_sent_after_a_newer_one(
 
 async def test_a_repeated_version_is_sent_once_per_instance_and_does_not_ring(
     coordinator: LACoordinator,
-    delivery: ApnsDelivery,
+    delivery: ApnsPushService,
     server: ApnsServer,
     open_store: Callable[[], Store],
     clock: Clock,
@@ -268,7 +268,7 @@ async def test_a_repeated_version_is_sent_once_per_instance_and_does_not_ring(
 
 @pytest.mark.parametrize("failures", [2, 100])
 async def test_failed_reads_of_the_tables_are_retried_with_a_limit(
-    server: ApnsServer, delivery: ApnsDelivery, open_store: Callable[[], Store], clock: Clock, failures: int
+    server: ApnsServer, delivery: ApnsPushService, open_store: Callable[[], Store], clock: Clock, failures: int
 ) -> None:
     await register(open_store(), "ada")
     opened = 0

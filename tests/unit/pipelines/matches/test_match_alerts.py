@@ -9,12 +9,12 @@ import orjson
 from datastore.matches.live_activities import LiveActivities
 from pipelines.matches.live.poller import LiveChange
 from pipelines.matches.pipeline import CricketPipeline
-from pipelines.matches.push.push_delivery import LoggedDelivery, Push, PushSummary
+from pipelines.matches.push.push_service import LoggedPushService, Push, PushSummary
 from tests.support.orchestrator import ScriptedReplay
 from tests.support.served import Served
 
 
-class RecordingDelivery(LoggedDelivery):
+class RecordingDelivery(LoggedPushService):
     """A delivery that records the pushes."""
 
     def __init__(self) -> None:

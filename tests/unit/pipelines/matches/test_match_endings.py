@@ -15,7 +15,7 @@ from datastore.matches.match_follows import MatchFollows
 from datastore.session.store import Store
 from pipelines.matches.live.poller import LiveChange
 from pipelines.matches.pipeline import CricketPipeline, PollIntervals
-from pipelines.matches.push.push_delivery import LoggedDelivery
+from pipelines.matches.push.push_service import LoggedPushService
 from tests.support.active_matches import active_match_state, matches
 from tests.support.cricket_pipeline import PipelineInstance
 from tests.support.orchestrator import FAST_INTERVALS, ScriptedReplay, fixture, has_changes, has_status
@@ -253,7 +253,7 @@ async def test_sessions_are_ended_with_the_match_through_the_whole_pipeline(serv
     pipeline = CricketPipeline(
         ScriptedReplay(served, "m1", balls_per_tick=300),
         open_store,
-        LoggedDelivery(),
+        LoggedPushService(),
         instance_id="one",
         now=served.clock,
         intervals=PollIntervals(tick_seconds=0.0, reconcile_seconds=0.02, linger=timedelta(0)),

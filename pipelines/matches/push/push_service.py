@@ -1,4 +1,7 @@
-"""The interface of a push service, and the stand-in that only logs pushes."""
+"""The interface of a push service, its results, and a stand-in that only logs pushes.
+
+`apns` sends pushes to Apple, and decides which responses reject a token.
+"""
 
 import hashlib
 import logging
@@ -66,7 +69,7 @@ class PushSummary:
         return ", ".join([*parts, f"{self.retries} retries"] if self.retries else parts)
 
 
-class PushDelivery(Protocol):
+class PushService(Protocol):
     """A push service. It raises no error for a failure of a device or of APNs."""
 
     async def send_all(self, pushes: AsyncIterable[Push]) -> PushSummary:
@@ -75,7 +78,7 @@ class PushDelivery(Protocol):
     async def aclose(self) -> None: ...
 
 
-class LoggedDelivery:
+class LoggedPushService:
     """A stand-in without credentials. It logs one sample of the pushes of each change."""
 
     async def send_all(self, pushes: AsyncIterable[Push]) -> PushSummary:
