@@ -26,15 +26,15 @@ def _short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def read_backfill(older: Backfill, after: int, before: Callable[[], int | None]) -> list[Change] | None:
-    """What the shard a has after a sequence."""
-    wanted = MissingRange(key_of("arn:1", "a"), "a", None, str(after), False, before)
-    found = await older.read("arn:1", [wanted])
+    """Read the changes of the shard `a` after a sequence."""
+    missing = MissingRange(key_of("arn:1", "a"), "a", None, str(after), False, before)
+    found = await older.read("arn:1", [missing])
     return None if found is None else [change for _, change in found]
 
 
 @pytest.mark.parametrize("is_known", [True, False])
 async def test_older_changes_are_found_behind_many_empty_pages(is_known: bool) -> None:
-    """As a stream of AWS has them where little happens; `is_known`: something came after it."""
+    """Streams of AWS return such pages where little is written. With `is_known`, a later change is known."""
     script = Script(a=Shard())
     numbers = [script.write("a", "x") for _ in range(5)]
     script.shards["a"].empty = 40 if is_known else 20
@@ -66,7 +66,7 @@ async def test_a_busy_stream_is_read_up_to_the_position_of_delivery() -> None:
     assert len(found) < 20
 
 
-async def test_what_comes_behind_more_empty_pages_than_an_end_has_is_found_within_the_time() -> None:
+async def test_changes_behind_more_empty_pages_than_the_end_of_a_stream_has_are_found_in_time() -> None:
     script = Script(a=Shard())
     numbers = [script.write("a", "x") for _ in range(2)]
     script.shards["a"].empty = 30
@@ -102,12 +102,12 @@ async def test_throttled_reads_of_older_changes_are_repeated_at_a_lower_rate(mon
 FAULTS = [Throttled("busy"), Unavailable("gone"), Timeout("late"), RequestRefused("AccessDenied", "not yet")]
 
 
-async def test_an_outage_while_older_changes_are_read_is_waited_out() -> None:
+async def test_a_backfill_waits_for_the_end_of_an_outage() -> None:
     script = Script(a=Shard())
     numbers = [script.write("a", "x") for _ in range(3)]
     script.fail("GetShardIterator", *FAULTS)
     script.fail("GetRecords", *FAULTS)
-    older = Backfill(script, seconds=0.3, empty_seconds=0)  # less than the outage takes
+    older = Backfill(script, seconds=0.3, empty_seconds=0)  # shorter than the outage
     found = await read_backfill(older, numbers[0], lambda: numbers[2])
     assert found is not None
     assert [number_of(change) for change in found] == numbers[1:2]
@@ -117,9 +117,9 @@ async def test_a_long_outage_does_not_restart_the_backfill() -> None:
     script = Script(a=Shard())
     number = script.write("a", "x")
     script.fail("GetRecords", *FAULTS * 1000)
-    with pytest.raises(Unavailable) as told:
+    with pytest.raises(Unavailable) as failure:
         await read_backfill(Backfill(script, patience=0.15), number, lambda: None)
-    assert told.value.extensions == {"code": "UNAVAILABLE", "retryable": True}
+    assert failure.value.extensions == {"code": "UNAVAILABLE", "retryable": True}
     assert "GetRecords" in script.calls
 
 

@@ -1,4 +1,4 @@
-"""The queues between whoever publishes and its subscribers."""
+"""The queues between a publisher and its subscribers."""
 
 import asyncio
 import random
@@ -119,15 +119,15 @@ async def test_a_key_that_raises_ends_only_its_subscriber() -> None:
 
 async def test_end_delivers_waiting_events_first() -> None:
     hub: Broadcaster[int] = Broadcaster()
-    plain, told = hub.subscribe("a", same), hub.subscribe("a", same)
+    plain, drained = hub.subscribe("a", same), hub.subscribe("a", same)
     hub.publish("a", 1)
     plain.end()
     hub.end("a", LookupError("lost"))
     assert [event async for event in plain] == [1]
-    assert await anext(told) == 1
+    assert await anext(drained) == 1
     for _ in range(2):
         with pytest.raises(LookupError):
-            await anext(told)
+            await anext(drained)
 
 
 async def test_a_subscriber_that_leaves_is_forgotten_at_once() -> None:
@@ -159,7 +159,7 @@ async def test_a_timeout_of_one_step_loses_nothing() -> None:
         assert await drain(events, 1) == [1]
 
 
-async def test_a_subscriber_may_leave_while_it_is_being_published_to() -> None:
+async def test_a_subscriber_may_leave_while_an_event_is_published_to_it() -> None:
     hub: Broadcaster[int] = Broadcaster()
     others: list[TopicSubscription[int]] = []
 
@@ -175,7 +175,7 @@ async def test_a_subscriber_may_leave_while_it_is_being_published_to() -> None:
 
 
 class BacklogModel:
-    """What a backlog does, told in lists: what waits, what was left out for each, and what was dropped."""
+    """A model of the backlog with lists: waiting events, the events that each replaced, and the dropped events."""
 
     def __init__(self, limits: QueueLimits, most_bytes: int) -> None:
         self.limits = limits
@@ -183,24 +183,24 @@ class BacklogModel:
         self.line: list[tuple[int, int, int, int]] = []  # number, key, size, left out
         self.dropped = self.dropped_last = 0
 
-    def holds(self, line: list[tuple[int, int, int, int]], size: int, others: int) -> bool:
-        used = sum(one[2] for one in line) + others
+    def has_room(self, line: list[tuple[int, int, int, int]], size: int, others: int) -> bool:
+        used = sum(event[2] for event in line) + others
         return len(line) < self.limits.max_events and (not used or used + size <= self.most_bytes)
 
     def add(self, number: int, key: int, size: int, others: int) -> bool:
         left_out, line = 0, list(self.line)
         if self.limits.policy is OverflowPolicy.LATEST:
-            left_out = sum(1 + one[3] for one in line if one[1] == key)
-            line = [one for one in line if one[1] != key]
+            left_out = sum(1 + event[3] for event in line if event[1] == key)
+            line = [event for event in line if event[1] != key]
         if self.limits.policy is OverflowPolicy.BUFFER:
-            if not self.holds([], size, others):
+            if not self.has_room([], size, others):
                 self.dropped_last += 1
                 return True
-            while line and not self.holds(line, size, others):
+            while line and not self.has_room(line, size, others):
                 self.dropped += 1 + line[0][3]
                 del line[0]
             left_out, self.dropped_last = self.dropped_last, 0
-        if not self.holds(line, size, others):
+        if not self.has_room(line, size, others):
             return False
         self.line = [*line, (number, key, size, left_out)]
         return True
@@ -211,12 +211,12 @@ class BacklogModel:
         return number, left_out + dropped
 
 
-def test_what_waits_is_not_dropped_for_one_that_has_no_place_even_so() -> None:
+def test_waiting_events_are_not_dropped_for_an_event_that_does_not_fit_anyway() -> None:
     room = ByteBudget(100)
     backlog = BoundedQueue[str](QueueLimits(OverflowPolicy.BUFFER, 10), room)
     for name in "ab":
         assert backlog.add(name, size=10) == []
-    room.used += 75  # another subscription of the reader
+    room.used += 75  # of another subscription of the same listener
     assert backlog.add("c", size=30) == ["c"]
     assert [backlog.take(), backlog.take()] == [("a", 0), ("b", 0)]
     assert not backlog.is_drained
@@ -227,12 +227,12 @@ def test_what_waits_is_not_dropped_for_one_that_has_no_place_even_so() -> None:
 
 @pytest.mark.parametrize("policy", OverflowPolicy)
 @pytest.mark.parametrize("seed", range(40))
-def test_a_backlog_tells_exactly_what_it_has_left_out(policy: OverflowPolicy, seed: int) -> None:
+def test_a_backlog_reports_exactly_the_events_that_it_left_out(policy: OverflowPolicy, seed: int) -> None:
     chance = random.Random(seed)
     limits, most_bytes = QueueLimits(policy, chance.randint(1, 6)), chance.choice([50, 200, 10_000])
     room = ByteBudget(most_bytes)
     backlog, model = BoundedQueue[int](limits, room), BacklogModel(limits, most_bytes)
-    added = gone = told = taken = refused = others = 0
+    added = gone = reported = taken = refused = others = 0
     for number in range(300):
         if chance.random() < 0.1:
             room.used -= others
@@ -250,12 +250,12 @@ def test_a_backlog_tells_exactly_what_it_has_left_out(policy: OverflowPolicy, se
         elif model.line:
             found = backlog.take()
             assert found == model.take()
-            told += found[1]
+            reported += found[1]
             taken += 1
         assert len(backlog) == len(model.line)
-        assert room.used == others + sum(one[2] for one in model.line)
-    waiting = sum(one[3] for one in model.line) + model.dropped + model.dropped_last
-    assert gone == told + waiting
+        assert room.used == others + sum(event[2] for event in model.line)
+    waiting = sum(event[3] for event in model.line) + model.dropped + model.dropped_last
+    assert gone == reported + waiting
     assert added == taken + gone + len(backlog)
     assert gone == 0 if policy is OverflowPolicy.CLOSE else gone > 0
     assert refused == 0 if policy is OverflowPolicy.BUFFER else True

@@ -72,7 +72,7 @@ class HttpWire:
 
 
 class Engine:
-    """An engine that can die. Without a file it forgets everything when it does."""
+    """An engine that can be killed. Without a file it then loses all its data."""
 
     def __init__(self, binary: Path, file: Path | None = None) -> None:
         self.port = _free_port()
@@ -167,7 +167,7 @@ def feed_of(engine: Engine, session: aiohttp.ClientSession) -> ChangeFeed:
     )
 
 
-async def test_writes_of_others_are_seen(engine: Engine, session: aiohttp.ClientSession) -> None:
+async def test_writes_of_other_clients_are_seen(engine: Engine, session: aiohttp.ClientSession) -> None:
     key = {"pk": {"S": "k"}, "sk": {"S": "000001"}}
     async with feed_of(engine, session).follow(BLIP, every) as events:
         engine.put(1)
@@ -201,7 +201,7 @@ async def test_earlier_writes_are_not_seen(engine: Engine, session: aiohttp.Clie
 
 
 class EngineWriter:
-    """Writes 1, 2, 3… as fast as it can, in a thread of its own, while entered."""
+    """A context manager that writes 1, 2, 3… as fast as possible in a thread of its own."""
 
     def __init__(self, engine: Engine) -> None:
         self.begun = 0
@@ -290,7 +290,7 @@ async def test_the_last_follower_stops_the_reader(engine: Engine, session: aioht
     for _ in range(3):
         async with feed.follow(BLIP, every):
             async with feed.follow(BLIP, every):
-                assert len(reader_tasks()) == 2  # the table and its one shard, for both followers
+                assert len(reader_tasks()) == 2  # of the table and its one shard, shared by both followers
             assert len(reader_tasks()) == 2
         assert not reader_tasks()
 
@@ -355,7 +355,7 @@ async def test_a_replaced_store_is_reported(engine: Engine, session: aiohttp.Cli
         await asyncio.to_thread(engine.start)
         engine.create(BLIP)
         with pytest.raises(ChangesLost):
-            await take_changes(events, 2)  # one may come from the new store before it is known to be another
+            await take_changes(events, 2)  # one may come from the new store before the feed notices the replacement
         async with feed.follow(BLIP, number_of) as again:
             engine.put(2)
             assert await take_changes(again, 1) == [2]
@@ -368,7 +368,7 @@ def _short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_DELAY", 0.05)
 
 
-# Going on
+# Resuming
 
 
 class Places(Numbers):
@@ -433,7 +433,7 @@ async def test_a_subscriber_that_joins_as_the_linger_ends_has_a_reader() -> None
             script.write("a", "x")
             return await take_changes(events, 1)
 
-    # Woken by a timer of the same turn of the loop: before what that of the linger has begun.
+    # A timer of the same turn of the loop wakes the task before the work that the linger's timer starts.
     coming = asyncio.create_task(come())
     asyncio.get_running_loop().call_at(followed.stop_timer.when() - 1e-7, comes.set_result, None)
     assert await coming == [99]
@@ -441,7 +441,7 @@ async def test_a_subscriber_that_joins_as_the_linger_ends_has_a_reader() -> None
     await feed.aclose()
 
 
-async def test_a_table_that_is_idle_keeps_no_old_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_idle_table_keeps_no_old_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes_module, "DROP_SECONDS", 0.01)
     script = Script(a=Shard())
     feed = scripted(script)
@@ -452,7 +452,7 @@ async def test_a_table_that_is_idle_keeps_no_old_changes(monkeypatch: pytest.Mon
         log = feed._tables[BLIP.name].log
         assert len(log._recent.entries) == 3
         log._kept = 0.0
-        await until(lambda: len(log._recent.entries) == 1)  # the last says where all are
+        await until(lambda: len(log._recent.entries) == 1)  # the last one holds the position of all shards
 
 
 async def test_changes_before_the_log_are_read_from_the_stream(engine: Engine, session: aiohttp.ClientSession) -> None:

@@ -70,7 +70,9 @@ async def test_a_shard_that_one_listing_omits_is_not_read_again() -> None:
     assert sink.told == [number, last]
 
 
-async def test_nothing_is_kept_of_shards_that_were_read_and_are_listed_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_is_kept_of_shards_that_were_read_and_are_no_longer_listed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "RETENTION", timedelta(0))
     script, sink = Script(a=Shard()), Numbers()
     reader = StreamReader(script, "", 0.001, 0.01, lambda *_: None, BLIP, sink)
@@ -183,8 +185,8 @@ async def test_a_replaced_stream_is_reported() -> None:
 
 
 async def test_failures_are_retried_and_reported_once() -> None:
-    script, told = Script(a=Shard()), Told()
-    async with scripted(script, told).follow(BLIP, number_of) as events:
+    script, problems = Script(a=Shard()), Told()
+    async with scripted(script, problems).follow(BLIP, number_of) as events:
         script.fail("GetRecords", *[Throttled("busy")] * 4, Unavailable("gone"), RequestRefused("AccessDenied", "no"))
         script.fail("DescribeTable", *[Unavailable("gone")] * 3)
         script.write("a", "x")
@@ -192,10 +194,10 @@ async def test_failures_are_retried_and_reported_once() -> None:
         await until(lambda: not script.faults["DescribeTable"])
         script.write("a", "x")
         assert await take_changes(events, 1) == [100]
-    assert len(told) == 1
+    assert len(problems) == 1
 
 
-async def test_records_that_come_again_are_dropped() -> None:
+async def test_repeated_records_are_dropped() -> None:
     script = Script(a=Shard())
     async with scripted(script).follow(BLIP, number_of) as events:
         for _ in range(3):
@@ -206,13 +208,13 @@ async def test_records_that_come_again_are_dropped() -> None:
 
 
 async def test_a_malformed_record_is_reported_and_skipped() -> None:
-    script, told = Script(a=Shard()), Told()
-    async with scripted(script, told).follow(BLIP, number_of) as events:
+    script, problems = Script(a=Shard()), Told()
+    async with scripted(script, problems).follow(BLIP, number_of) as events:
         script.write("a", "x")
         script.shards["a"].records[-1]["dynamodb"]["NewImage"] = {"n": {"WHAT": "1"}}
         script.write("a", "x")
         assert await take_changes(events, 1) == [100]
-    assert [type(problem) for problem in told] == [ValueError]
+    assert [type(problem) for problem in problems] == [ValueError]
 
 
 @pytest.mark.parametrize("spelling", ["PrincipalId", "principalId"])

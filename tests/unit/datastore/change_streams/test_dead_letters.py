@@ -1,4 +1,4 @@
-"""Dead letters: what could not be handled is kept, shown, and handled later, once."""
+"""Dead letters: records that could not be handled are kept, listed, and handled later, once."""
 
 import asyncio
 import json
@@ -26,8 +26,8 @@ BUG = ValueError("a bug")
 
 
 async def bury(database: Database, *records: dict[str, Any], handler: str = "counters") -> list[DeadLetter]:
-    for number, one in enumerate(records):
-        letter = letter_of(FEED.name, handler, one, BUG, 6, utc_now() + timedelta(milliseconds=number))
+    for number, record in enumerate(records):
+        letter = letter_of(FEED.name, handler, record, BUG, 6, utc_now() + timedelta(milliseconds=number))
         await DeadLetters(store_of(database), CONSUMER_TABLE).bury(letter)
     return await letters_of(database)
 
@@ -38,13 +38,13 @@ def options(store_options: StoreOptions) -> list[str]:
 
 
 async def dlq(*arguments: str) -> Result:
-    """`gateway.py dlq …`, in a thread: it has a loop of its own."""
+    """Run `gateway.py dlq …` in a thread, because it starts an event loop of its own."""
     unset = {name: None for name in os.environ if name.startswith(("GATEWAY_", "AWS_"))}
     return await asyncio.to_thread(CliRunner().invoke, cli, ["dlq", *arguments], env=unset)
 
 
 async def a_like(database: Database) -> Change:
-    """A post of ada's, and the change that bob's like of it is."""
+    """Write a post of ada and bob's like of it. Return the change of the like."""
     await put_feed_records(database, user_item("ada"), post := post_item("p1"), like_item(post))
     return (await feed_changes(database))[-1]
 
@@ -58,11 +58,11 @@ async def likes(database: Database) -> int:
 def test_a_change_is_encoded_as_it_was_decoded() -> None:
     removed = stream_record(1) | {"eventName": "REMOVE", "userIdentity": {"PrincipalId": "dynamodb.amazonaws.com"}}
     removed["dynamodb"]["OldImage"] = removed["dynamodb"].pop("NewImage")
-    for one in (stream_record(1), removed):
-        assert decode_change("feed", encode_change(decode_change("feed", one))) == decode_change("feed", one)
+    for record in (stream_record(1), removed):
+        assert decode_change("feed", encode_change(decode_change("feed", record))) == decode_change("feed", record)
 
 
-async def test_a_letter_tells_what_happened_and_is_kept_for_two_weeks(database: Database) -> None:
+async def test_a_letter_names_the_failure_and_is_kept_for_two_weeks(database: Database) -> None:
     (letter,) = await bury(database, stream_record(7))
 
     assert (letter.table, letter.handler, letter.event) == ("feed", "counters", "INSERT")
@@ -132,7 +132,7 @@ ENDLESS = {"dynamodb": {"SequenceNumber": "9" * 2000}}
 @pytest.mark.parametrize(
     "odd", [{}, {"dynamodb": 5}, {"dynamodb": {"SequenceNumber": 5}}, {"x": "y" * 500_000}, ENDLESS]
 )
-async def test_whatever_a_record_is_it_can_be_kept(database: Database, odd: dict[str, Any]) -> None:
+async def test_a_record_of_any_form_can_be_kept(database: Database, odd: dict[str, Any]) -> None:
     (letter,) = await bury(database, odd)
     assert letter.event == "?"
     assert letter.whole is (odd.keys() != {"x"})
@@ -146,8 +146,8 @@ async def test_letters_are_listed(database: Database, options: list[str]) -> Non
 
     for part in (letter.id, "2026-06-21T", "counters", "INSERT", '{"PK": {"S": "k"}, "SK": {"S": "s"}}', "a bug"):
         assert part in lines.output
-    told = json.loads(objects.stdout)
-    assert (told["id"], told["keys"], told["record"]) == (letter.id, letter.item_keys, stream_record(7))
+    shown = json.loads(objects.stdout)
+    assert (shown["id"], shown["keys"], shown["record"]) == (letter.id, letter.item_keys, stream_record(7))
 
 
 async def test_a_redriven_letter_is_applied_once_and_deleted(database: Database, options: list[str]) -> None:
@@ -192,7 +192,7 @@ async def test_a_letter_that_fails_again_is_kept_with_its_new_error(database: Da
 
 
 @pytest.mark.parametrize(("arguments", "words"), [(["nobody"], "no dead letter nobody"), ([], "name ids, or give")])
-async def test_a_replay_says_what_it_misses(
+async def test_a_replay_reports_missing_options(
     database: Database, options: list[str], arguments: Sequence[str], words: str
 ) -> None:
     await bury(database, stream_record(1))

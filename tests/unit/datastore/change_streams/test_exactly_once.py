@@ -1,4 +1,4 @@
-"""Effects of stream records: once each, however often they come, in few transactions."""
+"""Effects of stream records: each is applied once, however often it comes, in few transactions."""
 
 import asyncio
 from datetime import timedelta
@@ -45,7 +45,7 @@ async def test_an_effect_is_applied_once_however_often_it_comes(database: Databa
     assert await tag_counts(database) == {"tea": 2, "cake": 2}
 
 
-async def test_what_is_left_of_a_batch_is_applied_in_the_second_try_of_its_transaction(database: Database) -> None:
+async def test_the_rest_of_a_batch_is_applied_in_the_second_try_of_its_transaction(database: Database) -> None:
     await apply(store_of(database), CONSUMER_TABLE, [adding(f"{number}", "tea") for number in range(0, 60, 2)], NOON)
     store = store_of(database)
 
@@ -55,7 +55,7 @@ async def test_what_is_left_of_a_batch_is_applied_in_the_second_try_of_its_trans
     assert [call.operation for call in store.meter.calls] == ["TransactWriteItems"] * 2
 
 
-async def test_effects_fill_transactions_and_what_they_write_to_one_item_is_one_write(database: Database) -> None:
+async def test_effects_fill_transactions_and_their_writes_to_one_item_become_one_write(database: Database) -> None:
     store = store_of(database)
 
     await apply(store, CONSUMER_TABLE, [adding(f"{number}", "tea") for number in range(150)], NOON)
@@ -83,7 +83,7 @@ async def test_effects_that_add_up_to_nothing_write_a_mark_only(database: Databa
     assert len(await items_of(database, FEED_PIPELINE)) == 2
 
 
-async def test_of_values_that_are_set_the_last_counts(database: Database) -> None:
+async def test_the_last_of_several_set_values_counts(database: Database) -> None:
     effects = [
         Effect(f"{number}", (Write(FEED_METRICS, tag_counter("tea"), add={"posts": 1}, set={"last": number}),))
         for number in range(5)
@@ -96,7 +96,7 @@ async def test_of_values_that_are_set_the_last_counts(database: Database) -> Non
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-async def test_of_effects_of_one_name_the_first_counts_together_or_apart(database: Database, at_once: bool) -> None:
+async def test_the_first_of_several_effects_of_one_name_counts(database: Database, at_once: bool) -> None:
     first, second = adding("told", "tea"), adding("told", "cake")
 
     for batch in [[first, second]] if at_once else [[first], [second]]:
@@ -130,9 +130,7 @@ async def test_concurrent_applications_of_the_same_effects_apply_them_once(datab
     assert await tag_counts(database) == {"tag0": 20, "tag1": 20, "tag2": 20}
 
 
-async def test_an_answer_that_is_lost_leaves_the_effect_applied_once(
-    database: Database, client: Client, proxy: Proxy
-) -> None:
+async def test_a_lost_response_leaves_the_effect_applied_once(database: Database, client: Client, proxy: Proxy) -> None:
     proxy.faults.append(lose_answer)
 
     await apply(store_of(database, client), CONSUMER_TABLE, [adding("one", "tea")], NOON)
@@ -140,7 +138,7 @@ async def test_an_answer_that_is_lost_leaves_the_effect_applied_once(
     assert await tag_counts(database) == {"tea": 1}
 
 
-async def test_what_cannot_be_applied_raises_and_leaves_nothing_behind(database: Database) -> None:
+async def test_an_impossible_effect_raises_and_leaves_nothing_behind(database: Database) -> None:
     await put_feed_records(database, user_item("ada"))
     (item,) = await items_of(database, FEED)
     impossible = Effect("no", (Write(FEED, Key(item["PK"], item["SK"]), add={"name": 1}),))
@@ -156,7 +154,9 @@ async def test_marks_are_kept_longer_than_streams_and_dead_letters(database: Dat
 
     (mark,) = await items_of(database, FEED_PIPELINE)
     assert mark["expiresAt"] == to_seconds(NOON + MARK_LIFETIME)
-    assert timedelta(days=14 + 1 + 2) < MARK_LIFETIME  # letters, buried a day late, deleted two after they expire
+    assert (
+        timedelta(days=14 + 1 + 2) < MARK_LIFETIME
+    )  # dead letters may be kept a day late and deleted two days after they expire
 
 
 def test_an_effect_has_the_name_of_its_handler_and_its_record() -> None:

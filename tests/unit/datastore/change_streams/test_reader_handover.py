@@ -1,4 +1,4 @@
-"""A reader of a stream that goes on where another has left off, and what is told of a store that is away meanwhile."""
+"""A reader of a stream that continues where another ended, and the reports of a store that is away at that time."""
 
 import asyncio
 import logging
@@ -27,14 +27,14 @@ async def go(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Go]:
     async with AsyncExitStack() as stack:
 
         def going(script: Script, **start: str) -> Going:
-            made = Going(script, start)
-            stack.push_async_callback(made.reader.stop)
-            return made
+            run = Going(script, start)
+            stack.push_async_callback(run.reader.stop)
+            return run
 
         yield going
 
 
-async def test_a_shard_that_is_gone_is_no_gap_when_its_child_was_begun(go: Go) -> None:
+async def test_a_trimmed_shard_is_no_gap_if_its_child_was_started(go: Go) -> None:
     script = Script(b=Shard("a"), c=Shard("a"))
     first, second = script.write("b", "x"), script.write("b", "x")
     other = script.write("c", "y")
@@ -51,7 +51,7 @@ async def test_a_shard_that_is_gone_is_no_gap_when_its_child_was_begun(go: Go) -
     [{"a": "50"}, {"a": "50", "c": joined("o", "c 0 0")}, {"a": "50", "z": "7", "b": "99"}],
     ids=["alone", "beside another", "beside one whose child was begun"],
 )
-async def test_a_shard_that_is_gone_is_a_gap_when_no_child_of_it_was_begun(go: Go, start: dict[str, str]) -> None:
+async def test_a_trimmed_shard_is_a_gap_if_none_of_its_children_was_started(go: Go, start: dict[str, str]) -> None:
     script = Script(b=Shard("a"), c=Shard("z2"))
     script.write("b", "x")
 
@@ -95,26 +95,26 @@ async def test_a_resuming_subscriber_does_not_wait_for_a_missing_table(go: Go) -
 
 
 def test_an_outage_is_reported_at_its_start_at_intervals_and_at_its_end() -> None:
-    now, told = 0.0, list[str]()
-    outage = OutageLog(lambda problem: told.append(str(problem)), lambda: told.append("ended"), lambda: now)
+    now, reports = 0.0, list[str]()
+    outage = OutageLog(lambda problem: reports.append(str(problem)), lambda: reports.append("ended"), lambda: now)
     for number in range(3):
         outage.record_failure(ValueError(f"first {number}"))
     now += REPEAT_SECONDS
     outage.record_failure(ValueError("still"))
     outage.record_success()
     outage.record_success()
-    assert told == ["first 0", "still", "ended"]
+    assert reports == ["first 0", "still", "ended"]
 
 
 def test_an_outage_that_returns_at_once_is_reported_when_it_lasts() -> None:
-    now, told = 0.0, list[str]()
-    outage = OutageLog(lambda problem: told.append(str(problem)), lambda: told.append("ended"), lambda: now)
+    now, reports = 0.0, list[str]()
+    outage = OutageLog(lambda problem: reports.append(str(problem)), lambda: reports.append("ended"), lambda: now)
     for _ in range(100):
         outage.record_failure(ValueError("back"))
         outage.record_success()
-    assert told == ["back", "ended"]
+    assert reports == ["back", "ended"]
     outage.record_failure(ValueError("lasts"))
     now += QUIET_SECONDS
     outage.record_failure(ValueError("lasts"))
     outage.record_success()
-    assert told == ["back", "ended", "lasts", "ended"]
+    assert reports == ["back", "ended", "lasts", "ended"]

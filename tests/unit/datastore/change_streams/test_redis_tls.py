@@ -1,4 +1,4 @@
-"""Redis over TLS, with certificates of a private authority: the bus, and budgets that are shared."""
+"""Redis over TLS with certificates of a private authority: the bus, and shared budgets."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
@@ -20,16 +20,16 @@ from tests.support.until import until
 
 
 class TlsServer(RedisServer):
-    """It takes connections over TLS alone. `authority` is the file of who signed its certificate."""
+    """A server that accepts only TLS. `authority` is the file of the authority that signed its certificate."""
 
     def __init__(self, folder: Path) -> None:
-        ours, its = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+        authority_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
         self.authority = folder / "authority.pem"
-        self.authority.write_bytes(signed_certificate("authority", ours, "authority", ours))
+        self.authority.write_bytes(signed_certificate("authority", authority_key, "authority", authority_key))
         self._certificate, self._key = folder / "server.pem", folder / "server.key"
-        self._certificate.write_bytes(signed_certificate("server", its, "authority", ours))
+        self._certificate.write_bytes(signed_certificate("server", server_key, "authority", authority_key))
         pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-        self._key.write_bytes(its.private_bytes(pem, form, serialization.NoEncryption()))
+        self._key.write_bytes(server_key.private_bytes(pem, form, serialization.NoEncryption()))
         super().__init__()
         self.client.close()
         self.plain = f"rediss://127.0.0.1:{self.port}"
@@ -90,7 +90,7 @@ async def test_budgets_are_shared_over_tls(redis: TlsServer) -> None:
     await other.aclose()
 
 
-async def test_a_server_of_an_unknown_authority_is_not_believed(
+async def test_a_certificate_of_an_unknown_authority_is_refused(
     stack: AsyncExitStack, script: Script, redis: TlsServer
 ) -> None:
     redis.url = redis.plain

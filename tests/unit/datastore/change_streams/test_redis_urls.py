@@ -1,4 +1,4 @@
-"""Addresses of Redis are checked whole when a gateway starts, and what they hide is told to nobody."""
+"""Redis URLs: a gateway checks the whole URL when it starts, and never shows its password."""
 
 import pytest
 
@@ -61,7 +61,7 @@ def test_unsupported_options_are_refused_and_passwords_not_shown(url: str, words
 
 @pytest.mark.parametrize("given", [{"GATEWAY_BUS": ""}, {"GATEWAY_REDIS_URL": ""}], ids=lambda given: next(iter(given)))
 @pytest.mark.parametrize("rest", ["?nonsense=1", "/abc", "?db=abc"])
-def test_serve_refuses_such_an_address_in_a_line(given: dict[str, str], rest: str) -> None:
+def test_serve_refuses_such_a_url_in_one_line(given: dict[str, str], rest: str) -> None:
     (name,) = given
     done = run_here("serve", "--memory", **{name: f"redis://user:{WORD}@127.0.0.1:1{rest}"})
     refused_in_a_line(done, 2, f"{name} ")

@@ -1,4 +1,4 @@
-"""What the bus does in Redis: who holds a table, and what is appended to it."""
+"""The relay in Redis: which process holds a table's lease, and which changes it appends."""
 
 import asyncio
 import json
@@ -50,7 +50,7 @@ async def relay_connection(redis: RedisServer, lease_seconds: float = 60.0) -> A
 
 
 async def begin_epoch(bus: RelayConnection, instance: str = "one", **shards: str) -> RelayState:
-    """The state after a process has begun an order."""
+    """Start an epoch and return the resulting state."""
     lease = (await bus.claim("Blip", instance)).lease
     await bus.begin("Blip", lease, "e1", Reached("arn", shards or {"s": HERE}))
     return await bus.claim("Blip", instance)
@@ -72,7 +72,7 @@ def relay_page(*numbers: str) -> list[tuple[str, bytes]]:
     return [(number, b'{"n":%s}' % number.encode()) for number in numbers]
 
 
-async def test_a_table_is_held_by_one_process_until_it_gives_it_up(bus: RelayConnection) -> None:
+async def test_one_process_holds_a_table_until_it_releases_it(bus: RelayConnection) -> None:
     one = await bus.claim("Blip", "one")
     assert one.is_held_by("one")
     assert (await bus.claim("Blip", "other")).is_held_by("one")
@@ -90,7 +90,7 @@ def fence(state: RelayState) -> int:
     return int(state.lease.partition(":")[0])
 
 
-async def test_fences_grow_though_redis_forgets(bus: RelayConnection, redis: RedisServer) -> None:
+async def test_fencing_tokens_grow_although_redis_loses_its_data(bus: RelayConnection, redis: RedisServer) -> None:
     fences = []
     for _ in range(5):
         fences.append(fence(await bus.claim("Blip", "one")))
@@ -116,7 +116,7 @@ async def test_a_holder_that_was_paused_past_its_lease_appends_nothing(redis: Re
         assert await relayed_numbers(bus) == []
 
 
-async def test_a_lease_expires_although_no_other_process_wants_it(redis: RedisServer) -> None:
+async def test_a_lease_expires_although_no_other_process_claims_it(redis: RedisServer) -> None:
     async with relay_connection(redis, lease_seconds=0.05) as bus:
         paused = await begin_epoch(bus)
         async with asyncio.timeout(50):
@@ -136,7 +136,7 @@ async def test_numbers_of_forty_digits_are_distinguished(bus: RelayConnection) -
     assert await relayed_numbers(bus) == all_
 
 
-async def test_a_page_that_follows_what_is_not_noted_is_not_appended(bus: RelayConnection) -> None:
+async def test_a_page_that_does_not_follow_the_noted_position_is_not_appended(bus: RelayConnection) -> None:
     state = await begin_epoch(bus)
     for follows in ("5", joined("another", "iterator")):
         with pytest.raises(UnexpectedPosition):
@@ -163,7 +163,7 @@ async def test_changes_of_a_page_share_entries_up_to_a_size(bus: RelayConnection
 @pytest.mark.parametrize(
     ("size", "many", "kept"), [(10, 1000, MAX_CHANGES), (100_000, 1, MAX_BYTES // 100_000)], ids=["many", "large"]
 )
-async def test_the_oldest_go_when_there_are_too_many_or_too_large_ones(
+async def test_the_oldest_entries_are_trimmed_beyond_a_number_or_size(
     bus: RelayConnection, redis: RedisServer, size: int, many: int, kept: int
 ) -> None:
     state = await begin_epoch(bus, s="0")
@@ -175,9 +175,9 @@ async def test_the_oldest_go_when_there_are_too_many_or_too_large_ones(
         await bus.append("Blip", state.lease, "e1", "s", str(first - 1), read)
 
     stored = [entry["c"].split("\n", 4)[4] for _, entry in redis.client.xrange(key)]
-    there = [int(number) for records in stored for number in records[1:-1].split(",")]
-    assert there == [*range(there[0], first + many)]
-    assert kept - many < len(there) <= kept
+    numbers = [int(number) for records in stored for number in records[1:-1].split(",")]
+    assert numbers == [*range(numbers[0], first + many)]
+    assert kept - many < len(numbers) <= kept
 
 
 async def test_everything_expires_when_no_process_holds_the_table(bus: RelayConnection, redis: RedisServer) -> None:
@@ -193,7 +193,7 @@ async def test_everything_expires_when_no_process_holds_the_table(bus: RelayConn
     assert min(redis.client.pttl(key) for key in redis.client.scan_iter()) > 10_000
 
 
-async def test_iterators_move_on_until_there_is_a_record(bus: RelayConnection) -> None:
+async def test_iterators_advance_until_the_first_record(bus: RelayConnection) -> None:
     await begin_epoch(bus)
     later = joined("o", "later")
     await bus.claim("Blip", "one", idle=Reached("arn", {"s": later}))
@@ -205,7 +205,7 @@ async def test_iterators_move_on_until_there_is_a_record(bus: RelayConnection) -
     assert (await bus.claim("Blip", "one")).positions == {"s": "1"}
 
 
-async def test_shards_that_are_listed_no_longer_are_forgotten(bus: RelayConnection) -> None:
+async def test_shards_that_are_no_longer_listed_are_forgotten(bus: RelayConnection) -> None:
     await begin_epoch(bus, s=HERE, gone="5")
     await bus.forget("Blip", ["gone"])
     assert (await bus.claim("Blip", "one")).positions == {"s": HERE}
@@ -227,13 +227,13 @@ async def test_a_full_redis_is_noticed_by_the_leader_and_the_others(
 
 async def test_an_address_without_redis_is_reported_without_its_password() -> None:
     connection = RelayConnection("redis://user:hidden-word@127.0.0.1:1", "t__")
-    with pytest.raises(BusUnavailable) as told:
+    with pytest.raises(BusUnavailable) as refused:
         await connection.probe()
-    assert "hidden-word" not in repr(told.value) + repr(told.value.__cause__)
+    assert "hidden-word" not in repr(refused.value) + repr(refused.value.__cause__)
     await connection.aclose()
 
 
-# --- Two who think that they hold the table ---------------------------------------------------------------------------
+# --- Two processes that believe they hold the table -------------------------------------------------------------------
 
 Step = tuple[str, str, int]
 steps = st.lists(
@@ -248,7 +248,7 @@ steps = st.lists(
 
 
 class Holder:
-    """Reads a stream whose records are numbered 1, 2, 3… and appends what it reads, as long as it believes it may."""
+    """A process that reads records 1, 2, 3… and appends them while it believes that it holds the lease."""
 
     def __init__(self, bus: RelayConnection, name: str) -> None:
         self.bus = bus
@@ -309,10 +309,10 @@ async def holders_in_turn(redis: RedisServer, taken: list[Step]) -> None:
         assert await relayed_numbers(bus) == [str(number) for number in range(1, expected + 1)]
 
 
-# --- What is lacking --------------------------------------------------------------------------------------------------
+# --- Missing changes --------------------------------------------------------------------------------------------------
 
 
-def test_what_is_noted_is_compared_with_what_is_known() -> None:
+def test_noted_positions_are_compared_with_known_ones() -> None:
     for known, noted, lacks in (
         ({}, {}, False),
         ({"s": "5"}, {}, False),

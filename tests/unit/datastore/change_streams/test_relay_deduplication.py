@@ -1,4 +1,4 @@
-"""Deduplication of a table's changes: each is passed on once, also if the bus has forgotten a shard and repeats it."""
+"""Deduplication of a table's changes: each is passed on once, even if the bus has forgotten a shard and repeats it."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -61,8 +61,8 @@ def deduplicator(heard: SequenceSink) -> Deduplicator:
 def take_relayed(deduplicator: Deduplicator, relayed: Relayed) -> None:
     new = deduplicator.unseen(relayed)
     assert new is not None
-    for one in new:
-        deduplicator.deliver_record(relayed.shard, relayed.parent, one)
+    for record in new:
+        deduplicator.deliver_record(relayed.shard, relayed.parent, record)
 
 
 def test_changes_that_the_bus_delivers_again_are_passed_on_once(

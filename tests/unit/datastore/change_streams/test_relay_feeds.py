@@ -1,4 +1,4 @@
-"""Change feeds of several processes on one bus: real Redis, real engine, and whatever may happen to either."""
+"""Change feeds of several processes on one bus, with real Redis, the real engine, and failures of either."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ async def hosts(database: Database, redis: RedisServer) -> AsyncIterator[Hosts]:
         yield Hosts(database.client, database.prefix, redis, stack)
 
 
-async def test_one_process_reads_for_all_and_each_tells_all_in_order(hosts: Hosts) -> None:
+async def test_one_process_reads_for_all_and_each_delivers_all_changes_in_order(hosts: Hosts) -> None:
     processes = [hosts.process() for _ in range(3)]
     following = [await hosts.follow(process) for process in processes]
 
@@ -53,7 +53,7 @@ async def test_a_late_subscriber_sees_the_writes_from_then_on(hosts: Hosts) -> N
     assert await take_numbers(second, 5) == await take_numbers(first, 5) == more
 
 
-async def test_another_takes_over_at_once_when_the_holder_leaves(hosts: Hosts) -> None:
+async def test_another_process_takes_over_at_once_when_the_holder_leaves(hosts: Hosts) -> None:
     holder, other = hosts.process(), hosts.process()
     await hosts.follow(holder)
     events = await hosts.follow(other)
@@ -67,7 +67,7 @@ async def test_another_takes_over_at_once_when_the_holder_leaves(hosts: Hosts) -
 
 
 @pytest.mark.parametrize("before", [0, 3], ids=["before any change", "after some changes"])
-async def test_another_takes_over_from_a_holder_that_is_gone(hosts: Hosts, before: int) -> None:
+async def test_another_process_takes_over_from_a_holder_that_is_gone(hosts: Hosts, before: int) -> None:
     holder, other = hosts.process(lease_seconds=1), hosts.process(lease_seconds=1)
     await hosts.follow(holder)
     events = await hosts.follow(other)
@@ -134,7 +134,7 @@ async def test_processes_read_directly_while_redis_hangs(hosts: Hosts, redis: Re
         assert await take_numbers(events, 5) == more
 
 
-async def test_a_redis_that_forgets_everything_loses_nothing(hosts: Hosts, redis: RedisServer) -> None:
+async def test_no_change_is_lost_when_redis_loses_its_data(hosts: Hosts, redis: RedisServer) -> None:
     processes = [hosts.process() for _ in range(3)]
     following = [await hosts.follow(process) for process in processes]
     written = await hosts.write(5)
@@ -149,8 +149,8 @@ async def test_a_redis_that_forgets_everything_loses_nothing(hosts: Hosts, redis
         assert await take_numbers(events, 25) == written
 
 
-async def test_a_redis_that_goes_back_to_an_older_copy_loses_nothing(hosts: Hosts, redis: RedisServer) -> None:
-    """Not even to a process that had not read what the copy lacks, when nothing is written any more."""
+async def test_no_change_is_lost_when_redis_returns_to_an_older_copy(hosts: Hosts, redis: RedisServer) -> None:
+    """This holds even for a process that had not read the changes missing in the copy, without a later write."""
     holder, slow = hosts.process(), hosts.process()
     first, second = await hosts.follow(holder), await hosts.follow(slow)
     written = await hosts.write(5)
@@ -169,7 +169,7 @@ async def test_a_redis_that_goes_back_to_an_older_copy_loses_nothing(hosts: Host
     await reads_settle(holder, slow)
 
 
-async def test_a_fault_in_taking_changes_loses_none_and_holds_up_nothing(hosts: Hosts) -> None:
+async def test_a_failure_to_receive_changes_loses_none_and_delays_nothing(hosts: Hosts) -> None:
     holder, other = hosts.process(), hosts.process()
     await hosts.follow(holder)
     events = await hosts.follow(other)
@@ -187,7 +187,7 @@ async def test_a_fault_in_taking_changes_loses_none_and_holds_up_nothing(hosts: 
 
 
 async def held_up(process: BusProcess) -> asyncio.Event:
-    """Read nothing from the bus in it until the event is set; what it was reading has been read."""
+    """Pause the process's reads of the bus until the returned event is set. The read in progress is completed first."""
     go_on, waiting, read = asyncio.Event(), asyncio.Event(), process.bus.connection.read
 
     async def slowly(positions: Any) -> Any:
@@ -242,9 +242,9 @@ async def test_foreign_entries_on_the_bus_are_reported_and_skipped(hosts: Hosts,
         {"c": "\n".join([epoch, "unknown", "", counts, json.dumps([{"dynamodb": {"SequenceNumber": "7"}}])])},
         {"c": "\n".join([epoch, "another", body["SequenceNumber"], counts, records])},
     ):
-        told = len(one.problems)
+        reported = len(one.problems)
         redis.client.xadd(key, damaged)
-        await until(lambda told=told: len(one.problems) > told)  # type: ignore[misc]
+        await until(lambda reported=reported: len(one.problems) > reported)  # type: ignore[misc]
         written = await hosts.write(2)
         for events in following:
             assert await take_numbers(events, 2) == written
@@ -265,7 +265,7 @@ async def test_keys_of_another_type_are_replaced(hosts: Hosts, redis: RedisServe
         assert await take_numbers(events, len(written)) == written
 
 
-async def test_a_process_that_begins_without_redis_reads_directly_until_it_is_there(
+async def test_a_process_that_starts_without_redis_reads_directly_until_redis_is_up(
     hosts: Hosts, redis: RedisServer
 ) -> None:
     redis.kill()

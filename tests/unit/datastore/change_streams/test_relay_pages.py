@@ -1,4 +1,4 @@
-"""How much of the bus is read at once: over a line that is slow, and of entries that are large."""
+"""The size of the pages read from the bus: over a slow connection, and with large entries."""
 
 import time
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def fill_relay(redis: RedisServer, entries: int, size: int) -> None:
         pipe.execute()
 
 
-async def test_pages_that_come_too_slowly_become_smaller_and_grow_again(redis: RedisServer) -> None:
+async def test_slow_pages_become_smaller_and_grow_again(redis: RedisServer) -> None:
     fill_relay(redis, 2 * ENTRIES, 10_000)
     line = Line(redis.port)
     async with line.open() as url:
@@ -84,7 +84,7 @@ async def test_pages_of_large_entries_become_smaller(redis: RedisServer) -> None
 
 
 async def test_older_changes_are_buffered_up_to_a_limit_of_bytes(redis: RedisServer) -> None:
-    """Whoever wrote it, and kept more than he should."""
+    """The limit holds even for entries of a writer that kept more than it should."""
     fill_relay(redis, 40, 1_000_000)
     bus = RelayConnection(redis.url, "t__", patience=5)
     past = await bus.past("Blip", round(time.time() * 1000) - 60_000, redis.client.xrevrange(KEY, count=1)[0][0])

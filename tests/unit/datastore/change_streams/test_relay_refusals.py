@@ -1,4 +1,4 @@
-"""A Redis that answers and will not: it is full, takes no writes, or the user has no right to a command."""
+"""A Redis that answers with refusals: it is full, takes no writes, or the user may not run a command."""
 
 import logging
 import re
@@ -40,39 +40,39 @@ async def hosts(script: Script, redis: RedisServer) -> AsyncIterator[Hosts]:
 
 
 class Two:
-    """Processes that follow a table by the bus."""
+    """Two processes that follow a table through the bus."""
 
     def __init__(self, script: Script, processes: list[BusProcess], following: list[ChangeSubscription[int]]) -> None:
         self.script = script
         self.processes = processes
         self.following = following
 
-    async def are_told(self) -> None:
+    async def deliver_next(self) -> None:
         written = self.script.write("a", "x")
         for events in self.following:
             assert await take_numbers(events, 1) == [written]
 
     async def go_away(self) -> None:
-        """All that is written meanwhile is told, soon, and the outage lasts until it ends: one, and no flapping."""
+        """Check that changes are delivered soon during the outage, and that it is one outage without flapping."""
         self.script.write("a", "x")
-        await until(lambda: direct(*self.processes) and all(one.bus.is_away for one in self.processes))
+        await until(lambda: direct(*self.processes) and all(process.bus.is_away for process in self.processes))
         for events in self.following:
             await take_numbers(events, 1)
-        probed = [await probes(one) for one in self.processes]
-        await self.are_told()
+        probed = [await probes(process) for process in self.processes]
+        await self.deliver_next()
         await until(lambda: all(next_probe() > 2 for next_probe in probed))
         assert direct(*self.processes)
-        assert [one.bus._outages for one in self.processes] == [1, 1]
+        assert [process.bus._outages for process in self.processes] == [1, 1]
 
     async def come_back(self) -> None:
         await until(lambda: on_bus(*self.processes))
-        await self.are_told()
-        # A probe may still have reached the Redis of before.
-        await until(lambda: on_bus(*self.processes) and not any(one.bus.is_away for one in self.processes))
+        await self.deliver_next()
+        # A probe may still have reached the previous Redis.
+        await until(lambda: on_bus(*self.processes) and not any(process.bus.is_away for process in self.processes))
 
 
 async def probes(process: BusProcess) -> Any:
-    """How often it has looked for Redis since."""
+    """Count the process's probes of Redis from now on. Return a function that returns the count."""
     probe, many = process.bus.connection.probe, 0
 
     async def counted() -> None:
@@ -89,11 +89,11 @@ async def two(hosts: Hosts, script: Script, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("datastore.change_streams.relay.bus.RETRY_SECONDS", 0.05)
     processes = [hosts.process() for _ in range(2)]
     two = Two(script, processes, [await hosts.follow(process) for process in processes])
-    await two.are_told()
+    await two.deliver_next()
     return two
 
 
-async def test_a_full_redis_is_done_without_until_there_is_room(two: Two, redis: RedisServer) -> None:
+async def test_processes_read_directly_while_redis_is_full(two: Two, redis: RedisServer) -> None:
     redis.client.config_set("maxmemory-policy", "noeviction")
     redis.client.config_set("maxmemory", 1)
     await two.go_away()
@@ -101,7 +101,7 @@ async def test_a_full_redis_is_done_without_until_there_is_room(two: Two, redis:
     await two.come_back()
 
 
-async def test_a_redis_that_takes_no_writes_is_done_without(two: Two, redis: RedisServer) -> None:
+async def test_processes_read_directly_while_redis_takes_no_writes(two: Two, redis: RedisServer) -> None:
     redis.client.replicaof("127.0.0.1", "1")
     await two.go_away()
     redis.client.replicaof("NO", "ONE")
@@ -109,7 +109,7 @@ async def test_a_redis_that_takes_no_writes_is_done_without(two: Two, redis: Red
 
 
 @pytest.mark.parametrize("command", ["xadd", "xread", "hset", "evalsha"])
-async def test_a_redis_without_a_right_is_done_without_until_it_is_given(
+async def test_processes_read_directly_until_redis_grants_the_missing_right(
     two: Two, redis: RedisServer, command: str
 ) -> None:
     allow(redis, f"-{command}")
@@ -118,10 +118,10 @@ async def test_a_redis_without_a_right_is_done_without_until_it_is_given(
     await two.come_back()
 
 
-async def test_a_name_that_leads_to_another_redis_is_followed(
+async def test_a_host_name_that_now_leads_to_another_redis_is_followed(
     script: Script, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one it led to lives on, as a replica: only who connects anew gets away from it."""
+    """The old server lives on as a replica, so that only a new connection leaves it."""
     monkeypatch.setattr("datastore.change_streams.relay.bus.RETRY_SECONDS", 0.05)
     line, new = Line(redis.port), RedisServer()
     async with line.open() as url, AsyncExitStack() as stack:
@@ -130,7 +130,7 @@ async def test_a_name_that_leads_to_another_redis_is_followed(
         redis.url = url
         process = hosts.process()
         two = Two(script, [process], [await hosts.follow(process)])
-        await two.are_told()
+        await two.deliver_next()
         line.port = new.port
         redis.client.replicaof("127.0.0.1", "1")
         await until(lambda: process.bus.is_away)
@@ -151,15 +151,15 @@ async def test_the_outage_and_its_end_are_reported_once(
     await two.go_away()
     redis.client.replicaof("NO", "ONE")
     await two.come_back()
-    told = [record.getMessage() for record in caplog.records if record.name == "datastore.change_streams.relay.bus"]
-    assert [line.partition(":")[0] for line in sorted(told)] == [
+    messages = [record.getMessage() for record in caplog.records if record.name == "datastore.change_streams.relay.bus"]
+    assert [line.partition(":")[0] for line in sorted(messages)] == [
         *["The bus is away, tables' streams are read directly"] * 2,
         *["The bus is back."] * 2,
     ]
 
 
-async def test_a_fault_in_reading_the_bus_ends_nothing(two: Two) -> None:
-    """The task that reads for all tables goes on."""
+async def test_a_failure_to_read_the_bus_ends_no_task(two: Two) -> None:
+    """The task that reads for all tables continues."""
     for process in two.processes:
         read = process.bus.connection.read
 
@@ -176,7 +176,7 @@ async def test_a_fault_in_reading_the_bus_ends_nothing(two: Two) -> None:
 
 
 class Cut:
-    """The wire of a process that loses its way to the store."""
+    """The wire of a process that can lose its connection to the store."""
 
     def __init__(self, process: BusProcess) -> None:
         self.is_cut = False
@@ -198,12 +198,12 @@ def _short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_holder_that_cannot_read_the_table_leaves_it_to_another(two: Two) -> None:
-    """Its lease is of a minute, and it goes on renewing it."""
+    """Its lease lasts a minute, and it continues to renew it."""
     (holder,) = (process for process in two.processes if process.source.is_relaying)
     (other,) = (process for process in two.processes if process is not holder)
     cut = Cut(holder)
     cut.is_cut = True
-    await two.are_told()
+    await two.deliver_next()
     assert other.source.is_relaying
     assert not holder.source.is_direct
     assert [str(problem) for problem in holder.problems] == ["no way"]
@@ -227,7 +227,7 @@ async def test_an_unreadable_table_is_reported_once_and_continues(two: Two, monk
 async def test_a_process_that_cannot_read_a_table_does_not_claim_it_for_a_while(
     two: Two, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each release leaves a word on the bus, which would push out what is kept there."""
+    """Each release appends an entry to the bus, which would push out changes."""
     monkeypatch.setattr("datastore.change_streams.relay.leader.REFUSED_SECONDS", 60)
     (key,) = redis.client.scan_iter("*:changes")
     kept = redis.client.xlen(key)

@@ -1,4 +1,4 @@
-"""Streams of many shards over the bus, which the embedded engine never has: on a script of them, and real Redis."""
+"""Streams of many shards over the bus: a scripted stream (the embedded engine has one shard) and real Redis."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
@@ -31,7 +31,7 @@ async def hosts(script: Script, redis: RedisServer) -> AsyncIterator[Hosts]:
         yield Hosts(script, "t__", redis, stack)
 
 
-async def test_processes_tell_the_same_order_and_the_same_places(hosts: Hosts, script: Script) -> None:
+async def test_processes_deliver_the_same_order_and_the_same_positions(hosts: Hosts, script: Script) -> None:
     processes = [hosts.process() for _ in range(2)]
     first, second = [await hosts.follow(process) for process in processes]
     for number in range(20):
@@ -65,7 +65,7 @@ async def test_children_come_after_their_parents_whichever_process_reads(hosts: 
 async def test_a_new_process_that_starts_a_new_epoch_leaves_no_gap_to_others(
     hosts: Hosts, script: Script, redis: RedisServer
 ) -> None:
-    """It knows nothing of what they have told: they read on until they see that nothing is missing."""
+    """It does not know which changes the others delivered. They read on until they see that nothing is missing."""
     old = hosts.process(lease_seconds=0.2)
     events = await hosts.follow(old)
     first = [script.write("a", "x"), script.write("b", "x")]
@@ -73,7 +73,7 @@ async def test_a_new_process_that_starts_a_new_epoch_leaves_no_gap_to_others(
     redis.kill()
     await until(lambda: direct(old))
     old.bus.is_away = True
-    old.bus._tasks[1].cancel()  # it does not look for Redis for a while
+    old.bus._tasks[1].cancel()  # it does not probe Redis for a while
     redis.start()
     fresh = hosts.process()
     others = await hosts.follow(fresh)
@@ -86,9 +86,7 @@ async def test_a_new_process_that_starts_a_new_epoch_leaves_no_gap_to_others(
     await reads_settle(old, fresh)
 
 
-async def test_shards_that_are_gone_are_forgotten(
-    hosts: Hosts, script: Script, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_trimmed_shards_are_forgotten(hosts: Hosts, script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("datastore.change_streams.shards.stream_reader.RETENTION", timedelta(0))
     one, other = hosts.process(), hosts.process()
     await hosts.follow(one)

@@ -37,7 +37,7 @@ Read = Callable[[MissingRange], Any]
 
 
 class Older:
-    """Reads the shard s again as `read` says."""
+    """A backfill that reads the shard `s` with the function `read`."""
 
     def __init__(self, read: Read) -> None:
         self._read = read
@@ -46,17 +46,17 @@ class Older:
     async def shards(self, stream: str) -> dict[str, str | None]:
         return {"s": None}
 
-    async def read(self, stream: str, wanted: list[MissingRange]) -> list[tuple[str, Change]] | None:
+    async def read(self, stream: str, missing: list[MissingRange]) -> list[tuple[str, Change]] | None:
         await asyncio.sleep(0)
-        (one,) = wanted
-        self.asked.append((int(one.start), one.before()))
-        found = self._read(one)
+        (wanted,) = missing
+        self.asked.append((int(wanted.start), wanted.before()))
+        found = self._read(wanted)
         found = await found if asyncio.iscoroutine(found) else found
-        return None if found is None else [(one.shard, change) for change in found]
+        return None if found is None else [(wanted.shard, change) for change in found]
 
 
-def all_before(one: MissingRange) -> list[Change]:
-    return [numbered_change(number) for number in range(int(one.start) + 1, one.before() or 100)]
+def all_before(missing: MissingRange) -> list[Change]:
+    return [numbered_change(number) for number in range(int(missing.start) + 1, missing.before() or 100)]
 
 
 def nothing(_: MissingRange) -> None:
@@ -71,7 +71,7 @@ def token_at(sequence: int) -> ResumeToken:
     return ResumeToken.at(STREAM, NOW + sequence, {S: str(sequence)})
 
 
-def told_after(log: ReplayLog, place: ResumeToken) -> list[int] | None:
+def replayed_after(log: ReplayLog, place: ResumeToken) -> list[int] | None:
     """Return all later changes that are not in `seen`, read three at a time."""
     number, seen = log.number_of(place), log.seen_by(place)
     if number is None:
@@ -101,16 +101,16 @@ class Stream:
     def __init__(self, chance: random.Random, many: int) -> None:
         self.open = ["a", "b"]
         self.parents: dict[str, str | None] = {"a": None, "b": None}
-        self.told: list[tuple[str, int]] = []
+        self.written: list[tuple[str, int]] = []
         for number in range(1, many):
             if chance.random() < 0.15:
                 ended = self.open.pop(chance.randrange(len(self.open)))
                 self.open += [f"{ended}{child}" for child in "xy"]
                 self.parents |= dict.fromkeys(self.open[-2:], ended)
-            self.told.append((chance.choice(self.open), number))
+            self.written.append((chance.choice(self.open), number))
 
-    def tell(self, log: ReplayLog, chance: random.Random) -> None:
-        """All of it, as a reader does: children are begun when their parent has ended, before they have a record."""
+    def deliver_to(self, log: ReplayLog, chance: random.Random) -> None:
+        """Deliver all changes as a reader does: children start after their parent ends, before their first record."""
         for shard, number in self._shuffled(chance):
             for ended in reversed(self._ancestors(shard)):
                 log.start_shard(f"{ended}x", ended)
@@ -118,8 +118,8 @@ class Stream:
             log.deliver(shard, numbered_change(number), parent=self.parents[shard])
 
     def _shuffled(self, chance: random.Random) -> list[tuple[str, int]]:
-        """Another order in which a reader may have it: that of each shard, and parents before their children."""
-        left, found = list(self.told), list[tuple[str, int]]()
+        """Return another order that a reader may have: each shard in order, and parents before their children."""
+        left, found = list(self.written), list[tuple[str, int]]()
         while left:
             first: dict[str, int] = {}
             for index, (shard, _) in enumerate(left):
@@ -142,18 +142,18 @@ def test_any_position_of_any_process_is_followed_by_all_changes_or_too_old(seed:
     kept, other = replay_log(here, max_changes=most), replay_log(elsewhere)
     for one in (kept, other):
         one.start_epoch("arn", {"a": "", "b": ""}, {"a": None, "b": None}, NOW)
-        stream.tell(one, chance)
-    everything = {number for _, number in stream.told}
+        stream.deliver_to(one, chance)
+    everything = {number for _, number in stream.written}
     for count, entry in enumerate(elsewhere, 1):
         seen = {one.sequence for one in elsewhere[:count]}
-        found = told_after(kept, decode(entry.token.encode()))
+        found = replayed_after(kept, decode(entry.token.encode()))
         dropped = {one.sequence for one in here[:-most]}
         if found is None:
             assert dropped - seen
         else:
             assert set(found) == everything - seen
             assert len(found) == len(set(found))
-    assert [told_after(kept, entry.token) for entry in here[-most:]] == [
+    assert [replayed_after(kept, entry.token) for entry in here[-most:]] == [
         [one.sequence for one in here[index:]] for index in range(len(here) - len(here[-most:]) + 1, len(here) + 1)
     ]
 
@@ -187,7 +187,7 @@ def test_a_position_is_small() -> None:
 
 
 @pytest.mark.parametrize("cut", range(1, 40))
-def test_bytes_that_are_cut_short_are_refused_or_another_position(cut: int) -> None:
+def test_truncated_bytes_are_refused_or_another_position(cut: int) -> None:
     whole = ResumeToken.at(STREAM, NOW, {b"shard1": "0" * 17 + "4309", b"shard2": "7"}).encode()
     try:
         place = decode(whole[:-cut])
@@ -197,7 +197,7 @@ def test_bytes_that_are_cut_short_are_refused_or_another_position(cut: int) -> N
 
 
 @pytest.mark.parametrize("bounds", [{"max_bytes": 2000}, {"kept_seconds": 10.0}])
-def test_it_is_bounded_by_bytes_and_by_age(bounds: dict[str, float]) -> None:
+def test_the_log_is_bounded_by_bytes_and_age(bounds: dict[str, float]) -> None:
     before = sum(isinstance(one, Change) for one in gc.get_objects())
     published: list[LogEntry] = []
     seconds = iter(range(1000))
@@ -205,13 +205,13 @@ def test_it_is_bounded_by_bytes_and_by_age(bounds: dict[str, float]) -> None:
     kept.start_epoch("arn", {"s": ""}, {"s": None}, NOW)
     for number in range(100):
         kept.deliver("s", numbered_change(number + 1))
-    assert told_after(kept, published[0].token) is None
-    assert told_after(kept, published[-2].token) == [100]
+    assert replayed_after(kept, published[0].token) is None
+    assert replayed_after(kept, published[-2].token) == [100]
     published.clear()
     assert sum(isinstance(one, Change) for one in gc.get_objects()) < 12 + before
 
 
-def test_another_stream_knows_no_place_of_the_one_before() -> None:
+def test_positions_of_the_previous_stream_are_unknown() -> None:
     published: list[LogEntry] = []
     kept = replay_log(published)
     kept.start_epoch("arn", {"s": ""}, {"s": None}, NOW)
@@ -219,10 +219,10 @@ def test_another_stream_knows_no_place_of_the_one_before() -> None:
     kept.start_epoch("arn of another", {"s": ""}, {"s": None}, NOW)
     kept.deliver("s", numbered_change(1))
     assert kept.number_of(published[0].token) is None
-    assert told_after(kept, published[1].token) == []
+    assert replayed_after(kept, published[1].token) == []
 
 
-def test_a_shard_that_has_ended_is_named_no_more_once_a_child_was_begun() -> None:
+def test_an_ended_shard_is_not_named_after_a_child_has_started() -> None:
     kept = replay_log([])
     kept.start_epoch("arn", {"s": "3"}, {"s": None}, NOW)
     kept.start_shard("c", "s")
@@ -239,28 +239,28 @@ async def test_older_changes_are_read_once_for_all_waiters() -> None:
     assert older.asked == [(94, 100)]
     kept.deliver("s", numbered_change(101))
     for sequence in sequences:
-        assert told_after(kept, token_at(sequence)) == [*range(sequence + 1, 102)]
+        assert replayed_after(kept, token_at(sequence)) == [*range(sequence + 1, 102)]
 
 
-async def test_what_was_read_again_leads_on_to_what_is_kept_though_some_of_that_is_dropped() -> None:
+async def test_a_backfill_joins_the_log_although_some_of_its_entries_are_dropped() -> None:
     kept, _ = started_log(all_before, max_changes=3)
     for number in (101, 102):
         kept.deliver("s", numbered_change(number))
     assert await kept.load_from(token_at(98)) is not None
-    assert told_after(kept, token_at(98)) == [99, 100, 101, 102]
-    kept.deliver("s", numbered_change(103))  # 100 is dropped, and was not among what was read
-    assert told_after(kept, token_at(98)) == [99, 100, 101, 102, 103]
+    assert replayed_after(kept, token_at(98)) == [99, 100, 101, 102]
+    kept.deliver("s", numbered_change(103))  # 100 is dropped, and the backfill did not include it
+    assert replayed_after(kept, token_at(98)) == [99, 100, 101, 102, 103]
 
 
-async def test_only_what_is_missing_is_read_again_for_who_wants_more() -> None:
+async def test_only_missing_changes_are_read_for_a_client_further_back() -> None:
     kept, older = started_log(all_before)
     for sequence in (95, 90, 97, 85):
         assert await kept.load_from(token_at(sequence)) is not None
-        assert told_after(kept, token_at(sequence)) == [*range(sequence + 1, 101)]
+        assert replayed_after(kept, token_at(sequence)) == [*range(sequence + 1, 101)]
     assert older.asked == [(95, 100), (90, 96), (85, 91)]
 
 
-async def test_who_is_behind_goes_on_though_more_is_read_for_another() -> None:
+async def test_a_client_behind_continues_while_older_changes_are_read_for_another() -> None:
     kept, _ = started_log(all_before)
     number = await kept.load_from(token_at(95))
     assert number is not None
@@ -268,7 +268,7 @@ async def test_who_is_behind_goes_on_though_more_is_read_for_another() -> None:
     assert first is not None
     await kept.load_from(token_at(90))
     assert kept.after(first[-1].number, 2, generation) is None
-    assert told_after(kept, token_at(97)) == [98, 99, 100]
+    assert replayed_after(kept, token_at(97)) == [98, 99, 100]
 
 
 async def test_changes_read_again_are_bounded_by_bytes() -> None:
@@ -278,15 +278,15 @@ async def test_changes_read_again_are_bounded_by_bytes() -> None:
     kept, _ = started_log(read, max_bytes=20_000)
     assert await kept.load_from(token_at(95)) is not None
     assert await kept.load_from(token_at(50)) is None
-    assert told_after(kept, token_at(95)) == [*range(96, 101)]
+    assert replayed_after(kept, token_at(95)) == [*range(96, 101)]
 
 
-async def test_a_place_that_is_too_old_spoils_no_other_and_is_read_for_once() -> None:
+async def test_a_position_that_is_too_old_affects_no_other_and_is_read_for_once() -> None:
     kept, older = started_log(lambda one: None if int(one.start) < 80 else all_before(one))
-    wanted = [10, 90, 20, 85, 30]
-    found = await asyncio.gather(*[kept.load_from(token_at(sequence)) for sequence in wanted])
+    sequences = [10, 90, 20, 85, 30]
+    found = await asyncio.gather(*[kept.load_from(token_at(sequence)) for sequence in sequences])
     assert [number is not None for number in found] == [False, True, False, True, False]
-    assert len(older.asked) < 2 * len(wanted)
+    assert len(older.asked) < 2 * len(sequences)
     older.asked.clear()
     for sequence in range(30):
         assert await kept.load_from(token_at(sequence)) is None
@@ -327,8 +327,10 @@ async def test_a_subscriber_that_waits_for_the_stream_keeps_the_position() -> No
         return all_before(one)
 
     kept, _ = started_log(read)
-    told = await asyncio.gather(*[kept.load_from(token_at(sequence)) for sequence in (50, 60)], return_exceptions=True)
-    assert [type(problem) for problem in told] == [Unavailable, Unavailable]
+    outcomes = await asyncio.gather(
+        *[kept.load_from(token_at(sequence)) for sequence in (50, 60)], return_exceptions=True
+    )
+    assert [type(problem) for problem in outcomes] == [Unavailable, Unavailable]
     is_away = False
     assert await kept.load_from(token_at(50)) is not None  # the log has forgotten the shard
 
@@ -341,7 +343,7 @@ async def test_a_subscriber_that_waits_too_long_keeps_the_position(monkeypatch: 
     await kept.aclose()
 
 
-async def test_places_that_the_stream_refuses_spoil_no_others() -> None:
+async def test_positions_that_the_stream_refuses_affect_no_others() -> None:
     def read(one: MissingRange) -> list[Change]:
         if int(one.start) in range(60, 100):
             raise ResumeTokenRefused(one.key)
@@ -354,20 +356,20 @@ async def test_places_that_the_stream_refuses_spoil_no_others() -> None:
         assert await kept.load_from(token_at(50)) is not None
 
 
-@pytest.mark.parametrize("is_told", [True, False])
-async def test_a_subscriber_behind_the_replay_log_learns_when_it_is_trimmed(is_told: bool) -> None:
+@pytest.mark.parametrize("is_delivered", [True, False])
+async def test_a_subscriber_behind_the_replay_log_learns_when_it_is_trimmed(is_delivered: bool) -> None:
     kept = ReplayLog(lambda _: None, lambda _: None, Older(all_before), kept_seconds=0.02)
     kept.start_epoch("arn", {"s": "99"}, {"s": None}, NOW)
-    if is_told:
+    if is_delivered:
         kept.deliver("s", numbered_change(100))
     assert await kept.load_from(token_at(50)) is not None
     generation = kept.generation
     await until(lambda: kept._older is None)
     assert kept.after(-40, 5, generation) is None
-    assert told_after(kept, token_at(53)) is None
-    assert told_after(kept, token_at(99)) == [100] * is_told
+    assert replayed_after(kept, token_at(53)) is None
+    assert replayed_after(kept, token_at(99)) == [100] * is_delivered
     assert await kept.load_from(token_at(50)) is not None
-    assert told_after(kept, token_at(53)) == [*range(54, 100), *[100] * is_told]
+    assert replayed_after(kept, token_at(53)) == [*range(54, 100), *[100] * is_delivered]
 
 
 async def test_a_joined_shard_takes_the_position_of_other_processes_once_it_has_answered() -> None:
@@ -385,7 +387,7 @@ async def test_a_joined_shard_takes_the_position_of_other_processes_once_it_has_
 
 
 async def test_a_reader_that_begins_before_the_position_of_others_delivers_nothing_twice() -> None:
-    """So it does once the iterator of a shard has expired that it joined at its end."""
+    """A reader does so when the iterator of a shard that it joined at the end has expired."""
     published: list[LogEntry] = []
     kept = ReplayLog(published.append, lambda _: None, Older(lambda _: []))
     kept.start_epoch("arn", {"s": joined("o", "iterator")}, {"s": None}, NOW)
@@ -406,7 +408,7 @@ async def test_records_of_a_joined_shard_before_its_first_answer_are_delivered_o
         await asyncio.sleep(0)
     kept.deliver("s", numbered_change(51))
     assert await waiting is not None
-    assert told_after(kept, token_at(50)) == [51]
+    assert replayed_after(kept, token_at(50)) == [51]
 
 
 async def test_a_shard_that_is_newer_than_the_last_listing_is_no_reason_to_start_over(
@@ -428,4 +430,4 @@ async def test_a_shard_that_is_newer_than_the_last_listing_is_no_reason_to_start
     for number in (100, 101):
         kept.deliver("child", numbered_change(number))
     assert await waiting is not None
-    assert told_after(kept, unknown) == [101]
+    assert replayed_after(kept, unknown) == [101]

@@ -24,7 +24,7 @@ def reader_of(script: Script, sink: Numbers) -> StreamReader:
     return StreamReader(script, "", 0.001, LATER, lambda *_: None, BLIP, sink)
 
 
-def _has_told(sink: Numbers, numbers: list[int]) -> bool:
+def _has_received(sink: Numbers, numbers: list[int]) -> bool:
     return set(numbers) <= set(sink.told)
 
 
@@ -38,13 +38,13 @@ async def follow_splits(script: Script, sink: Numbers) -> list[int]:
         script.shards |= {child: Shard(parent) for child in children}
         script.shards[parent].closed = True
         numbers += [script.write(child, "x") for child in children]
-        await until(partial(_has_told, sink, numbers))
+        await until(partial(_has_received, sink, numbers))
     await reader.stop()
     return numbers
 
 
 def twenty_shards() -> Script:
-    """A stream of 20 shards whose listing has two shards a page."""
+    """Return a stream of 20 shards whose listing has two shards a page."""
     return Script(**{f"s{number}": Shard() for number in range(20)})
 
 
@@ -60,7 +60,7 @@ async def test_an_engine_that_refuses_the_filter_has_its_stream_listed() -> None
     script.refuses_filter = True
     numbers = await follow_splits(script, sink)
     assert sorted(sink.told) == numbers
-    # A refusal each, then 22 and 24 shards by two.
+    # One refusal each, then listings of 22 and 24 shards, two a page.
     assert (script.asked_children, script.calls.count("DescribeStream")) == (["s0", "a"], 2 + 11 + 12)
 
 

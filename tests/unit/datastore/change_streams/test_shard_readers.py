@@ -99,7 +99,7 @@ def test_readers_that_come_later_get_their_share() -> None:
     assert len(readers.read) == 3
 
 
-def test_a_reader_without_others_reads_as_often_as_it_is_set_to() -> None:
+def test_a_reader_without_others_reads_at_its_configured_rate() -> None:
     readers = Readers(1, seed=1)
     readers.run(100)
     assert readers.throttled[0] == 0
@@ -162,7 +162,7 @@ def limits() -> ShardLimits:
 async def gateways(
     stack: AsyncExitStack, settings: Settings, engine: str, options: StoreOptions, clock: Clock, limits: ShardLimits
 ) -> list[Served]:
-    """Three gateways, each behind a proxy of its own, which share the limits of the engine's shards."""
+    """Start three gateways, each behind its own proxy, that share the limits of the engine's shards."""
     http = await stack.enter_async_context(aiohttp.ClientSession())
     found = []
     for number in range(GATEWAYS):
@@ -186,7 +186,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [message for message in found if message.startswith("GetRecords is throttled on the stream of")]
 
 
-async def test_gateways_without_a_bus_share_a_shard_and_tell_each_event_once(
+async def test_gateways_without_a_bus_share_a_shard_and_deliver_each_event_once(
     settings: Settings,
     engine: str,
     store_options: StoreOptions,

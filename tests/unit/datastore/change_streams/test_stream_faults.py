@@ -1,4 +1,4 @@
-"""Streams that deliver twice, lose iterators and fail, on the real engine: nobody misses a change or gets two."""
+"""Streams that deliver twice, lose iterators and fail, on the real engine: each subscriber gets each change once."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ BADLY = {"records repeated": 0.5, "iterator expired": 0.15, "500": 0.1, "cut bod
 
 @pytest.fixture
 def clock() -> Clock:
-    """So long ago that the workload ends before now."""
+    """Return a clock that starts so early that the workload ends before now."""
     clock = Clock()
     clock.now = before(OPERATIONS * STEP)
     return clock
@@ -47,14 +47,14 @@ async def test_a_subscriber_receives_each_change_once_and_in_order(served: Serve
 
     for _ in range(20):
         reported = [(await report_sighting(served))["sightingId"] for _ in range(2)]
-        told = [(await listener.event())["sightingReported"]["sightingId"] for _ in reported]
-        assert told == reported
+        received = [(await listener.event())["sightingReported"]["sightingId"] for _ in reported]
+        assert received == reported
 
     assert {"records repeated", "iterator expired"} <= mix.done.keys()
 
 
-class ExpireWhatBrings:
-    """Each poll that would bring records finds its iterator expired; the next one is answered."""
+class ExpireBeforeRecords:
+    """A fault: each poll that would return records finds its iterator expired, and the next one is answered."""
 
     def __init__(self) -> None:
         self.done = 0
@@ -73,7 +73,7 @@ class ExpireWhatBrings:
 async def test_the_changes_of_an_expired_iterator_are_delivered(served: Served, proxy: Proxy) -> None:
     listener = await served.listen(REPORTED)
     await served.settle(BLIP)
-    expire = proxy.always = ExpireWhatBrings()
+    expire = proxy.always = ExpireBeforeRecords()
 
     for number in range(5):
         reported = (await report_sighting(served))["sightingId"]
@@ -81,19 +81,22 @@ async def test_the_changes_of_an_expired_iterator_are_delivered(served: Served, 
         assert expire.done == number + 1
 
 
-async def test_a_subscriber_whose_changes_were_trimmed_learns_it_and_may_return(served: Served, proxy: Proxy) -> None:
+async def test_a_subscriber_whose_changes_were_trimmed_is_informed_and_may_return(served: Served, proxy: Proxy) -> None:
     listener = await served.listen(REPORTED)
     await served.settle(BLIP)
     mix = FaultMix({"stream trimmed": 1.0}, 8, STREAM)
     proxy.always = mix
 
-    told = await listener.message()
+    received = await listener.message()
     mix.times = 0
     again = await served.listen(REPORTED)
     await served.settle(BLIP)
     reported = await report_sighting(served)
 
-    assert (told["type"], told["payload"][0]["extensions"]) == ("error", {"code": "UNAVAILABLE", "retryable": True})
+    assert (received["type"], received["payload"][0]["extensions"]) == (
+        "error",
+        {"code": "UNAVAILABLE", "retryable": True},
+    )
     assert (await again.event())["sightingReported"]["sightingId"] == reported["sightingId"]
 
 
@@ -111,7 +114,7 @@ async def test_a_subscriber_that_returns_during_an_outage_resumes_after_it(
         await anext(events)
     missed = [(await report_sighting(served))["sightingId"] for _ in range(2)]
     async with transport(served.http, REPORTED, {}).connected(other.url) as present:
-        await anext(present)  # from here on that process reads the table: what was missed is not in its log
+        await anext(present)  # from here on that process reads the table, so its log lacks the missed changes
         assert other.gateway.database is not None
         store = other.gateway.database.client
         await proxy.go_away()
@@ -121,13 +124,13 @@ async def test_a_subscriber_that_returns_during_an_outage_resumes_after_it(
             await asyncio.wait([coming], timeout=0.1)
             assert not coming.done()
             await proxy.come_back()
-            told = [await coming, await anext(events)]
-    assert [one["data"]["sightingReported"]["sightingId"] for one in told] == missed
+            received = [await coming, await anext(events)]
+    assert [event["data"]["sightingReported"]["sightingId"] for event in received] == missed
 
 
 @pytest.mark.proof
 @pytest.mark.timeout(2 * PATIENCE)
-async def test_the_feed_comes_to_the_same_while_one_try_in_five_fails(
+async def test_the_feed_has_the_same_result_while_one_try_in_five_fails(
     served: Served, proxy: Proxy, engine: str, store_options: StoreOptions
 ) -> None:
     workload = FeedWorkload(served, served.clock, users=6, seed=8)

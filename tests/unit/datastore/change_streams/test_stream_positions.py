@@ -50,7 +50,7 @@ async def hosts(script: Script, redis: RedisServer) -> AsyncIterator[Hosts]:
 
 
 class ReaderRun:
-    """Run a reader of a scripted stream, and stop it at the end."""
+    """A context manager that runs a reader of a scripted stream."""
 
     def __init__(self, script: Script, **start: str) -> None:
         self._script = script
@@ -127,7 +127,7 @@ async def test_a_joined_position_whose_iterator_has_expired_is_changes_lost(scri
         assert going.heard.numbers == []
 
 
-async def test_a_joined_position_whose_iterator_is_good_goes_on(script: Script) -> None:
+async def test_a_joined_position_whose_iterator_is_valid_continues(script: Script) -> None:
     number = script.write("a", "x", age=timedelta(minutes=12))
     async with ReaderRun(script, a=joined("o", "a 0 0")) as going:
         await until(lambda: going.heard.numbers == [number])
@@ -140,12 +140,12 @@ LOCAL_STREAM = "arn:aws:dynamodb:ddblocal:000000000000:table/t__x/stream/2026-06
 
 
 class Forgetful(Script):
-    """Refuses an iterator of type LATEST of a shard without records at its first record, as DynamoDB Local does."""
+    """A script that fails a LATEST iterator of a shard without records at the first record, as DynamoDB Local does."""
 
     def GetShardIterator(self, payload: dict[str, str]) -> dict[str, str]:
         answer = super().GetShardIterator(payload)
-        is_of_nothing = payload["ShardIteratorType"] == "LATEST" and not self.shards[payload["ShardId"]].records
-        return {"ShardIterator": f"{answer['ShardIterator']} latest"} if is_of_nothing else answer
+        is_of_empty_shard = payload["ShardIteratorType"] == "LATEST" and not self.shards[payload["ShardId"]].records
+        return {"ShardIterator": f"{answer['ShardIterator']} latest"} if is_of_empty_shard else answer
 
     def GetRecords(self, payload: dict[str, str]) -> dict[str, object]:
         name, *_, kind = payload["ShardIterator"].split()
@@ -197,7 +197,7 @@ async def test_a_shard_that_is_trimmed_though_it_is_read_from_its_start_is_chang
         await going.reader.stop()
 
 
-async def test_a_store_that_is_away_is_waited_for_however_long(script: Script) -> None:
+async def test_a_reader_waits_for_a_store_that_is_away_however_long(script: Script) -> None:
     first, second = script.write("a", "x"), script.write("a", "x")
     script.fail("GetRecords", *[RequestRefused("AccessDeniedException", "not yet")] * 20)
     async with ReaderRun(script, a=str(first).zfill(WIDTH)) as going, asyncio.timeout(50):

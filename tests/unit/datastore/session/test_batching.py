@@ -1,4 +1,4 @@
-"""Point reads of an operation go out in as few calls, whoever executes it: graphql-core at first, then a program."""
+"""The number of calls for the point reads of an operation is minimal, with graphql-core and with a compiled program."""
 
 import asyncio
 import random
@@ -18,7 +18,7 @@ from tests.support.served import NOON, Served
 
 @pytest.fixture
 def store_options(store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
-    """The gateway's calls go through the proxy."""
+    """Return options that send the gateway's calls through the proxy."""
     return replace(store_options, store=proxy.url)
 
 
@@ -66,10 +66,10 @@ SEVERAL = """{
 }"""
 
 
-async def test_calls_are_as_few_in_whatever_order_the_lists_come_in(
+async def test_the_number_of_calls_does_not_depend_on_the_order_of_the_lists(
     served: Served, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some posts are for followers: whether the viewer is one is asked when their list is there, and before it is."""
+    """Some posts are for followers. Whether the viewer follows is read before and after the list of posts arrives."""
     chance = random.Random(7)
     posts = [
         post_item(f"{author}{number}", author, NOON - timedelta(minutes=number), visibility)

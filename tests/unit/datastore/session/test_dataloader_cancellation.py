@@ -1,4 +1,4 @@
-"""Batches that are cut off by another than `give_up`, as a shutdown ends tasks: nobody is left waiting for them."""
+"""Batches that are cancelled other than by `give_up`, as by a shutdown: no caller is left waiting."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from datastore.session.dataloader import CancellableDataLoader
 
 
 class Doubled(CancellableDataLoader[int, int]):
-    """Twice each number, once it may be told."""
+    """A loader that doubles each number, after `open` is set."""
 
     def __init__(self) -> None:
         super().__init__(max_batch_size=2)
@@ -24,7 +24,7 @@ class Doubled(CancellableDataLoader[int, int]):
 
 
 class Halved(CancellableDataLoader[int, int]):
-    """Half of each number; odd ones fail, the first time that they are asked for."""
+    """A loader that halves each number. Odd numbers fail in the first batch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,20 +40,20 @@ def at_work(readers: Sequence[asyncio.Task[int]]) -> set[asyncio.Task[int]]:
     return asyncio.all_tasks() - {*readers, asyncio.current_task()}
 
 
-def none_yet(numbers: Doubled) -> bool:
+def no_batch(numbers: Doubled) -> bool:
     return numbers.asked == []
 
 
-def the_first_batch(numbers: Doubled) -> bool:
+def first_batch(numbers: Doubled) -> bool:
     return numbers.asked == [0, 1]
 
 
-def all_of_them(numbers: Doubled) -> bool:
+def all_batches(numbers: Doubled) -> bool:
     return numbers.asked == [0, 1, 2]
 
 
-@pytest.mark.parametrize("sent", [none_yet, the_first_batch, all_of_them])
-async def test_who_waits_for_a_batch_that_is_cut_off_is_cut_off_too(sent: Callable[[Doubled], bool]) -> None:
+@pytest.mark.parametrize("sent", [no_batch, first_batch, all_batches])
+async def test_the_callers_of_a_cancelled_batch_are_cancelled(sent: Callable[[Doubled], bool]) -> None:
     numbers = Doubled()
     readers = [asyncio.ensure_future(numbers.fetch(key)) for key in range(3)]
     while not (sent(numbers) and at_work(readers)):  # noqa: ASYNC110 - it has no event
@@ -73,15 +73,15 @@ async def test_who_waits_for_a_batch_that_is_cut_off_is_cut_off_too(sent: Callab
 async def test_each_caller_receives_its_own_failure_which_is_forgotten() -> None:
     numbers = Halved()
 
-    told = await asyncio.gather(*map(numbers.fetch, (4, 5, 7, 5)), return_exceptions=True)
+    outcomes = await asyncio.gather(*map(numbers.fetch, (4, 5, 7, 5)), return_exceptions=True)
     again = await numbers.load_many([4, 5, 6])
 
-    assert [told[0], *map(repr, told[1:])] == [2, "ValueError(5)", "ValueError(7)", "ValueError(5)"]
+    assert [outcomes[0], *map(repr, outcomes[1:])] == [2, "ValueError(5)", "ValueError(7)", "ValueError(5)"]
     assert again == [2, 2, 3]
     assert numbers.asked == [[4, 5, 7], [5, 6]]
 
 
-async def test_what_is_loaded_is_as_a_loader_of_any_kind_has_it() -> None:
+async def test_priming_clearing_and_cancelling_work_as_in_any_dataloader() -> None:
     numbers = Halved()
     numbers.prime(8, 40).prime(8, 41)
 
@@ -95,15 +95,15 @@ async def test_what_is_loaded_is_as_a_loader_of_any_kind_has_it() -> None:
     assert numbers.asked == [[2, 4], [8], [2, 8]]
 
 
-async def test_a_batch_of_another_number_of_values_fails_and_is_forgotten() -> None:
+async def test_a_batch_with_a_wrong_number_of_values_fails_and_is_forgotten() -> None:
     class Short(Halved):
         async def batch_load_fn(self, keys: Sequence[int]) -> list[Any]:
             return (await super().batch_load_fn(keys))[: 1 if len(self.asked) == 1 else None]
 
     numbers = Short()
 
-    told = await asyncio.gather(*map(numbers.fetch, (2, 4)), return_exceptions=True)
+    outcomes = await asyncio.gather(*map(numbers.fetch, (2, 4)), return_exceptions=True)
 
-    assert [type(one) for one in told][1] is ValueError
+    assert [type(outcome) for outcome in outcomes][1] is ValueError
     assert await numbers.load_many([2, 4]) == [1, 2]
     assert numbers.asked == [[2, 4], [2, 4]]

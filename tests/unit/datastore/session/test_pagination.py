@@ -1,4 +1,4 @@
-"""Pages against a model: whatever the data, the page size and the direction, the pages are the list."""
+"""Pages against a model: for any data, page size and direction, the pages together are the list."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -47,13 +47,13 @@ def _of_category(pattern_id: str, *, descending: bool) -> AccessPattern:
     )
 
 
-# Items of one partition of the table, and of many of its index, either way round.
+# One partition of the table, and many partitions of its index in both directions.
 PATTERNS = (ACTIVE_IN_AREA, _of_category("T-1", descending=True), _of_category("T-2", descending=False))
 
 
 @dataclass
 class PagedItems:
-    """The items there are, in the table and in the model. Each world has partitions of its own."""
+    """Items in the table and in a model. Each instance has partitions of its own."""
 
     database: Database
     pattern: AccessPattern
@@ -62,7 +62,7 @@ class PagedItems:
     calls: int = 0
 
     async def put(self, items: Mapping[str, Mapping[int, bool]]) -> None:
-        """`items` are numbers by partition; True lives, False has expired."""
+        """Put items, given as numbers by partition. True is an item that lives, False one that has expired."""
         requests = []
         for partition, numbers in items.items():
             self.living.setdefault(partition, {}).update(numbers)
@@ -89,7 +89,7 @@ class PagedItems:
         return encode_item(keys | {"number": number, "place": partition, "expiresAt": NOW + (60 if lives else 0)})
 
     def model(self) -> list[tuple[str, int]]:
-        """The whole list."""
+        """Return the whole list."""
         return [
             (partition, number)
             for partition in self.partitions
@@ -98,7 +98,7 @@ class PagedItems:
         ]
 
     async def page(self, size: int, *, backward: bool = False, cursor: str | None = None) -> Page:
-        """A page as a request of its own reads it."""
+        """Read a page in a request of its own."""
         client, prefix = self.database.client, self.database.prefix
         store = Store(client, prefix=prefix, deadline=Deadline(20), token=lambda: "")
         span = Span(size, backward, None if cursor is None else CURSORS.open(cursor, HERE))
@@ -116,7 +116,7 @@ class PagedItems:
         return CURSORS.seal({name: item[name] for name in names}, HERE)
 
     def most_calls(self, page: Page) -> int:
-        """One Query a partition, and some more to get past what has expired."""
+        """Return the limit of calls: a Query for each partition, and some more to pass expired items."""
         scanned = sum(map(len, self.living.values()))
         return page.partitions + 4 * (2 + ceil(log(scanned + 1, 4)))
 
@@ -132,15 +132,15 @@ CONTENTS = st.lists(LIVES | MOSTLY_EXPIRED, min_size=1, max_size=6)
 
 
 async def paged_items(database: Database, pattern: AccessPattern, contents: Sequence[Mapping[int, bool]]) -> PagedItems:
-    """A world with these contents; the table's own pattern has but one partition."""
+    """Write items with these contents. The pattern of the table itself uses only the first partition."""
     used = contents if pattern.index else contents[:1]
     names = [f"{next(NUMBERS)}-{number}" for number in range(len(used))]
-    made = PagedItems(database, pattern, names)
-    await made.put(dict(zip(names, used, strict=True)))
-    return made
+    paged = PagedItems(database, pattern, names)
+    await paged.put(dict(zip(names, used, strict=True)))
+    return paged
 
 
-# --- The list as it stands --------------------------------------------------------------------------------------------
+# --- A list that does not change --------------------------------------------------------------------------------------
 
 
 @ENGINE_SETTINGS
@@ -194,7 +194,7 @@ async def _walk_backward(here: PagedItems, model: list[tuple[str, int]], size: i
 
 @ENGINE_SETTINGS
 @given(contents=CONTENTS, size=st.integers(1, 15), where=st.integers(0, 1000))
-async def test_a_page_begins_at_any_item_whatever_the_page_it_was_shown_on(
+async def test_a_page_may_begin_at_any_item(
     database: Database, contents: list[dict[int, bool]], size: int, where: int
 ) -> None:
     here = await paged_items(database, PATTERNS[1], contents)
@@ -213,7 +213,7 @@ async def test_a_page_begins_at_any_item_whatever_the_page_it_was_shown_on(
     ]
 
 
-# --- While it changes -------------------------------------------------------------------------------------------------
+# --- A list that changes ----------------------------------------------------------------------------------------------
 
 CHANGES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 60), st.booleans()), max_size=6)
 
@@ -226,7 +226,7 @@ CHANGES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 60), st.booleans(
     backward=st.booleans(),
     changes=st.lists(CHANGES, max_size=12),
 )
-async def test_what_is_there_throughout_is_seen_once_whatever_comes_and_goes(
+async def test_items_that_stay_are_seen_once_while_others_come_and_go(
     database: Database,
     pattern: AccessPattern,
     contents: list[dict[int, bool]],
@@ -265,7 +265,7 @@ async def _change(here: PagedItems, changes: list[tuple[int, int, bool]]) -> Non
             await here.put({partition: {odd: lives}})
 
 
-async def test_a_page_goes_on_from_an_item_that_is_gone(database: Database) -> None:
+async def test_a_page_continues_from_a_deleted_item(database: Database) -> None:
     here = await paged_items(database, PATTERNS[1], [dict.fromkeys(range(10), True)])
     first = await here.page(3)
     partition, number = places_and_numbers(first)[-1]
@@ -278,7 +278,7 @@ async def test_a_page_goes_on_from_an_item_that_is_gone(database: Database) -> N
     assert [number for _, number in places_and_numbers(before)] == [9, 8]
 
 
-# --- What it costs ----------------------------------------------------------------------------------------------------
+# --- Cost -------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_full_page_of_one_partition_is_one_query(database: Database) -> None:
@@ -289,7 +289,7 @@ async def test_a_full_page_of_one_partition_is_one_query(database: Database) -> 
 
 
 async def test_a_long_tail_of_expired_items_takes_few_queries(database: Database) -> None:
-    """The newest items live and the others have expired: so an area looks until DynamoDB has cleared it up."""
+    """The newest items live and the others have expired: an area looks so until DynamoDB has deleted them."""
     here = await paged_items(database, ACTIVE_IN_AREA, [dict.fromkeys(range(1500), False)])
     for living in range(28):
         page = await here.page(25)
@@ -309,7 +309,7 @@ async def test_living_items_far_apart_take_few_queries(database: Database) -> No
     assert here.calls <= 7
 
 
-async def test_a_page_larger_than_a_query_answers_is_full(database: Database) -> None:
+async def test_a_page_larger_than_the_response_of_a_query_is_full(database: Database) -> None:
     here = await paged_items(database, ACTIVE_IN_AREA, [dict.fromkeys(range(9), True)])
     for number in range(9):
         await here.grow(here.partitions[0], number, "x" * 300_000)
@@ -331,7 +331,7 @@ async def test_only_the_partitions_of_a_page_are_read(database: Database) -> Non
     assert here.calls <= 6
 
 
-async def test_attributes_that_are_not_asked_for_are_not_read(database: Database) -> None:
+async def test_only_requested_attributes_are_read(database: Database) -> None:
     here = await paged_items(database, PATTERNS[1], [dict.fromkeys(range(3), True)])
     store = Store(database.client, prefix=database.prefix, deadline=Deadline(20), token=lambda: "")
     values = [{"partition": f"C{here.partitions[0]}", "now": NOW}]
@@ -361,14 +361,14 @@ async def test_a_list_without_partitions_is_empty(database: Database) -> None:
     assert store.meter.calls == []
 
 
-def test_a_list_in_memory_has_the_cursors_of_one_that_was_read_and_encodes_nothing_but_keys() -> None:
+def test_a_list_in_memory_has_the_cursors_of_a_list_that_was_read_and_encodes_only_keys() -> None:
     items: list[Item] = [{"PK": "AREA#a", "SK": f"SIGHTING#{number}", "likes": 10**40 + number} for number in range(3)]
     keys: list[Raw] = [encode_item({"PK": item["PK"], "SK": item["SK"]}) for item in items]
     listing = Listing(CURSORS, ACTIVE_IN_AREA, "Query.list", {})
 
-    made = connection(listing, Page(items, has_next=True, has_previous=False), lambda item: item["likes"])
+    in_memory = connection(listing, Page(items, has_next=True, has_previous=False), lambda item: item["likes"])
     read = connection(listing, Page(None, has_next=True, has_previous=False, raw=keys), lambda item: item["SK"])
 
-    assert made.nodes == [item["likes"] for item in items]  # numbers beyond what DynamoDB holds
-    assert [edge.cursor for edge in made.edges] == [edge.cursor for edge in read.edges]
-    assert made.last_evaluated_key == made.page_info.end_cursor == read.edges[-1].cursor
+    assert in_memory.nodes == [item["likes"] for item in items]  # numbers that DynamoDB cannot store
+    assert [edge.cursor for edge in in_memory.edges] == [edge.cursor for edge in read.edges]
+    assert in_memory.last_evaluated_key == in_memory.page_info.end_cursor == read.edges[-1].cursor

@@ -1,4 +1,4 @@
-"""Point reads of one request: together in few calls, each with an answer of its own."""
+"""Point reads of one request: they share few calls, and each has its own response."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ WRITE = AccessPattern("T-3", "", BLIP, ("PutItem",), Who.ANY)
 
 @pytest.fixture
 def open_store(client: Client, database: Database) -> Callable[..., Store]:
-    """Stores of requests that go through the proxy."""
+    """Return a function that opens a store whose requests go through the proxy."""
 
     def store(seconds: float = 10) -> Store:
         return Store(client, prefix=database.prefix, deadline=Deadline(seconds), token=lambda: "")
@@ -46,10 +46,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("datastore.session.point_reads.UNPROCESSED", Backoff(initial=0.001, maximum=0.002, attempts=6))
 
 
-# --- What goes out ----------------------------------------------------------------------------------------------------
+# --- The requests -----------------------------------------------------------------------------------------------------
 
 
-async def test_more_than_a_hundred_keys_go_out_side_by_side(
+async def test_more_than_a_hundred_keys_are_sent_in_concurrent_calls(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
     await put_numbers(database, range(0, 250, 2))
@@ -91,7 +91,7 @@ async def test_keys_of_several_tables_share_a_call(
     assert store.meter.units == 2.0
 
 
-async def test_a_key_is_asked_for_once_however_often_it_is_read(
+async def test_a_key_is_requested_once_however_often_it_is_read(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
     await put_numbers(database, [1, 2])
@@ -115,7 +115,9 @@ async def test_a_single_key_is_a_get_item(proxy: Proxy, database: Database, open
     assert proxy.operations() == ["GetItem", "GetItem"]
 
 
-async def test_consistent_reads_go_apart(proxy: Proxy, database: Database, open_store: Callable[..., Store]) -> None:
+async def test_consistent_reads_are_sent_separately(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
     await put_numbers(database, [1, 2])
     store = open_store()
 
@@ -135,7 +137,7 @@ async def test_a_single_consistent_read_says_so(proxy: Proxy, open_store: Callab
     assert [(seen.operation, seen.body["ConsistentRead"]) for seen in proxy.seen] == [("GetItem", True)]
 
 
-async def test_what_a_request_has_read_is_its_own(
+async def test_the_items_of_a_request_are_its_own_copies(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
     await put_numbers(database, [1])
@@ -152,10 +154,10 @@ async def test_what_a_request_has_read_is_its_own(
     assert await read_many(open_store(), [1]) == [numbered_item(1) | {"number": 100}]
 
 
-# --- What stays unprocessed -------------------------------------------------------------------------------------------
+# --- Unprocessed keys -------------------------------------------------------------------------------------------------
 
 
-async def test_unprocessed_keys_are_asked_for_until_they_are_there(
+async def test_unprocessed_keys_are_requested_until_they_are_returned(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
     await put_numbers(database, range(10))
@@ -176,7 +178,7 @@ def _late(digits: str) -> Fault:
     return withhold(BLIP, lambda sort: sort[-1] in digits)
 
 
-async def test_what_stays_unprocessed_is_throttled_and_the_others_are_served(
+async def test_keys_that_stay_unprocessed_are_throttled_and_the_others_are_served(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
     await put_numbers(database, range(6))
@@ -204,7 +206,7 @@ async def test_what_stays_unprocessed_is_throttled_and_the_others_are_served(
 async def test_waiting_for_unprocessed_keys_ends_with_the_deadline(
     monkeypatch: pytest.MonkeyPatch, proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
-    # Without chance: the last wait would begin 0.8 s in, and the deadline leaves room for the try before it.
+    # Without jitter, the last wait would begin after 0.8 s, and the deadline leaves room for the try before it.
     monkeypatch.setattr("datastore.session.point_reads.random.random", lambda: 1.0)
     monkeypatch.setattr("datastore.session.point_reads.UNPROCESSED", Backoff(initial=0.2, maximum=0.2, attempts=1000))
     await put_numbers(database, range(3))
@@ -220,7 +222,7 @@ async def test_waiting_for_unprocessed_keys_ends_with_the_deadline(
 
 
 @pytest.mark.parametrize(("fault", "error"), [(reset, Unavailable), (refuse(400, "ThrottlingException"), Throttled)])
-async def test_when_a_later_round_fails_what_came_before_is_served(
+async def test_the_items_of_earlier_rounds_are_served_when_a_later_round_fails(
     proxy: Proxy,
     database: Database,
     open_store: Callable[..., Store],
@@ -237,7 +239,7 @@ async def test_when_a_later_round_fails_what_came_before_is_served(
     assert [code_or_item(answer) for answer in answers] == [numbered_item(0), numbered_item(1), error.code, error.code]
 
 
-async def test_when_a_later_round_hangs_what_came_before_is_served(
+async def test_the_items_of_earlier_rounds_are_served_when_a_later_round_hangs(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
     await put_numbers(database, range(3))
@@ -249,7 +251,7 @@ async def test_when_a_later_round_hangs_what_came_before_is_served(
     assert [code_or_item(answer) for answer in answers] == [numbered_item(0), numbered_item(1), Timeout.code]
 
 
-async def test_more_than_an_answer_holds_comes_in_rounds(
+async def test_large_results_are_read_in_rounds(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
     store = Store(database.client, prefix=database.prefix, deadline=Deadline(20), token=lambda: "")
@@ -262,7 +264,7 @@ async def test_more_than_an_answer_holds_comes_in_rounds(
     assert len(proxy.seen) > 1
 
 
-# --- What fails -------------------------------------------------------------------------------------------------------
+# --- Failures ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("numbers", [[1], [1, 2]], ids=["one", "many"])
@@ -316,7 +318,7 @@ async def test_a_bad_key_fails_alone(proxy: Proxy, database: Database, open_stor
     assert [keys_asked(seen, database) for seen in proxy.seen] == [["S#1", "S#2"]]
 
 
-async def test_a_reader_who_goes_leaves_the_read_to_the_others(
+async def test_a_cancelled_reader_does_not_cancel_the_read_of_the_others(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
     await put_numbers(database, [1, 2])
@@ -342,7 +344,7 @@ async def test_a_reader_who_goes_leaves_the_read_to_the_others(
 
 
 @pytest.mark.parametrize("fault", [refuse(400, "ThrottlingException"), refuse(400, "AccessDeniedException")])
-async def test_of_many_read_at_once_each_has_its_own_answer(
+async def test_each_of_many_concurrent_reads_has_its_own_response(
     proxy: Proxy, database: Database, open_store: Callable[..., Store], fault: Fault
 ) -> None:
     await put_numbers(database, [1, 3])
@@ -372,7 +374,7 @@ PART = ("number", "missing")
 
 
 def asked_of(seen: Seen, database: Database) -> list[tuple[list[str], list[str] | None]]:
-    """The sort keys of a BatchGetItem, and the attributes if it does not ask for whole items."""
+    """Return the sort keys of a BatchGetItem, and the attributes unless it requests whole items."""
     entry = seen.body["RequestItems"][database.prefix + BLIP.name]
     shown = entry.get("ProjectionExpression")
     names = entry.get("ExpressionAttributeNames", {})
@@ -389,7 +391,7 @@ async def read_parts(store: Store, numbers: Sequence[int], part: tuple[str, ...]
     return [one.item if isinstance(one, LazyItem) else one for one in found]
 
 
-async def test_what_is_not_wanted_of_items_is_not_brought(
+async def test_attributes_that_are_not_needed_are_not_read(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
     await fill_with_more(database, [1, 2])
@@ -404,7 +406,7 @@ async def test_what_is_not_wanted_of_items_is_not_brought(
     assert [asked_of(seen, database) for seen in proxy.seen] == [[(["S#1", "S#2", "S#3"], shown)], [(["S#2"], shown)]]
 
 
-async def test_who_wants_more_of_items_that_were_read_in_parts_has_them_read_whole(
+async def test_items_read_in_part_are_read_whole_when_more_attributes_are_needed(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
     await fill_with_more(database, [1, 2, 4])
@@ -424,7 +426,7 @@ async def test_who_wants_more_of_items_that_were_read_in_parts_has_them_read_who
 
 
 @pytest.mark.parametrize("other", [None, ("more",)], ids=["whole", "another part"])
-async def test_items_of_which_several_want_different_things_are_read_once_and_whole(
+async def test_items_of_which_readers_need_different_attributes_are_read_once_and_whole(
     proxy: Proxy, database: Database, open_store: Callable[..., Store], other: tuple[str, ...] | None
 ) -> None:
     await fill_with_more(database, [1, 2])
@@ -440,7 +442,7 @@ async def test_items_of_which_several_want_different_things_are_read_once_and_wh
     assert [asked_of(seen, database) for seen in proxy.seen] == [[(["S#1", "S#2"], None)]]
 
 
-async def test_what_is_written_is_whole_though_it_was_read_in_parts(
+async def test_a_written_item_is_whole_though_it_was_read_in_part(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
     await fill_with_more(database, [1, 2])
@@ -453,12 +455,14 @@ async def test_what_is_written_is_whole_though_it_was_read_in_parts(
     assert proxy.operations() == ["BatchGetItem", "PutItem"]
 
 
-async def test_a_record_is_made_once_however_many_read_it(database: Database, open_store: Callable[..., Store]) -> None:
+async def test_a_record_is_built_once_however_many_read_it(
+    database: Database, open_store: Callable[..., Store]
+) -> None:
     await put_numbers(database, [1])
-    made: list[Any] = []
+    built: list[Any] = []
 
     def build(number: int) -> list[int]:
-        made.append(number)
+        built.append(number)
         return [number]
 
     decoder = RecordDecoder(build, number=number_attribute("number"))
@@ -467,4 +471,4 @@ async def test_a_record_is_made_once_however_many_read_it(database: Database, op
     found = await asyncio.gather(*[store.find(BLIPS, blip(1)) for _ in range(3)])
     records = [one.record(decoder) for one in found if one is not None]
 
-    assert (made, records) == ([1], [[1]] * 3)
+    assert (built, records) == ([1], [[1]] * 3)

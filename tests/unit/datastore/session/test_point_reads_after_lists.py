@@ -21,7 +21,7 @@ from tests.support.point_reads import code_or_item, keys_asked, numbered_item, p
 
 @pytest.fixture
 def open_store(client: Client, database: Database) -> Callable[..., Store]:
-    """Stores of requests that go through the proxy."""
+    """Return a function that opens a store whose requests go through the proxy."""
 
     def store(seconds: float = 10) -> Store:
         return Store(client, prefix=database.prefix, deadline=Deadline(seconds), token=lambda: "")
@@ -34,23 +34,23 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("datastore.session.point_reads.UNPROCESSED", Backoff(initial=0.001, maximum=0.002, attempts=6))
 
 
-# --- What waits for lists ---------------------------------------------------------------------------------------------
+# --- Waiting for lists ------------------------------------------------------------------------------------------------
 
 
 async def read_after_list(store: Store, came: asyncio.Event, numbers: Sequence[int]) -> list[Any]:
-    """A list that comes in when it may, and the items that it leads on to."""
+    """Wait for a list, whose arrival is `came`, and read the items that it names."""
     with store.defer_dispatch():
         await came.wait()
     return await read_many(store, numbers)
 
 
 async def turn_loop(count: int = 60) -> None:
-    """So many turns of the event loop: more than a batch waits for others once its lists are there."""
+    """Run `count` turns of the event loop. The default is more than a batch waits after its lists have arrived."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
-async def test_reads_wait_for_the_last_list_and_go_out_with_what_all_lead_on_to(
+async def test_reads_wait_for_the_last_list_and_are_sent_with_the_reads_of_all_lists(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
     await put_numbers(database, range(6))
@@ -73,7 +73,7 @@ async def test_reads_wait_for_the_last_list_and_go_out_with_what_all_lead_on_to(
     assert [sorted(keys_asked(seen, database)) for seen in proxy.seen] == [[f"S#{number}" for number in range(6)]]
 
 
-async def test_lists_that_come_in_at_nearly_the_same_time_share_a_batch(
+async def test_lists_that_arrive_at_nearly_the_same_time_share_a_batch(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
     await put_numbers(database, range(2))
@@ -85,14 +85,15 @@ async def test_lists_that_come_in_at_nearly_the_same_time_share_a_batch(
         await turn_loop(3)
         return await read_many(store, [number])
 
-    # The first read is asked for when a list is awaited yet; when it would go out none is, nor the second read there.
+    # The first read is requested while a list is pending. When it would be sent, no list is pending, and the second
+    # read has not been requested yet.
     answers = await asyncio.gather(after(1, 0), after(4, 1))
 
     assert list(answers) == [[numbered_item(0)], [numbered_item(1)]]
     assert proxy.operations() == ["BatchGetItem"]
 
 
-async def test_a_list_that_leads_on_to_lists_holds_the_batch_until_they_are_there_too(
+async def test_a_list_that_leads_to_lists_holds_the_batch_until_they_have_arrived(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
     await put_numbers(database, range(3))
@@ -162,7 +163,7 @@ async def test_a_list_that_fails_lets_the_reads_go(
     assert proxy.operations() == ["BatchGetItem"]
 
 
-async def test_more_than_a_hundred_keys_that_waited_go_out_side_by_side(
+async def test_more_than_a_hundred_keys_that_waited_are_sent_in_concurrent_calls(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
     await put_numbers(database, range(0, 230, 2))

@@ -1,4 +1,4 @@
-"""What a request has written it is told of again without another read; what was refused is read anew."""
+"""A request reads its own writes without a call; after a refused write it reads the item again."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ UPDATE = AccessPattern("T-4", "", BLIP, ("UpdateItem",), Who.ANY, update="SET #c
 DELETE = AccessPattern("T-5", "", BLIP, ("DeleteItem",), Who.ANY)
 DELETE_IF = AccessPattern("T-6", "", BLIP, ("DeleteItem",), Who.ANY, condition="#count = :count")
 KEY = Key("P", "S")
-# As it is given, and as a read has it.
+# The item as it is written, and as a read returns it.
 GIVEN: Item = {"PK": "P", "SK": "S", "count": 1.0, "names": ("a", "b")}
 KEPT: Item = {"PK": "P", "SK": "S", "count": 1, "names": ["a", "b"]}
 
@@ -37,17 +37,17 @@ def open_store(database: Database) -> Callable[[], Store]:
 
 @contextmanager
 def point_read_names(database: Database) -> Iterator[list[str]]:
-    """The point reads that are made meanwhile."""
-    made: list[str] = []
+    """Collect the names of the point reads made in the context."""
+    calls: list[str] = []
     stop = database.client.add_call_listener(
-        lambda call: made.append(call_name(call)) if "Get" in call.operation else None
+        lambda call: calls.append(call_name(call)) if "Get" in call.operation else None
     )
-    yield made
+    yield calls
     stop()
 
 
 async def both(store: Store) -> list[Any]:
-    """What is read at the key, eventually consistently and consistently."""
+    """Read the key eventually consistently and consistently."""
     return [await store.get(READ, KEY), await store.get(READ_NOW, KEY)]
 
 
@@ -78,34 +78,32 @@ async def delete_together(store: Store) -> Item | None:
 
 @pytest.mark.parametrize("write", [put_given, update_item, delete_item, put_together, delete_together])
 @pytest.mark.parametrize("read_before", [False, True])
-async def test_what_was_written_is_not_read_again(
+async def test_a_written_item_is_not_read_again(
     database: Database,
     open_store: Callable[[], Store],
     write: Callable[[Store], Any],
     read_before: bool,
 ) -> None:
-    there = None if write in (put_given, put_together) else await put_given(open_store())
+    before = None if write in (put_given, put_together) else await put_given(open_store())
     store = open_store()
     if read_before:
-        assert await both(store) == [there, there]
+        assert await both(store) == [before, before]
 
     written = await write(store)
 
-    with point_read_names(database) as made:
+    with point_read_names(database) as calls:
         assert await both(store) == [written, written]
-    assert made == []
+    assert calls == []
     assert await both(open_store()) == [written, written]
 
 
-async def test_a_write_that_was_refused_is_followed_by_a_read(
-    database: Database, open_store: Callable[[], Store]
-) -> None:
+async def test_a_refused_write_is_followed_by_a_read(database: Database, open_store: Callable[[], Store]) -> None:
     store = open_store()
     assert await both(store) == [None, None]
     await put_given(open_store())
 
     refused = [await store.put(PUT, GIVEN | {"count": 2})]
-    with point_read_names(database) as made:
+    with point_read_names(database) as calls:
         assert await both(store) == [KEPT, KEPT]
     refused.append(await store.delete(DELETE_IF, KEY, count=2))
     with point_read_names(database) as again:
@@ -116,10 +114,10 @@ async def test_a_write_that_was_refused_is_followed_by_a_read(
         assert await both(store) == [KEPT, KEPT]
 
     assert [(written.ok, written.item) for written in refused] == [(False, KEPT)] * 2
-    assert made == again == at_last == ["GetItem blip"] * 2
+    assert calls == again == at_last == ["GetItem blip"] * 2
 
 
-async def test_what_a_transaction_updated_or_checked_is_read_again(
+async def test_items_that_a_transaction_updated_or_checked_are_read_again(
     database: Database, open_store: Callable[[], Store]
 ) -> None:
     await put_given(open_store())
@@ -128,6 +126,6 @@ async def test_what_a_transaction_updated_or_checked_is_read_again(
 
     await store.transact(BLIP, [Action("Update", key=KEY, update=UPDATE.update, values={"count": 7})])
 
-    with point_read_names(database) as made:
+    with point_read_names(database) as calls:
         assert await both(store) == [KEPT | {"count": 7}] * 2
-    assert made == ["GetItem blip"] * 2
+    assert calls == ["GetItem blip"] * 2

@@ -1,4 +1,4 @@
-"""Point reads that requests of a process share: equal ones in flight, and what a crowd looks at."""
+"""The cache of point reads that the requests of a process share."""
 
 import asyncio
 import random
@@ -57,7 +57,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("datastore.session.point_reads.UNPROCESSED", Backoff(initial=0.001, maximum=0.002, attempts=3))
 
 
-# --- What is kept -----------------------------------------------------------------------------------------------------
+# --- Cached items -----------------------------------------------------------------------------------------------------
 
 
 async def test_a_hot_item_is_read_four_times_a_second(
@@ -71,19 +71,19 @@ async def test_a_hot_item_is_read_four_times_a_second(
     assert len(proxy.seen) == 4
 
 
-async def test_a_pattern_may_keep_for_less(open_store: Open, elsewhere: Store, clock: Clock) -> None:
-    brief = replace(HOT, shared_ms=100)
+async def test_a_pattern_may_have_a_shorter_lifetime(open_store: Open, elsewhere: Store, clock: Clock) -> None:
+    short = replace(HOT, shared_ms=100)
     await elsewhere.put(WRITE, valued_item(1))
     assert await value(open_store(), HOT) == 1
     await elsewhere.put(WRITE, valued_item(2))
     clock.forward(milliseconds=99)
-    assert await value(open_store(), brief) == 1
+    assert await value(open_store(), short) == 1
     clock.forward(milliseconds=2)
     assert await value(open_store(), HOT) == 1
-    assert await value(open_store(), brief) == 2
+    assert await value(open_store(), short) == 2
 
 
-async def test_what_is_kept_counts_from_when_it_was_asked_for(
+async def test_the_lifetime_begins_when_the_read_was_sent(
     proxy: Proxy, open_store: Open, elsewhere: Store, clock: Clock
 ) -> None:
     await elsewhere.put(WRITE, valued_item(1))
@@ -98,7 +98,7 @@ async def test_what_is_kept_counts_from_when_it_was_asked_for(
     assert await value(open_store(), HOT) == 2
     clock.forward(seconds=-60)
     await elsewhere.put(WRITE, valued_item(3))
-    assert await value(open_store(), HOT) == 3  # a clock that was set back makes nothing last longer
+    assert await value(open_store(), HOT) == 3  # setting the clock back does not extend the lifetime
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ async def test_what_is_kept_counts_from_when_it_was_asked_for(
     [(ReadFreshness.CACHED, READ), (ReadFreshness.CACHED, LATEST), (ReadFreshness.OWN, HOT)],
     ids=str,
 )
-async def test_nothing_kept_is_for_those_who_have_not_said_so(
+async def test_requests_that_do_not_allow_it_receive_no_cached_item(
     open_store: Open, elsewhere: Store, sharing: ReadFreshness, pattern: AccessPattern
 ) -> None:
     await elsewhere.put(WRITE, valued_item(1))
@@ -118,7 +118,7 @@ async def test_nothing_kept_is_for_those_who_have_not_said_so(
     assert await value(asker, pattern) == 2
 
 
-async def test_what_is_not_there_is_not_kept(open_store: Open, elsewhere: Store) -> None:
+async def test_missing_items_are_not_cached(open_store: Open, elsewhere: Store) -> None:
     assert await value(open_store(), HOT) is None
     await elsewhere.put(WRITE, valued_item(1))
     assert await value(open_store(), HOT) == 1
@@ -134,7 +134,7 @@ WRITES: dict[str, Callable[[Store], Awaitable[Any]]] = {
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-async def test_a_write_of_this_process_drops_what_is_kept(
+async def test_a_write_of_this_process_drops_the_cached_item(
     open_store: Open, elsewhere: Store, write: Callable[[Store], Awaitable[Any]]
 ) -> None:
     await elsewhere.put(WRITE, valued_item(1))
@@ -145,7 +145,7 @@ async def test_a_write_of_this_process_drops_what_is_kept(
     assert await value(open_store(), HOT) == (None if write is WRITES["delete"] else 2)
 
 
-async def test_what_expires_is_dropped_as_it_is_swept(
+async def test_expired_entries_are_dropped_by_the_sweep(
     open_store: Open, elsewhere: Store, client: Client, database: Database
 ) -> None:
     await elsewhere.put(WRITE, valued_item(1) | {"expiresAt": int(NOON.timestamp()) - 1})
@@ -156,32 +156,32 @@ async def test_what_expires_is_dropped_as_it_is_swept(
     assert await value(open_store(), HOT) is None
 
 
-async def test_what_is_kept_is_bounded_by_what_it_took_to_read(
+async def test_the_cache_is_bounded_by_the_read_units_of_its_items(
     proxy: Proxy, open_store: Open, elsewhere: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("datastore.dynamodb.read_cache.MAX_CACHED_UNITS", 2.0)
     big = valued_item(3, 3) | {"more": "x" * 8000}
     await elsewhere.write_all(BLIP, puts=[valued_item(1, 1), valued_item(2, 2), big])
 
-    async def asked(*numbers: int) -> int:
+    async def calls_for(*numbers: int) -> int:
         before = len(proxy.seen)
         for number in numbers:
             assert await value(open_store(), HOT, number) == number
         return len(proxy.seen) - before
 
-    assert await asked(1, 2, 3) == 3
-    assert await asked(1, 2, 3) == 0  # of half a unit, half a unit, and one
+    assert await calls_for(1, 2, 3) == 3
+    assert await calls_for(1, 2, 3) == 0  # of 0.5, 0.5 and 1 read units
     assert await value(open_store(), HOT, 4) is None
-    assert await asked(1, 2, 3) == 3  # half a unit was too much, and all were forgotten
+    assert await calls_for(1, 2, 3) == 3  # another 0.5 exceeded the limit, and the cache was cleared
     await open_store().find_all(HOT, [key(1), key(3)])
-    assert await asked(1, 3) == 0
+    assert await calls_for(1, 3) == 0
 
 
 @pytest.mark.parametrize("clock_goes", [0, 999])
-async def test_what_is_read_just_after_a_write_of_this_process_is_not_kept(
+async def test_a_read_just_after_a_write_of_this_process_is_not_cached(
     proxy: Proxy, open_store: Open, clock: Clock, clock_goes: int
 ) -> None:
-    """An eventually consistent read may bring what was there before, and whoever asks then shall not see it again."""
+    """An eventually consistent read may return the old item, which later requests must not receive."""
     await open_store(ReadFreshness.OWN).put(WRITE, valued_item(1))
     clock.forward(seconds=1)
     before = await stale(proxy, open_store)
@@ -191,16 +191,16 @@ async def test_what_is_read_just_after_a_write_of_this_process_is_not_kept(
 
     assert await value(open_store(), HOT) == 1
     assert await asyncio.gather(*[value(open_store(), HOT) for _ in range(5)]) == [2] * 5
-    assert proxy.operations()[-2:] == ["GetItem", "GetItem"]  # one for all five: they share what is in flight
+    assert proxy.operations()[-2:] == ["GetItem", "GetItem"]  # one for all five: they share the read in flight
 
     clock.forward(milliseconds=1000 - clock_goes)
-    asked = len(proxy.seen)
+    calls_for = len(proxy.seen)
     assert [await value(open_store(), HOT) for _ in range(5)] == [2] * 5
-    assert len(proxy.seen) == asked + 1
+    assert len(proxy.seen) == calls_for + 1
 
 
 async def stale(proxy: Proxy, open_store: Open) -> Fault:
-    """Answers a read of the item as it stands now, whenever it is asked."""
+    """Return a fault that always answers a read with the present item."""
     answers: list[tuple[int, dict[str, str], bytes]] = []
 
     async def listen(proxy: Proxy, seen: Seen) -> web.StreamResponse:
@@ -228,26 +228,26 @@ def test_only_public_data_is_cached() -> None:
             assert pattern.shared_ms <= 1_000, pattern.id
             continue
         assert "GetItem" in pattern.operations, pattern.id
-        assert pattern.shared_ms <= SHARED_MS, pattern.id  # nothing is kept for longer
+        assert pattern.shared_ms <= SHARED_MS, pattern.id  # the upper limit
 
 
-# --- All of it at random ----------------------------------------------------------------------------------------------
+# --- Random requests --------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Writes:
-    """Those of one item, one after another, each with a greater value: when each was sent, and acknowledged."""
+    """The writes of one item, one after another, each with a greater value."""
 
     sent: int = 0
     acknowledged: int = 0
     by_this_process: int = 0
-    # By the clock: when each value came to be no longer the latest, as far as its writer knows.
+    #: For each value, the time when it was replaced, as its writer knows it.
     replaced: dict[int, float] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class RandomRequests:
-    """Requests of one process and writers elsewhere, on three items; each read is held against what it may bring."""
+    """Requests of one process and writers elsewhere, on three items. Each read is compared with the allowed values."""
 
     def __init__(self, seed: int, open_store: Open, elsewhere: Store, clock: Clock) -> None:
         self._random = random.Random(seed)
@@ -258,7 +258,7 @@ class RandomRequests:
         self.brought = 0
 
     async def fault(self, proxy: Proxy, seen: Seen) -> web.StreamResponse:
-        """An answer of some time ago, or none."""
+        """Answer late, or not at all."""
         chance = self._random.random()
         if chance < 0.05 and not seen.operation.startswith("Put"):
             return await hang(proxy, seen)
@@ -320,7 +320,7 @@ class RandomRequests:
 
 @pytest.mark.proof
 @pytest.mark.parametrize("seed", range(6))
-async def test_a_read_is_as_new_as_it_has_to_be_whatever_happens(
+async def test_a_read_is_always_as_recent_as_required(
     proxy: Proxy, open_store: Open, elsewhere: Store, clock: Clock, seed: int
 ) -> None:
     world = RandomRequests(seed, open_store, elsewhere, clock)

@@ -1,4 +1,4 @@
-"""Operations that read far more than was estimated are stopped, whatever the estimate missed."""
+"""Operations that read far more than their estimate are stopped."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from tests.support.store_engines import free_port
 
 FIRST = '{ areas postsByTag(tag: "cats", first: 1) { nodes { text } pageInfo { hasNextPage } } }'
 POSTS = 400
-# At most half of what any may cost, and twice its estimate: a Query and the post, one and a half units in all.
+# Half of the maximum cost, plus twice the estimate: a Query and the post, 1.5 units together.
 LIMIT = 50.0 + 2 * 1.0
 
 
@@ -27,7 +27,7 @@ def settings() -> Settings:
 
 
 async def hide(served: Served, posts: int) -> None:
-    """Posts with a tag, each by another author, for followers."""
+    """Write posts with a tag, each by another author and for followers only."""
     items = []
     for number in range(posts):
         key = keys.tag(f"p{number}", "cats")
@@ -45,19 +45,19 @@ async def hide(served: Served, posts: int) -> None:
     await served.store().write_all(FEED, puts=items)
 
 
-async def test_a_list_of_which_nearly_nothing_is_shown_is_not_read_to_its_end(served: Served) -> None:
+async def test_a_list_with_hardly_any_visible_post_is_not_read_to_its_end(served: Served) -> None:
     await hide(served, POSTS)
 
     answer = await served.ask(FIRST, user="nobody")
 
     assert answer.codes == ["BAD_USER_INPUT"]
-    assert answer.data is None  # also of the field that had its value
+    assert answer.data is None  # also of the field that already had its value
     assert answer.errors is not None
     (error,) = answer.errors
     read = sum(call.cost for call in answer.calls)
     assert error["extensions"] == {"code": "BAD_USER_INPUT", "read": round(read, 1), "limit": LIMIT}
     assert "was stopped" in error["message"]
-    # It is not asked for more once that much is read: the last wave is four times as large as the one before.
+    # The list sends no more reads above the limit. The last wave is four times as large as the one before.
     assert LIMIT <= read < 2 * LIMIT
     # Operators see all posts, and read no follows.
     seen = await served.ask(FIRST, user="root", role=Role.ADMIN)
@@ -77,7 +77,7 @@ def call(operation: str, units: float) -> Call:
     return Call(operation, PreparedRequest(b"{}", ("t",)), units=units)
 
 
-def test_what_was_begun_is_written_to_its_end() -> None:
+def test_writes_that_have_begun_are_completed() -> None:
     meter = Meter()
     meter.limit = 10.0
     meter.completes_writes = True
@@ -92,7 +92,7 @@ def test_what_was_begun_is_written_to_its_end() -> None:
     meter.check_limit("Query")
 
 
-def test_each_event_of_a_subscription_may_read_as_much() -> None:
+def test_each_event_of_a_subscription_has_its_own_limit() -> None:
     meter = Meter()
     meter.limit = 10.0
     meter.record(call("Query", 10.0))

@@ -52,7 +52,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def joined() -> None:
-    """Until what was begun before has asked, and sent what nobody reads."""
+    """Wait until earlier tasks have requested their reads and sent those that no other read joined."""
     for _ in range(10):
         await asyncio.sleep(0)
 
@@ -60,7 +60,7 @@ async def joined() -> None:
 # --- Reads in flight --------------------------------------------------------------------------------------------------
 
 
-async def test_equal_reads_in_flight_are_one_call_and_who_sent_it_pays(
+async def test_equal_reads_in_flight_are_one_call_that_the_owner_pays(
     proxy: Proxy, open_store: Open, elsewhere: Store
 ) -> None:
     await elsewhere.put(WRITE, valued_item(7))
@@ -70,7 +70,7 @@ async def test_equal_reads_in_flight_are_one_call_and_who_sent_it_pays(
     await gate.holds()
     others = [asyncio.ensure_future(value(store)) for store in stores[1:]]
     two = asyncio.ensure_future(open_store().find_all(READ, [key(1), key(2)]))
-    await until(lambda: len(proxy.seen) == 2)  # what nobody reads is sent at once
+    await until(lambda: len(proxy.seen) == 2)  # a key without a read in flight is sent at once
     gate.open()
 
     assert await asyncio.gather(first, *others) == [7] * 50
@@ -79,7 +79,7 @@ async def test_equal_reads_in_flight_are_one_call_and_who_sent_it_pays(
     assert [len(store.meter.calls) for store in stores] == [1] + [0] * 49
 
 
-async def test_a_write_is_seen_by_who_asks_after_it_whatever_is_in_flight(
+async def test_a_read_after_a_write_sees_it_whatever_is_in_flight(
     proxy: Proxy, open_store: Open, elsewhere: Store
 ) -> None:
     await elsewhere.put(WRITE, valued_item(1))
@@ -93,14 +93,14 @@ async def test_a_write_is_seen_by_who_asks_after_it_whatever_is_in_flight(
     assert await asyncio.gather(*after) == [2, 2, 2]
     gate.open()
     assert await asyncio.gather(*before) == [1, 1]
-    assert await value(open_store(), HOT) == 2  # the older one was not kept
+    assert await value(open_store(), HOT) == 2  # the older value was not cached
 
 
 @pytest.mark.parametrize("sharing", [ReadFreshness.OWN, ReadFreshness.CACHED])
-async def test_who_must_see_the_latest_joins_no_read_that_was_sent_before(
+async def test_a_read_of_the_latest_value_joins_no_read_that_was_sent_before(
     proxy: Proxy, open_store: Open, elsewhere: Store, sharing: ReadFreshness
 ) -> None:
-    """What others write this process does not hear of: a read of before may miss it."""
+    """The process does not learn of the writes of others, so an earlier read may miss them."""
     await elsewhere.put(WRITE, valued_item(1))
     pattern = LATEST if sharing is ReadFreshness.CACHED else READ
     gate = RequestGate(proxy)
@@ -113,7 +113,7 @@ async def test_who_must_see_the_latest_joins_no_read_that_was_sent_before(
     assert await before == 1
 
 
-async def test_who_must_see_the_latest_shares_what_is_not_sent_yet(
+async def test_reads_of_the_latest_value_share_a_read_that_is_not_sent_yet(
     proxy: Proxy, open_store: Open, elsewhere: Store
 ) -> None:
     await elsewhere.put(WRITE, valued_item(1))
@@ -139,7 +139,7 @@ async def test_no_request_joins_a_read_that_has_hung_for_a_quarter_of_a_second(
 
 
 @pytest.mark.parametrize("end", ["closed", "late", "stopped"])
-async def test_the_end_of_who_sent_a_read_is_not_that_of_those_who_wait_for_it(
+async def test_the_end_of_the_owner_does_not_end_the_waiters(
     proxy: Proxy, open_store: Open, elsewhere: Store, end: str
 ) -> None:
     await elsewhere.put(WRITE, valued_item(1))
@@ -155,7 +155,7 @@ async def test_the_end_of_who_sent_a_read_is_not_that_of_those_who_wait_for_it(
     if end == "closed":
         leader.close()
     elif end == "stopped":
-        others.pop().cancel()  # nor is that of one who waits
+        others.pop().cancel()  # cancelling a waiter does not end the read either
         gate.open()
 
     assert await asyncio.gather(*others) == [1] * len(others)
@@ -165,7 +165,7 @@ async def test_the_end_of_who_sent_a_read_is_not_that_of_those_who_wait_for_it(
     await asyncio.wait([first])
 
 
-async def test_who_waits_for_another_waits_no_longer_than_their_own_deadline(proxy: Proxy, open_store: Open) -> None:
+async def test_a_waiter_waits_no_longer_than_its_own_deadline(proxy: Proxy, open_store: Open) -> None:
     gate = RequestGate(proxy)
     first = asyncio.ensure_future(value(open_store()))
     await gate.holds()
@@ -177,7 +177,7 @@ async def test_who_waits_for_another_waits_no_longer_than_their_own_deadline(pro
     assert await first is None
 
 
-async def test_what_others_have_brought_is_there_though_ones_own_read_is_late(
+async def test_items_read_by_others_are_returned_although_the_own_read_is_late(
     proxy: Proxy, open_store: Open, elsewhere: Store
 ) -> None:
     await elsewhere.put(WRITE, valued_item(1))
@@ -196,7 +196,7 @@ async def test_what_others_have_brought_is_there_though_ones_own_read_is_late(
 
 
 @pytest.mark.parametrize("fault", ["fails", "is busy", "leaves some", "is away"])
-async def test_who_had_no_time_for_another_try_tells_those_nothing_who_have(
+async def test_an_owner_without_time_for_a_retry_does_not_fail_waiters_that_have_it(
     proxy: Proxy, database: Database, elsewhere: Store, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = Backoff(initial=1e6, maximum=1e6, attempts=8)
@@ -209,16 +209,16 @@ async def test_who_had_no_time_for_another_try_tells_those_nothing_who_have(
         "leaves some": leave_half,
         "is away": reset,
     }[fault]
-    come = asyncio.Event()
+    answering = asyncio.Event()
 
     async def late(proxy: Proxy, seen: Seen) -> web.StreamResponse:
-        await come.wait()
+        await answering.wait()
         return await answer(proxy, seen)
 
-    terms = BreakerConfig(
+    breaker_config = BreakerConfig(
         failures=1 if fault == "is away" else 100, wait_seconds=60, first_probe_seconds=0.6, probe_interval=0.6
     )
-    client = client_of(proxy, backoff=QUICK if fault == "is away" else slow, breaker_config=terms)
+    client = client_of(proxy, backoff=QUICK if fault == "is away" else slow, breaker_config=breaker_config)
     async with client:
 
         def store(seconds: float) -> Store:
@@ -232,14 +232,14 @@ async def test_who_had_no_time_for_another_try_tells_those_nothing_who_have(
         await until(lambda: len(proxy.seen) == 1)
         others = [asyncio.ensure_future(store(10).find_all(READ, keys)) for _ in range(3)]
         await joined()
-        come.set()
+        answering.set()
 
-        (failed,) = [one for one in await first if isinstance(one, DomainError)]
-        told = {"THROTTLED"} if fault in ("is busy", "leaves some") else {"UNAVAILABLE"}
-        # Its deadline may be what ends its wait for a store that is away.
-        assert failed.code in (told | {"TIMEOUT"} if fault == "is away" else told)
+        (failed,) = [result for result in await first if isinstance(result, DomainError)]
+        expected = {"THROTTLED"} if fault in ("is busy", "leaves some") else {"UNAVAILABLE"}
+        # The deadline may end the wait for a store that is away.
+        assert failed.code in (expected | {"TIMEOUT"} if fault == "is away" else expected)
         for found in await asyncio.gather(*others):
-            assert all(isinstance(one, LazyItem) for one in found), found
+            assert all(isinstance(result, LazyItem) for result in found), found
 
 
 async def test_a_failure_is_passed_to_the_waiters_and_not_cached(
@@ -256,7 +256,9 @@ async def test_a_failure_is_passed_to_the_waiters_and_not_cached(
     assert await value(open_store(), HOT) == 1
 
 
-async def test_parts_of_an_item_serve_those_who_want_no_more(proxy: Proxy, open_store: Open, elsewhere: Store) -> None:
+async def test_parts_of_an_item_serve_requests_that_need_no_more(
+    proxy: Proxy, open_store: Open, elsewhere: Store
+) -> None:
     await elsewhere.write_all(BLIP, puts=[valued_item(1), valued_item(2, 2)])
     keys = [key(1), key(2)]
     gate = RequestGate(proxy, held=1)
@@ -273,5 +275,5 @@ async def test_parts_of_an_item_serve_those_who_want_no_more(proxy: Proxy, open_
     for parts in (await first, await as_many):
         assert [sorted(found.item) for found in parts if isinstance(found, LazyItem)] == [["PK", "SK", "value"]] * 2
     assert same.meter.calls == []
-    assert (await same.get(READ, key(1)) or {})["more"] == "x"  # who wants more then reads anew
+    assert (await same.get(READ, key(1)) or {})["more"] == "x"  # a request that needs more reads again
     assert proxy.operations() == ["BatchGetItem", "BatchGetItem", "GetItem"]

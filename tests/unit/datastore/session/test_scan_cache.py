@@ -1,4 +1,4 @@
-"""What Scans found is remembered for 30 seconds: read once, dropped by writes, and never a failure."""
+"""The scan cache keeps results for 30 seconds: one Scan for all, dropped by writes, and never a failure."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -50,7 +50,7 @@ async def test_a_second_request_makes_no_call_until_30_seconds_have_passed(serve
     assert first.data == second.data == third.data
 
 
-async def test_a_clock_that_was_set_back_makes_nothing_last_longer(served: Served) -> None:
+async def test_setting_the_clock_back_does_not_extend_the_lifetime(served: Served) -> None:
     await served.ask("{ teams { name } }")
     served.clock.forward(seconds=-1)
 
@@ -80,7 +80,7 @@ async def test_a_write_is_seen_by_the_next_request(
     assert after.data != before.data
 
 
-async def test_a_write_that_was_refused_leaves_the_list_right(served: Served) -> None:
+async def test_a_refused_write_leaves_the_list_correct(served: Served) -> None:
     await setup(served)
     before = await served.ask(TEAMS_AND_LEAGUES)
 
@@ -90,7 +90,7 @@ async def test_a_write_that_was_refused_leaves_the_list_right(served: Served) ->
     assert (await served.ask(TEAMS_AND_LEAGUES)).data == before.data
 
 
-async def test_what_a_job_wrote_is_seen_when_it_says_so(served: Served) -> None:
+async def test_writes_of_a_job_are_seen_when_it_reports_them(served: Served) -> None:
     await setup(served)
     await served.ask("{ teams { name } }")
     await served.store().write_all(TEAMS, puts=[{"teamId": "2", "name": "Two", "code": "TWO"}])
@@ -121,7 +121,7 @@ async def test_fifty_requests_at_once_make_one_scan(served: Served) -> None:
 
 @pytest.fixture
 def open_store(client: Client, database: Database) -> Callable[..., Store]:
-    """Stores that go through the proxy."""
+    """Return a function that opens a store whose requests go through the proxy."""
 
     def store(seconds: float = 10) -> Store:
         return Store(client, prefix=database.prefix, deadline=Deadline(seconds), token=lambda: "")
@@ -131,7 +131,7 @@ def open_store(client: Client, database: Database) -> Callable[..., Store]:
 
 @pytest.fixture
 async def fill(database: Database) -> Callable[..., Awaitable[None]]:
-    """Puts teams, past the proxy."""
+    """Return a function that writes teams without the proxy."""
 
     async def put(*ids: str) -> None:
         store = Store(database.client, prefix=database.prefix, deadline=Deadline(10), token=lambda: "")
@@ -150,7 +150,7 @@ def team_ids(items: Sequence[Item]) -> list[str]:
 
 
 def hold_until(release: asyncio.Event) -> Fault:
-    """The engine answers at once, and what it answered arrives when it is released."""
+    """Return a fault: the engine answers at once, and its response is held until `release` is set."""
 
     async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
         status, headers, content = await proxy.ask(seen)
@@ -176,7 +176,7 @@ async def test_a_failure_is_passed_to_all_waiters_and_not_cached(
     assert len(proxy.seen) == 5
 
 
-async def test_what_cannot_be_converted_is_not_kept_either(
+async def test_a_result_that_cannot_be_converted_is_not_cached(
     open_store: Callable[..., Store], fill: Any, remembered: ScanCache
 ) -> None:
     await fill("1")
@@ -190,7 +190,7 @@ async def test_what_cannot_be_converted_is_not_kept_either(
     assert await remembered.scan(open_store(), ALL_TEAMS, team_ids) == ["1"]
 
 
-async def test_who_gives_up_does_not_end_the_scan_of_the_others(
+async def test_a_cancelled_caller_does_not_end_the_scan_of_the_others(
     proxy: Proxy, open_store: Callable[..., Store], fill: Any, remembered: ScanCache
 ) -> None:
     await fill("1")
@@ -209,7 +209,7 @@ async def test_who_gives_up_does_not_end_the_scan_of_the_others(
     assert len(proxy.seen) == 1
 
 
-async def test_a_scan_whose_only_asker_gave_up_is_kept_for_the_next(
+async def test_a_scan_whose_only_caller_was_cancelled_is_kept_for_the_next(
     proxy: Proxy, open_store: Callable[..., Store], fill: Any, remembered: ScanCache
 ) -> None:
     await fill("1")
@@ -225,7 +225,7 @@ async def test_a_scan_whose_only_asker_gave_up_is_kept_for_the_next(
     assert len(proxy.seen) == 1
 
 
-async def test_an_asker_waits_no_longer_than_its_own_deadline(
+async def test_a_caller_waits_no_longer_than_its_own_deadline(
     proxy: Proxy, open_store: Callable[..., Store], fill: Any, remembered: ScanCache
 ) -> None:
     await fill("1")
@@ -241,7 +241,7 @@ async def test_an_asker_waits_no_longer_than_its_own_deadline(
     assert await patient == ["1"]
 
 
-async def test_the_scan_of_an_asker_short_of_time_has_its_own_deadline(
+async def test_the_scan_of_a_caller_short_of_time_has_its_own_deadline(
     proxy: Proxy, open_store: Callable[..., Store], fill: Any, remembered: ScanCache
 ) -> None:
     await fill("1")
@@ -268,7 +268,7 @@ async def test_a_scan_without_end_is_ended_by_its_deadline(
     assert await remembered.scan(open_store(), ALL_TEAMS, team_ids) == []
 
 
-async def test_a_write_during_a_scan_is_seen_by_all_who_ask_after_it(
+async def test_a_write_during_a_scan_is_seen_by_all_later_callers(
     proxy: Proxy, open_store: Callable[..., Store], fill: Any, remembered: ScanCache
 ) -> None:
     await fill("1")
@@ -309,7 +309,9 @@ async def test_a_table_that_is_dropped_leaves_the_others(
     assert await read() == 5
 
 
-async def test_the_scan_is_a_call_of_who_began_it(open_store: Callable[..., Store], remembered: ScanCache) -> None:
+async def test_the_scan_is_metered_for_the_caller_that_started_it(
+    open_store: Callable[..., Store], remembered: ScanCache
+) -> None:
     first, second = open_store(), open_store()
 
     await asyncio.gather(*[remembered.scan(store, ALL_TEAMS, team_ids) for store in (first, second)])
@@ -318,14 +320,14 @@ async def test_the_scan_is_a_call_of_who_began_it(open_store: Callable[..., Stor
     assert second.meter.calls == []
 
 
-async def test_scans_on_their_way_end_when_the_gateway_stops(
+async def test_running_scans_end_when_the_gateway_stops(
     proxy: Proxy, open_store: Callable[..., Store], remembered: ScanCache
 ) -> None:
     proxy.always = hang
-    asker = asyncio.create_task(remembered.scan(open_store(), ALL_TEAMS, team_ids))
+    caller = asyncio.create_task(remembered.scan(open_store(), ALL_TEAMS, team_ids))
     await until(lambda: len(proxy.seen) == 1)
 
     await remembered.aclose()
 
     with pytest.raises(Unavailable):
-        await asker
+        await caller

@@ -1,4 +1,4 @@
-"""Updates at a version whose answers are lost, and puts that others come before: through a proxy to the engine."""
+"""Updates at a version whose responses are lost, and puts after concurrent writes, through a proxy to the engine."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime, timedelta
@@ -33,18 +33,18 @@ from tests.support.served import NOON
 
 TOKENS = ("b2" * 32, "c3" * 32)
 
-# Lost answers
+# Lost responses
 
 
 @pytest.fixture
 async def lossy(proxy: Proxy, database: Database) -> AsyncIterator[Callable[[], Store]]:
-    """Stores whose calls go through the proxy."""
+    """Return a function that opens a store whose calls go through the proxy."""
     async with client_of(proxy) as client:
         yield lambda: Store(client, prefix=database.prefix, deadline=Deadline(5), token=lambda: "token")
 
 
 def lose_after(act: Callable[[], Awaitable[object]]) -> Fault:
-    """The write is done, then something else, and the first's answer is lost: it is tried again."""
+    """Return a fault: do the write, run `act`, and lose the write's response, so that it is retried."""
 
     async def fault(proxy: Proxy, seen: Seen) -> web.StreamResponse:
         await proxy.ask(seen)
@@ -54,7 +54,7 @@ def lose_after(act: Callable[[], Awaitable[object]]) -> Fault:
     return fault
 
 
-async def test_an_update_whose_answer_was_lost_is_done(lossy: Callable[[], Store], proxy: Proxy) -> None:
+async def test_an_update_whose_response_was_lost_succeeds(lossy: Callable[[], Store], proxy: Proxy) -> None:
     users = Users(lossy(), NOON)
     await users.create("ada", name="Ada")
     proxy.faults.append(lose_answer)
@@ -80,10 +80,10 @@ async def test_a_conflict_after_a_lost_response_says_that_it_may_have_been_appli
     assert raised.value.extensions["currentVersion"] == 2
 
 
-async def test_what_others_wrote_at_that_version_is_no_success(
+async def test_the_write_of_another_client_at_that_version_is_no_success(
     lossy: Callable[[], Store], proxy: Proxy, database: Database
 ) -> None:
-    """The first try came to nothing, and another's update took the version: it is theirs."""
+    """The first try was not applied, and another client's update took the version."""
     users = Users(lossy(), NOON)
     await users.create("ada", name="Ada")
     others = Users(Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str), NOON)
@@ -100,7 +100,7 @@ async def test_what_others_wrote_at_that_version_is_no_success(
     assert raised.value.extensions["mayHaveBeenApplied"] is True
 
 
-async def test_lost_answers_of_other_kinds_are_done_too(lossy: Callable[[], Store], proxy: Proxy) -> None:
+async def test_other_writes_whose_response_was_lost_succeed(lossy: Callable[[], Store], proxy: Proxy) -> None:
     store = lossy()
     leagues, follows, activities = Leagues(store, NOON), MatchFollows(store, NOON), LiveActivities(store, NOON)
     match = Match("m", "L", "IPL", "10", "20", NOON)
@@ -121,7 +121,7 @@ async def test_lost_answers_of_other_kinds_are_done_too(lossy: Callable[[], Stor
     assert (rotated.update_token, rotated.version) == (TOKENS[1], session.version + 1)
 
 
-async def test_a_livestream_and_a_person_whose_answers_were_lost(lossy: Callable[[], Store], proxy: Proxy) -> None:
+async def test_a_livestream_and_a_person_whose_responses_were_lost(lossy: Callable[[], Store], proxy: Proxy) -> None:
     store = lossy()
     lookups = Lookups(store)
     await store.write_all(SPARKS, puts=[livestream("l"), person("p")])
@@ -140,7 +140,9 @@ async def test_a_livestream_and_a_person_whose_answers_were_lost(lossy: Callable
     assert (named.thumbnail_url, named.version) == ("https://example.com/new.jpg", 1)
 
 
-async def test_a_put_of_a_league_that_others_go_on_changing_says_so(lossy: Callable[[], Store], proxy: Proxy) -> None:
+async def test_a_put_of_a_league_that_keeps_changing_reports_a_conflict(
+    lossy: Callable[[], Store], proxy: Proxy
+) -> None:
     leagues = Leagues(lossy(), NOON)
 
     async def ahead(proxy: Proxy, seen: Seen) -> web.StreamResponse:
@@ -155,7 +157,7 @@ async def test_a_put_of_a_league_that_others_go_on_changing_says_so(lossy: Calla
     assert proxy.operations() == ["PutItem"] * 5
 
 
-async def test_a_league_at_a_version_that_was_not_known_is_put_above_it(database: Database) -> None:
+async def test_a_league_is_put_above_a_version_that_was_not_known(database: Database) -> None:
     store = Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str)
     leagues = Leagues(store, NOON)
     first = await leagues.put(League("1", "One", "A"))
@@ -168,11 +170,11 @@ async def test_a_league_at_a_version_that_was_not_known_is_put_above_it(database
     assert await leagues.by_id("1") == replace(again)
 
 
-# What comes between a read, or the choice of a version, and the write
+# Writes between a read, or the choice of a version, and the write
 
 
 def first_doing(operation: str, act: Callable[[], Awaitable[object]]) -> Fault:
-    """Before the first request of an operation gets to the tables, something else happens."""
+    """Return a fault that runs `act` before it forwards the first request of an operation."""
     left = [act]
 
     async def fault(proxy: Proxy, seen: Seen) -> web.StreamResponse:
@@ -183,7 +185,7 @@ def first_doing(operation: str, act: Callable[[], Awaitable[object]]) -> Fault:
     return fault
 
 
-async def test_a_put_of_teams_is_above_the_updates_that_came_before_it(
+async def test_a_put_of_teams_is_above_earlier_updates(
     lossy: Callable[[], Store], proxy: Proxy, database: Database
 ) -> None:
     store = Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str)
@@ -200,10 +202,10 @@ async def test_a_put_of_teams_is_above_the_updates_that_came_before_it(
     assert (len(seen), put.version > max(seen)) == (3, True)
 
 
-async def test_a_person_who_moves_is_above_what_came_before(
+async def test_a_person_who_moves_has_a_version_above_earlier_ones(
     lossy: Callable[[], Store], proxy: Proxy, database: Database
 ) -> None:
-    """A change that leaves all as it was is a version too."""
+    """An update that changes no value has a version, too."""
     store = Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str)
     await store.write_all(SPARKS, puts=[person("p")])
     same = {"thumbnailUrl": person("p")["thumbnailUrl"]}
@@ -234,50 +236,50 @@ def test_versions_of_puts_grow_whatever_the_clock_does(steps: list[datetime | in
             last = max(last, step)
         else:
             assert versions.initial(step, PLACE) >= last
-            made = versions.next(step, PLACE)
-            assert made > last
-            assert made >= int((step - VERSION_EPOCH).total_seconds())
-            last = made
+            version = versions.next(step, PLACE)
+            assert version > last
+            assert version >= int((step - VERSION_EPOCH).total_seconds())
+            last = version
 
 
 def test_a_version_of_a_put_is_above_the_one_that_it_replaces() -> None:
     assert PutVersions().next(VERSION_EPOCH, PLACE, above=500) > 500
 
 
-def test_what_is_put_often_does_not_put_other_versions_ahead_of_the_clock() -> None:
-    """Else another process, or this one after a restart, would put smaller ones."""
+def test_frequent_puts_of_an_item_do_not_move_other_versions_ahead_of_the_clock() -> None:
+    """Otherwise another process, or this one after a restart, would put smaller versions."""
     versions = PutVersions(capacity=2)
     for _ in range(1000):
         versions.next(NOON, PLACE)
 
     assert versions.next(NOON, ELSEWHERE) == versions.initial(NOON, ELSEWHERE) == SECONDS
-    # What was not put for the longest time is known no more.
+    # The entry with the oldest put is evicted.
     versions.observe(("table", Key("third")), 1)
     assert versions.initial(NOON, PLACE) == SECONDS
 
 
-async def test_what_users_make_again_and_again_counts_by_one(database: Database) -> None:
+async def test_versions_of_repeated_follows_grow_by_one(database: Database) -> None:
     store = Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str)
     match = Match("again", "L", "IPL", "10", "20", NOON)
 
-    made = [(await MatchFollows(store, NOON).follow(match, "ada", "10")).version for _ in range(20)]
+    follow_versions = [(await MatchFollows(store, NOON).follow(match, "ada", "10")).version for _ in range(20)]
 
-    assert made == list(range(made[0], made[0] + 20))
+    assert follow_versions == list(range(follow_versions[0], follow_versions[0] + 20))
     assert PUT_VERSIONS.initial(NOON, ELSEWHERE) == SECONDS
 
 
-async def test_puts_of_other_processes_go_on_from_what_is_there(
+async def test_puts_of_other_processes_continue_from_the_stored_version(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also within one second, and after more changes than seconds."""
+    """This holds within one second, and after more changes than seconds."""
     store = Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str)
     team, far = Team("1", "One", "A"), Match("far", "L", "IPL", "10", "20", NOON + timedelta(days=30))
     seen: list[tuple[int, int]] = []
     for _ in range(3):
         for module in ("teams", "fixtures"):
             monkeypatch.setattr(f"datastore.matches.{module}.PUT_VERSIONS", PutVersions())
-        there = await Teams(store, NOON).by_id("1")
-        [put] = await Teams(store, NOON).put_all([there or team])
+        stored = await Teams(store, NOON).by_id("1")
+        [put] = await Teams(store, NOON).put_all([stored or team])
         [synced] = await Fixtures(store, NOON).sync([far])
         updated = [(await Teams(store, NOON).update("1", {"name": name})).version for name in ("Two", "Three")]
         assert synced.revision is not None
