@@ -11,9 +11,9 @@ from starlette.types import Receive
 from datastore.errors import BadUserInput, Throttled, Timeout, Unavailable
 from server.admission.quotas import KeyedQuota
 from server.http.cycle import RequestCycle
-from server.http.headers import Headers
-from server.http.media_types import JSON, is_json
-from server.http.refusals import ClientGone, Refused
+from server.http.disconnect import ClientGone
+from server.http.headers import JSON, Headers, is_json
+from server.http.responses import Refused
 from server.security.strict_json import decode_json
 
 MAX_BODY = 262_144

@@ -10,7 +10,7 @@ https://fetch.spec.whatwg.org/#cors-safelisted-request-header · https://w3c.git
 from collections.abc import Collection, Mapping
 
 from datastore.errors import Forbidden
-from server.http.refusals import Refused
+from server.http.responses import Refused
 from server.security.origins import canonical_origin
 
 # A request with one of these headers is preflighted. Apollo's clients send the first one.

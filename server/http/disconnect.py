@@ -5,7 +5,10 @@ import asyncio
 from starlette.types import Receive
 
 from server.http.cycle import RequestCycle
-from server.http.refusals import ClientGone
+
+
+class ClientGone(Exception):
+    """The client has disconnected: no response can be sent."""
 
 
 class DisconnectWatch:

@@ -19,19 +19,18 @@ from server.http.body import BODY_SECONDS, MAX_BODY, Bodies, decode_body
 from server.http.cache import Caching
 from server.http.csrf import check_get
 from server.http.cycle import RequestCycle, cycle_of
-from server.http.disconnect import DisconnectWatch
-from server.http.headers import Headers
-from server.http.media_types import (
+from server.http.disconnect import ClientGone, DisconnectWatch
+from server.http.headers import (
     EVENTS,
     GRAPHQL,
     JSON,
     MAX_ACCEPT_BYTES,
     MAX_ACCEPT_TYPES,
     AcceptedTypes,
+    Headers,
     parse_accept,
 )
-from server.http.refusals import ClientGone, Refused
-from server.http.responses import HttpProfile, Reply, fault, head_of, refusal, reply, send_reply
+from server.http.responses import HttpProfile, Refused, Reply, fault, head_of, refusal, reply, send_reply
 from server.http.sse import END_ID, EventStreams, Outcomes, send_end
 from server.operations.outcome import Outcome
 from server.operations.request import Request, Transport

@@ -1,6 +1,11 @@
-"""Request headers that are decoded on access, since few of them are read; and the security headers of responses."""
+"""Headers: request headers decoded on access, since few are read; media types; and the security headers of responses.
+
+Media types are chosen by `Accept` and checked in `Content-Type`.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import NamedTuple
 
 # Sent with every response, see `SecurityHeaders`. A route may set its own value: GraphiQL has another policy, and
 # pictures may be shown by other sites.
@@ -54,3 +59,78 @@ class Headers(Mapping[str, str]):
 
     def __len__(self) -> int:
         return len(self.raw)
+
+
+# --- Media types ------------------------------------------------------------------------------------------------------
+
+JSON = "application/json"
+GRAPHQL = "application/graphql-response+json"
+EVENTS = "text/event-stream"
+
+_UTF8 = ("utf-8", "utf8")
+# Clients send some 100 bytes. Longer headers are not parsed: each element takes a microsecond or more.
+MAX_ACCEPT_BYTES, MAX_ACCEPT_TYPES = 1024, 32
+MAX_CONTENT_TYPE_BYTES = 256
+MAX_MEDIA_PARAMETERS = 8
+
+
+class AcceptedTypes(NamedTuple):
+    """The accepted responses."""
+
+    #: The media type of a JSON response; None if it is not accepted.
+    single: str | None
+    #: Whether server-sent events are accepted.
+    events: bool = False
+    #: Whether they have a higher weight than JSON.
+    prefers_events: bool = False
+
+
+def parse_accept(accept: str) -> AcceptedTypes:
+    """Parse an `Accept` header (RFC 9110, 12.5.1) with its weights.
+
+    Wildcards and an absent header mean plain JSON, which older clients expect. Events must be accepted by name. A
+    header of more than `MAX_ACCEPT_BYTES` or `MAX_ACCEPT_TYPES` accepts nothing.
+    """
+    return _parse_accept(accept) if len(accept) <= MAX_ACCEPT_BYTES else AcceptedTypes(None)
+
+
+@lru_cache(maxsize=64)
+def _parse_accept(accept: str) -> AcceptedTypes:
+    if not accept.strip():
+        return AcceptedTypes(JSON)
+    ranges = [text for text in accept.split(",") if text.strip()]
+    if len(ranges) > MAX_ACCEPT_TYPES:
+        return AcceptedTypes(None)
+    weights = dict(filter(None, map(_weighted, ranges)))
+    anything = weights.get("application/*", weights.get("*/*", 0.0))
+    plain = weights.get(JSON, anything)
+    graphql = weights.get(GRAPHQL, 0.0 if plain > 0 else anything)
+    events = weights.get(EVENTS, 0.0)
+    single = GRAPHQL if graphql > 0 and graphql >= plain else JSON if plain > 0 else None
+    return AcceptedTypes(single, events > 0, events > max(graphql, plain))
+
+
+def is_json(content_type: bytes) -> bool:
+    """Return whether a `Content-Type` is JSON in UTF-8, within `MAX_CONTENT_TYPE_BYTES`."""
+    return len(content_type) <= MAX_CONTENT_TYPE_BYTES and _is_json(content_type)
+
+
+@lru_cache(maxsize=64)
+def _is_json(content_type: bytes) -> bool:
+    media, parameters = _parts(content_type.decode("latin-1"))
+    return media == JSON and parameters.get("charset", "utf-8") in _UTF8
+
+
+def _weighted(media_range: str) -> tuple[str, float] | None:
+    media, parameters = _parts(media_range)
+    try:
+        weight = float(parameters.get("q", "1"))
+    except ValueError:
+        return None
+    return (media, weight) if 0 <= weight <= 1 and parameters.get("charset", "utf-8") in _UTF8 else None
+
+
+def _parts(value: str) -> tuple[str, dict[str, str]]:
+    media, *rest = (part.strip() for part in value.lower().split(";", MAX_MEDIA_PARAMETERS))
+    pairs = (part.partition("=") for part in rest)
+    return media, {name.strip(): text.strip().strip('"') for name, _, text in pairs}

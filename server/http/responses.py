@@ -9,12 +9,19 @@ from typing import NamedTuple
 
 from starlette.types import Send
 
-from datastore.errors import Forbidden, IdempotencyMismatch, Internal, Throttled, Timeout, Unauthenticated, Unavailable
+from datastore.errors import (
+    DomainError,
+    Forbidden,
+    IdempotencyMismatch,
+    Internal,
+    Throttled,
+    Timeout,
+    Unauthenticated,
+    Unavailable,
+)
 from server.admission.budgets import Allowance
 from server.documents.request import Stage
-from server.http.headers import lines_of
-from server.http.media_types import GRAPHQL, JSON
-from server.http.refusals import Refused
+from server.http.headers import GRAPHQL, JSON, lines_of
 from server.operations.outcome import Outcome, encode, format_error, mask_error
 
 _STATUS_OF_CODE = {
@@ -29,6 +36,16 @@ _STATUS_OF_CODE = {
 }
 # These set the status for every media type: proxies and older clients, too, must slow down or retry later.
 _ALWAYS_IN_STATUS = (Throttled.code, Unavailable.code)
+
+
+class Refused(Exception):
+    """A refused request. The response has this status and error, and additionally `headers`."""
+
+    def __init__(self, status: int, error: DomainError, **headers: str) -> None:
+        super().__init__(str(error))
+        self.status = status
+        self.error = error
+        self.headers = tuple((name.encode(), value.encode()) for name, value in headers.items())
 
 
 class HttpProfile(StrEnum):

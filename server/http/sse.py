@@ -17,7 +17,7 @@ from starlette.types import Receive, Send
 
 from datastore.errors import Unauthenticated
 from server.admission.callers import Caller
-from server.http.media_types import EVENTS
+from server.http.headers import EVENTS
 from server.operations.outcome import Outcome, failure
 from server.shutdown import Delays, end_gradually
 from server.subscriptions.result_stream import ResultStream

@@ -22,8 +22,9 @@ from datastore.model.timestamps import to_seconds
 from datastore.objects import UPLOAD_LIFETIME, ObjectStore
 from datastore.objects.local import LocalObjects
 from server.admission.client_address import address_in
+from server.http.disconnect import ClientGone
 from server.http.headers import MAX_CONDITION_CHARACTERS
-from server.http.refusals import ClientGone, Refused
+from server.http.responses import Refused
 from server.media.multipart import MAX_FORM_OVERHEAD, UploadForm
 from server.media.upload_admission import Upload, UploadAdmission, refusal_of, too_large
 from server.operations.outcome import encode, format_error, mask_error

@@ -18,7 +18,7 @@ from datastore.photos.upload_tokens import no_reservation, reservation_for, uplo
 from datastore.session.store import Store
 from server.admission.budgets import CallerBudgets
 from server.admission.callers import Caller
-from server.http.refusals import Refused
+from server.http.responses import Refused
 from server.media.multipart import MAX_FORM_OVERHEAD, Opening
 
 # The cost of an upload in read units: the read of its reservation, and one unit for each block of bytes.

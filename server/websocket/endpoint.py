@@ -16,7 +16,7 @@ from datastore.errors import DomainError, Throttled, Unavailable
 from server.admission.callers import Caller, payer
 from server.admission.client_address import address_in
 from server.admission.quotas import KeyedQuota
-from server.http.media_types import JSON
+from server.http.headers import JSON
 from server.operations.outcome import encode, format_error
 from server.operations.runner import Runner
 from server.security.jwt import Identify

@@ -14,8 +14,7 @@ from websockets.typing import StatusLike
 
 from datastore.errors import BadUserInput, DomainError, Forbidden, Internal, Unavailable
 from server.admission.connection_limits import Connections
-from server.http.headers import SECURITY_HEADERS
-from server.http.media_types import JSON
+from server.http.headers import JSON, SECURITY_HEADERS
 from server.operations.outcome import encode, format_error
 from server.websocket.connection import CLOSE_REPLY_SECONDS, WebSocketConnection
 from server.websocket.transport import CLOSE_SECONDS, TAKE_OVER, TransportHandler

@@ -158,16 +158,24 @@ def test_the_client_knows_no_session() -> None:
     assert found == set()
 
 
-def test_a_package_of_mechanisms_has_twelve_modules_at_most() -> None:
-    """A reader takes them in at a glance."""
+# What holds a module for each entity, table, command or field, however many there are.
+ENUMERATIONS = {
+    *("datastore/feeds", "datastore/matches", "datastore/photos", "pipelines/feeds"),
+    *("resolvers/matches", "resolvers/photos", "runtime/cli"),
+}
+
+
+def test_a_package_of_mechanisms_has_twelve_modules_at_most_and_states_its_purpose() -> None:
+    packages = {path.parent for layer in MAY_IMPORT for path in layer_sources(layer) if path.parent != ROOT}
     crowded = {
-        folder.name: len(modules)
-        for folder in (ROOT / "datastore").iterdir()
-        if folder.name in MECHANISMS and folder.is_dir()
+        str(folder.relative_to(ROOT)): len(modules)
+        for folder in packages
         if len(modules := [path for path in folder.glob("*.py") if path.name != "__init__.py"]) > 12
     }
+    purposes = {folder: ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) for folder in packages}
 
-    assert crowded == {}
+    assert crowded.keys() == ENUMERATIONS
+    assert [folder for folder, purpose in purposes.items() if not purpose] == []
 
 
 # The packages of the server that import one another in one direction: each imports only those to its right.

@@ -12,7 +12,7 @@ from websockets.http11 import Request as Handshake
 
 from datastore.objects.local import LocalObjects
 from server.app import application
-from server.http.media_types import MAX_ACCEPT_BYTES, MAX_ACCEPT_TYPES, AcceptedTypes, parse_accept
+from server.http.headers import MAX_ACCEPT_BYTES, MAX_ACCEPT_TYPES, AcceptedTypes, parse_accept
 from server.settings import Settings
 from server.websocket.protocol import LIST_HEADERS, MAX_LIST_BYTES, Handshakes
 from tests.support.served import NOON, Served

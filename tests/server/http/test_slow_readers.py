@@ -22,7 +22,7 @@ from datastore.queues import OverflowPolicy
 from server.admission.connection_limits import Connections, HttpConnectionLimits
 from server.documents.document_cache import Documents
 from server.http.endpoint import GraphQLHTTP
-from server.http.media_types import EVENTS
+from server.http.headers import EVENTS
 from server.http.protocol import UVICORN_OPTIONS
 from server.http.sse import EventStreams, StreamLimits
 from server.operations.runner import Runner

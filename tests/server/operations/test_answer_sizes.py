@@ -19,8 +19,9 @@ from server.admission.settings import Capacity
 from server.documents.request import GraphQLParams
 from server.documents.variables import characters_in
 from server.http.body import Bodies
+from server.http.disconnect import ClientGone
 from server.http.headers import Headers
-from server.http.refusals import ClientGone, Refused
+from server.http.responses import Refused
 from server.operations.outcome import MAX_RESPONSE_CHARACTERS, is_too_large
 from server.operations.request import (
     FREE_EVENT_BYTES,

@@ -16,9 +16,8 @@ from datastore.objects import FILE_FIELD
 from datastore.session.cursors import Cursors, binding
 from server.documents.request import read_params
 from server.http.body import Bodies, decode_body
-from server.http.headers import Headers
-from server.http.media_types import EVENTS, GRAPHQL, JSON, _parse_accept, parse_accept
-from server.http.refusals import Refused
+from server.http.headers import EVENTS, GRAPHQL, JSON, Headers, _parse_accept, parse_accept
+from server.http.responses import Refused
 from server.media.multipart import LONGEST_TOKEN, TOKEN_FIELD, UploadForm
 from server.operations.outcome import encode, format_error
 from server.security.jwt import Tokens, TokenSettings
