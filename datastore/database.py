@@ -96,7 +96,7 @@ class Database:
         """Return a boto3 client for the administration of tables. It signs at the store's time, as `Client` does."""
         session = self._session if self.engine is None else _local_session(self._session.region_name, self.engine.key)
         address = self.endpoint.tables()
-        # Local engines are reached without a proxy, as by `Client`.
+        # An http:// address is an engine of the operator's own and uses no proxy, as in `proxy_for`.
         proxies: dict[str, str] | None = {} if address.startswith("http://") else None
         url: str | None = address
         settings: dict[str, Any] = {}

@@ -27,7 +27,8 @@ from datastore.dynamodb.retry.budget import SUCCESS_REFUND, RetryBudget
 from datastore.dynamodb.retry.circuit_breaker import BreakerConfig, BreakerState, CircuitBreaker
 from datastore.dynamodb.retry.classify import (
     NO_ANSWER_IN_TIME,
-    RETRIED,
+    RETRYABLE_OR_SIGNATURE,
+    AttemptFailure,
     ConditionFailed,
     RequestRefused,
     RetryableFailure,
@@ -187,7 +188,7 @@ class Client:
         except (Timeout, Unavailable, Throttled) as problem:
             raise _with_retry_hints(problem, call) from problem.__cause__
         except (ConditionFailed, TransactionCancelled) as failed:
-            failed.is_retry = call.ambiguous
+            failed.after_lost_response = call.ambiguous
             call.unreported_units = failed.units
             raise
         finally:
@@ -215,7 +216,7 @@ class Client:
             if breaker.budget.spent:
                 breaker.budget.refund(SUCCESS_REFUND)
             return content
-        except RETRIED as problem:
+        except RETRYABLE_OR_SIGNATURE as problem:
             return await self._retry(call, breaker, deadline, problem, retry_request)
 
     async def _retry(
@@ -223,7 +224,7 @@ class Client:
         call: Call,
         breaker: CircuitBreaker,
         deadline: float,
-        problem: Exception,
+        problem: AttemptFailure | SignatureRefused,
         retry_request: RetryRequest | None,
     ) -> dict[str, Any]:
         """Retry a call after its first attempt failed, until an attempt succeeds or no retry is allowed."""
@@ -247,7 +248,7 @@ class Client:
                 response = await self._transport.send(call.operation, call.prepared.body, deadline, fresh)
                 breaker.record_answer()
                 content = self._parse_response(call, response)
-            except RETRIED as another:
+            except RETRYABLE_OR_SIGNATURE as another:
                 problem = another
             else:
                 breaker.budget.refund(cost)
@@ -275,7 +276,7 @@ class Client:
         delay = next(delays, None)
         if self._transport.closed:
             raise failure.error from failure
-        if failure.unanswered:
+        if failure.counts_as_outage:
             breaker.record_failure(attempted_at, timed_out=failure.timed_out)
         if delay is None or (call.operation in UNRETRIED_THROTTLES and isinstance(failure.error, Throttled)):
             raise failure.error from failure
@@ -300,7 +301,7 @@ class Client:
         """Return whether an endpoint responds to a cheap request. Any status is a response."""
         try:
             await self._transport.send(operation, b'{"Limit":1}', self._clock() + seconds, fresh=True)
-        except (*RETRIED, DeadlineExceeded, DomainError):
+        except (*RETRYABLE_OR_SIGNATURE, DeadlineExceeded, DomainError):
             return False
         return True
 

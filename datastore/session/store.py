@@ -302,7 +302,7 @@ class Store:
         try:
             await self._call(where, "TransactWriteItems", request)
         except TransactionCancelled as cancelled:
-            if not (cancelled.is_retry and puts_were_applied(actions, cancelled)):
+            if not (cancelled.after_lost_response and puts_were_applied(actions, cancelled)):
                 raise
         finally:
             for address in addresses:
@@ -326,7 +326,7 @@ class Store:
         try:
             answer = await self._call(pattern, operation, request, retry_request)
         except ConditionFailed as failed:
-            return WriteResult(False, failed.item, is_retry=failed.is_retry or self.is_retry)
+            return WriteResult(False, failed.item, is_retry=failed.after_lost_response or self.is_retry)
         finally:
             self.invalidate(pattern.table, key)  # after a failed write, too: an earlier read of the item is stale
         item = result(answer)

@@ -8,7 +8,7 @@ from typing import Any
 from datastore.dynamodb.http1.connection import CHUNK_BYTES, HttpConnection
 from datastore.dynamodb.http1.connector import HttpOrigin, connect
 from datastore.dynamodb.http1.exchange_types import DeadlineExceeded, HttpLimits, HttpResponse, NotConnected
-from datastore.dynamodb.http1.proxies import ProxyRefused
+from datastore.dynamodb.http1.proxies import TunnelFailed
 from datastore.dynamodb.retry.outage_log import OutageLog
 
 CLOSING_SECONDS = 1.0
@@ -158,7 +158,7 @@ class Pool:
             connection = await connect(
                 origin, self._limits.connect_seconds, lambda: HttpConnection(origin, self._limits, self)
             )
-        except ProxyRefused as problem:
+        except TunnelFailed as problem:
             self._proxy_outages.record_failure(problem)
             raise
         self._proxy_outages.record_success()

@@ -1,4 +1,4 @@
-"""Tunnels through an HTTP proxy, configured by HTTPS_PROXY and NO_PROXY (RFC 9110, section 9.3.6).
+"""Tunnels through an HTTP proxy (CONNECT, RFC 9110, section 9.3.6). HTTPS_PROXY and NO_PROXY configure them.
 
 botocore decides which addresses use which proxy, so that all requests to AWS take the same route.
 """
@@ -19,12 +19,12 @@ class ProxyUnusable(Exception):
     """The value of HTTPS_PROXY cannot be used. The message says why."""
 
 
-class ProxyRefused(OSError):
-    """The proxy opens no tunnel. The message has its response."""
+class TunnelFailed(OSError):
+    """The proxy opened no tunnel. The message states the proxy's response, if any."""
 
 
 class Proxy(NamedTuple):
-    """A proxy."""
+    """The address of an HTTP proxy, and the credentials for it."""
 
     host: str
     port: int
@@ -35,7 +35,7 @@ class Proxy(NamedTuple):
 def proxy_for(url: str) -> Proxy | None:
     """Return the proxy for an https:// URL, from the environment. Raises `ProxyUnusable`.
 
-    A URL of http:// belongs to a local engine and uses no proxy.
+    An http:// address is an engine of the operator's own and uses no proxy.
     """
     found = get_environ_proxies(url).get("https") if url.startswith("https://") else None
     return _proxy(found) if found else None
@@ -51,12 +51,13 @@ def _proxy(url: str) -> Proxy:
         raise ProxyUnusable("HTTPS_PROXY must be the http:// URL of a proxy: http://HOST:PORT.")
     if parts.username is None:
         return Proxy(host, port)
-    words = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    return Proxy(host, port, f"Basic {b64encode(words.encode()).decode()}")
+    credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return Proxy(host, port, f"Basic {b64encode(credentials.encode()).decode()}")
 
 
 async def open_tunnel(sock: socket.socket, proxy: Proxy, host: str, port: int) -> None:
-    """Open a tunnel through the proxy that `sock` is connected to. Raises `OSError`, also `ProxyRefused`."""
+    """Open a tunnel through the proxy that `sock` is connected to. Raises `OSError`, also `TunnelFailed`."""
+    name = f"{proxy.host}:{proxy.port}"
     authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     lines = [f"CONNECT {authority} HTTP/1.1", f"Host: {authority}"]
     if proxy.authorization is not None:
@@ -65,12 +66,14 @@ async def open_tunnel(sock: socket.socket, proxy: Proxy, host: str, port: int) -
     await loop.sock_sendall(sock, "\r\n".join([*lines, "", ""]).encode())
     head = b""
     while END_OF_HEAD not in head:
-        more = await loop.sock_recv(sock, 4096)
-        head += more
-        if not more or len(head) > MAX_HEAD_BYTES:
-            raise ProxyRefused(f"The proxy {proxy.host}:{proxy.port} does not respond to CONNECT {authority}.")
+        received = await loop.sock_recv(sock, 4096)
+        head += received
+        if not received:
+            raise TunnelFailed(f"The proxy {name} closed the connection without responding to CONNECT {authority}.")
+        if len(head) > MAX_HEAD_BYTES:
+            raise TunnelFailed(f"The head of the response of the proxy {name} is larger than {MAX_HEAD_BYTES} bytes.")
     version, status, *_ = [*head.split(b"\r\n", 1)[0].split(b" ", 2), b""]
-    # The other end of the tunnel sends nothing before the first request.
+    # The server sends nothing before the first request, so bytes after the head do not come from it and are refused.
     if not version.startswith(b"HTTP/1.") or not status.startswith(b"2") or not head.endswith(END_OF_HEAD):
         response = head.split(b"\r\n", 1)[0].decode(errors="replace")[:100]
-        raise ProxyRefused(f"The proxy {proxy.host}:{proxy.port} refuses CONNECT {authority}: it sent {response!r}.")
+        raise TunnelFailed(f"The proxy {name} refuses CONNECT {authority}: it sent {response!r}.")

@@ -15,9 +15,9 @@ from datastore.dynamodb.retry.budget import RETRY_COST, TIMEOUT_RETRY_COST
 from datastore.dynamodb.retry.circuit_breaker import UNREACHABLE
 from datastore.errors import DomainError, Throttled, Timeout, Unavailable
 
-# Codes of throttling and transient errors, which botocore retries, too.
+# Codes of throttling and transient errors: DynamoDB has not executed the request. botocore retries them, too.
 # https://docs.aws.amazon.com/sdkref/latest/guide/feature-retry-behavior.html
-THROTTLING_CODES = {
+UNEXECUTED_CODES = {
     "Throttling",
     "ThrottledException",
     "RequestThrottled",
@@ -63,7 +63,10 @@ NO_ANSWER_IN_TIME = "The store did not answer in time."
 
 
 class RequestRefused(Exception):
-    """DynamoDB refused the content of a request: a defect of the gateway. It is not retried. `code` is DynamoDB's."""
+    """DynamoDB refused a request: a defect of the gateway or of its set-up.
+
+    Only `SignatureRefused` is retried. `code` is DynamoDB's, or the status of a response without a code.
+    """
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -85,10 +88,10 @@ class ConditionFailed(Exception):
         super().__init__("The conditional request failed")
         #: The stored item, if it exists and the request asked for it.
         self.item = item
-        #: The billed write units.
+        #: The estimated write units. DynamoDB bills but does not report them.
         self.units = units
         #: Whether the response of an earlier attempt was lost, so that `item` may be the result of that attempt.
-        self.is_retry = False
+        self.after_lost_response = False
 
 
 class TransactionCancelled(Exception):
@@ -98,10 +101,10 @@ class TransactionCancelled(Exception):
         super().__init__(f"Transaction cancelled: {', '.join(reasons)}")
         self.reasons = reasons
         self.items = items
-        #: The billed write units.
+        #: The estimated write units. DynamoDB bills but does not report them.
         self.units = units
         #: Whether the response of an earlier attempt was lost.
-        self.is_retry = False
+        self.after_lost_response = False
 
 
 class RetryableFailure(Exception):
@@ -109,9 +112,9 @@ class RetryableFailure(Exception):
 
     ambiguous: DynamoDB may have applied the request.
     stale_connection: the server had closed an idle connection. A read is retried at once.
-    unanswered: no response arrived.
+    counts_as_outage: the circuit breaker counts it as a failure.
     timed_out: no response arrived in time.
-    cost: the tokens that a retry takes from the budget.
+    cost: the tokens that a retry takes from the budget. After a timeout it is `TIMEOUT_RETRY_COST` instead.
     """
 
     def __init__(
@@ -120,7 +123,7 @@ class RetryableFailure(Exception):
         *,
         ambiguous: bool = True,
         stale_connection: bool = False,
-        unanswered: bool = False,
+        counts_as_outage: bool = False,
         timed_out: bool = False,
         cost: int = RETRY_COST,
     ) -> None:
@@ -128,29 +131,30 @@ class RetryableFailure(Exception):
         self.error = error
         self.ambiguous = ambiguous
         self.stale_connection = stale_connection
-        self.unanswered = unanswered
+        self.counts_as_outage = counts_as_outage
         self.timed_out = timed_out
         self.cost = TIMEOUT_RETRY_COST if timed_out else cost
 
 
-# Failures that another attempt may not have.
+# Failures that may not recur.
+AttemptFailure = RetryableFailure | NotConnected | ResponseTimeout | ConnectionLost
 RETRYABLE = (RetryableFailure, NotConnected, ResponseTimeout, ConnectionLost)
-# Failures after which the client sends the request again, after a refused signature with a new one.
-RETRIED = (*RETRYABLE, SignatureRefused)
+# The failures after which the client sends the request again, after a refused signature with a new one.
+RETRYABLE_OR_SIGNATURE = (*RETRYABLE, SignatureRefused)
 
 
-def as_retryable(problem: Exception) -> RetryableFailure:
-    """Return the failure of an attempt in terms of retries."""
+def as_retryable(problem: AttemptFailure) -> RetryableFailure:
+    """Convert a `RETRYABLE` failure to a `RetryableFailure`."""
     match problem:
         case RetryableFailure():
             return problem
         case NotConnected(timed_out=timed_out):
             error = Timeout(NO_ANSWER_IN_TIME) if timed_out else Unavailable(UNREACHABLE)
-            failure = RetryableFailure(error, ambiguous=False, unanswered=True, timed_out=timed_out)
+            failure = RetryableFailure(error, ambiguous=False, counts_as_outage=True, timed_out=timed_out)
         case ConnectionLost(stale=stale):
-            failure = RetryableFailure(Unavailable(UNREACHABLE), stale_connection=stale, unanswered=not stale)
-        case _:
-            failure = RetryableFailure(Timeout(NO_ANSWER_IN_TIME), unanswered=True, timed_out=True)
+            failure = RetryableFailure(Unavailable(UNREACHABLE), stale_connection=stale, counts_as_outage=not stale)
+        case ResponseTimeout():
+            failure = RetryableFailure(Timeout(NO_ANSWER_IN_TIME), counts_as_outage=True, timed_out=True)
     failure.__cause__ = problem
     return failure
 
@@ -162,7 +166,7 @@ def error_of_response(status: int, content: bytes) -> Exception:
         code = str(problem.get("__type", "")).rpartition("#")[2]
     except (orjson.JSONDecodeError, AttributeError):
         problem, code = {}, ""
-    if code in THROTTLING_CODES or status == 429:
+    if code in UNEXECUTED_CODES or status == 429:
         return RetryableFailure(Throttled("The store is busy; try again in a moment."), ambiguous=False)
     if status >= 500 and any(words in str(problem.get("message")) for words in DISK_FULL_MESSAGES):
         return Unavailable(DISK_FULL, retryAfter=DISK_FULL_RETRY_SECONDS)

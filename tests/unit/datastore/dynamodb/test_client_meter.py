@@ -103,7 +103,7 @@ async def test_a_condition_that_fails_carries_no_item_unless_asked(client: Clien
     with pytest.raises(ConditionFailed) as failed:
         await client.call("PutItem", {"TableName": "t"})
 
-    assert (failed.value.item, failed.value.is_retry) == (None, False)
+    assert (failed.value.item, failed.value.after_lost_response) == (None, False)
 
 
 async def test_a_condition_that_fails_is_billed_by_the_item_that_is_there(client: Client, database: Database) -> None:
