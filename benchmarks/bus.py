@@ -23,11 +23,11 @@ from benchmarks.child import Child
 from benchmarks.measuring import median_ratio
 from benchmarks.rivals import PeersMissing
 from benchmarks.text_table import table
+from datastore.change_streams.change import Change
 from datastore.change_streams.change_feed import ChangeFeed
 from datastore.change_streams.change_subscription import ChangeSubscription
 from datastore.change_streams.relay.bus import Bus
 from datastore.change_streams.shards.shard_reader import Wire
-from datastore.change_streams.shards.stream_reader import Change
 from datastore.database import Database, StoreOptions, open_database
 from datastore.dynamodb.codec import encode_item
 from datastore.keyspace.sightings import BLIP

@@ -13,10 +13,10 @@ from typing import Any
 
 from benchmarks.child import Child, serve_commands, started
 from benchmarks.measuring import run
+from datastore.change_streams.change import Change
 from datastore.change_streams.change_feed import ChangeFeed
 from datastore.change_streams.change_subscription import ChangeSubscription
 from datastore.change_streams.relay.bus import Bus
-from datastore.change_streams.shards.stream_reader import Change
 from datastore.database import StoreOptions, open_database
 from datastore.keyspace.sightings import BLIP
 from datastore.queues import QueueLimits

@@ -22,9 +22,9 @@ from redis.asyncio import Redis
 
 from benchmarks.bus import _redis
 from benchmarks.scaling_constants import MONTH_SECONDS, price_of_stream_reads
+from datastore.change_streams.change import Change
 from datastore.change_streams.change_feed import ChangeFeed
 from datastore.change_streams.relay.bus import Bus
-from datastore.change_streams.shards.stream_reader import Change
 from datastore.dynamodb.client import Client, Endpoint
 from datastore.dynamodb.sigv4 import CredentialSource
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES

@@ -10,8 +10,8 @@ from typing import Any
 
 import orjson
 
+from datastore.change_streams.change import Change
 from datastore.change_streams.change_feed import ChangeFeed
-from datastore.change_streams.shards.stream_reader import Change
 from datastore.database import StoreOptions, open_database
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES

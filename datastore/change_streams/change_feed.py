@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from datastore.change_streams.broadcast import Broadcaster
+from datastore.change_streams.change import Change
 from datastore.change_streams.change_source import ChangeSink, ChangeSource
 from datastore.change_streams.change_subscription import ChangeSubscription
 from datastore.change_streams.replay.backfill import EMPTY_SECONDS, Backfill
@@ -21,7 +22,7 @@ from datastore.change_streams.replay.runs import LogEntry
 from datastore.change_streams.shards.checkpoints import Reached
 from datastore.change_streams.shards.read_pace import StreamReads
 from datastore.change_streams.shards.shard_reader import Wire
-from datastore.change_streams.shards.stream_reader import Change, StreamReader, new_order
+from datastore.change_streams.shards.stream_reader import StreamReader, new_order
 from datastore.model.access_patterns import Table
 from datastore.queues import QueueLimits
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 
 
 def size_of(change: Change) -> int:

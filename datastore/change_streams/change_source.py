@@ -1,10 +1,9 @@
 """Protocols of a source of a table's changes, and of the sink that receives them."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 
 
 class ChangeSink(Protocol):
@@ -24,7 +23,7 @@ class ChangeSink(Protocol):
     def start_shard(self, shard: str, parent: str | None) -> None:
         """Start a shard at its first record, after its parent was read to its end."""
 
-    def deliver(self, shard: str, change: "Change", *, parent: str | None = None, is_past: bool = False) -> None:
+    def deliver(self, shard: str, change: Change, *, parent: str | None = None, is_past: bool = False) -> None:
         """Receive a change of a shard. With `is_past` only clients that resume receive it; it is not new."""
 
     def read_empty(self, shard: str) -> None:

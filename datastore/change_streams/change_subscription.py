@@ -5,11 +5,12 @@ from collections.abc import Callable, Hashable
 from typing import Generic, NamedTuple, TypeVar
 
 from datastore.change_streams.broadcast import TopicSubscription
+from datastore.change_streams.change import Change
 from datastore.change_streams.replay.replay_log import ReplayLog
 from datastore.change_streams.replay.resume_token import ResumeToken
 from datastore.change_streams.replay.runs import LogEntry
 from datastore.change_streams.shards.parents import Seen
-from datastore.change_streams.shards.stream_reader import Change, ChangesLost
+from datastore.change_streams.shards.stream_reader import ChangesLost
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
+from datastore.change_streams.change import Change
 from datastore.change_streams.consumer_table import ConsumerTable
-from datastore.change_streams.shards.stream_reader import Change
 from datastore.dynamodb.client import TransactionCancelled
 from datastore.model.access_patterns import Table
 from datastore.model.composite_keys import Key

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 from datastore.dynamodb.client import TransactionCancelled
 from datastore.dynamodb.codec import Item
 from datastore.earthquakes.day_bounds import GREATEST, GREATEST_OTHER, KnownBounds, is_natural

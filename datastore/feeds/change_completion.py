@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 from datastore.dynamodb.codec import Item
 from datastore.feeds.comments import is_comment
 from datastore.feeds.hashtags import tag_name

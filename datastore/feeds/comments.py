@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 from datastore.dynamodb.codec import Item
 from datastore.dynamodb.record_decoder import RecordDecoder, count, text, texts
 from datastore.dynamodb.records import record

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 from datastore.dynamodb.client import TransactionCancelled
 from datastore.dynamodb.codec import Item, Raw, encode
 from datastore.dynamodb.record_decoder import RecordDecoder, count, text, texts

@@ -1,6 +1,6 @@
 """Changes of the table `cricket-fixtures` that the subscribers of a match receive."""
 
-from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 from datastore.dynamodb.codec import Item
 
 # The facts and the state of a match, without the times of writes and the attributes that only pollers and syncs use.

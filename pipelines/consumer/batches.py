@@ -8,8 +8,8 @@ from functools import partial
 from itertools import accumulate
 from typing import Any
 
+from datastore.change_streams.change import Change, decode_change, encode_change
 from datastore.change_streams.dead_letters import DeadLetter, DeadLetters, letter_of
-from datastore.change_streams.shards.stream_reader import Change, decode_change, encode_change
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.session.store import Store

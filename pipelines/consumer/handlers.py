@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 
 
 class Handler(Protocol):

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from datastore.change_streams.change import decode_change
 from datastore.change_streams.dead_letters import DeadLetter, DeadLetters, letter_of
-from datastore.change_streams.shards.stream_reader import decode_change
 from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.session.store import Store
 from pipelines.consumer.batches import DECODING

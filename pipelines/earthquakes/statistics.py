@@ -5,8 +5,8 @@ import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
+from datastore.change_streams.change import Change
 from datastore.change_streams.shards.shard_reader import Wire
-from datastore.change_streams.shards.stream_reader import Change
 from datastore.dynamodb.client import RequestRefused
 from datastore.earthquakes.statistics import (
     StatisticsRebuild,

@@ -8,7 +8,7 @@ The likes and comments of a post that was never stored remain: another program m
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 from datastore.dynamodb.codec import Item
 from datastore.feeds.cascade_delete import PostChildren
 from datastore.feeds.comments import is_comment

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from datastore.change_streams import exactly_once as effects
+from datastore.change_streams.change import Change
 from datastore.change_streams.exactly_once import Effect, Write
-from datastore.change_streams.shards.stream_reader import Change
 from datastore.feeds.change_completion import complete_changes, foreign_tag
 from datastore.feeds.comments import Comment, added_comment, deleted_comment
 from datastore.feeds.engagement_counters import Counted, author_month, tag_windows

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 from datastore.feeds.fan_out import FanOutProgress, PostEntry, entry_of_post
 from datastore.feeds.posts import created_post, deleted_post
 from datastore.feeds.visibility import Visibility

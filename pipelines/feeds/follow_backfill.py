@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 
-from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 from datastore.dynamodb.codec import Item
 from datastore.feeds.fan_out import Author, AuthorSource, FanOuts, PostEntry
 from datastore.feeds.follows import Follow, following_from, is_following

@@ -8,7 +8,7 @@ document 002 lists.
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 from datastore.feeds.follow_edges import FollowEdges
 from datastore.feeds.follows import edge_from, is_edge
 from datastore.session.store import Store

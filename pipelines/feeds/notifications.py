@@ -17,8 +17,8 @@ from functools import partial
 from hashlib import sha256
 
 from datastore.change_streams import exactly_once as effects
+from datastore.change_streams.change import Change
 from datastore.change_streams.exactly_once import Effect
-from datastore.change_streams.shards.stream_reader import Change
 from datastore.feeds.cascade_delete import PostChildren
 from datastore.feeds.change_completion import complete_changes
 from datastore.feeds.comments import Comment, added_comment, deleted_comment

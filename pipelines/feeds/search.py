@@ -10,8 +10,8 @@ from datetime import datetime
 
 from prometheus_client import CollectorRegistry, Counter
 
+from datastore.change_streams.change import Change
 from datastore.change_streams.shards.shard_reader import Wire
-from datastore.change_streams.shards.stream_reader import Change
 from datastore.feeds.search_entries import (
     indexed_of_post,
     indexed_of_user,

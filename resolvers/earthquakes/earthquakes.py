@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import strawberry
 
-from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 from datastore.change_streams.subscriptions.event_source import SharedSource, SourceReader
 from datastore.earthquakes.earthquakes import IngestSummary
 from datastore.earthquakes.events import (

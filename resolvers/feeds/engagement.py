@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 from datastore.change_streams.subscriptions.event_source import SharedSource, SourceReader
 from datastore.errors import Forbidden, NotFound
 from datastore.feeds.posts import Post, is_live, post_from

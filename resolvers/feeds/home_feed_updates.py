@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 from msgspec.structs import replace
 
-from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 from datastore.change_streams.subscriptions.event_source import UnsharedSource
 from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
 from datastore.feeds.home_feeds import (

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import strawberry
 
-from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 from datastore.change_streams.subscriptions.event_source import UnsharedSource
 from datastore.feeds.comments import Comment
 from datastore.feeds.notifications import Notification, notification_from

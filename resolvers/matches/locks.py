@@ -1,4 +1,4 @@
-"""Locks: LOCK-4."""
+"""The locks that instances of the cricket pipeline hold on matches and jobs (LOCK-4)."""
 
 from datastore.keyspace.matches import locks as keys
 from datastore.matches.locks import Lock, all_locks

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 from datastore.change_streams.subscriptions.event_source import SourceReader
 from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
 from datastore.dynamodb.codec import Item

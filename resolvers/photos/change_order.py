@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 from datastore.dynamodb.codec import Item
 
 # The number of changes during a read whose old images are kept.

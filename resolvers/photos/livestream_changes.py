@@ -9,8 +9,8 @@ from typing import Annotated
 
 import strawberry
 
+from datastore.change_streams.change import Change
 from datastore.change_streams.replay.signed_resume_ids import not_an_id
-from datastore.change_streams.shards.stream_reader import Change
 from datastore.change_streams.subscriptions.event_source import UnsharedSource
 from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
 from datastore.dynamodb.codec import Item

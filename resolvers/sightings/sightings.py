@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import strawberry
 
-from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 from datastore.change_streams.subscriptions.event_source import SharedSource, SourceReader, UnsharedSource
 from datastore.errors import BadUserInput, NotFound
 from datastore.keyspace import sightings as keys

@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from datastore.change_streams.change import Change
 from datastore.change_streams.leases import Leases
 from datastore.change_streams.shards.shard_reader import ShardCursor, shards_of, stream_of
-from datastore.change_streams.shards.stream_reader import Change
 from datastore.database import StoreOptions
 from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.keyspace.feeds.table import FEED

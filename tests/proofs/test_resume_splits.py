@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import datastore.change_streams.replay.replay_log as log_module
+from datastore.change_streams.change import Change
 from datastore.change_streams.change_subscription import ChangeSubscription
 from datastore.change_streams.replay.resume_token import MAX_SHARDS, ResumeToken, decode
-from datastore.change_streams.shards.stream_reader import Change
 from datastore.dynamodb.client import RequestRefused
 from tests.support.bus_hosts import take_numbers
 from tests.support.changes import number_of

@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any
 
+from datastore.change_streams.change import Change
 from datastore.change_streams.change_feed import ChangeFeed
 from datastore.change_streams.change_subscription import ChangeSubscription
-from datastore.change_streams.shards.stream_reader import Change
 from datastore.model.access_patterns import Table
 from tests.support.scripted_stream import Script
 

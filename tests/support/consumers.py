@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
 
+from datastore.change_streams.change import Change
 from datastore.change_streams.dead_letters import DeadLetter, every_letter
 from datastore.change_streams.leases import Lease, lease_from
 from datastore.change_streams.shards.shard_reader import Wire, stream_of
-from datastore.change_streams.shards.stream_reader import Change
 from datastore.database import Database
 from datastore.dynamodb.client import Client
 from datastore.dynamodb.codec import encode_item

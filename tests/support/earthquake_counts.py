@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 from datastore.dynamodb.codec import Item
 from datastore.earthquakes.day_bounds import is_natural
 from datastore.earthquakes.regions import region_of

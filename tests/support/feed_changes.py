@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from datastore.change_streams.shards.stream_reader import Change, decode_change
+from datastore.change_streams.change import Change, decode_change
 from datastore.database import Database
 from datastore.dynamodb.client import Client
 from datastore.dynamodb.codec import Item, decode_item, encode_item

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 from datastore.dynamodb.codec import encode_item
 from datastore.keyspace.feeds.table import FEED
 from pipelines.feeds.handlers import feed_handlers

@@ -4,7 +4,7 @@ import itertools
 from datetime import datetime
 from typing import Any
 
-from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 from datastore.dynamodb.codec import Item
 from datastore.keyspace.feeds import comments, follows, likes, posts, users
 from datastore.keyspace.feeds.table import FEED

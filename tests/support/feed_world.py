@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from datastore.change_streams.shards.stream_reader import Change, decode_change
+from datastore.change_streams.change import Change, decode_change
 from datastore.database import Database
 from datastore.dynamodb.calls import Call, CallMeter
 from datastore.dynamodb.client import Client

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.matches.cricket import CricketEvent
 from datastore.matches.live_state import ActiveMatch, active_match_item

@@ -4,9 +4,9 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import Any
 
+from datastore.change_streams.change import Change
 from datastore.change_streams.change_feed import ChangeFeed
 from datastore.change_streams.replay.resume_token import ResumeToken, decode
-from datastore.change_streams.shards.stream_reader import Change
 from datastore.model.access_patterns import Table
 from tests.support.changes import number_of
 from tests.support.scripted_stream import Script, Shard

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from datastore.change_streams.change import Change
 from datastore.change_streams.shards.checkpoints import Reached
-from datastore.change_streams.shards.stream_reader import Change, StreamReader
+from datastore.change_streams.shards.stream_reader import StreamReader
 from datastore.keyspace.sightings import BLIP
 from tests.support.changes import number_of
 from tests.support.scripted_stream import Script

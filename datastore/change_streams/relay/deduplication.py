@@ -7,12 +7,12 @@ from typing import Any
 
 import orjson
 
+from datastore.change_streams.change import Change, decode_change
 from datastore.change_streams.change_source import ChangeSink
 from datastore.change_streams.relay.redis_connection import Entry, Relayed, RelayState
 from datastore.change_streams.shards.checkpoints import START, Reached, joined_by, lacks, sequence_at
 from datastore.change_streams.shards.shard_iterator import ITERATOR_LIFE
 from datastore.change_streams.shards.shard_reader import sequence_of
-from datastore.change_streams.shards.stream_reader import Change, decode_change
 
 Record = dict[str, Any]
 # The maximum number of forgotten shards whose positions are kept. Only the stream of a very busy table lists more in
@@ -41,7 +41,7 @@ class Deduplicator:
 
     @property
     def reached(self) -> Reached | None:
-        """The position up to which changes have been delivered; None before the first `start_from` or `start_epoch`."""
+        """The position up to which changes have been delivered; None until a position is known."""
         return Reached(self.stream, dict(self.shards)) if self.shards else None
 
     async def start_from(self, state: RelayState, past: Iterable[Entry]) -> None:
@@ -50,25 +50,29 @@ class Deduplicator:
         self._in_stream(state.stream)
         self.shards = dict(state.positions)
         parents = {**dict.fromkeys(self.shards), **state.parents}
-        follows = dict(self.shards)
+        first = dict(self.shards)
         for entry in reversed(entries):
-            follows[entry.shard] = entry.follows
+            first[entry.shard] = entry.follows
             parents[entry.shard] = entry.parent
-        # Children begin after the last entry of their parent.
-        begun = {shard: at for shard, at in follows.items() if at != START or parents[shard] not in follows}
+        # A shard that begins at its first record, and whose parent is here too, is not started now but by `deliver`,
+        # or after all entries.
+        started_at = {shard: at for shard, at in first.items() if at != START or parents[shard] not in first}
         since = self._now() - ITERATOR_LIFE
-        self._sink.start_epoch(state.stream, begun, parents, since.timestamp())
+        self._sink.start_epoch(state.stream, started_at, parents, since.timestamp())
         for entry in entries:
             for record in self._records(entry):
                 change = self._decoded(record)
                 if change is not None:
                     self._sink.deliver(entry.shard, change, parent=entry.parent, is_past=True)
                 await asyncio.sleep(0)
-        for shard in self.shards.keys() - begun.keys():
+        for shard in self.shards.keys() - started_at.keys():
             self._sink.start_shard(shard, parents[shard])
 
-    def unseen(self, entry: Relayed) -> Sequence[Record] | None:
-        """Return the entry's changes that are not delivered yet; None after a gap, or for a malformed entry."""
+    def undelivered_records(self, entry: Relayed) -> Sequence[Record] | None:
+        """Return the entry's records that are not delivered yet; None after a gap, or for a malformed entry.
+
+        If the bus had forgotten the shard and repeats records of it, the position in the shard is restored.
+        """
         records = self._records(entry)
         if not records:
             return None
@@ -80,23 +84,24 @@ class Deduplicator:
         return None if lacks(at, entry.follows) else records
 
     def deliver_record(self, shard: str, parent: str | None, record: Record) -> None:
-        """Deliver one record of `unseen`."""
+        """Deliver one record of `undelivered_records`."""
         change = self._decoded(record)
         self.shards[shard] = record["dynamodb"]["SequenceNumber"]
         if change is not None:
             self._sink.deliver(shard, change, parent=parent)
 
     def set_position(self, reached: Reached | None) -> None:
-        """Set the position to that of a reader of the table's own stream. The reader delivers through this object."""
+        """Adopt the position of the direct reader, whose sink is this object. None changes nothing."""
         if reached is not None:
             self._in_stream(reached.stream)
             self.shards = dict(reached.shards)
 
     def reconcile(self, state: RelayState, before: Mapping[str, str]) -> None:
-        """Take over the shards and idle positions of the bus once all of its changes are delivered.
+        """Take over the shards of the bus, and its positions of shards without a record since they were joined.
 
-        `before` are the positions delivered here before `state` was read. The bus may have newer iterators of idle
-        shards, and may have begun or forgotten shards.
+        All changes of the bus must be delivered. `before` are the positions delivered here before `state` was read. The
+        bus may have newer iterators for such shards, may have new shards, and may lack shards that the stream no longer
+        lists.
         """
         positions = state.positions
         for shard in before.keys() - positions.keys():
@@ -118,24 +123,28 @@ class Deduplicator:
     def start_epoch(
         self, stream: str, positions: Mapping[str, str], parents: Mapping[str, str | None], since: float
     ) -> None:
+        """Pass on, and forget earlier positions if the table has another stream."""
         self._in_stream(stream)
         self._sink.start_epoch(stream, positions, parents, since)
 
     def start_shard(self, shard: str, parent: str | None) -> None:
+        """Pass on unless the shard has a position."""
         if self._last(shard) is None:
             self._sink.start_shard(shard, parent)
 
     def deliver(self, shard: str, change: Change, *, parent: str | None = None, is_past: bool = False) -> None:
+        """Pass on unless already delivered, and record the position."""
         last = sequence_at(self._last(shard))
         if last is None or int(change.sequence) > last:
             self.shards[shard] = change.sequence
             self._sink.deliver(shard, change, parent=parent, is_past=is_past)
 
     def read_empty(self, shard: str) -> None:
+        """Pass on."""
         self._sink.read_empty(shard)
 
     def lost(self, problem: Exception) -> None:
-        """Do nothing: the source sees the reader end and reports it."""
+        """Do nothing: the follower that owns the reader notices its end, and reports it."""
 
     def _in_stream(self, stream: str) -> None:
         if stream != self.stream:

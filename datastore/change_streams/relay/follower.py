@@ -166,7 +166,7 @@ class BusSource:
             else:
                 self._on_error(self.table, ValueError(f"Entry {entry_id} of the bus holds no changes."))
             return []
-        records = self._delivered.unseen(entry) if entry.epoch == self._epoch else None
+        records = self._delivered.undelivered_records(entry) if entry.epoch == self._epoch else None
         if records is None:
             # The entry is of another epoch, or follows a gap. The positions stored in Redis decide which.
             self.mark_inconsistent(

@@ -7,11 +7,12 @@ from typing import Any
 
 import orjson
 
+from datastore.change_streams.change import Change
 from datastore.change_streams.relay.redis_connection import RelayConnection, RelayState
 from datastore.change_streams.shards.checkpoints import Reached, sequence_at
 from datastore.change_streams.shards.shard_iterator import ShardIterator
 from datastore.change_streams.shards.shard_reader import sequence_of, time_of
-from datastore.change_streams.shards.stream_reader import Change, ChangesLost, StreamReader
+from datastore.change_streams.shards.stream_reader import ChangesLost, StreamReader
 from datastore.dynamodb.client import RequestRefused
 from datastore.errors import DomainError
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from datastore.change_streams.change import Change, decode_change
 from datastore.change_streams.change_sizes import size_of
 from datastore.change_streams.replay.history import MAX_BYTES, MAX_CHANGES
 from datastore.change_streams.replay.replay_log import REACH_SECONDS, MissingRange, ResumeTokenRefused, not_now
@@ -25,7 +26,6 @@ from datastore.change_streams.shards.shard_reader import (
     sequence_of,
     shards_of,
 )
-from datastore.change_streams.shards.stream_reader import Change, decode_change
 from datastore.dynamodb.client import RequestRefused
 from datastore.errors import DomainError, Throttled
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum, auto
 
+from datastore.change_streams.change import Change
 from datastore.change_streams.change_sizes import size_of
 from datastore.change_streams.replay.resume_token import (
     MOVES,
@@ -20,7 +21,6 @@ from datastore.change_streams.replay.resume_token import (
 from datastore.change_streams.replay.runs import EntryRun, LogEntry, oldest
 from datastore.change_streams.shards.checkpoints import START, joined_by, sequence_at
 from datastore.change_streams.shards.parents import Parents, Seen
-from datastore.change_streams.shards.stream_reader import Change
 
 MAX_CHANGES = 10_000
 MAX_BYTES = 16_000_000

@@ -10,12 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from datastore.change_streams.change import Change
 from datastore.change_streams.replay.history import History, Lack
 from datastore.change_streams.replay.resume_token import Key, Positions, ResumeToken, key_of
 from datastore.change_streams.replay.runs import LogEntry
 from datastore.change_streams.shards.checkpoints import START, joined_by, sequence_at
 from datastore.change_streams.shards.parents import Seen
-from datastore.change_streams.shards.stream_reader import Change
 from datastore.errors import Unavailable
 
 # The maximum seconds for which a client waits for a reading, and those for which an unreadable position is remembered.

@@ -17,7 +17,7 @@ from functools import partial
 from secrets import token_hex
 from typing import Any, TypeVar
 
-from datastore.change_streams.change import Change, decode_change, encode_change
+from datastore.change_streams.change import decode_change
 from datastore.change_streams.change_source import ChangeSink
 from datastore.change_streams.shards.checkpoints import Reached, joined
 from datastore.change_streams.shards.listing import ShardListing
@@ -42,8 +42,6 @@ from datastore.dynamodb.client import RequestRefused
 from datastore.dynamodb.retry.outage_log import OutageLog
 from datastore.errors import DomainError, TableMissing, Unavailable
 from datastore.model.access_patterns import Table
-
-__all__ = ["Change", "ChangesLost", "StreamReader", "decode_change", "encode_change", "new_order"]
 
 T = TypeVar("T")
 

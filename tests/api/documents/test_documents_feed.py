@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from datastore.change_streams.change import encode_change
 from datastore.change_streams.dead_letters import DeadLetters, letter_of
-from datastore.change_streams.shards.stream_reader import encode_change
 from datastore.database import StoreOptions
 from datastore.feeds.home_feeds import source_item
 from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 from datastore.dynamodb.records import logged_keys, record_or_error
 from datastore.errors import Internal
 from datastore.keyspace.photos.table import SPARKS

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from datastore.change_streams.change import Change
 from datastore.change_streams.replay.backfill import Backfill
 from datastore.change_streams.replay.replay_log import MissingRange, ResumeTokenRefused
 from datastore.change_streams.replay.resume_token import key_of
 from datastore.change_streams.shards import stream_reader as module
 from datastore.change_streams.shards.read_pace import FIRST_INTERVAL_SECONDS, JITTER
-from datastore.change_streams.shards.stream_reader import Change
 from datastore.dynamodb.client import RequestRefused
 from datastore.errors import Throttled, Timeout, Unavailable
 from tests.support.changes import number_of

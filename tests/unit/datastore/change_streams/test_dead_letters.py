@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from datastore.change_streams.change import Change, decode_change, encode_change
 from datastore.change_streams.dead_letters import DeadLetter, DeadLetters, letter_of
-from datastore.change_streams.shards.stream_reader import Change, decode_change, encode_change
 from datastore.database import Database, StoreOptions
 from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE, FEED_PIPELINE
 from datastore.keyspace.feeds.table import FEED

@@ -7,12 +7,12 @@ from typing import Any
 import orjson
 import pytest
 
+from datastore.change_streams.change import Change, decode_change
 from datastore.change_streams.relay.deduplication import Deduplicator
 from datastore.change_streams.relay.redis_connection import Relayed, RelayState
 from datastore.change_streams.replay.replay_log import ReplayLog
 from datastore.change_streams.replay.resume_token import key_of
 from datastore.change_streams.shards.checkpoints import START, Reached
-from datastore.change_streams.shards.stream_reader import Change, decode_change
 from tests.support.moments import utc_now
 
 
@@ -59,7 +59,7 @@ def deduplicator(heard: SequenceSink) -> Deduplicator:
 
 
 def take_relayed(deduplicator: Deduplicator, relayed: Relayed) -> None:
-    new = deduplicator.unseen(relayed)
+    new = deduplicator.undelivered_records(relayed)
     assert new is not None
     for record in new:
         deduplicator.deliver_record(relayed.shard, relayed.parent, record)
@@ -78,7 +78,7 @@ def test_new_changes_follow_those_that_the_bus_delivered_again(deduplicator: Ded
     take_relayed(deduplicator, relayed_entry([100, 101]))
     assert heard.changes == []
     assert deduplicator.shards["child"] == "101"
-    assert deduplicator.unseen(relayed_entry([104], follows="103")) is None  # 103 is missing
+    assert deduplicator.undelivered_records(relayed_entry([104], follows="103")) is None  # 103 is missing
 
 
 def test_changes_that_a_reader_delivers_again_are_passed_on_once(

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from datastore.change_streams.change import Change
 from datastore.change_streams.replay import replay_log as change_log
 from datastore.change_streams.replay.replay_log import MissingRange, ReplayLog, ResumeTokenRefused
 from datastore.change_streams.replay.resume_token import MAX_SHARDS, ResumeToken, decode, idle, key_of
 from datastore.change_streams.replay.runs import LogEntry
 from datastore.change_streams.shards.checkpoints import joined
-from datastore.change_streams.shards.stream_reader import Change
 from datastore.errors import Unavailable
 from tests.support.until import until
 

@@ -14,8 +14,8 @@ import boto3
 import pytest
 
 from datastore import database as databases
+from datastore.change_streams.change import encode_change
 from datastore.change_streams.dead_letters import DeadLetters, letter_of
-from datastore.change_streams.shards.stream_reader import encode_change
 from datastore.database import Database, StoreOptions, open_database
 from datastore.dynamodb.client import Client
 from datastore.dynamodb.requests import PreparedRequest

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 from datastore.database import Database
 from datastore.dynamodb.client import Client, RequestRefused
 from datastore.dynamodb.retry.backoff import Backoff

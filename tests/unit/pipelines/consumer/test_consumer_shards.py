@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from datastore.change_streams.change import Change
 from datastore.change_streams.leases import Lease
 from datastore.change_streams.shards.shard_reader import (
     MAX_REFUSALS,
@@ -20,7 +21,6 @@ from datastore.change_streams.shards.shard_reader import (
     ShardCursor,
     sequence_of,
 )
-from datastore.change_streams.shards.stream_reader import Change
 from datastore.database import Database
 from datastore.dynamodb.client import Client, RequestRefused
 from datastore.errors import Unavailable

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from datastore.change_streams.change import Change
 from datastore.change_streams.shards.shard_reader import Wire, stream_of
-from datastore.change_streams.shards.stream_reader import Change
 from datastore.database import Database
 from datastore.errors import Unavailable
 from datastore.keyspace.feeds.table import FEED

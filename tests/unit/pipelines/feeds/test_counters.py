@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 from datastore.database import Database
 from datastore.dynamodb.calls import Call
 from datastore.dynamodb.client import Client, RequestRefused

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 from datastore.database import Database
 from datastore.feeds.visibility import Visibility
 from pipelines.feeds.fan_out import FanOut

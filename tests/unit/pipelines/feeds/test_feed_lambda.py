@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 from datastore.database import Database, StoreOptions, open_database
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import Unavailable

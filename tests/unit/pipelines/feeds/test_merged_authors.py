@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 from datastore.database import Database
 from datastore.model.timestamps import iso
 from pipelines.feeds.fan_out import FanOut

@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 from msgspec.structs import replace
 
-from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.change import Change
 from datastore.database import Database
 from datastore.feeds.comments import Comments
 from datastore.feeds.likes import Likes

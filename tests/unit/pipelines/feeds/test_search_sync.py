@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from datastore.change_streams.change import encode_change
 from datastore.change_streams.dead_letters import DeadLetters, letter_of
 from datastore.change_streams.shards.shard_reader import stream_of
-from datastore.change_streams.shards.stream_reader import encode_change
 from datastore.database import Database, StoreOptions
 from datastore.errors import Unavailable
 from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
