@@ -1,6 +1,6 @@
-"""Who is let in where: all that declared patterns name (fields, nested ones, nodes, subscriptions), asked by everybody.
+"""The authorization of each field, nested field, node and subscription of the declared patterns, by kind of caller.
 
-The cases are made from the declarations: a pattern that is declared, and has no case here, fails a test.
+The cases are compared with the declarations: a declared pattern without a case here fails a test.
 """
 
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ from tests.support.notifications import notification_item
 from tests.support.photo_items import ADA, EVE
 from tests.support.served import NOON, Served
 
-LET_IN: list[str] = []
+ALLOWED: list[str] = []
 SIGN_IN, FORBIDDEN, MISSING = ["UNAUTHENTICATED"], ["FORBIDDEN"], ["NOT_FOUND"]
 
 
 @dataclass(frozen=True)
 class Caller:
-    """How somebody signs in."""
+    """A kind of caller: the claims of its token."""
 
     user: str | None = None
     role: Role = Role.USER
@@ -42,13 +42,13 @@ CALLERS = {
     "admin": Caller("root", Role.ADMIN, "root@example.com"),
     "system": Caller("poller", Role.SYSTEM),
 }
-everybody = pytest.mark.parametrize("caller", CALLERS)
+every_caller = pytest.mark.parametrize("caller", CALLERS)
 
-# Of the operations of ASK those that name what is Ada's, so that no other user is let in.
-ADAS = {"watches", "homeFeed", "notifications", "liveActivities", "device", "photoUser"}
-# Those that change what is Ada's: whose it is, only the item knows. Others of them admins may do, too.
-ADAS_TO_CHANGE = {"deletePost": False, "updatePhoto": False, "tagFace": True, "untagFace": True, "deletePhoto": True}
-# Users of the photo library are known by their email, which services have none of.
+# The operations of ASK that name Ada as the owner of the data. Other users are refused.
+NAMES_ADA = {"watches", "homeFeed", "notifications", "liveActivities", "device", "photoUser"}
+# The operations that change Ada's data, where only the item names its owner, and whether admins may execute them.
+CHANGES_OF_ADA = {"deletePost": False, "updatePhoto": False, "tagFace": True, "untagFace": True, "deletePhoto": True}
+# Users of the photo library are known by their email. Services have none.
 BY_EMAIL = {"photoUser", "createPhotoUser", "updatePhotoUser", "createPhoto", "completePhoto", "cancelUpload"}
 
 
@@ -59,7 +59,7 @@ async def ask_as_caller(served: Served, caller: str, query: str, variables: dict
 
 @pytest.fixture
 async def ids(served: Served) -> dict[str, str]:
-    """Things of Ada's in every system; the ids that operations of ASK need in the place of %s."""
+    """Store data of Ada in every system. Return the ids that operations of ASK need in the place of %s."""
     prepared = (await ask_as_caller(served, "owner", SETUP)).data
     assert (await ask_as_caller(served, "system", SYSTEM_SETUP)).errors is None
     match = Match("m1", "1", "ONE", home_team_id="10", away_team_id="20", start_time=NOON)
@@ -81,35 +81,35 @@ def patterns_of_field(field: str) -> list[AccessPattern]:
 
 
 def expected_refusal(name: str, caller: str) -> list[str]:
-    """How the declarations have a root field refuse a caller; `LET_IN` when they do not."""
+    """Return the codes with which the declared patterns of a root field refuse a caller; `ALLOWED` if they do not."""
     patterns, role = patterns_of_field(name), CALLERS[caller].role
     restricted = [pattern for pattern in patterns if pattern.who is not Who.ANY]
     if not restricted:
-        return LET_IN
+        return ALLOWED
     if caller == "anonymous":
         return SIGN_IN
     if any(pattern.who is not Who.USER and pattern.who.value != role.value for pattern in restricted):
         return FORBIDDEN
-    if caller == "stranger" and name in ADAS | ADAS_TO_CHANGE.keys():
+    if caller == "stranger" and name in NAMES_ADA | CHANGES_OF_ADA.keys():
         return FORBIDDEN
-    if name in ADAS_TO_CHANGE and caller != "owner" and not (caller == "admin" and ADAS_TO_CHANGE[name]):
+    if name in CHANGES_OF_ADA and caller != "owner" and not (caller == "admin" and CHANGES_OF_ADA[name]):
         return FORBIDDEN
-    return FORBIDDEN if caller == "system" and name in BY_EMAIL else LET_IN
+    return FORBIDDEN if caller == "system" and name in BY_EMAIL else ALLOWED
 
 
-@everybody
+@every_caller
 async def test_root_fields(served: Served, ids: dict[str, str], caller: str) -> None:
     answered, called = {}, []
     for name, (query, _, _) in ASK.items():
         answer = await ask_as_caller(served, caller, query.replace("%s", ids.get(name, "")))
         answered[name] = [code for code in answer.codes if code in SIGN_IN + FORBIDDEN]
-        if answered[name] and answer.calls and name not in ADAS_TO_CHANGE:
+        if answered[name] and answer.calls and name not in CHANGES_OF_ADA:
             called.append(name)
     assert answered == {name: expected_refusal(name, caller) for name in ASK}
     assert called == []
 
 
-MINE = """{
+DATA_OF_ADA = """{
   watches(userId: "ada") { watchId }
   device(userId: "ada") { deviceToken platform }
   liveActivities(userId: "ada") { nodes { status } }
@@ -123,15 +123,15 @@ MINE = """{
 
 
 @pytest.mark.parametrize("caller", ["anonymous", "stranger"])
-async def test_whatever_others_try_nothing_of_adas_changes(served: Served, ids: dict[str, str], caller: str) -> None:
-    before = await ask_as_caller(served, "owner", MINE)
+async def test_other_callers_cannot_change_the_data_of_ada(served: Served, ids: dict[str, str], caller: str) -> None:
+    before = await ask_as_caller(served, "owner", DATA_OF_ADA)
     assert before.errors is None
     for name, (query, _, _) in ASK.items():
         await ask_as_caller(served, caller, query.replace("%s", ids.get(name, "")))
-    assert (await ask_as_caller(served, "owner", MINE)).data == before.data
+    assert (await ask_as_caller(served, "owner", DATA_OF_ADA)).data == before.data
 
 
-# Nested fields that not everybody may see: how to ask for each, and what each caller is answered.
+# The restricted nested fields: a selection of each, and the value or the error codes for each caller.
 NESTED: dict[str, tuple[str, dict[str, Any]]] = {
     "Post.likedByViewer": (
         'post(id: "p1") { value: likedByViewer }',
@@ -192,12 +192,12 @@ NESTED: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def test_every_nested_field_that_is_not_for_everybody_is_asked_here() -> None:
+def test_every_restricted_nested_field_has_a_case() -> None:
     restricted = [pattern for pattern in PATTERNS if pattern.who is not Who.ANY]
     assert NESTED.keys() == {field for pattern in restricted for field in pattern.fields if "." in field}
 
 
-@everybody
+@every_caller
 async def test_nested_fields(served: Served, ids: dict[str, str], caller: str) -> None:
     assert (await ask_as_caller(served, "owner", 'mutation { likePost(postId: "p1") { postId } }')).errors is None
     seen = {}
@@ -208,7 +208,7 @@ async def test_nested_fields(served: Served, ids: dict[str, str], caller: str) -
     assert seen == {name: expected[caller] for name, (_, expected) in NESTED.items()}
 
 
-# Each type that `node` reads: what finds one of Ada's, and the declared pattern it is read by, when not everybody may.
+# The types that `node` reads: a query for the id of an item of Ada, and the id of the pattern if it is restricted.
 NODES: dict[str, tuple[str, str | None]] = {
     "ActiveMatch": ('activeMatch(id: "m3") { id }', "AM-1"),
     "Comment": ('comments(postId: "p1") { nodes { id } }', None),
@@ -232,7 +232,7 @@ NODES: dict[str, tuple[str, str | None]] = {
 }
 
 
-def test_every_type_that_node_reads_is_asked_for_here() -> None:
+def test_every_type_that_node_reads_has_a_case() -> None:
     node = api.build()._schema.get_type("Node")
     assert NODES.keys() == {kind.name for kind in api.build()._schema.get_possible_types(node)}  # type: ignore[arg-type]
     assert {id for _, id in NODES.values() if id} == {
@@ -241,13 +241,13 @@ def test_every_type_that_node_reads_is_asked_for_here() -> None:
 
 
 def first_id(found: Any) -> str:
-    """The one `id` in what was found."""
+    """Return the first `id` in the data of a response."""
     while not isinstance(found, str):
         found = found[0] if isinstance(found, list) else next(iter(found.values()))
     return found
 
 
-@everybody
+@every_caller
 async def test_nodes(served: Served, ids: dict[str, str], caller: str) -> None:
     comment = 'mutation { addComment(input: {postId: "p1", text: "Nice"}) { commentId } }'
     assert (await served.ask(comment, user="grace")).errors is None
@@ -274,16 +274,16 @@ async def test_nodes(served: Served, ids: dict[str, str], caller: str) -> None:
 
 def node_refusal(who: Who, caller: str) -> list[str]:
     if who is Who.ANY or caller == "system":
-        return LET_IN
+        return ALLOWED
     if caller == "anonymous":
         return SIGN_IN
     if who is Who.USER:
-        return FORBIDDEN if caller == "stranger" else LET_IN
+        return FORBIDDEN if caller == "stranger" else ALLOWED
     return FORBIDDEN
 
 
-# Subscriptions, and whether they name what is Ada's.
-FOLLOWED = {
+# Subscriptions, and whether they name Ada as the owner of the data.
+SUBSCRIPTIONS = {
     "sightingReported": ('sightingReported(area: "Downtown") { area }', False),
     "watchAlerts": ('watchAlerts(userId: "ada") { area }', True),
     "homeFeedUpdated": ('homeFeedUpdated(userId: "ada") { postId }', True),
@@ -296,30 +296,30 @@ FOLLOWED = {
 }
 
 
-def test_every_subscription_is_followed_here() -> None:
+def test_every_subscription_has_a_case() -> None:
     subscription = api.build()._schema.subscription_type
     assert subscription is not None
-    assert FOLLOWED.keys() == subscription.fields.keys()
-    personal = {name for name in FOLLOWED if any(pattern.who is Who.USER for pattern in patterns_of_field(name))}
-    assert personal == {name for name, (_, is_adas) in FOLLOWED.items() if is_adas}
+    assert SUBSCRIPTIONS.keys() == subscription.fields.keys()
+    personal = {name for name in SUBSCRIPTIONS if any(pattern.who is Who.USER for pattern in patterns_of_field(name))}
+    assert personal == {name for name, (_, is_adas) in SUBSCRIPTIONS.items() if is_adas}
 
 
-@everybody
+@every_caller
 async def test_subscriptions(served: Served, ids: dict[str, str], caller: str) -> None:
-    """Those who may not follow are told at once; those who may hear nothing, or what they begin with."""
+    """Refused callers get an error at once. The others get nothing, or the first event of the subscription."""
     who = CALLERS[caller]
     url = served.url.replace("http", "ws") + "/graphql"
     async with served.http.ws_connect(url, protocols=["graphql-transport-ws"]) as socket:
         headers = served.headers(who.user, who.role, who.email)
         await socket.send_json({"type": "connection_init", "payload": headers})
         assert (await socket.receive_json(timeout=10))["type"] == "connection_ack"
-        for name, (selection, _) in FOLLOWED.items():
+        for name, (selection, _) in SUBSCRIPTIONS.items():
             query = f"subscription {{ {selection} }}"
             await socket.send_json({"id": name, "type": "subscribe", "payload": {"query": query}})
-        # Answered behind all of them: what is refused has been by then, or is while the socket is asked again.
+        # The socket answers pings in order, so most errors arrive before the first pong, the others within some pings.
         refused: dict[str, list[str]] = {}
         expected = {
-            name: SIGN_IN if caller == "anonymous" else FORBIDDEN for name, (_, adas) in FOLLOWED.items() if adas
+            name: SIGN_IN if caller == "anonymous" else FORBIDDEN for name, (_, adas) in SUBSCRIPTIONS.items() if adas
         }
         if caller not in ("anonymous", "stranger"):
             expected = {}

@@ -1,4 +1,4 @@
-"""Compiled and interpreted, the gateway's own operations have the same answers, from the same calls of DynamoDB."""
+"""Compiled and interpreted operations of the gateway have the same responses, from the same DynamoDB calls."""
 
 import os
 from collections import Counter
@@ -41,13 +41,13 @@ from tests.support.served import Served, call_name
 GENERATED = int(os.environ.get("COMPILED_EXAMPLES", "40"))
 
 
-class AtOnce(GatewayExecutor):
+class CompileAtOnce(GatewayExecutor):
     compile_after = 1
 
 
 @dataclass
-class Asked:
-    """What one executor answered, and what it asked of DynamoDB for that."""
+class Execution:
+    """The response of an executor, and its DynamoDB calls."""
 
     data: Any
     errors: set[tuple[Any, ...]]
@@ -56,7 +56,7 @@ class Asked:
 
 async def ask_executor(
     served: Served, executor: Any, document: DocumentNode, variables: dict[str, Any] | None, role: Role
-) -> Asked:
+) -> Execution:
     context = served.gateway.open_context(Identity("demo-ada", role, "ada@example.org"))
     try:
         result: Any = execute(
@@ -70,12 +70,15 @@ async def ask_executor(
         result = await result if isawaitable(result) else result
     finally:
         context.close()
-    errors = {_told(error, result.data) for error in result.errors or ()}
-    return Asked(result.data, errors, Counter(map(call_name, context.meter.calls)))
+    errors = {_comparable_error(error, result.data) for error in result.errors or ()}
+    return Execution(result.data, errors, Counter(map(call_name, context.meter.calls)))
 
 
-def _told(error: GraphQLError, data: Any) -> tuple[Any, ...]:
-    """The error, or where it made a null that is around it: which of several was the first to do so is chance."""
+def _comparable_error(error: GraphQLError, data: Any) -> tuple[Any, ...]:
+    """Return a comparable error; only the path of the null if it made a parent null.
+
+    Which of several errors makes a parent null first is a matter of timing.
+    """
     path = tuple(error.path or ())
     place = nulled(data, path)
     if place is not None and place != path:
@@ -95,7 +98,7 @@ def example_queries() -> list[tuple[DocumentNode, dict[str, Any] | None]]:
 
 
 def generated(schema: GraphQLSchema, seed: int) -> DocumentNode:
-    """The root fields of some examples, with other selections."""
+    """Return a query of the root fields of some examples, with random selections."""
     chance = Random(seed)
     roots = []
     for document, variables in example_queries():
@@ -128,8 +131,8 @@ def _selection(schema: GraphQLSchema, kind: Any, chance: Random, depth: int) -> 
         below = "" if is_leaf_type(inner) else _selection(schema, inner, chance, depth - 1)
         parts.append(f"{name}{given}{directive}{below}")
     if is_abstract_type(kind):
-        for one in schema.get_possible_types(kind)[:3]:
-            parts.append(f"... on {one.name} {_selection(schema, one, chance, max(0, depth - 1))}")
+        for member in schema.get_possible_types(kind)[:3]:
+            parts.append(f"... on {member.name} {_selection(schema, member, chance, max(0, depth - 1))}")
     return "{" + " ".join(parts or ["__typename"]) + "}"
 
 
@@ -152,59 +155,61 @@ async def keep_logs_as_they_are(served: Served, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.timeout(120)
-async def test_operations_of_the_gateway_are_answered_alike(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_compiled_operations_have_the_responses_and_calls_of_interpreted_ones(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await served.gateway.background.demo().load()
     await keep_logs_as_they_are(served, monkeypatch)
     schema = served.gateway.edge.documents.schema
-    made = [(generated(schema, seed), None) for seed in range(GENERATED)]
-    # Two fragments may ask for fields of one name and different types: such documents are refused.
-    valid = [(document, variables) for document, variables in made if not validate(schema, document)]
+    queries = [(generated(schema, seed), None) for seed in range(GENERATED)]
+    # Two fragments may select fields of the same name but different types. Such documents are refused.
+    valid = [(document, variables) for document, variables in queries if not validate(schema, document)]
     assert len(valid) > GENERATED / 2
     answers = 0
     for document, variables in [*example_queries(), *valid]:
         role = Role.ADMIN if answers % 2 else Role.USER
         expected = await ask_executor(served, StrawberryGraphQLCoreExecutionContext, document, variables, role)
-        for _ in range(2):  # the second time with what was learned
-            found = await ask_executor(served, AtOnce, document, variables, role)
+        for _ in range(2):  # the second time with what the first execution learned
+            found = await ask_executor(served, CompileAtOnce, document, variables, role)
 
             assert repr(found.data) == repr(expected.data), print_ast(document)
             assert found.errors == expected.errors, print_ast(document)
-            # Tables that are scanned are remembered for a moment.
+            # The scan cache keeps scanned tables for some time.
             assert not lists(found.calls) - lists(expected.calls), print_ast(document)
-            # Which keys go together depends on which list comes in first.
+            # The keys in a batch depend on which list arrives first.
             assert point_reads(found.calls) <= point_reads(expected.calls) + 1, print_ast(document)
         answers += 1
     assert answers > 50
 
 
-GIVEN_UP = """{
+CANCELLED_BY_A_SIBLING = """{
   a: post(id: "p") { author { name } comments(after: "junk") { nodes { userId } } }
   b: post(id: "p") { author { name } }
 }"""
 
 
-async def test_who_asks_for_what_another_field_has_just_given_up_is_answered(served: Served) -> None:
-    """Over HTTP: the comments of `a` fail at once, while its author is read."""
+async def test_a_read_that_a_failed_field_cancelled_is_issued_again_for_another_field(served: Served) -> None:
+    """The comments of `a` fail at once, while its author is read, which `b` needs, too."""
     await create_profiles(served, "ada")
     await write_post(served, "p")
     for _ in range(3):  # first by graphql-core, then compiled
-        answer = await served.ask(GIVEN_UP, user="ada")
+        answer = await served.ask(CANCELLED_BY_A_SIBLING, user="ada")
 
         assert answer.status == 200
         assert answer.data == {"a": None, "b": {"author": {"name": "Ada"}}}
         assert [error["path"] for error in answer.errors or ()] == [["a", "comments"]]
 
 
-@pytest.mark.parametrize(("told", "compiles"), [("compiled", True), ("interpreted", False), ("", True)])
-def test_an_operator_says_whether_operations_are_compiled(told: str, compiles: bool) -> None:
-    documents = Documents(api.build(), compiles=document_settings({"GATEWAY_EXECUTOR": told}).compiles)
+@pytest.mark.parametrize(("setting", "compiles"), [("compiled", True), ("interpreted", False), ("", True)])
+def test_the_setting_chooses_the_executor(setting: str, compiles: bool) -> None:
+    documents = Documents(api.build(), compiles=document_settings({"GATEWAY_EXECUTOR": setting}).compiles)
     program = documents.prepare("{areas}").operation(None).program
 
-    made = [program.program() for _ in range(3)]
+    programs = [program.program() for _ in range(3)]
 
-    assert (made[-1] is not None) is (compiles and GatewayExecutor.compile_after > 0)
+    assert (programs[-1] is not None) is (compiles and GatewayExecutor.compile_after > 0)
 
 
-def test_an_operator_who_sets_another_value_is_refused() -> None:
+def test_another_value_of_the_setting_is_refused() -> None:
     with pytest.raises(ValueError, match="GATEWAY_EXECUTOR must be compiled or interpreted"):
         document_settings({"GATEWAY_EXECUTOR": "fast"})

@@ -1,4 +1,4 @@
-"""Every access pattern of the contract has its field, says so, and issues what it declares and nothing else."""
+"""Each access pattern of the contract has a field, is named in its description, and issues its declared calls only."""
 
 import asyncio
 import re
@@ -48,9 +48,7 @@ def declared_patterns(field: GraphQLField) -> tuple[AccessPattern, ...]:
 
 
 @pytest.mark.parametrize(("id", "name", "operations", "who"), CONTRACT, ids=[row[1] for row in CONTRACT])
-def test_a_pattern_of_the_contract_is_declared_as_its_field(
-    id: str, name: str, operations: set[Operation], who: Who
-) -> None:
+def test_a_pattern_of_the_contract_declares_its_field(id: str, name: str, operations: set[Operation], who: Who) -> None:
     (field,) = [field for field_name, field in root_fields() if field_name == name]
 
     (pattern,) = [pattern for pattern in declared_patterns(field) if (pattern.id, pattern.who) == (id, who)]
@@ -61,14 +59,14 @@ def test_a_pattern_of_the_contract_is_declared_as_its_field(
     assert pattern.summary in (field.description or "")
 
 
-def test_every_declared_field_is_in_the_schema_and_says_its_pattern() -> None:
+def test_every_declared_field_is_in_the_schema_and_names_its_pattern() -> None:
     declared = {(field, pattern.id) for pattern in PATTERNS for field in pattern.fields if "." not in field}
     served = {(name, pattern.id) for name, field in root_fields() for pattern in declared_patterns(field)}
 
     assert declared == served
 
 
-def test_every_field_of_the_contract_is_asked_here() -> None:
+def test_every_field_of_the_contract_has_an_operation() -> None:
     subscribed = {pattern.fields[0] for pattern in PATTERNS if "-S" in pattern.id}
 
     assert {name for _, name, _, _ in CONTRACT} == ASK.keys() | subscribed
@@ -91,11 +89,11 @@ def test_every_field_of_the_contract_is_asked_here() -> None:
 
 
 @pytest.mark.parametrize("name", ASK)
-async def test_a_field_makes_these_calls_and_no_others(served: Served, feed: str, name: str) -> None:
-    await makes_these_calls(served, name, await prepare_operation(served, name, feed))
+async def test_a_field_makes_its_declared_calls_only(served: Served, feed: str, name: str) -> None:
+    await assert_declared_calls(served, name, await prepare_operation(served, name, feed))
 
 
-async def makes_these_calls(served: Served, name: str, ids: dict[str, str]) -> None:
+async def assert_declared_calls(served: Served, name: str, ids: dict[str, str]) -> None:
     query, role, expected = ASK[name]
     patterns = [pattern for pattern in PATTERNS if name in pattern.fields]
 
@@ -110,9 +108,9 @@ async def makes_these_calls(served: Served, name: str, ids: dict[str, str]) -> N
     assert answer.errors is None
     (report,) = served.reports
     assert report.estimate >= 0.8 * report.cost, (report.estimate, report.cost)
-    made = sorted(call_name(call) for call in calls if not is_log(call))
-    assert made == expected
-    assert {call.partition(" ")[0] for call in made} <= {name for pattern in patterns for name in pattern.operations}
+    issued = sorted(call_name(call) for call in calls if not is_log(call))
+    assert issued == expected
+    assert {call.partition(" ")[0] for call in issued} <= {name for pattern in patterns for name in pattern.operations}
     reading = [call for call in calls if call.operation in ("GetItem", "Query", "Scan") and name != "ingestEarthquakes"]
     assert {bool(call.request.get("ConsistentRead")) for call in reading} <= {
         pattern.consistent for pattern in patterns
@@ -144,7 +142,7 @@ async def test_a_subscription_reads_its_snapshot_once_and_consistently(
         listener = await served.listen(f"subscription {{ {field} }}", user="ada")
         await served.settle(table)
         async with asyncio.timeout(50):
-            while expected not in [call_name(call) for call in calls]:  # noqa: ASYNC110 - it is over the wire
+            while expected not in [call_name(call) for call in calls]:  # noqa: ASYNC110 - the calls are made elsewhere
                 await asyncio.sleep(0.01)
 
     reads = [call for call in calls if call.operation not in STREAM_OPERATIONS | {"DescribeTable"}]
@@ -176,7 +174,7 @@ async def test_clients_can_read_the_whole_schema(served: Served) -> None:
     assert print_schema(build_client_schema(answer.data)) == print_schema(api.build()._schema)
 
 
-def test_the_page_of_access_patterns_is_fresh() -> None:
+def test_the_page_of_access_patterns_is_current() -> None:
     assert (ROOT / "docs" / "access-patterns.md").read_text() == page(), "Run `make docs`."
 
 

@@ -1,4 +1,4 @@
-"""Crowds that look at one thing: few reads for all of them, and nothing older than it may be."""
+"""Many clients that read the same items: few reads serve all of them, and no result is too old."""
 
 import asyncio
 from collections import Counter
@@ -32,7 +32,7 @@ from tests.support.served import NOON, Clock, Served
 LEAGUE = 'mutation { putLeague(input: {leagueId: "L", name: "League", code: "IPL"}) { leagueId } }'
 DELETE = AccessPattern("T-1", "", keys.FIXTURES, ("DeleteItem",), Who.ANY)
 VIEWERS, FOLLOWERS = 200, 30
-# What is read sooner after a write of the gateway's own is not kept.
+# The read cache keeps no item that is read sooner after a write of this gateway.
 SETTLED = {"seconds": 1}
 MATCH = '{ match(id: "m1") { note homeTeam { name } } }'
 UPDATES = """subscription { matchUpdates(matchId: "m1") {
@@ -48,7 +48,7 @@ def settings(settings: Settings) -> Settings:
 
 @pytest.fixture
 def elsewhere(database: Database) -> Store:
-    """Another process, which writes past the gateway."""
+    """The store of another process, which writes without this gateway's knowledge."""
     return Store(database.client, prefix=database.prefix, deadline=Deadline(60), token=lambda: "")
 
 
@@ -57,7 +57,7 @@ async def write_note(elsewhere: Store, text: str) -> None:
 
 
 class Reads:
-    """How often each item was asked for, by table and key, since it was last looked at."""
+    """Counts the reads of each item, by table and key, since the last call of `taken`."""
 
     def __init__(self, served: Served) -> None:
         assert served.gateway.database is not None
@@ -84,12 +84,12 @@ class Reads:
 
 @pytest.fixture
 async def crowd() -> AsyncIterator[aiohttp.ClientSession]:
-    """As many connections as there are viewers."""
+    """A session without a limit of connections: one for each viewer."""
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
         yield session
 
 
-async def test_a_crowd_that_polls_a_match_has_it_read_four_times_a_second(
+async def test_polls_of_a_match_read_it_four_times_a_second_however_many_there_are(
     served: Served, clock: Clock, crowd: aiohttp.ClientSession, elsewhere: Store
 ) -> None:
     await put_fixtures(served, planned_match(note="after 0"))
@@ -104,21 +104,21 @@ async def test_a_crowd_that_polls_a_match_has_it_read_four_times_a_second(
         return str(match["note"])
 
     for step in range(8):
-        told = set(await asyncio.gather(*[view() for _ in range(VIEWERS)]))
-        assert told <= {f"after {step}", f"after {step - 1}"}  # as it was a quarter of a second ago, or is since
+        notes = set(await asyncio.gather(*[view() for _ in range(VIEWERS)]))
+        assert notes <= {f"after {step}", f"after {step - 1}"}  # at most a quarter of a second old
         await write_note(elsewhere, f"after {step + 1}")
         clock.forward(milliseconds=125)
 
     assert max(reads.taken().values()) <= 4
 
 
-async def test_a_crowd_that_follows_a_match_sees_what_an_event_tells_of_and_has_it_read_once(
+async def test_subscribers_see_the_state_of_an_event_from_one_read_for_all(
     served: Served, clock: Clock, elsewhere: Store
 ) -> None:
     await register_at_version_1(served, "m1")
     await ask_system(served, TEAMS)
     clock.forward(**SETTLED)
-    # Each sees whether they follow it themselves: an event is executed for each of them.
+    # `isFollowed` differs by subscriber, so an event is executed for each of them.
     listeners = [await served.listen(UPDATES, user=f"viewer{number}") for number in range(FOLLOWERS)]
     for listener in listeners:
         await listener.event()
@@ -126,7 +126,7 @@ async def test_a_crowd_that_follows_a_match_sees_what_an_event_tells_of_and_has_
     reads = Reads(served)
 
     for step in range(3):
-        assert (await served.ask(MATCH)).errors is None  # kept, from before the event
+        assert (await served.ask(MATCH)).errors is None  # the cache keeps the state before the event
         reads.taken()
         await write_note(elsewhere, f"now {step}")
         events = [(await listener.event())["matchUpdates"]["match"] for listener in listeners]
@@ -140,7 +140,7 @@ async def test_a_crowd_that_follows_a_match_sees_what_an_event_tells_of_and_has_
         assert max(shared) <= 4
 
 
-async def test_a_change_that_is_followed_drops_what_is_kept_of_its_item(
+async def test_a_change_in_a_followed_stream_invalidates_the_cached_item(
     served: Served, clock: Clock, elsewhere: Store
 ) -> None:
     await register_at_version_1(served, "m1")
@@ -156,11 +156,11 @@ async def test_a_change_that_is_followed_drops_what_is_kept_of_its_item(
 
     answer = await served.ask(score)
     assert answer.data["match"]["liveScore"]["note"] == written
-    assert answer.made == ["GetItem active-matches"]  # the match itself is kept
+    assert answer.made == ["GetItem active-matches"]  # the match itself stays in the cache
 
 
 async def advance_elsewhere(served: Served, elsewhere: Store) -> str:
-    """The next version, written by another process."""
+    """Write the next version as another process. Return its note."""
     before = await active_match_state(served)
     after = replaced(before, version=before.version + 1, live=replaced(before.live, note="elsewhere"))
     assert await ActiveMatches(elsewhere, NOON).commit(after)
@@ -176,9 +176,9 @@ HOT = {
 }
 
 
-@pytest.mark.parametrize("question", HOT.values(), ids=HOT)
-async def test_what_crowds_look_at_is_kept_for_all_of_them_and_for_a_moment(
-    served: Served, clock: Clock, question: str
+@pytest.mark.parametrize("selection", HOT.values(), ids=HOT)
+async def test_reads_of_popular_items_are_cached_for_all_callers_and_expire(
+    served: Served, clock: Clock, selection: str
 ) -> None:
     await register_at_version_1(served, "m1")
     await ask_system(served, TEAMS)
@@ -186,9 +186,9 @@ async def test_what_crowds_look_at_is_kept_for_all_of_them_and_for_a_moment(
     await served.store().write_all(FEED, puts=[post_item("p1", "bob"), user_item("bob")])
     clock.forward(**SETTLED)
 
-    answers = [await served.ask(f"{{ {question} }}", user=user) for user in (None, "ada", "bob")]
+    answers = [await served.ask(f"{{ {selection} }}", user=user) for user in (None, "ada", "bob")]
     clock.forward(milliseconds=250)
-    later = await served.ask(f"{{ {question} }}")
+    later = await served.ask(f"{{ {selection} }}")
 
     assert [answer.data for answer in answers] == [later.data] * 3
     assert "None" not in str(answers[0].data).replace("'note': None", "")
@@ -196,7 +196,7 @@ async def test_what_crowds_look_at_is_kept_for_all_of_them_and_for_a_moment(
     assert later.made == answers[0].made != []
 
 
-async def test_an_explanation_tells_what_other_operations_have_read(served: Served, clock: Clock) -> None:
+async def test_an_explanation_shows_reads_that_other_operations_issued(served: Served, clock: Clock) -> None:
     await put_fixtures(served, planned_match())
     await ask_system(served, TEAMS)
     clock.forward(**SETTLED)
@@ -204,7 +204,7 @@ async def test_an_explanation_tells_what_other_operations_have_read(served: Serv
 
     first, second = [explanation(await ask_explained(served, query)) for _ in range(2)]
 
-    assert [told["units"]["read"] for told in (first, second)] == [1.0, 0.0]
+    assert [explained["units"]["read"] for explained in (first, second)] == [1.0, 0.0]
     assert second["calls"] == []
     assert [row.get("shared") for row in first["fields"]] == [None] * 4
     rows = {row["path"]: (row["patterns"], row["reads"], row["hits"], row["shared"]) for row in second["fields"]}
@@ -216,7 +216,7 @@ async def test_an_explanation_tells_what_other_operations_have_read(served: Serv
     }
 
 
-async def test_a_mutation_reads_for_itself(served: Served, clock: Clock, elsewhere: Store) -> None:
+async def test_a_mutation_does_not_use_cached_reads(served: Served, clock: Clock, elsewhere: Store) -> None:
     await put_fixtures(served, planned_match())
     clock.forward(**SETTLED)
     assert (await served.ask(MATCH)).errors is None

@@ -1,4 +1,4 @@
-"""`expectedVersion` through the API, on the real engine: no update is lost, whoever else changes the same item."""
+"""`expectedVersion` through the API, on the real engine: concurrent changes of an item lose no update."""
 
 import asyncio
 from typing import Any
@@ -33,18 +33,18 @@ ROTATE = """mutation ($value: String!, $expected: Int) {
 }"""
 
 
-async def test_updates_and_puts_in_any_order_are_what_a_model_is(world: Served) -> None:
+async def test_updates_and_puts_in_any_order_agree_with_a_model(world: Served) -> None:
     for seed in range(3):
         await asyncio.gather(*[interleave(kind, world, seed) for kind in KINDS])
 
 
-async def test_of_updates_at_one_version_one_is_done_also_while_a_sync_comes(world: Served) -> None:
+async def test_one_of_concurrent_updates_at_a_version_succeeds_also_during_a_sync(world: Served) -> None:
     for _ in range(3):
         await asyncio.gather(*[race(kind, world) for kind in KINDS])
 
 
 @pytest.mark.parametrize("name", list(BY_NAME))
-async def test_a_refusal_takes_no_call_more_and_tells_what_the_api_shows(world: Served, name: str) -> None:
+async def test_a_conflict_costs_no_further_call_and_shows_the_current_item(world: Served, name: str) -> None:
     kind = BY_NAME[name]
     await kind.change(world, kind.values[1])
     _, version = await kind.now(world)
@@ -53,19 +53,23 @@ async def test_a_refusal_takes_no_call_more_and_tells_what_the_api_shows(world: 
 
     assert refused.made == sorted(kind.made)
     assert refused.errors is not None
-    told = refused.errors[0]["extensions"]
-    assert (told["code"], told["expectedVersion"], told["currentVersion"]) == ("CONFLICT", version + 1, version)
-    assert set(told) == {"code", "expectedVersion", "currentVersion", "current"}
-    assert told["current"]["revision" if name == "Match" else "version"] == version
-    # Asked for by its fields, the item is the same to this caller.
-    shown = await kind.ask(world, kind.read.replace("value:", f"{selection(told['current'])} value:"))
+    details = refused.errors[0]["extensions"]
+    assert (details["code"], details["expectedVersion"], details["currentVersion"]) == (
+        "CONFLICT",
+        version + 1,
+        version,
+    )
+    assert set(details) == {"code", "expectedVersion", "currentVersion", "current"}
+    assert details["current"]["revision" if name == "Match" else "version"] == version
+    # A query of the same fields shows this caller the same item.
+    shown = await kind.ask(world, kind.read.replace("value:", f"{selection(details['current'])} value:"))
     assert shown.errors is None
     expected = {name: value for name, value in shown.data["it"].items() if name not in ("value", "version")}
-    assert unsigned({**told["current"], "version": None}) == unsigned({**expected, "version": None})
+    assert unsigned({**details["current"], "version": None}) == unsigned({**expected, "version": None})
 
 
 async def make_null(served: Served) -> None:
-    """Every version, as others write an attribute that is not there."""
+    """Set every version to null, as other programs write a missing attribute."""
     store = served.store()
     for table in (FEED, SPARKS, TEAMS, LEAGUES, FIXTURES, MATCH_FOLLOWS, DEVICES, LIVE_ACTIVITIES):
         everything = AccessPattern("ALL", "Everything", table, ("Scan",), Who.INTERNAL, consistent=True)
@@ -73,7 +77,7 @@ async def make_null(served: Served) -> None:
         await store.write_all(table, puts=[{**item, version: None} for item in await store.scan(everything)])
 
 
-async def test_a_version_that_others_wrote_as_null_is_0(world: Served) -> None:
+async def test_a_version_that_another_program_wrote_as_null_is_0(world: Served) -> None:
     for expected in (0, None):
         await make_null(world)
         assert [(await kind.now(world))[1] for kind in KINDS] == [0] * len(KINDS)
@@ -85,7 +89,7 @@ async def test_a_version_that_others_wrote_as_null_is_0(world: Served) -> None:
         await make_null(world)
         conflicts = [await kind.change(world, kind.values[0], 1) for kind in KINDS]
         assert [answer.codes for answer in conflicts] == [["CONFLICT"]] * len(KINDS)
-        # What the other way round changes is to be a change.
+        # Restore the first value, so that the next round changes it again.
         for kind in KINDS:
             assert (await kind.change(world, kind.values[0], 0)).errors is None
 
@@ -100,7 +104,7 @@ async def test_a_version_that_others_wrote_as_null_is_0(world: Served) -> None:
 
 
 def selection(value: dict[str, Any]) -> str:
-    """The fields that a value has, as GraphQL selects them."""
+    """Return a GraphQL selection of the fields of a value."""
     names = [name for name in value if name != "version"]
     parts = {name: next(iter(value[name]), None) if isinstance(value[name], list) else value[name] for name in names}
     return " ".join(
@@ -109,7 +113,7 @@ def selection(value: dict[str, Any]) -> str:
 
 
 def unsigned(item: dict[str, Any]) -> dict[str, Any]:
-    """Without what is signed anew each time it is asked for."""
+    """Return the item without the signatures of its URLs, which differ from response to response."""
     return {
         name: str(value).partition("?")[0] if name.endswith("Url") else value for name, value in sorted(item.items())
     }
@@ -155,7 +159,7 @@ async def test_a_conflict_has_all_its_details(world: Served) -> None:
 
 
 @pytest.mark.parametrize("expected", [-1, -(2**31)])
-async def test_a_version_that_none_can_have_is_bad_input(served: Served, expected: int) -> None:
+async def test_an_impossible_version_is_bad_input(served: Served, expected: int) -> None:
     answer = await BY_NAME["User"].change(served, "Ada", expected)
 
     assert (answer.codes, answer.made) == (["BAD_USER_INPUT"], [])
@@ -176,8 +180,8 @@ async def test_a_missing_item_is_not_found_at_any_version(served: Served, expect
         assert (await kind.change(served, kind.values[0], expected)).codes == ["NOT_FOUND"], kind.name
 
 
-async def test_only_changes_that_updates_make_count(world: Served) -> None:
-    """Tags and counts leave the version as it is: who changes words by it loses nothing of them."""
+async def test_only_changes_of_updatable_fields_change_the_version(world: Served) -> None:
+    """Tags and counts leave the version unchanged: an update with `expectedVersion` cannot overwrite them."""
     tagged = await world.ask(
         """mutation { tagFace(input: {imageId: "i", personId: "p",
           boundingBox: {left: 0.1, top: 0.1, width: 0.2, height: 0.2}}) { faceId } }""",
@@ -193,15 +197,15 @@ async def test_only_changes_that_updates_make_count(world: Served) -> None:
 
 
 async def test_other_callers_learn_nothing_of_items_that_are_not_theirs(world: Served) -> None:
-    of_ada = user_id(world, ADA)
-    asked = {
+    ada_id = user_id(world, ADA)
+    updates = {
         "updatePhoto": 'updatePhoto(input: {imageId: "i", tags: [], expectedVersion: 7}) { version }',
         "at its moment": """updatePhoto(takenAt: "2023-01-01T00:00:00Z",
           input: {imageId: "i", tags: [], expectedVersion: 7}) { version }""",
-        "user": f'updatePhotoUser(input: {{userId: "{of_ada}", displayName: "E", expectedVersion: 7}}) {{ version }}',
+        "user": f'updatePhotoUser(input: {{userId: "{ada_id}", displayName: "E", expectedVersion: 7}}) {{ version }}',
         "person": 'updatePerson(input: {personId: "p", name: "E", expectedVersion: 7}) { version }',
     }
-    for text in asked.values():
+    for text in updates.values():
         answer = await world.ask(f"mutation {{ {text} }}", user="eve", email=EVE)
         assert answer.errors is not None
         assert [error["extensions"] for error in answer.errors] == [{"code": "FORBIDDEN"}], text
@@ -253,7 +257,7 @@ async def test_lists_hold_the_versions(world: Served) -> None:
     assert (answer.data["latestLivestream"], answer.data["teams"]) == ({"version": 1}, [{"version": 1}])
 
 
-async def test_a_name_in_a_list_is_the_whole_name(world: Served) -> None:
+async def test_a_list_shows_whole_names(world: Served) -> None:
     await put_library_items(world, person("q", "A#B"))
     assert (await BY_NAME["Person"].change(world, "50 % #1")).errors is None
 
@@ -265,7 +269,7 @@ async def test_a_name_in_a_list_is_the_whole_name(world: Served) -> None:
     ]
 
 
-async def test_a_match_that_is_played_meanwhile_is_another(world: Served) -> None:
+async def test_a_live_update_of_a_match_is_a_conflict(world: Served) -> None:
     kind = BY_NAME["Match"]
     await kind.change(world, "Final")
     _, version = await kind.now(world)
@@ -302,7 +306,7 @@ async def test_a_session_has_a_version_until_it_has_ended(world: Served) -> None
     assert second.data["it"] == {"value": TOKENS[1], "version": first + 1}
     assert (stale.codes, stale.made) == (["CONFLICT"], ["UpdateItem live-activities"])
     assert stale.errors is not None
-    assert stale.errors[0]["extensions"]["current"]["updateToken"] == TOKENS[1]  # it is its owner's
+    assert stale.errors[0]["extensions"]["current"]["updateToken"] == TOKENS[1]  # the caller owns it
     assert stale.errors[0]["extensions"]["current"]["status"] == "ACTIVE"
     assert suspended.data["suspendLiveActivity"]["version"] == first + 2
     assert since.codes == ["CONFLICT"]
@@ -310,7 +314,7 @@ async def test_a_session_has_a_version_until_it_has_ended(world: Served) -> None
 
 
 async def test_an_item_created_again_never_has_an_earlier_version(world: Served) -> None:
-    """A follow that was given up and taken up again, and a league that was deleted and put again."""
+    """A follow is removed and created again, and a league is deleted and put again."""
     follow, league = BY_NAME["MatchFollow"], BY_NAME["League"]
     await follow.change(world, "20")
     await league.change(world, "one")
@@ -325,7 +329,7 @@ async def test_an_item_created_again_never_has_an_earlier_version(world: Served)
     assert [new > old for new, old in zip(after, before, strict=True)] == [True, True]
 
 
-async def test_ending_a_livestream_goes_by_its_version(world: Served) -> None:
+async def test_ending_a_livestream_checks_the_expected_version(world: Served) -> None:
     end = """mutation ($expected: Int) {
       endLivestream(livestreamId: "l", expectedVersion: $expected) { endTime version }
     }"""

@@ -1,4 +1,4 @@
-"""Explain: what an operation did to DynamoDB, held against what the engine told on the wire."""
+"""Explanations of the DynamoDB calls of an operation, compared with the requests and responses of the engine."""
 
 from dataclasses import replace
 from typing import Any
@@ -42,7 +42,7 @@ __all__ = ["socket"]
 
 @pytest.fixture
 def settings(request: pytest.FixtureRequest) -> Settings:
-    """Everybody who is signed in may know, unless a test says otherwise."""
+    """Settings that let every signed-in caller have explanations, unless a test says otherwise."""
     explain = getattr(request, "param", "user")
     return Settings(secret=SECRET, port=free_port(), poll_interval=0.02, explain=explain, shared_reads=False)
 
@@ -52,86 +52,88 @@ def store_options(proxy: Proxy, store_options: StoreOptions) -> StoreOptions:
     return replace(store_options, store=proxy.url)
 
 
-def holds(told: dict[str, Any], wire: EngineWire) -> None:
-    """The explanation tells exactly what went over the wire, and its parts add up to the whole."""
-    assert told["requests"] == sum(call["pages"] for call in told["calls"]) == len(wire.requests)
-    assert sorted(call["operation"] for call in told["calls"] for _ in range(call["pages"])) == wire.operations
+def assert_matches_wire(explained: dict[str, Any], wire: EngineWire) -> None:
+    """Check that the explanation shows exactly the requests on the wire, and that its parts add up to the whole."""
+    assert explained["requests"] == sum(call["pages"] for call in explained["calls"]) == len(wire.requests)
+    assert sorted(call["operation"] for call in explained["calls"] for _ in range(call["pages"])) == wire.operations
     for kind in ("read", "write"):
-        whole = told["units"][kind]
-        assert sum(call["units"][kind] for call in told["calls"]) == whole
-        assert sum(row["units"][kind] for row in told["fields"]) == whole
-    assert told["units"]["read"] + told["units"]["write"] == wire.units
-    assert {number for row in told["fields"] for number in row["calls"]} == {call["id"] for call in told["calls"]}
-    for call in told["calls"]:
+        whole = explained["units"][kind]
+        assert sum(call["units"][kind] for call in explained["calls"]) == whole
+        assert sum(row["units"][kind] for row in explained["fields"]) == whole
+    assert explained["units"]["read"] + explained["units"]["write"] == wire.units
+    assert {number for row in explained["fields"] for number in row["calls"]} == {
+        call["id"] for call in explained["calls"]
+    }
+    for call in explained["calls"]:
         known = [pattern for pattern in PATTERNS if pattern.id in call["patterns"]]
         assert call["patterns"]
         assert {pattern.table.name for pattern in known} >= set(call["tables"])
         assert call["operation"] in {name for pattern in known for name in pattern.operations} | {"BatchGetItem"}
         assert {call["index"]} <= {pattern.index for pattern in known} if "index" in call else True
-        assert {*call["fields"]} <= {row["path"] for row in told["fields"] if call["id"] in row["calls"]}
+        assert {*call["fields"]} <= {row["path"] for row in explained["fields"] if call["id"] in row["calls"]}
         assert call["units"]["write"] == 0 or call["operation"].startswith(WRITES)
 
 
-# --- Every question ---------------------------------------------------------------------------------------------------
+# --- Every pattern ----------------------------------------------------------------------------------------------------
 
 
-async def test_each_pattern_is_explained_as_it_went_over_the_wire(served: Served, proxy: Proxy) -> None:
+async def test_the_explanation_of_each_pattern_matches_the_wire(served: Served, proxy: Proxy) -> None:
     assert (await served.ask(contract.SETUP, user="ada")).errors is None
     assert (await served.ask(contract.SYSTEM_SETUP, user="poller", role=Role.SYSTEM)).errors is None
     match = Match("m1", "1", "ONE", home_team_id="10", away_team_id="20", start_time=NOON)
     await Fixtures(served.store(), NOON).sync([match])
     await contract.begin_polled_match(served)
-    await served.ask("{ earthquakes { nodes { id } } }")  # its estimate reads statistics, which are kept
-    await explains_each(served, proxy, {name for name in contract.ASK if name not in photo_contract.ASK})
+    await served.ask("{ earthquakes { nodes { id } } }")  # its estimate caches the statistics
+    await assert_each_matches_wire(served, proxy, {name for name in contract.ASK if name not in photo_contract.ASK})
 
 
-async def test_each_pattern_of_the_photo_library_is_explained_as_it_went_over_the_wire(
+async def test_the_explanation_of_each_pattern_of_the_photo_library_matches_the_wire(
     served: Served, proxy: Proxy
 ) -> None:
     await photo_contract.prepare_photo_operations(served)
-    await explains_each(served, proxy, set(photo_contract.ASK))
+    await assert_each_matches_wire(served, proxy, set(photo_contract.ASK))
 
 
-async def explains_each(served: Served, proxy: Proxy, names: set[str]) -> None:
-    asked = 0
+async def assert_each_matches_wire(served: Served, proxy: Proxy, names: set[str]) -> None:
+    queries = 0
     for name in sorted(names):
         query, role, expected = contract.ASK[name]
         if query.lstrip().startswith("mutation"):
             continue
         with watch_engine(proxy) as wire:
-            told = explanation(await ask_explained(served, query, role=role, email=ADA))
-        holds(told, wire)
+            explained = explanation(await ask_explained(served, query, role=role, email=ADA))
+        assert_matches_wire(explained, wire)
         own = {pattern.id for pattern in PATTERNS if name in pattern.fields}
-        root = next(row for row in told["fields"] if row["path"] == name)
-        assert sorted(one.partition(" ")[0] for one in expected) == wire.operations, name
+        root = next(row for row in explained["fields"] if row["path"] == name)
+        assert sorted(call.partition(" ")[0] for call in expected) == wire.operations, name
         assert own & set(root["patterns"]), name
-        asked += 1
-    assert asked > 9
+        queries += 1
+    assert queries > 9
 
 
-async def test_a_mutation_tells_its_writes(served: Served, proxy: Proxy) -> None:
+async def test_an_explanation_of_a_mutation_shows_its_writes(served: Served, proxy: Proxy) -> None:
     await put_feed_items(served, user_item("ada"))
     post = 'createPost(input: {text: "Hello #dogs"}) { text author { name } }'
     teams = 'syncTeams(teams: [{teamId: "1", name: "One", code: "ONE"}, {teamId: "2", name: "Two", code: "TWO"}])'
 
     with watch_engine(proxy) as wire:
-        told = explanation(await ask_explained(served, f"mutation {{ written: {post} }}"))
-    holds(told, wire)
-    (transaction,) = [call for call in told["calls"] if call["operation"] == "TransactWriteItems"]
+        explained = explanation(await ask_explained(served, f"mutation {{ written: {post} }}"))
+    assert_matches_wire(explained, wire)
+    (transaction,) = [call for call in explained["calls"] if call["operation"] == "TransactWriteItems"]
     assert transaction["written"] == 2
     assert [key["PK"].partition("#")[0] for key in transaction["keys"]] == ["POST", "POST"]
     assert "read" not in transaction
-    assert told["units"]["write"] > 0
-    fields = {row["path"]: (row["reads"], row["writes"], row["hits"]) for row in told["fields"]}
+    assert explained["units"]["write"] > 0
+    fields = {row["path"]: (row["reads"], row["writes"], row["hits"]) for row in explained["fields"]}
     assert fields == {"written": (1, 1, 0), "written.author": (1, 0, 0)}
 
     with watch_engine(proxy) as wire:
-        told = explanation(await ask_explained(served, f"mutation {{ {teams} {{ teamId }} }}", role=Role.SYSTEM))
-    holds(told, wire)
-    (batch,) = told["calls"]
+        explained = explanation(await ask_explained(served, f"mutation {{ {teams} {{ teamId }} }}", role=Role.SYSTEM))
+    assert_matches_wire(explained, wire)
+    (batch,) = explained["calls"]
     assert (batch["operation"], batch["tables"], batch["written"]) == ("BatchWriteItem", ["cricket-teams"], 2)
     assert batch["keys"] == [{"teamId": "1"}, {"teamId": "2"}]
-    assert told["fields"][0]["patterns"] == ["TM-3"]
+    assert explained["fields"][0]["patterns"] == ["TM-3"]
 
 
 # --- Sharing ----------------------------------------------------------------------------------------------------------
@@ -147,10 +149,10 @@ async def test_shared_reads_are_explained_as_hits(served: Served, proxy: Proxy) 
       author { name } likedByViewer comments(first: 3) { nodes { author { name } } } } } } }"""
 
     with watch_engine(proxy) as wire:
-        told = explanation(await ask_explained(served, query))
+        explained = explanation(await ask_explained(served, query))
 
-    holds(told, wire)
-    rows = {row["path"].removeprefix("homeFeed").removeprefix(".nodes."): row for row in told["fields"]}
+    assert_matches_wire(explained, wire)
+    rows = {row["path"].removeprefix("homeFeed").removeprefix(".nodes."): row for row in explained["fields"]}
     counts = {path: (row["reads"], row["hits"], row["units"]["read"]) for path, row in rows.items()}
     assert counts == {
         "": (1, 0, 0.5),
@@ -160,7 +162,7 @@ async def test_shared_reads_are_explained_as_hits(served: Served, proxy: Proxy) 
         "post.comments": (5, 0, 2.5),
         "post.comments.nodes.author": (0, 3, 0.0),
     }
-    batch = told["calls"][-1]
+    batch = explained["calls"][-1]
     assert batch["operation"] == "BatchGetItem"
     assert batch["patterns"] == ["FEED-001", "FEED-N1"]
     assert (len(batch["keys"]), batch["read"], batch["returned"]) == (7, 2, 2)
@@ -168,17 +170,19 @@ async def test_shared_reads_are_explained_as_hits(served: Served, proxy: Proxy) 
 
 
 async def test_the_pages_of_a_query_are_one_call(served: Served, proxy: Proxy, clock: Clock) -> None:
-    # Another program's, which lived shorter than this gateway's do.
+    # Another program wrote these, with a shorter lifetime than this gateway gives.
     short = {"PK": "AREA#Downtown", "expiresAt": int(clock().timestamp()) + 60}
     items = [short | {"SK": f"SIGHTING#2026-06-25T12:00:00Z#{number}"} for number in range(50)]
     await served.store().write_all(BLIP, puts=items)
     clock.forward(minutes=2)
 
     with watch_engine(proxy) as wire:
-        told = explanation(await ask_explained(served, '{ sightings(area: "Downtown", first: 1) { nodes { area } } }'))
+        explained = explanation(
+            await ask_explained(served, '{ sightings(area: "Downtown", first: 1) { nodes { area } } }')
+        )
 
-    holds(told, wire)
-    (call,) = told["calls"]
+    assert_matches_wire(explained, wire)
+    (call,) = explained["calls"]
     assert (call["pages"], call["read"], call["returned"]) == (3, 50, 0)
     assert call["condition"] == "PK = :partition AND SK BETWEEN :oldest AND :end"
     assert call["values"]["end"] == "SIGHTING$"
@@ -198,10 +202,10 @@ async def test_rounds_and_retries_are_explained(served: Served, proxy: Proxy) ->
         return web.Response(body=orjson.dumps({"Responses": {}, "UnprocessedKeys": seen.body["RequestItems"]}))
 
     proxy.always = answer
-    told = explanation(await ask_explained(served, query))
-    (call,) = told["calls"]
+    explained = explanation(await ask_explained(served, query))
+    (call,) = explained["calls"]
     assert (call["pages"], call["returned"], call["units"]["read"]) == (2, 2, 1.0)
-    assert [(row["path"], row["units"]["read"]) for row in told["fields"]] == [("a", 0.5), ("b", 0.5)]
+    assert [(row["path"], row["units"]["read"]) for row in explained["fields"]] == [("a", 0.5), ("b", 0.5)]
 
     tries = iter([plain_error(500), plain_error(500)])
 
@@ -210,8 +214,8 @@ async def test_rounds_and_retries_are_explained(served: Served, proxy: Proxy) ->
         return await (fault or forward)(proxy, seen)
 
     proxy.always = stumble
-    told = explanation(await ask_explained(served, query))
-    assert (told["retries"], told["calls"][0]["retries"], told["requests"]) == (2, 2, 1)
+    explained = explanation(await ask_explained(served, query))
+    assert (explained["retries"], explained["calls"][0]["retries"], explained["requests"]) == (2, 2, 1)
 
 
 async def test_a_cached_read_is_not_explained_as_a_call(served: Served, proxy: Proxy) -> None:
@@ -219,7 +223,10 @@ async def test_a_cached_read_is_not_explained_as_a_call(served: Served, proxy: P
         first, second = [explanation(await ask_explained(served, "{ teams { name } }")) for _ in range(2)]
 
     assert wire.operations == ["Scan"]
-    assert [(told["requests"], told["fields"][0]["hits"]) for told in (first, second)] == [(1, 0), (0, 1)]
+    assert [(explained["requests"], explained["fields"][0]["hits"]) for explained in (first, second)] == [
+        (1, 0),
+        (0, 1),
+    ]
     assert second["calls"] == []
     assert second["fields"][0]["patterns"] == ["TM-2"]
 
@@ -232,10 +239,10 @@ async def test_storing_a_response_is_explained_and_a_replay_is_not(served: Serve
         first = await ask_explained(served, like, headers={"Idempotency-Key": "once"})
     again = await ask_explained(served, like, headers={"Idempotency-Key": "once"})
 
-    told = explanation(first)
-    holds(told, wire)
-    assert [(row["path"], row["writes"] > 0) for row in told["fields"]] == [(None, True), ("likePost", True)]
-    assert {table for call in told["calls"] if call["fields"] == [None] for table in call["tables"]} == {"gateway"}
+    explained = explanation(first)
+    assert_matches_wire(explained, wire)
+    assert [(row["path"], row["writes"] > 0) for row in explained["fields"]] == [(None, True), ("likePost", True)]
+    assert {table for call in explained["calls"] if call["fields"] == [None] for table in call["tables"]} == {"gateway"}
     assert again == {"data": first["data"]}
 
 
@@ -262,19 +269,19 @@ async def test_each_event_has_its_own_explanation(served: Served, socket: Any) -
     query = 'subscription { homeFeedUpdated(userId: "ada") { post { text author { name } } } }'
     await socket.send_json({"id": "1", "type": "subscribe", "payload": explaining(query)})
     await served.settle(FEED)
-    told = []
+    explanations = []
     for post in posts:
         await put_feed_items(served, feed_entry(post))
-        told.append(explanation((await receive_message(socket))["payload"]))
+        explanations.append(explanation((await receive_message(socket))["payload"]))
 
-    counts = [{row["path"]: (row["reads"], row["hits"]) for row in one["fields"]} for one in told]
+    counts = [{row["path"]: (row["reads"], row["hits"]) for row in report["fields"]} for report in explanations]
     of_event = {"homeFeedUpdated.post": (1, 0), "homeFeedUpdated.post.author": (1, 0)}
-    # What the subscription begins with is read for its field; nothing that was read for one event serves the next.
+    # The initial state is read for the subscription's field. A read for one event does not serve the next.
     assert counts == [{"homeFeedUpdated": (1, 0)} | of_event, of_event]
-    assert [one["requests"] for one in told] == [3, 2]
-    assert [one["units"]["read"] for one in told] == [2.5, 1.5]
+    assert [report["requests"] for report in explanations] == [3, 2]
+    assert [report["units"]["read"] for report in explanations] == [2.5, 1.5]
 
-    # What was told is not kept: it may go on for ever.
+    # Delivered explanations are not kept, because a subscription has no end.
     await socket.close()
     await until(lambda: bool(served.reports))
     (report,) = served.reports
@@ -288,15 +295,15 @@ async def test_a_subscription_that_fails_at_its_start_is_explained_in_its_only_e
     headers = served.headers("ada", Role.ADMIN) | {"X-Explain": "1", "Accept": "text/event-stream"}
     async with served.http.post(f"{served.url}/graphql", json={"query": query}, headers=headers) as response:
         [event] = [line[6:] for line in (await response.text()).splitlines() if line.startswith("data: {")]
-    told = orjson.loads(event)
-    # The protocol has no place for extensions beside errors.
+    result = orjson.loads(event)
+    # graphql-transport-ws has no extensions in error messages.
     await socket.send_json({"id": "1", "type": "subscribe", "payload": explaining(query)})
     message = await receive_message(socket)
 
-    assert [told["errors"][0]["extensions"]["code"], "data" in told] == ["NOT_FOUND", False]
-    explanation = told["extensions"]["dynamodb"]
+    assert [result["errors"][0]["extensions"]["code"], "data" in result] == ["NOT_FOUND", False]
+    explanation = result["extensions"]["dynamodb"]
     assert [row["path"] for row in explanation["fields"]] == ["matchUpdates"]
-    assert (message["type"], message["payload"]) == ("error", told["errors"])
+    assert (message["type"], message["payload"]) == ("error", result["errors"])
     assert len(served.reports) == 2
     for report in served.reports:
         assert (report.stage, report.codes) == (Stage.EXECUTION, ["NOT_FOUND"])
@@ -326,14 +333,14 @@ async def test_replayed_events_are_explained(served: Served, socket: Any) -> Non
     again = explaining(query)
     again["extensions"]["resumeAfter"] = last
     await socket.send_json({"id": "2", "type": "subscribe", "payload": again})
-    told = [(await receive_message(socket))["payload"]]
+    events = [(await receive_message(socket))["payload"]]
     await put_feed_items(served, feed_entry(posts[2]))
-    told.append((await receive_message(socket))["payload"])
-    texts = [one["data"]["homeFeedUpdated"]["post"]["text"] for one in told]
+    events.append((await receive_message(socket))["payload"])
+    texts = [event["data"]["homeFeedUpdated"]["post"]["text"] for event in events]
     assert texts == [posts[1]["text"], posts[2]["text"]]
-    assert [explanation(one)["requests"] for one in told] == [3, 2]
-    assert len({last, *(one["extensions"]["eventId"] for one in told)}) == 3
-    assert not any("resync" in one["extensions"] for one in told)
+    assert [explanation(event)["requests"] for event in events] == [3, 2]
+    assert len({last, *(event["extensions"]["eventId"] for event in events)}) == 3
+    assert not any("resync" in event["extensions"] for event in events)
 
 
 @pytest.mark.parametrize("last", ["nobody.0.0", "nobody.123abc.5"])
@@ -342,8 +349,8 @@ async def test_a_resync_is_explained_once(served: Served, socket: Any, last: str
     payload = explaining(query)
     payload["extensions"]["resumeAfter"] = last
     await socket.send_json({"id": "1", "type": "subscribe", "payload": payload})
-    told = (await receive_message(socket))["payload"]
-    assert (told["data"], [error["extensions"]["code"] for error in told["errors"]]) == (None, ["RESYNC"])
+    event = (await receive_message(socket))["payload"]
+    assert (event["data"], [error["extensions"]["code"] for error in event["errors"]]) == (None, ["RESYNC"])
     await put_feed_items(served, user_item("bob"), post_item("one", "bob"))
     await put_feed_items(served, feed_entry(post_item("one", "bob")))
     assert explanation((await receive_message(socket))["payload"])["requests"] == 2
@@ -363,12 +370,12 @@ def call_of(operation: str, asks: list[TracedRead], units: dict[str, float], beg
     keys = [{"PK": {"S": f"k{number}"}} for number in range(len(asks))]
     details = CallDetails(tuple(asks), 0, 0, 0, {f"x-{table}": (units.get(table, 0.0), 0.0) for table in tables})
     request: dict[str, Any] = {"RequestItems": {f"x-{table}": {"Keys": keys} for table in tables}}
-    told = sum(read for read, _ in details.units.values())
-    return Call(operation, PreparedRequest.of(request), started_at=began, units=told, details=details)
+    total = sum(read for read, _ in details.units.values())
+    return Call(operation, PreparedRequest.of(request), started_at=began, units=total, details=details)
 
 
 @given(st.lists(st.tuples(KEYS, HALVES, HALVES), max_size=5), st.lists(FIELDS, max_size=5))
-def test_the_shares_of_the_fields_are_the_whole(
+def test_the_shares_of_the_fields_add_up_to_the_whole(
     batches: list[tuple[list[tuple[str | None, str]], float, float]], hits: list[str | None]
 ) -> None:
     meter = Meter()
@@ -377,13 +384,13 @@ def test_the_shares_of_the_fields_are_the_whole(
         meter.calls.append(call_of("BatchGetItem", asks, {"feed": feed, "blip": blip}))
     meter.hits = [SharedRead(path, "P-1", None) for path in hits]
 
-    told = explanation_of(meter, prefix="x-", estimate=0.0, source=None, redact=str)
+    explained = explanation_of(meter, prefix="x-", estimate=0.0, source=None, redact=str)
 
-    assert told["units"]["read"] == meter.units
-    assert sum(row["units"]["read"] for row in told["fields"]) == meter.units
-    assert sum(row["reads"] for row in told["fields"]) == sum(len(keys) for keys, *_ in batches)
-    assert sum(row["hits"] for row in told["fields"]) == len(hits)
-    assert all(row["units"]["read"] * 2 % 1 == 0 for row in told["fields"])
+    assert explained["units"]["read"] == meter.units
+    assert sum(row["units"]["read"] for row in explained["fields"]) == meter.units
+    assert sum(row["reads"] for row in explained["fields"]) == sum(len(keys) for keys, *_ in batches)
+    assert sum(row["hits"] for row in explained["fields"]) == len(hits)
+    assert all(row["units"]["read"] * 2 % 1 == 0 for row in explained["fields"])
 
 
 def test_a_long_explanation_is_truncated_and_says_so() -> None:
@@ -392,12 +399,14 @@ def test_a_long_explanation_is_truncated_and_says_so() -> None:
         asks = [TracedRead(f"field{number}", "P-1", "feed") for _ in range(MAX_KEYS + 3)]
         meter.calls.append(call_of("BatchGetItem", asks, {"feed": 51.5}, began=number))
 
-    told = explanation_of(meter, prefix="x-", estimate=0.0, source=None, redact=str)
+    explained = explanation_of(meter, prefix="x-", estimate=0.0, source=None, redact=str)
 
-    assert len(told["calls"]) == MAX_CALLS
-    assert told["omitted"] == {"calls": 7, "fields": 0}
-    assert told["units"]["read"] == 51.5 * (MAX_CALLS + 7) == sum(row["units"]["read"] for row in told["fields"])
-    assert (len(told["calls"][0]["keys"]), told["calls"][0]["omittedKeys"]) == (MAX_KEYS, 3)
-    assert sum(len(call["keys"]) for call in told["calls"]) == 2000
-    assert told["calls"][0]["tables"] == ["feed"]
-    assert len(orjson.dumps(told)) < 250_000
+    assert len(explained["calls"]) == MAX_CALLS
+    assert explained["omitted"] == {"calls": 7, "fields": 0}
+    assert (
+        explained["units"]["read"] == 51.5 * (MAX_CALLS + 7) == sum(row["units"]["read"] for row in explained["fields"])
+    )
+    assert (len(explained["calls"][0]["keys"]), explained["calls"][0]["omittedKeys"]) == (MAX_KEYS, 3)
+    assert sum(len(call["keys"]) for call in explained["calls"]) == 2000
+    assert explained["calls"][0]["tables"] == ["feed"]
+    assert len(orjson.dumps(explained)) < 250_000

@@ -1,4 +1,4 @@
-"""Who may have operations explained, and what an explanation hides."""
+"""The callers that may have operations explained, and the values that an explanation hides."""
 
 from dataclasses import replace
 from typing import Any
@@ -27,7 +27,7 @@ __all__ = ["socket"]
 
 @pytest.fixture
 def settings(request: pytest.FixtureRequest) -> Settings:
-    """Everybody who is signed in may know, unless a test says otherwise."""
+    """Settings that let every signed-in caller have explanations, unless a test says otherwise."""
     explain = getattr(request, "param", "user")
     return Settings(secret=SECRET, port=free_port(), poll_interval=0.02, explain=explain, shared_reads=False)
 
@@ -40,14 +40,14 @@ def store_options(proxy: Proxy, store_options: StoreOptions) -> StoreOptions:
 @pytest.mark.parametrize(
     ("value", "explained"), [("1", True), ("TRUE", True), ("True ", True), ("0", False), ("false", False), ("", False)]
 )
-async def test_the_header_is_on_or_off(served: Served, value: str, explained: bool) -> None:
+async def test_the_header_turns_explanations_on_or_off(served: Served, value: str, explained: bool) -> None:
     headers = served.headers("ada", Role.ADMIN) | {"X-Explain": value}
     async with served.http.post(f"{served.url}/graphql", json={"query": SIGHTINGS}, headers=headers) as response:
         assert ("extensions" in await response.json()) is explained
 
 
 @pytest.mark.parametrize("value", ["yes", "2", "1, 1", "on"])
-async def test_a_header_that_says_neither_is_refused(served: Served, value: str) -> None:
+async def test_a_header_with_another_value_is_refused(served: Served, value: str) -> None:
     headers = served.headers("ada", Role.ADMIN) | {"X-Explain": value}
     async with served.http.post(f"{served.url}/graphql", json={"query": SIGHTINGS}, headers=headers) as response:
         assert response.status == 400
@@ -56,11 +56,11 @@ async def test_a_header_that_says_neither_is_refused(served: Served, value: str)
     assert error["message"] == "The header X-Explain must be 1 or true, or 0 or false."
 
 
-# --- Who may ---------------------------------------------------------------------------------------------------------
+# --- Callers ---------------------------------------------------------------------------------------------------------
 
 
 CALLERS = {
-    "nobody": None,
+    "anonymous": None,
     "user": Identity("ada", Role.USER),
     "admin": Identity("root", Role.ADMIN),
     "system": Identity("poller", Role.SYSTEM),
@@ -73,7 +73,7 @@ CALLERS = {
         (Explain.OFF, set()),
         (Explain.ADMIN, {"admin", "system"}),
         (Explain.USER, {"user", "admin", "system"}),
-        (Explain.ANYONE, {"nobody", "user", "admin", "system"}),
+        (Explain.ANYONE, {"anonymous", "user", "admin", "system"}),
     ],
 )
 def test_the_callers_who_may_have_operations_explained(setting: Explain, allowed: set[str]) -> None:
@@ -85,7 +85,7 @@ def test_the_callers_who_may_have_operations_explained(setting: Explain, allowed
             refused[name] = type(refusal)
 
     assert CALLERS.keys() - refused.keys() == allowed
-    assert refused.pop("nobody", Unauthenticated) is (Forbidden if setting is Explain.OFF else Unauthenticated)
+    assert refused.pop("anonymous", Unauthenticated) is (Forbidden if setting is Explain.OFF else Unauthenticated)
     assert set(refused.values()) <= {Forbidden}
 
 
@@ -103,12 +103,12 @@ async def test_an_explanation_confirms_no_email(served: Served) -> None:
       wrong: photosByUser(email: "{ADA}") {{ nodes {{ imageId }} }}
     }}"""
 
-    told = explanation(await ask_explained(served, query, role=Role.USER, email="mallory@example.com"))
+    hidden = explanation(await ask_explained(served, query, role=Role.USER, email="mallory@example.com"))
     shown = explanation(await ask_explained(served, query, role=Role.ADMIN))
 
-    [read] = [call["keys"] for call in told["calls"] if "keys" in call]
+    [read] = [call["keys"] for call in hidden["calls"] if "keys" in call]
     assert read == [{"PK": "USER#<email>", "SK": "USER#<email>"}]
-    values = [call["values"] for call in told["calls"] if "values" in call]
+    values = [call["values"] for call in hidden["calls"] if "values" in call]
     assert len(values) == 2
     assert values[0] == values[1]
     assert EVE in str(shown)
@@ -120,12 +120,12 @@ async def test_without_permission_nothing_is_executed(served: Served, proxy: Pro
         await socket.send_json({"id": "1", "type": "subscribe", "payload": explaining(SIGHTINGS)})
         message = await receive_message(socket)
         refused = await ask_explained(served, SIGHTINGS, role=Role.USER)
-        unknown = await ask_explained(
+        anonymous = await ask_explained(
             served, SIGHTINGS, user=None, headers={"Accept": "application/graphql-response+json"}
         )
 
     assert wire.requests == []
-    assert [error["extensions"]["code"] for error in refused["errors"] + unknown["errors"]] == [
+    assert [error["extensions"]["code"] for error in refused["errors"] + anonymous["errors"]] == [
         "FORBIDDEN",
         "UNAUTHENTICATED",
     ]

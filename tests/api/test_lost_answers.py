@@ -1,6 +1,7 @@
-"""The answer to each write of each mutation is lost: it is told as done, done once, and refuses nothing it did itself.
+"""The response to each write of each mutation is lost: the mutation reports success, and is executed once.
 
-The mutations are those of the contract, and their order is that of `test_repeated_mutations`.
+A retry is not refused because of what the first try wrote. The mutations are those of the contract, in the order of
+`test_repeated_mutations`.
 """
 
 import json
@@ -33,14 +34,15 @@ def store_options(store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
     return replace(store_options, store=proxy.url)
 
 
-class Losing:
-    """Every write loses the answer to its first try. `changed` are the operations whose second try changed an item."""
+class LoseFirstAnswers:
+    """A proxy fault that loses the response to the first try of each write."""
 
     def __init__(self, served: Served) -> None:
         self._served = served
         self._tables = {database_of(served).prefix + table.name: table for table in TABLES}
         self._lost: set[str] = set()
         self.count = 0
+        #: The operations whose second try changed an item.
         self.changed: list[str] = []
 
     async def __call__(self, proxy: Proxy, seen: Seen) -> web.StreamResponse:
@@ -48,13 +50,13 @@ class Losing:
             return await forward(proxy, seen)
         places = self._places(seen)
         if all(key.partition.startswith("LOG#") for _, key in places):
-            return await forward(proxy, seen)  # the log of an earlier request, which is written in the background
-        known = f"{seen.operation} {sorted(places)}"
-        if known not in self._lost:
-            self._lost.add(known)
+            return await forward(proxy, seen)  # an earlier request's log, written in the background
+        write = f"{seen.operation} {sorted(places)}"
+        if write not in self._lost:
+            self._lost.add(write)
             self.count += 1
             return await lose_answer(proxy, seen)
-        self._lost.discard(known)
+        self._lost.discard(write)
         before = await self._items(places)
         answer = await forward(proxy, seen)
         if await self._items(places) != before:
@@ -104,19 +106,19 @@ async def test_a_mutation_with_lost_responses_is_executed_once_and_says_so(
     counts: dict[str, int] = {}
     for name in names:
         if name == "completePhoto":
-            await prepare_operation(served, name, feed)  # what was cancelled
+            await prepare_operation(served, name, feed)  # the upload that `cancelUpload` cancelled
         clock.forward(seconds=2)
-        proxy.always = losing = Losing(served)
+        proxy.always = faults = LoseFirstAnswers(served)
         answer = await send_mutation(served, name, ASK[name][0].replace("%s", ids.get(name, "")))
         proxy.always = None
         codes = [error["extensions"] for error in answer.get("errors", ())]
-        found[name] = (codes, losing.changed)
-        counts[name] = losing.count
+        found[name] = (codes, faults.changed)
+        counts[name] = faults.count
 
-    perhaps: list[dict[str, Any]] = [{"code": "UNAVAILABLE", "retryable": False, "mayHaveBeenApplied": True}]
-    # It answers with what it deleted, which nobody has any more.
+    ambiguous: list[dict[str, Any]] = [{"code": "UNAVAILABLE", "retryable": False, "mayHaveBeenApplied": True}]
+    # The response of a deletion is the deleted item, which is no longer available to the retry.
     assert {name: codes for name, (codes, _) in found.items() if codes} == {
-        name: perhaps for name in ("deleteWatch", "deleteLeague") if name in names
+        name: ambiguous for name in ("deleteWatch", "deleteLeague") if name in names
     }
     assert {name: changed for name, (_, changed) in found.items() if changed} == {}
     # The mutation reads before it writes, and finds no comment.
@@ -127,34 +129,34 @@ async def test_a_match_is_registered_deactivated_and_deleted_once(served: Served
     await prepare_operation(served, "registerActiveMatch", feed)
     answers = []
     for name in ("registerActiveMatch", "deactivateMatch", "deleteActiveMatch"):
-        proxy.always = losing = Losing(served)
+        proxy.always = faults = LoseFirstAnswers(served)
         answers.append(
             (await send_mutation(served, name, f'mutation {{ it: {name}(id: "m1") {{ fence }} }}'))["data"]["it"]
         )
         proxy.always = None
-        assert (losing.count, losing.changed) == (1, [])
+        assert (faults.count, faults.changed) == (1, [])
 
     assert answers == [{"fence": 1}, {"fence": 2}, None]
 
 
 async def test_a_failure_after_a_write_is_not_called_retryable(served: Served, proxy: Proxy) -> None:
-    """Who sent it again would have it done twice."""
+    """A client that retries would execute the write twice."""
     watch = 'createWatch(input: {area: "Harbor", category: "%s"}) { category }'
-    both = f"mutation {{ first: {watch % 'Cats'} second: {watch % 'Street Music'} }}"
+    two_writes = f"mutation {{ first: {watch % 'Cats'} second: {watch % 'Street Music'} }}"
 
-    async def once(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+    async def throttle_after_the_first_write(proxy: Proxy, seen: Seen) -> web.StreamResponse:
         if seen.operation.startswith(WRITES):
             proxy.always = plain_error(429)
         return await forward(proxy, seen)
 
-    proxy.always = once
-    answer = await served.ask(both, user="ada")
+    proxy.always = throttle_after_the_first_write
+    answer = await served.ask(two_writes, user="ada")
     proxy.always = plain_error(429)
-    nothing = await served.ask(both, user="ada")
+    refused = await served.ask(two_writes, user="ada")
     proxy.always = None
 
     assert answer.errors is not None
-    assert nothing.errors is not None
-    told = answer.errors[0]["extensions"]
-    assert (told["code"], told["retryable"], told["mayHaveBeenApplied"]) == ("THROTTLED", False, True)
-    assert nothing.errors[0]["extensions"]["retryable"] is True
+    assert refused.errors is not None
+    details = answer.errors[0]["extensions"]
+    assert (details["code"], details["retryable"], details["mayHaveBeenApplied"]) == ("THROTTLED", False, True)
+    assert refused.errors[0]["extensions"]["retryable"] is True

@@ -1,6 +1,6 @@
-"""A process dies after a mutation's writes, and before it keeps the answer: whoever executes it anew changes no more.
+"""A process dies after the writes of a mutation and before it stores the response: executing it again changes nothing.
 
-The mutations are those of the contract: one that is declared, and not tried here, fails a test.
+The mutations are those of the contract: a declared mutation without an operation there fails a test.
 """
 
 import re
@@ -28,22 +28,22 @@ from tests.support.store_engines import ROOT
 
 __all__ = ["feed"]
 
-# What takes something away takes nothing the second time, and has nothing to answer with.
+# Mutations that delete something. The second execution finds nothing to delete, and nothing to return.
 NOTHING_THERE = {
     *("deleteWatch", "deletePost", "deleteComment", "unlikePost", "unfollow", "markNotificationRead", "cancelUpload"),
     *("deletePhoto", "untagFace", "deleteActiveMatch", "deleteLeague", "unfollowMatch", "removeMatchFollows"),
     "deleteDevice",
 }
-# Of these the contract's operations take nothing away: nothing is there the first time either.
+# Of these, the operations in the contract find nothing to delete in the first execution either.
 NOTHING_THERE_BEFORE = {"deleteComment", "markNotificationRead", "deleteActiveMatch", "unfollowMatch"}
-# What gives an item the same values again, and with them a new version and a new moment.
-MADE_AGAIN = {
+# Mutations that write the same values again, with a new version and time.
+WRITTEN_AGAIN = {
     *("updateUser", "updatePhotoUser", "updatePhoto", "updatePerson", "updateLivestream", "syncFixtures"),
     *("updateFixture", "archiveFixture", "deactivateMatch", "syncTeams", "updateTeam", "syncTeamSeasons", "putLeague"),
     *("updateLeague", "followMatch", "updateMatchFollow", "registerDevice", "registerLiveActivity"),
     *("updateLiveActivityToken", "endLiveActivity", "suspendLiveActivity"),
 }
-VERSIONS, MOMENTS = {"version", "revision", "fence"}, {"updatedAt", "archivedAt", "registeredAt", "sessionStartedAt"}
+VERSIONS, TIMES = {"version", "revision", "fence"}, {"updatedAt", "archivedAt", "registeredAt", "sessionStartedAt"}
 
 
 def expects_version(name: str) -> bool:
@@ -54,7 +54,7 @@ def expects_version(name: str) -> bool:
 
 
 class Keyed:
-    """A mutation of the contract that is sent with one key, again and again."""
+    """A mutation of the contract that is sent repeatedly with one idempotency key."""
 
     def __init__(self, served: Served, name: str, query: str, key: str) -> None:
         self.served = served
@@ -72,8 +72,8 @@ class Keyed:
             answer: dict[str, Any] = await response.json()
         return answer
 
-    async def lose_its_process(self, clock: Clock) -> None:
-        """Leave the key as a process does that died before it kept the answer, and let its claim end."""
+    async def lose_process(self, clock: Clock) -> None:
+        """Restore the record of a process that died before it stored the response, and let its claim expire."""
         place = keys.idempotency_record(self._user, self._key)
         (item,) = [item for item in await items_of(database_of(self.served), GATEWAY) if item["PK"] == place.partition]
         claim = {name: value for name, value in item.items() if name not in ("body", "coding")}
@@ -82,12 +82,12 @@ class Keyed:
         await self.served.store().write_all(GATEWAY, puts=[claim | held])
 
 
-async def test_a_try_that_came_to_nothing_leaves_what_the_next_makes_its_ids_of(
+async def test_a_refused_try_keeps_the_ids_for_the_next_one(
     served: Served, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keyed = Keyed(served, "reportSighting", ASK["reportSighting"][0], "full")
     first = await keyed.send()
-    await keyed.lose_its_process(clock)
+    await keyed.lose_process(clock)
 
     async def refuse(*_: object, **__: object) -> None:
         raise Unavailable("All turns are taken.")
@@ -101,7 +101,7 @@ async def test_a_try_that_came_to_nothing_leaves_what_the_next_makes_its_ids_of(
 
 
 async def stored_items_of_all_tables(served: Served) -> dict[tuple[str, Key], Item]:
-    """All there is in the tables, but the keys' own."""
+    """Return all items except idempotency records and request logs."""
     return {
         (table.name, key_of(table, item)): item
         for table in TABLES
@@ -111,22 +111,25 @@ async def stored_items_of_all_tables(served: Served) -> dict[tuple[str, Key], It
     }
 
 
-async def changed_by_the_second(keyed: Keyed, clock: Clock) -> tuple[bool, set[str]]:
-    """Whether it answers otherwise when it is executed anew, and which attributes it changes; "all" of whole items."""
+async def changes_of_the_second_execution(keyed: Keyed, clock: Clock) -> tuple[bool, set[str]]:
+    """Return whether the second response differs, and the attributes that the second execution changes.
+
+    "all" stands for an item that was created or deleted.
+    """
     first = await keyed.send()
     assert "errors" not in first, first
     before = await stored_items_of_all_tables(keyed.served)
-    await keyed.lose_its_process(clock)
+    await keyed.lose_process(clock)
     second = await keyed.send()
     after = await stored_items_of_all_tables(keyed.served)
     assert "errors" not in second or second["errors"][0]["extensions"]["code"] == "NOT_FOUND", second
     changed = set[str]()
     for place in before.keys() | after.keys():
-        one, other = before.get(place), after.get(place)
-        if one is None or other is None:
+        old, new = before.get(place), after.get(place)
+        if old is None or new is None:
             changed.add("all")
         else:
-            changed |= {name for name in one.keys() | other.keys() if one.get(name) != other.get(name)}
+            changed |= {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
     return first != second, changed
 
 
@@ -138,27 +141,27 @@ async def test_a_mutation_whose_process_died_is_executed_again_in_the_same_way(
     found = {}
     for name in names:
         if name == "completePhoto":
-            await prepare_operation(served, name, feed)  # what was cancelled
+            await prepare_operation(served, name, feed)  # the upload that `cancelUpload` cancelled
         query = ASK[name][0].replace("%s", ids.get(name, ""))
-        found[name] = await changed_by_the_second(Keyed(served, name, query, name), clock)
+        found[name] = await changes_of_the_second_execution(Keyed(served, name, query, name), clock)
 
-    # The times of what is forgotten by itself follow the clock.
-    assert {name for name, (_, changed) in found.items() if changed - {"ttl"}} == MADE_AGAIN & found.keys()
-    assert set().union(*[changed for _, changed in found.values()]) <= VERSIONS | MOMENTS | {"ttl"}
-    otherwise = {name for name, (is_otherwise, _) in found.items() if is_otherwise}
-    told = {"archiveFixture", "deactivateMatch"}  # their moment, and their fence
-    assert otherwise - told == (NOTHING_THERE - NOTHING_THERE_BEFORE) & found.keys()
+    # TTLs follow the clock.
+    assert {name for name, (_, changed) in found.items() if changed - {"ttl"}} == WRITTEN_AGAIN & found.keys()
+    assert set().union(*[changed for _, changed in found.values()]) <= VERSIONS | TIMES | {"ttl"}
+    different = {name for name, (is_different, _) in found.items() if is_different}
+    shows_new_values = {"archiveFixture", "deactivateMatch"}  # the time, and the fence
+    assert different - shows_new_values == (NOTHING_THERE - NOTHING_THERE_BEFORE) & found.keys()
 
 
 @pytest.mark.parametrize("names", [PHOTOS, OTHERS], ids=["photos", "others"])
-async def test_an_update_that_goes_by_a_version_is_made_once(
+async def test_an_update_with_an_expected_version_is_executed_once(
     served: Served, clock: Clock, feed: str, names: list[str]
 ) -> None:
     await prepare_operation(served, names[0], feed)
     for name in filter(expects_version, names):
         version = await version_for(served, name)
         keyed = Keyed(served, name, with_version(name, version), name)
-        assert await changed_by_the_second(keyed, clock) == (False, set()), name
+        assert await changes_of_the_second_execution(keyed, clock) == (False, set()), name
 
 
 def with_version(name: str, version: int) -> str:
@@ -168,13 +171,13 @@ def with_version(name: str, version: int) -> str:
 
 
 async def version_for(served: Served, name: str) -> int:
-    """Which one the item has."""
+    """Return the current version of the item."""
     refused = await Keyed(served, name, with_version(name, 1_000_000), f"{name}-version").send()
     return int(refused["errors"][0]["extensions"]["currentVersion"])
 
 
-async def test_each_field_of_a_mutation_makes_the_ids_it_made(served: Served, clock: Clock) -> None:
-    """Whatever becomes of the fields before it."""
+async def test_each_field_of_a_repeated_mutation_creates_the_same_ids(served: Served, clock: Clock) -> None:
+    """Also if a field before it fails the second time."""
     assert (await served.ask('mutation { createUser(input: {name: "Ada"}) { userId } }', user="ada")).errors is None
     assert (await served.ask('mutation { createPost(input: {postId: "p", text: "x"}) { text } }', user="ada")).data
     query = """mutation {
@@ -188,7 +191,7 @@ async def test_each_field_of_a_mutation_makes_the_ids_it_made(served: Served, cl
     assert first["one"] != first["two"]
     assert (await served.ask('mutation { deletePost(postId: "p") { text } }', user="ada")).data
     before = await stored_items_of_all_tables(served)
-    await keyed.lose_its_process(clock)
+    await keyed.lose_process(clock)
     second = await keyed.send()
 
     assert [error["path"] for error in second["errors"]] == [["addComment"]]
@@ -196,7 +199,7 @@ async def test_each_field_of_a_mutation_makes_the_ids_it_made(served: Served, cl
 
 
 async def test_later_changes_of_its_items_stay(served: Served, clock: Clock) -> None:
-    """Its client had the answer, and went on with it: only its process did not keep it."""
+    """The client received the response and used it; only the process did not store it."""
     await photo_contract.prepare_photo_operations(served)
     person = 'mutation { createPerson(input: {name: "Eve"}) { personId } }'
     photo = "mutation { createPhoto(input: {contentType: JPEG}) { imageId } }"
@@ -213,8 +216,8 @@ async def test_later_changes_of_its_items_stay(served: Served, clock: Clock) -> 
     assert (await served.ask(complete, user="ada", email=ADA)).errors is None
 
     before = await stored_items_of_all_tables(served)
-    await named.lose_its_process(clock)
-    await reserved.lose_its_process(clock)
+    await named.lose_process(clock)
+    await reserved.lose_process(clock)
     assert (await named.send())["data"] == {"createPerson": {"personId": person_id}}
     (error,) = (await reserved.send())["errors"]
     assert error["extensions"]["code"] == "CONFLICT"
@@ -222,13 +225,13 @@ async def test_later_changes_of_its_items_stay(served: Served, clock: Clock) -> 
 
 
 async def test_a_sighting_that_would_have_expired_is_not_counted_again(served: Served, clock: Clock) -> None:
-    """Its item may be deleted: then nobody can tell whether it was reported."""
+    """Its item may be deleted, so the process cannot know whether the report was counted."""
     query = 'mutation { reportSighting(input: {area: "Harbor", category: "Cats", description: "x"}) { sightingId } }'
     keyed = Keyed(served, "reportSighting", query, "k")
     await keyed.send()
     before = await stored_items_of_all_tables(served)
     clock.forward(minutes=30)
-    await keyed.lose_its_process(clock)
+    await keyed.lose_process(clock)
 
     (error,) = (await keyed.send())["errors"]
     assert (error["extensions"]["code"], error["extensions"]["mayHaveBeenApplied"]) == ("CONFLICT", True)
@@ -237,6 +240,6 @@ async def test_a_sighting_that_would_have_expired_is_not_counted_again(served: S
 
 def test_effects_of_a_second_execution_are_documented() -> None:
     page = (ROOT / "docs" / "mutations.md").read_text()
-    for beginning, names in (("responds as if", NOTHING_THERE), ("takes effect again", MADE_AGAIN)):
+    for beginning, names in (("responds as if", NOTHING_THERE), ("takes effect again", WRITTEN_AGAIN)):
         (row,) = [line for line in page.splitlines() if line.startswith(f"| {beginning}")]
         assert set(re.findall(r"`(\w+)`", row)) & MUTATION.fields.keys() == names

@@ -1,4 +1,4 @@
-"""Who may use what: every field of the contract, asked by everybody."""
+"""The roles that may use each field of the contract."""
 
 import pytest
 
@@ -15,8 +15,8 @@ OUTCOMES: dict[Who, dict[Role | None, list[str]]] = {
     Who.ADMIN: {None: ["UNAUTHENTICATED"], Role.USER: ["FORBIDDEN"], Role.ADMIN: [], Role.SYSTEM: ["FORBIDDEN"]},
     Who.SYSTEM: {None: ["UNAUTHENTICATED"], Role.USER: ["FORBIDDEN"], Role.ADMIN: ["FORBIDDEN"], Role.SYSTEM: []},
 }
-# What a caller who may ask is answered, where nothing was put in place first.
-ALLOWED_ANSWERS = {
+# The codes that an allowed caller gets when nothing is stored.
+CODES_WITHOUT_DATA = {
     "confirmSighting": ["NOT_FOUND"],
     "deleteWatch": ["NOT_FOUND"],
     "deletePost": ["NOT_FOUND"],
@@ -51,13 +51,13 @@ IDS = {"ingestEarthquakes": "http://127.0.0.1:1/none"}
 
 
 @pytest.mark.parametrize("role", [None, *Role])
-async def test_each_field_answers_those_who_may_ask_and_refuses_the_others(served: Served, role: Role | None) -> None:
+async def test_each_field_answers_allowed_callers_and_refuses_others(served: Served, role: Role | None) -> None:
     answers = {
         name: await served.ask(
             query.replace("%s", IDS.get(name, "none")),
             user=None if role is None else "ada",
             role=role or Role.USER,
-            # The photo library knows its users by it.
+            # The photo library knows its users by their email.
             email=ADA,
         )
         for name, (query, _, _) in ASK.items()
@@ -65,7 +65,7 @@ async def test_each_field_answers_those_who_may_ask_and_refuses_the_others(serve
 
     refused = {name: OUTCOMES[WHO[name]][role] for name in ASK}
     assert {name: answer.codes for name, answer in answers.items()} == {
-        name: refused[name] or ALLOWED_ANSWERS.get(name, []) for name in ASK
+        name: refused[name] or CODES_WITHOUT_DATA.get(name, []) for name in ASK
     }
     assert [name for name, answer in answers.items() if refused[name] and answer.calls] == []
 
@@ -89,7 +89,7 @@ async def test_me_is_the_caller_or_null(served: Served) -> None:
     assert admin.data == {"me": {"userId": "root", "role": "ADMIN", "email": None, "profile": None}}
 
 
-async def test_a_token_of_another_secret_is_refused_whole(served: Served) -> None:
+async def test_a_token_of_another_secret_is_refused_and_not_repeated(served: Served) -> None:
     forged = served.token()[:-4] + "AAAA"
 
     async with served.http.post(

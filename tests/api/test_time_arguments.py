@@ -21,7 +21,7 @@ SAME += ["2026-06-25T02:00:00+02:00", "2026-W26-4"]
 
 @pytest.mark.parametrize("start", SAME)
 @pytest.mark.parametrize("in_variables", [True, False], ids=["in variables", "in the query"])
-async def test_equal_moments_ask_for_the_same_window(served: Served, start: str, in_variables: bool) -> None:
+async def test_equal_times_select_the_same_window(served: Served, start: str, in_variables: bool) -> None:
     await store(served, quake("before", timedelta(hours=12, seconds=1)), quake("after", timedelta(hours=11)))
 
     if in_variables:
@@ -33,25 +33,25 @@ async def test_equal_moments_ask_for_the_same_window(served: Served, start: str,
     assert answer.data == {"earthquakes": {"nodes": [{"eventId": "after"}]}}
 
 
-def test_the_estimate_reads_moments_as_the_query_does() -> None:
+def test_the_estimate_parses_times_as_the_query_does() -> None:
     assert {days_of_window({"start": start}, NOON) for start in SAME} == {1.0}
     assert days_of_window({"start": "2026-06"}, NOON) == 1.0 + LONGEST_WINDOW.days
 
 
-@given(st.datetimes(datetime(1000, 1, 1), datetime(9000, 1, 1)))  # noqa: DTZ001 - the point is that they have no zone
-def test_a_moment_without_an_offset_is_in_utc(moment: datetime) -> None:
+@given(st.datetimes(datetime(1000, 1, 1), datetime(9000, 1, 1)))  # noqa: DTZ001 - the test needs a time without a zone
+def test_a_time_without_an_offset_is_in_utc(moment: datetime) -> None:
     assert validate.parse_timestamp(moment.isoformat()) == moment.replace(tzinfo=UTC)
 
 
 @given(st.datetimes(datetime(1000, 1, 2), datetime(9000, 1, 1)), st.integers(-23 * 60, 23 * 60))  # noqa: DTZ001
-def test_an_offset_counts(moment: datetime, minutes: int) -> None:
+def test_an_offset_is_applied(moment: datetime, minutes: int) -> None:
     there = moment.replace(tzinfo=timezone(timedelta(minutes=minutes)))
 
     assert validate.parse_timestamp(there.isoformat()) == there
 
 
 @given(st.text())
-def test_a_text_is_a_moment_with_an_offset_or_an_error(text: str) -> None:
+def test_a_text_is_parsed_as_a_time_with_an_offset_or_is_an_error(text: str) -> None:
     with suppress(StrawberryInputCoercionError):
         assert validate.parse_timestamp(text).tzinfo is not None
 
@@ -72,7 +72,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("query", REFUSED)
-async def test_a_literal_that_is_no_moment_is_refused_by_the_name_of_its_argument(served: Served, query: str) -> None:
+async def test_an_invalid_literal_is_refused_by_the_name_of_its_argument(served: Served, query: str) -> None:
     argument, given_as, column = REFUSED[query]
 
     answer = await served.ask(query)
@@ -96,7 +96,7 @@ async def test_an_invalid_default_value_is_refused_with_its_location(served: Ser
     ]
 
 
-async def test_a_variable_that_is_no_moment_is_refused_by_its_name(served: Served) -> None:
+async def test_an_invalid_variable_is_refused_by_its_name(served: Served) -> None:
     answer = await served.ask(LIST, {"start": "soon"})
 
     (error,) = answer.errors or []

@@ -1,4 +1,4 @@
-"""One check for all text that users write: what every text argument of a mutation refuses, and what it takes."""
+"""The check of all text that users write: every text argument of a mutation refuses and accepts the same characters."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -25,7 +25,7 @@ from tests.support.photo_items import ADA
 from tests.support.served import NOON, Served
 
 HEX, UUID = "1" * 32, uuid7(NOON, "chosen")
-# Values that a field takes by which it is called; others take VALUES of their type.
+# Valid values by the name of the field. Other fields accept the value of their type in VALUES.
 NAMED: dict[str, Any] = {
     "area": "Downtown",
     "category": "Cats",
@@ -63,7 +63,7 @@ VALUES: dict[str, Any] = {
 }
 TEXTS = {"String", "ID", "JSON"}
 HOSTILE = {"NUL": "a\x00b", "override": "a\u202eb", "invisible": "\u200b"}
-# Where one stands in the tree of an argument's values.
+# A path in the values of an argument.
 Place = tuple[str | int, ...]
 
 SCHEMA: GraphQLSchema = api.build()._schema
@@ -74,7 +74,7 @@ ALONE = {("UpdateFixtureInput", "clear")}
 
 
 def value_of(kind: Any, name: str, of: str = "") -> Any:
-    """A value that is taken, with every field of inputs given."""
+    """Return a valid value, with every field of input objects."""
     if isinstance(kind, GraphQLNonNull):
         return value_of(kind.of_type, name, of)
     if isinstance(kind, GraphQLList):
@@ -91,7 +91,7 @@ def value_of(kind: Any, name: str, of: str = "") -> Any:
 
 
 def texts_in(kind: Any, at: Place = ()) -> Iterator[Place]:
-    """Where the texts are among the values of a type."""
+    """Yield the path of each text in the values of a type."""
     if isinstance(kind, GraphQLNonNull):
         yield from texts_in(kind.of_type, at)
     elif isinstance(kind, GraphQLList):
@@ -134,7 +134,7 @@ def dotted_name(place: Place) -> str:
 
 
 def mutation_with_values(name: str) -> tuple[str, dict[str, Any]]:
-    """The mutation with every argument given, and values that are taken."""
+    """Return the mutation with every argument, and valid values."""
     field = mutations()[name]
     given = ", ".join(f"{argument}: ${argument}" for argument in field.args)
     kind = field.type
@@ -146,8 +146,8 @@ def mutation_with_values(name: str) -> tuple[str, dict[str, Any]]:
 
 
 def role_for(name: str) -> Role:
-    who = {pattern.who for pattern in PATTERNS if name in pattern.fields}
-    return Role.SYSTEM if Who.SYSTEM in who else Role.ADMIN
+    callers = {pattern.who for pattern in PATTERNS if name in pattern.fields}
+    return Role.SYSTEM if Who.SYSTEM in callers else Role.ADMIN
 
 
 def test_there_are_texts_to_check() -> None:
@@ -158,11 +158,11 @@ def test_there_are_texts_to_check() -> None:
 
 
 @pytest.mark.parametrize("name", dict.fromkeys(name for name, _ in CASES))
-async def test_no_text_of_a_mutation_takes_hidden_characters(served: Served, name: str) -> None:
+async def test_every_text_of_a_mutation_refuses_hidden_characters(served: Served, name: str) -> None:
     query, values = mutation_with_values(name)
     wrong = {}
     for place in (place for field, place in CASES if field == name):
-        # In the data of an event an empty text is as good as any.
+        # An empty text is valid in the data of an event.
         for what, text in HOSTILE.items() if "word" not in place else list(HOSTILE.items())[:2]:
             answer = await served.ask(query, replaced(values, place, text), user="ada", role=role_for(name), email=ADA)
             errors = [(error["extensions"]["code"], error["extensions"].get("field")) for error in answer.errors or ()]
@@ -174,7 +174,7 @@ async def test_no_text_of_a_mutation_takes_hidden_characters(served: Served, nam
     assert wrong == {}
 
 
-# What is taken, and how it is kept.
+# Accepted text, and its stored form.
 
 UNSEEN = [
     "\u200b",
@@ -206,7 +206,7 @@ DECEIVING = [
 ]
 INVISIBLE = ["\u034f", "\u1160", "\u17b4", "\u180b", "\ufe0f", "\ufe00", "\U000e0100", "\u2065", "\U000e0fff", "\u3164"]
 IN_PROSE_ALONE = ["\n", "\r\n", "\t", "\u200e", "\u200f", "\u2028", "\u00ad", "\u200b", "\ufeff"]
-TAKEN = [
+ACCEPTED = [
     "Ada",
     "Zo\u00eb",
     "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",  # Persian, with ZWNJ
@@ -219,13 +219,13 @@ TAKEN = [
     "\U0001f1ee\U0001f1f3",  # a flag
     "\u05d0\u05d3\u05d4",
     "\u6771\u4eac",
-    "\u0600\u0661",  # ARABIC NUMBER SIGN is a format character that shows
+    "\u0600\u0661",  # ARABIC NUMBER SIGN is a visible format character
 ]
 
 
 @pytest.mark.parametrize("check", [user_text.line, user_text.prose])
-@pytest.mark.parametrize("text", TAKEN, ids=ascii)
-def test_text_of_any_script_is_taken(check: Any, text: str) -> None:
+@pytest.mark.parametrize("text", ACCEPTED, ids=ascii)
+def test_text_of_any_script_is_accepted(check: Any, text: str) -> None:
     assert check("text", f" {text} ", 20) == text
 
 
@@ -240,13 +240,13 @@ def test_deceptive_characters_are_refused_and_named(check: Any, character: str) 
 
 @pytest.mark.parametrize("check", [user_text.line, user_text.prose])
 @pytest.mark.parametrize("text", ["", " ", *UNSEEN, "".join(UNSEEN)], ids=ascii)
-def test_nothing_that_shows_is_nothing(check: Any, text: str) -> None:
+def test_text_of_invisible_characters_counts_as_empty(check: Any, text: str) -> None:
     with pytest.raises(BadUserInput, match="`text` must have between 1 and 20 characters"):
         check("text", text, 20)
 
 
 @pytest.mark.parametrize("character", [*IN_PROSE_ALONE, *INVISIBLE], ids=ascii)
-def test_prose_spans_lines_and_names_do_not(character: str) -> None:
+def test_prose_may_span_lines_and_names_may_not(character: str) -> None:
     text = f"a{character}b"
 
     assert user_text.prose("text", text, 20) == text
@@ -254,14 +254,14 @@ def test_prose_spans_lines_and_names_do_not(character: str) -> None:
         user_text.line("text", text, 20)
 
 
-def test_text_is_kept_in_one_form() -> None:
+def test_text_is_stored_in_nfc() -> None:
     assert user_text.line("text", "Zoe\u0308", 3) == "Zo\u00eb"
     assert user_text.prose("text", "\u1112\u1161\u11ab" * 20, 20) == normalize("NFC", "\u1112\u1161\u11ab") * 20
     with pytest.raises(BadUserInput, match="between 1 and 3"):
         user_text.line("text", "\u0958" * 3, 3)  # longer in NFC: its composition is excluded
 
 
-def test_a_pile_of_marks_is_refused_before_it_is_put_in_order() -> None:
+def test_many_combining_marks_are_refused_before_normalization() -> None:
     assert user_text.prose("text", "a" + "\u0300" * 30 + "b", 100)
     with pytest.raises(BadUserInput, match="`text` must not contain more than 30 consecutive combining marks"):
         user_text.prose("text", "a" + "\u0300\u0316" * 1000, 2000)
@@ -272,13 +272,13 @@ def test_a_pile_of_marks_is_refused_before_it_is_put_in_order() -> None:
     with pytest.raises(BadUserInput, match="more than 30 consecutive combining marks"):
         user_text.prose("text", "a" + ("\u0301" * 30 + "\u200d") * 2, 100)
     with pytest.raises(BadUserInput, match="more than 30 consecutive combining marks"):
-        user_text.prose("text", "a" + "\u0344" * 30, 100)  # each becomes two
+        user_text.prose("text", "a" + "\u0344" * 30, 100)  # NFC makes two marks of each
     with pytest.raises(BadUserInput, match="`text` must have between 1 and 2000 characters"):
-        user_text.prose("text", "a" + "\u0316\u0300" * 100_000, 2000)  # would take minutes to put in order
+        user_text.prose("text", "a" + "\u0316\u0300" * 100_000, 2000)  # normalization would take minutes
 
 
 @pytest.mark.parametrize("character", INVISIBLE, ids=ascii)
-async def test_no_name_differs_from_another_by_what_shows_nothing(served: Served, character: str) -> None:
+async def test_names_cannot_differ_by_invisible_characters_alone(served: Served, character: str) -> None:
     create = "mutation ($name: String!) { createUser(input: {name: $name}) { name } }"
 
     answer = await served.ask(create, {"name": f"Alice{character}"}, user="mallory")

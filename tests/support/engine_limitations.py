@@ -134,8 +134,8 @@ LIMITATIONS: Mapping[str, Mapping[str, str]] = {
 # run.
 UNDECIDED: Mapping[str, Mapping[str, str]] = {
     "dynamodb-local": {
-        "test_likes.py::test_of_likes_and_unlikes_at_once_each_like_is_taken_back_once_or_is_there": WITNESS,
-        "test_match_follows.py::test_of_twenty_unfollows_at_once_one_finds_it": WITNESS,
+        "test_likes.py::test_each_of_concurrent_likes_is_removed_once_or_stored": WITNESS,
+        "test_match_follows.py::test_one_of_twenty_concurrent_unfollows_returns_the_follow": WITNESS,
     },
 }
 

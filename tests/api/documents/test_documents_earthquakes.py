@@ -1,4 +1,4 @@
-"""The table `earthquake-events` as its document lists it, written by another program: alone, and beside our own items.
+"""Documented items of the table `earthquake-events`, written by another program: alone, and mixed with our own items.
 
 The document's events have no `type`, `updated` or further ids, and its days have no statistics. The gateway has to
 work without these attributes of its own.
@@ -65,7 +65,9 @@ def event_ids_of(connection: Any) -> list[str]:
 
 
 @covers("QUAKE-2", "QUAKE-3")
-async def test_a_window_lists_them_newest_first_and_page_by_page(served: Served, ours: Sequence[str]) -> None:
+async def test_documented_events_of_a_window_are_listed_newest_first_in_pages(
+    served: Served, ours: Sequence[str]
+) -> None:
     whole = data_of(await served.ask(WINDOW))["earthquakes"]
     found, cursor = list[str](), None
     while True:
@@ -95,7 +97,7 @@ async def test_a_window_lists_them_newest_first_and_page_by_page(served: Served,
 
 @covers("QUAKE-5")
 @pytest.mark.parametrize("id", THEIRS)
-async def test_they_are_found_by_id(served: Served, ours: Sequence[str], id: str) -> None:
+async def test_documented_events_are_found_by_id(served: Served, ours: Sequence[str], id: str) -> None:
     node = global_id("Earthquake", id)
     found = data_of(await served.ask(ONE, {"id": id, "node": node}))
 
@@ -103,7 +105,7 @@ async def test_they_are_found_by_id(served: Served, ours: Sequence[str], id: str
 
 
 @covers("QUAKE-1")
-async def test_they_are_known_to_an_ingest(served: Served, ours: Sequence[str], tmp_path: Path) -> None:
+async def test_an_ingest_recognizes_documented_events(served: Served, ours: Sequence[str], tmp_path: Path) -> None:
     """A report of the same event, under the same or another id, changes nothing of the document's item."""
     before = [item for item in await scan_all(served) if item["sk"] == "EVENT"]
     path = tmp_path / "feed.geojson"
@@ -124,7 +126,7 @@ async def test_they_are_known_to_an_ingest(served: Served, ours: Sequence[str], 
 
 
 @covers("QUAKE-4")
-async def test_the_request_log_of_a_day_is_read(served: Served, ours: Sequence[str]) -> None:
+async def test_the_documented_request_log_of_a_day_is_read(served: Served, ours: Sequence[str]) -> None:
     ingests = data_of(await served.ask(LOGS, user="root", role=Role.ADMIN))["requestLogs"]["nodes"]
     queries = data_of(await served.ask(QUERY_LOGS, user="root", role=Role.ADMIN))["requestLogs"]["nodes"]
 
@@ -147,7 +149,7 @@ async def test_the_request_log_of_a_day_is_read(served: Served, ours: Sequence[s
 
 
 @covers("QUAKE-S1")
-async def test_subscribers_receive_them(served: Served, ours: Sequence[str]) -> None:
+async def test_subscribers_receive_documented_events(served: Served, ours: Sequence[str]) -> None:
     events = await served.listen(f"subscription {{ earthquakeDetected {{ {FIELDS} }} }}")
     await served.settle(EARTHQUAKES)
 
@@ -161,7 +163,7 @@ async def test_subscribers_receive_them(served: Served, ours: Sequence[str]) -> 
 
 
 @covers("FEED-P1", "QUAKE-6", "QUAKE-P1", "QUAKE-P2", "QUAKE-P3", "QUAKE-P4", "QUAKE-P5")
-async def test_they_are_counted(served: Served, ours: Sequence[str]) -> None:
+async def test_documented_events_are_counted(served: Served, ours: Sequence[str]) -> None:
     """A rebuild counts the stored events, and the consumer those in the stream."""
     async with counting(served) as pipeline:
         await pipeline.check()

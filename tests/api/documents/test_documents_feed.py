@@ -1,7 +1,7 @@
-"""The table `feed` as its document lists it, written by another program: each pattern on it alone, and beside ours.
+"""Documented items of the table `feed`, written by another program: each pattern, on them alone and mixed with ours.
 
 The document lists `LIKE {created_at}`, `COMMENT {user_id, created_at, text_len}`, `META {author_id, created_at,
-visibility, media_ref}`, tags that are all key, and follow edges. Moments have whole seconds.
+visibility, media_ref}`, tags without further attributes, and follow edges. Times are in whole seconds.
 """
 
 import asyncio
@@ -62,13 +62,13 @@ async def listed_post_ids(served: Served, query: str, user: str | None = None, r
 
 
 async def rank_of(served: Served, author: str) -> tuple[int, int, int]:
-    """Posts, likes and comments of an author on the month's board."""
+    """Return the posts, likes and comments of an author on the leaderboard of the month."""
     ranks = {rank["authorId"]: rank for rank in data_of(await served.ask(TOP))["topAuthors"]}
     return ranks[author]["posts"], ranks[author]["likes"], ranks[author]["comments"]
 
 
 @covers("FEED-001", "FEED-004", "FEED-005", "FEED-006")
-async def test_a_post_is_read_with_its_likes_and_comments(served: Served, ours: Sequence[str]) -> None:
+async def test_a_documented_post_is_read_with_its_likes_and_comments(served: Served, ours: Sequence[str]) -> None:
     found = data_of(await served.ask(POST))["post"]
 
     assert found == {
@@ -144,7 +144,9 @@ async def test_lists_show_what_a_viewer_may_see(
     assert await listed_post_ids(served, BY_TAG, viewer, role) == [*ours, *tag]
 
 
-async def test_posts_of_bare_tags_are_read_in_one_batch_for_a_page(served: Served, ours: Sequence[str]) -> None:
+async def test_posts_of_tags_without_attributes_are_read_in_one_batch_a_page(
+    served: Served, ours: Sequence[str]
+) -> None:
     answer = await served.ask(BY_TAG, {"first": len(ours) + 2})
     page = data_of(answer)["list"]
     second = data_of(await served.ask(BY_TAG, {"first": 1, "after": page["pageInfo"]["endCursor"]}))["list"]
@@ -168,7 +170,7 @@ async def test_pages_of_our_own_tags_read_no_posts(served: Served) -> None:
 
 
 @covers("FEED-009", "FEED-010", "FEED-P2", "FEED-P5", "FEED-P7")
-async def test_they_are_counted_and_their_author_is_notified(served: Served, ours: Sequence[str]) -> None:
+async def test_documented_posts_are_counted_and_their_author_is_notified(served: Served, ours: Sequence[str]) -> None:
     pipeline = Pipeline(served)
     await pipeline.run()
 
@@ -214,7 +216,7 @@ async def test_comments_are_deleted_by_their_authors_and_the_posts(served: Serve
 
 
 @covers("FEED-N1", "FEED-W2", "FEED-W3")
-async def test_users_like_and_comment_on_them(served: Served, ours: Sequence[str]) -> None:
+async def test_users_like_and_comment_on_documented_posts(served: Served, ours: Sequence[str]) -> None:
     add = 'mutation { addComment(input: {postId: "abc123", text: "Hi"}) { text } }'
     liked = 'mutation { likePost(postId: "abc123") { userId createdAt post { likedByViewer } } }'
     again = {"userId": "u002", "createdAt": "2026-06-25T12:00:00+00:00", "post": {"likedByViewer": True}}
@@ -225,7 +227,7 @@ async def test_users_like_and_comment_on_them(served: Served, ours: Sequence[str
 
 
 @covers("FEED-P3")
-async def test_dead_letters_of_them_are_replayed(served: Served) -> None:
+async def test_dead_letters_of_documented_items_are_redriven(served: Served) -> None:
     write_feed_items(served, *DOCUMENT)
     pipeline = Pipeline(served)
     database = pipeline.database
@@ -243,7 +245,9 @@ async def test_dead_letters_of_them_are_replayed(served: Served) -> None:
     assert data_of(await served.ask(COUNTS))["post"] == {"likeCount": 3, "commentCount": 1}
 
 
-async def test_the_command_replays_them(served: Served, store_options: StoreOptions) -> None:
+async def test_the_command_redrives_dead_letters_of_documented_items(
+    served: Served, store_options: StoreOptions
+) -> None:
     """`dlq replay`: a like that failed before its post was stored counts afterwards."""
     write_feed_items(served, *map(user_document, ("u001", "u002")), post_document("abc123"))
     pipeline = Pipeline(served)
@@ -261,7 +265,7 @@ async def test_the_command_replays_them(served: Served, store_options: StoreOpti
 
 
 @covers("FEED-W1")
-async def test_a_post_of_ours_among_them_is_as_it_was(served: Served) -> None:
+async def test_our_post_among_documented_ones_is_unchanged(served: Served) -> None:
     write_feed_items(served, *DOCUMENT)
     await create_profiles(served, "ada")
     await write_post(served, "ours")
@@ -282,7 +286,7 @@ SINCE = "2026-06-25T11:00:00+00:00"
 
 
 async def people(served: Served) -> tuple[Any, ...]:
-    """Followers and following of u001, of u002, and whom u002 follows."""
+    """Return the counts of u001 and u002, and the ids of the users that u002 follows."""
     found = data_of(await served.ask(PEOPLE, user="u002"))
     counts = [found[id][name] for id in ("u001", "u002") for name in ("followerCount", "followingCount")]
     return (*counts, [node["userId"] for node in found["u002"]["following"]["nodes"]])
@@ -318,7 +322,9 @@ async def documented_followers(served: Served) -> list[tuple[str, str]]:
 
 
 @covers("FEED-003", "FEED-008", "FEED-N3", "FEED-P8")
-async def test_an_edge_is_listed_counted_and_fanned_out_to(served: Served, ours: Sequence[str]) -> None:
+async def test_a_documented_follow_edge_is_listed_counted_and_used_by_fan_out(
+    served: Served, ours: Sequence[str]
+) -> None:
     pipeline = Pipeline(served)
     await pipeline.run()
     write_feed_items(served, EDGE)
@@ -342,7 +348,7 @@ async def test_an_edge_is_listed_counted_and_fanned_out_to(served: Served, ours:
 
 @covers("FEED-W4")
 @pytest.mark.parametrize("handled", [True, False])
-async def test_an_edge_is_unfollowed(served: Served, handled: bool) -> None:
+async def test_a_documented_follow_edge_is_unfollowed(served: Served, handled: bool) -> None:
     write_feed_items(served, *DOCUMENT, EDGE)
     pipeline = Pipeline(served)
     if handled:
@@ -393,7 +399,7 @@ async def test_a_second_edge_of_a_follow_of_ours_is_deleted_with_it(served: Serv
 
 
 @pytest.mark.parametrize("whose", ["ours", "theirs"])
-async def test_an_edge_that_another_program_deletes_is_a_follow_no_more(served: Served, whose: str) -> None:
+async def test_an_edge_that_another_program_deletes_ends_the_follow(served: Served, whose: str) -> None:
     write_feed_items(served, *DOCUMENT)
     pipeline = Pipeline(served)
     if whose == "ours":

@@ -1,4 +1,4 @@
-"""Users, notifications and feed entries without attributes besides their keys, as the document of `feed` lists them."""
+"""Users, notifications and feed entries that consist of their keys alone, as the document of `feed` lists them."""
 
 from datetime import timedelta
 from typing import Any
@@ -32,7 +32,7 @@ UNREAD = """{ notifications(userId: "u001") {
   nodes { id notificationId kind createdAt expiresAt actorId actor { name } actorCount postId commentId } } }"""
 
 
-async def test_a_user_of_keys_alone_goes_by_the_id(served: Served) -> None:
+async def test_a_user_of_keys_alone_has_the_id_as_name(served: Served) -> None:
     write_feed_items(served, bare_user("u009"))
 
     found = data_of(await served.ask(USER))["user"]
@@ -50,7 +50,7 @@ async def test_a_user_of_keys_alone_goes_by_the_id(served: Served) -> None:
     assert data_of(await served.ask(NODE, {"id": found["id"]}))["node"] == {"id": found["id"], "__typename": "User"}
 
 
-async def test_a_user_of_keys_alone_posts_follows_and_takes_a_name(served: Served) -> None:
+async def test_a_user_of_keys_alone_posts_follows_and_sets_a_name(served: Served) -> None:
     write_feed_items(served, bare_user("u009"), user_document("u001"))
     pipeline = Pipeline(served)
 
@@ -77,8 +77,8 @@ async def test_notifications_of_keys_alone_are_listed_and_read(served: Served, m
     ours = [("FOLLOW", "ada")] if mixed else []
 
     nodes = data_of(await served.ask(UNREAD, user="u001"))["notifications"]["nodes"]
-    theirs = [node for node in nodes if node["kind"] is None]
-    first = theirs[0]
+    documented = [node for node in nodes if node["kind"] is None]
+    first = documented[0]
     again = data_of(await served.ask(NODE, {"id": first["id"]}, user="u001"))["node"]
     read = await mutate(
         served,
@@ -89,7 +89,7 @@ async def test_notifications_of_keys_alone_are_listed_and_read(served: Served, m
     left = data_of(await served.ask(UNREAD, user="u001"))["notifications"]["nodes"]
 
     assert [(node["kind"], node["actorId"]) for node in nodes if node["kind"]] == ours
-    assert [node["notificationId"] for node in theirs] == ["2026-06-25T12:00:00Z#n1", "2026-06-25T11:59:59Z#n2"]
+    assert [node["notificationId"] for node in documented] == ["2026-06-25T12:00:00Z#n1", "2026-06-25T11:59:59Z#n2"]
     assert {name: value for name, value in first.items() if name not in ("id", "notificationId")} == {
         "kind": None,
         "createdAt": "2026-06-25T12:00:00+00:00",
@@ -123,7 +123,7 @@ async def test_entries_of_keys_alone_name_the_authors_of_posts_that_the_reader_m
     assert [(node["postId"], node["authorId"], node["author"], node["post"]) for node in found[1:]] == [
         (name, None, None, None) for name in ("fans", "secret", "gone")
     ]
-    # The posts in one batch; then whether the reader follows the author; then the author.
+    # Three batches: the posts, the reader's follow of the author, the author.
     assert answer.made.count("Query feed.GSI3") == 1
     assert len(answer.made) <= 4
 
@@ -158,7 +158,7 @@ async def test_entries_of_ours_read_no_posts_for_their_authors(served: Served) -
 
 
 async def arriving(served: Served, query: str, user: str, *items: dict[str, Any]) -> Any:
-    """Write items. Return the first event of a subscription after that."""
+    """Write items. Return the first event that a subscription then receives."""
     listener = await served.listen(query, user=user, role=Role.USER)
     await served.settle(FEED, 1)
     write_feed_items(served, *items)

@@ -46,7 +46,7 @@ async def mixed(served: Served) -> None:
 
 
 @covers("FOL-3", "FOL-5", "FOL-6")
-async def test_follows_of_both_programs_are_changed_and_removed(served: Served) -> None:
+async def test_follows_of_both_programs_are_changed_and_deleted(served: Served) -> None:
     for match_id in ("m1", "mine"):
         await data_as(served, f'mutation {{ followMatch(matchId: "{match_id}", teamId: "10") {{ teamId }} }}', "bob")
     change = 'mutation { updateMatchFollow(matchId: "m1", teamId: "20") { teamId version } }'
@@ -56,8 +56,8 @@ async def test_follows_of_both_programs_are_changed_and_removed(served: Served) 
 
     assert [follow["teamId"] for follow in changed] == ["20", "20"]
     assert removed == {"removeMatchFollows": 2}
-    read = '{ theirs: matchFollow(matchId: "m1") { teamId } ours: matchFollow(matchId: "mine") { teamId } }'
-    assert await data_as(served, read, "bob") == {"theirs": None, "ours": {"teamId": "10"}}
+    read = '{ documented: matchFollow(matchId: "m1") { teamId } ours: matchFollow(matchId: "mine") { teamId } }'
+    assert await data_as(served, read, "bob") == {"documented": None, "ours": {"teamId": "10"}}
 
 
 @covers("DEV-2")
@@ -145,10 +145,10 @@ async def test_cached_matches_of_both_programs_are_listed_and_ours_are_read(serv
 
 @covers("LOCK-3")
 async def test_each_owner_extends_its_own_lock_alone(served: Served) -> None:
-    theirs, ours = [Locks(served.store(), owner, served.clock()) for owner in ("i-0abc", "one")]
+    documented, ours = [Locks(served.store(), owner, served.clock()) for owner in ("i-0abc", "one")]
     assert await ours.acquire("match:mine", 5)
 
-    extended = [await owner.extend(name, 60) for owner in (theirs, ours) for name in ("match:m9", "match:mine")]
+    extended = [await owner.extend(name, 60) for owner in (documented, ours) for name in ("match:m9", "match:mine")]
 
     assert extended == [True, False, False, True]
     until = (NOON + timedelta(seconds=60)).isoformat()
@@ -176,8 +176,8 @@ async def test_cooldowns_of_another_program_continue_after_a_takeover_until_they
     assert Tick.CHANGED in ticks
     item = await served.store().get(STATE_FOR_TICK, active_match("m1"))
     assert item is not None
-    theirs = {name: until for name, until in item["cooldowns"].items() if not name.startswith("ring:")}
-    assert theirs == {"rain": LATER}
-    mine = await active.latest("mine")
-    assert mine is not None
-    assert mine.cooldowns == {}
+    documented = {name: until for name, until in item["cooldowns"].items() if not name.startswith("ring:")}
+    assert documented == {"rain": LATER}
+    own = await active.latest("mine")
+    assert own is not None
+    assert own.cooldowns == {}

@@ -1,4 +1,4 @@
-"""Pipelines and mutations on the eleven tables of matches as their document lists them: alone, and beside our items."""
+"""Pipelines and mutations on documented items of the eleven tables of matches: alone, and mixed with our items."""
 
 from collections.abc import AsyncIterable
 
@@ -66,7 +66,7 @@ async def stored_item(served: Served, pattern: AccessPattern, key: Key) -> Item:
 
 
 @covers("FIX-4")
-async def test_fixtures_are_stored_over_documented_ones_and_beside_them(served: Served, ours: list[str]) -> None:
+async def test_fixtures_replace_documented_ones_and_are_stored_beside_them(served: Served, ours: list[str]) -> None:
     fields = 'leagueId: "L", leagueCode: "IPL", homeTeamId: "10", awayTeamId: "20"'
     sync = f"""mutation {{ syncFixtures(fixtures: [
       {{matchId: "m1", {fields}, startTime: "2026-06-25T12:30:00Z", round: "Final"}}
@@ -112,7 +112,7 @@ async def test_teams_seasons_and_leagues_replace_documented_ones(served: Served,
 
 
 @covers("LG-2", "LG-6")
-async def test_a_documented_league_is_listed_and_deleted_as_it_is(served: Served, ours: list[str]) -> None:
+async def test_a_documented_league_is_listed_and_deleted(served: Served, ours: list[str]) -> None:
     write_match_items(served, (LEAGUES, {"leagueId": "old", "active": False}))
     listed = data_of(await served.ask("{ leagues { leagueId active } }"))["leagues"]
     delete = 'mutation { deleteLeague(id: "old") { leagueId active } }'
@@ -139,7 +139,9 @@ async def test_a_device_replaces_a_documented_one(served: Served, ours: list[str
 
 
 @covers("FOL-3")
-async def test_their_match_is_followed_and_their_follow_stays(served: Served, ours: list[str]) -> None:
+async def test_a_documented_match_is_followed_and_a_documented_follow_keeps_its_time(
+    served: Served, ours: list[str]
+) -> None:
     write_match_items(served, (FIXTURES, FIXTURE | SIDES))
     served.clock.forward(minutes=1)
     follow = 'mutation { followMatch(matchId: "m1", teamId: "20") { userId teamId createdAt } }'
@@ -153,7 +155,7 @@ async def test_their_match_is_followed_and_their_follow_stays(served: Served, ou
 
 
 @covers("FOL-5")
-async def test_the_side_of_their_follow_is_changed(served: Served, ours: list[str]) -> None:
+async def test_the_team_of_a_documented_follow_is_changed(served: Served, ours: list[str]) -> None:
     change = 'mutation { updateMatchFollow(matchId: "m1", teamId: "20") { userId teamId } }'
 
     assert (await data_as(served, change))["updateMatchFollow"] == {"userId": "ada", "teamId": "20"}
@@ -161,7 +163,7 @@ async def test_the_side_of_their_follow_is_changed(served: Served, ours: list[st
 
 
 @covers("FOL-6")
-async def test_their_follows_are_removed(served: Served, ours: list[str]) -> None:
+async def test_documented_follows_are_removed(served: Served, ours: list[str]) -> None:
     bob = {"matchId": "m1", "userId": "bob", "teamId": "10", "createdAt": whole_seconds(NOON), "expiresAt": LATER}
     write_match_items(served, (MATCH_FOLLOWS, bob))
 
@@ -172,7 +174,9 @@ async def test_their_follows_are_removed(served: Served, ours: list[str]) -> Non
 
 
 @covers("LA-6")
-async def test_their_session_is_suspended_by_hand_and_by_the_pipeline(served: Served, ours: list[str]) -> None:
+async def test_a_documented_session_is_suspended_by_the_mutation_and_by_the_pipeline(
+    served: Served, ours: list[str]
+) -> None:
     suspend = """mutation { suspendLiveActivity(matchId: "m1", userId: "ada", deviceId: "phone") { status } }"""
     activities = LiveActivities(served.store(), served.clock())
 
@@ -187,7 +191,9 @@ async def test_their_session_is_suspended_by_hand_and_by_the_pipeline(served: Se
 
 
 @covers("LOCK-1", "LOCK-2", "LOCK-3")
-async def test_their_lock_is_kept_extended_and_taken_when_it_has_expired(served: Served, ours: list[str]) -> None:
+async def test_a_documented_lock_is_respected_extended_and_taken_after_its_expiry(
+    served: Served, ours: list[str]
+) -> None:
     def locks(owner: str) -> Locks:
         return Locks(served.store(), owner, served.clock())
 
@@ -206,7 +212,7 @@ async def test_their_lock_is_kept_extended_and_taken_when_it_has_expired(served:
 
 
 async def of_provider(served: Served) -> ReplayProvider:
-    """A provider of the match m1, whose league, teams and season another program has stored as the document lists."""
+    """Return a provider of the match m1, whose league, teams and season are documented items."""
     provider = replay(served, "m1")
     (match,) = await provider.live()
     cached = {"matchId": "m1", "leagueId": match.league_id, "startingAt": whole_seconds(match.start_time), "ttl": LATER}
@@ -222,7 +228,7 @@ async def of_provider(served: Served) -> ReplayProvider:
 
 
 @covers("LG-2", "LG-4", "LOCK-1", "LOCK-2")
-async def test_a_sync_completes_their_leagues_and_leaves_what_is_active(served: Served, ours: list[str]) -> None:
+async def test_a_sync_completes_documented_leagues_and_keeps_their_active_flag(served: Served, ours: list[str]) -> None:
     provider = await of_provider(served)
     (provided,) = await provider.leagues()
     write_match_items(served, (LEAGUES, {"leagueId": provided.league_id, "active": False}))
@@ -239,7 +245,7 @@ async def test_a_sync_completes_their_leagues_and_leaves_what_is_active(served: 
 
 
 @covers("TM-2", "TM-3", "TS-1", "TS-2", "LG-3")
-async def test_a_sync_completes_their_teams_and_seasons(served: Served, ours: list[str]) -> None:
+async def test_a_sync_completes_documented_teams_and_seasons(served: Served, ours: list[str]) -> None:
     provider = await of_provider(served)
     (match,) = await provider.live()
     provided = {team.team_id: team for team in await provider.teams()}
@@ -261,7 +267,7 @@ async def test_a_sync_completes_their_teams_and_seasons(served: Served, ours: li
 
 
 @covers("FIX-4", "AM-2", "FXC-2", "FXC-3", "FXC-4", "FXC-6", "LG-3")
-async def test_a_sync_completes_their_fixture_and_leaves_the_state_to_the_poller(
+async def test_a_sync_completes_a_documented_fixture_and_leaves_the_state_to_the_poller(
     served: Served, ours: list[str]
 ) -> None:
     provider = await of_provider(served)
@@ -308,7 +314,7 @@ async def test_a_response_of_the_provider_replaces_a_foreign_cache_entry(served:
 
 
 class Phones:
-    """A push service that rejects the given tokens."""
+    """A push service that rejects some tokens."""
 
     def __init__(self, *rejected: str) -> None:
         self.shown: list[tuple[str, str]] = []
@@ -336,7 +342,7 @@ async def change_of(served: Served) -> MatchChange:
 
 
 @covers("LA-1", "FOL-2", "LA-5")
-async def test_their_sessions_are_sent_each_change_and_end_with_the_match(served: Served, ours: list[str]) -> None:
+async def test_documented_sessions_receive_each_change_and_end_with_the_match(served: Served, ours: list[str]) -> None:
     write_match_items(served, (FIXTURES, FIXTURE | SIDES))
     phones = Phones()
     coordinator = LACoordinator(served.store, phones, served.clock)
@@ -353,7 +359,7 @@ async def test_their_sessions_are_sent_each_change_and_end_with_the_match(served
 
 
 @covers("LA-1", "LA-6")
-async def test_their_session_whose_token_is_rejected_is_suspended(served: Served, ours: list[str]) -> None:
+async def test_a_documented_session_with_a_rejected_token_is_suspended(served: Served, ours: list[str]) -> None:
     write_match_items(served, (FIXTURES, FIXTURE | SIDES))
     coordinator = LACoordinator(served.store, Phones("aa11"), served.clock)
 

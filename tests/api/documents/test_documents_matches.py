@@ -1,4 +1,4 @@
-"""Reads, mutations and subscriptions on the matches of another program: alone, and beside our items."""
+"""Reads, mutations and subscriptions on documented matches of another program: alone, and mixed with our items."""
 
 from datetime import timedelta
 
@@ -41,7 +41,7 @@ async def ours(request: pytest.FixtureRequest, served: Served) -> list[str]:
 
 
 @covers("FIX-1", "FIX-2", "FIX-3", "AM-1")
-async def test_a_fixture_is_read_alone_and_in_a_league(served: Served, ours: list[str]) -> None:
+async def test_a_documented_fixture_is_read_by_id_and_in_its_league(served: Served, ours: list[str]) -> None:
     fields = """matchId leagueCode status phase version innings { runs } homeTeam { name } awayTeam { name }
         league { name } scorecards { number } liveScore { status phase version }"""
     match = data_of(await served.ask(f'{{ match(id: "m1") {{ {fields} }} }}'))["match"]
@@ -71,7 +71,7 @@ async def test_a_fixture_is_read_alone_and_in_a_league(served: Served, ours: lis
 
 
 @covers("FIX-5", "FIX-6")
-async def test_a_fixture_is_changed_and_archived(served: Served, ours: list[str]) -> None:
+async def test_a_documented_fixture_is_changed_and_archived(served: Served, ours: list[str]) -> None:
     update = 'mutation { updateFixture(id: "m1", input: {note: "Rain"}) { matchId note revision } }'
     archive = 'mutation { archiveFixture(id: "m1") { matchId archivedAt } }'
 
@@ -121,7 +121,7 @@ async def test_only_incomplete_states_cost_a_read_of_their_fixtures(served: Serv
 
 
 @covers("AM-3", "AM-6", "AM-7")
-async def test_the_lists_of_an_active_match_are_kept_by_hand(served: Served, ours: list[str]) -> None:
+async def test_a_documented_active_match_is_registered_deactivated_and_deleted(served: Served, ours: list[str]) -> None:
     end = 'mutation { deactivateMatch(id: "m1") { status leagueCode fence } }'
     delete = 'mutation { deleteActiveMatch(id: "m1") { matchId } }'
     register = 'mutation { registerActiveMatch(id: "m1") { matchId leagueCode status fence } }'
@@ -198,7 +198,7 @@ async def test_a_device_is_read_changed_and_deleted(served: Served, ours: list[s
 
 
 @covers("FOL-1", "FOL-2", "FOL-4")
-async def test_a_follow_is_read_and_taken_back(served: Served, ours: list[str]) -> None:
+async def test_a_follow_is_read_and_removed(served: Served, ours: list[str]) -> None:
     read = '{ matchFollow(matchId: "m1") { userId teamId createdAt } match(id: "m1") { isFollowed } }'
     followers = await data_as_system(served, '{ match(id: "m1") { followers { nodes { userId teamId } } } }')
     unfollow = 'mutation { unfollowMatch(matchId: "m1") { userId } }'
@@ -221,7 +221,7 @@ async def test_locks_are_listed_and_a_documented_cache_entry_is_a_miss(served: S
 
 
 @covers("DSC-1", "DSC-2")
-async def test_a_documented_display_state_is_built_again_and_stored(served: Served, ours: list[str]) -> None:
+async def test_a_documented_display_state_is_rebuilt_and_stored(served: Served, ours: list[str]) -> None:
     facts = {"leagueId": "L", "homeTeamId": "10", "awayTeamId": "20"}
     write_match_items(served, (FIXTURES, FIXTURE | facts))
     query = '{ displayState(matchId: "m1", teamId: "10") { matchId teamId } }'
@@ -234,7 +234,7 @@ async def test_a_documented_display_state_is_built_again_and_stored(served: Serv
 
 
 @covers("AM-1", "AM-4", "AM-5", "FIX-5", "FXC-5", "LOCK-1", "LOCK-2")
-async def test_an_active_match_is_taken_over_and_polled_on(served: Served, ours: list[str]) -> None:
+async def test_a_documented_active_match_is_taken_over_and_polled(served: Served, ours: list[str]) -> None:
     provider = replay(served, "m1")
     (match,) = await provider.live()
     await Fixtures(served.store(), served.clock()).sync([replace(match, version=5)])
@@ -244,7 +244,7 @@ async def test_an_active_match_is_taken_over_and_polled_on(served: Served, ours:
     assert snapshot["isSnapshot"]
 
     await instance.orchestrator.reconcile()
-    assert "m1" not in instance.orchestrator.polled  # the program that registered it may be polling
+    assert "m1" not in instance.orchestrator.polled  # the program that registered it may still poll it
     await instance.orchestrator.aclose()
     served.clock.now += timedelta(minutes=5)
     seen = await ActiveMatches(served.store(), served.clock()).latest("m1")
@@ -266,7 +266,7 @@ async def test_an_active_match_is_taken_over_and_polled_on(served: Served, ours:
     assert stored.innings
 
 
-async def test_the_orchestrator_takes_over_an_abandoned_one(served: Served, ours: list[str]) -> None:
+async def test_the_orchestrator_takes_over_an_abandoned_match(served: Served, ours: list[str]) -> None:
     provider = replay(served, "m1")
     (match,) = await provider.live()
     await Fixtures(served.store(), served.clock()).sync([match])
@@ -279,7 +279,7 @@ async def test_the_orchestrator_takes_over_an_abandoned_one(served: Served, ours
     await instance.orchestrator.aclose()
 
 
-async def test_one_that_rests_or_has_ended_is_started_again(served: Served) -> None:
+async def test_a_paused_or_ended_match_is_registered_again(served: Served) -> None:
     provider = replay(served, "m1", "m2")
     one_match, other = await provider.live()
     over = {"previousStatus": "Finished", "matchPhase": "finished"}
@@ -304,7 +304,7 @@ async def test_one_that_rests_or_has_ended_is_started_again(served: Served) -> N
     await instance.orchestrator.aclose()
 
 
-async def test_subscribers_receive_them_as_they_stand(served: Served, ours: list[str]) -> None:
+async def test_subscribers_receive_the_current_state_of_documented_matches(served: Served, ours: list[str]) -> None:
     fields = "{ updates { matchId leagueCode } }"
     everybody = await served.listen(f"subscription {{ liveScores {fields} }}")
     league = await served.listen(f'subscription {{ liveScores(leagueCode: "IPL") {fields} }}')
@@ -314,7 +314,7 @@ async def test_subscribers_receive_them_as_they_stand(served: Served, ours: list
 
 
 @covers("CRIC-S1", "CRIC-S2")
-async def test_subscribers_receive_their_changes(served: Served, ours: list[str]) -> None:
+async def test_subscribers_receive_changes_of_documented_matches(served: Served, ours: list[str]) -> None:
     write_match_items(served, (LEAGUES, {"leagueId": "9", "code": "BBL", "name": "Big Bash"}))
     fields = "{ isSnapshot updates { matchId leagueCode liveScore { status } } ended }"
     everybody = await served.listen(f"subscription {{ liveScores {fields} }}")
@@ -337,7 +337,7 @@ async def test_subscribers_receive_their_changes(served: Served, ours: list[str]
     assert match_ids((await other.event())["liveScores"]["updates"]) == ["m7"]
 
 
-async def test_a_state_without_a_status_is_damaged(served: Served) -> None:
+async def test_a_documented_state_without_a_status_is_damaged(served: Served) -> None:
     write_match_items(served, (ACTIVE_MATCHES, {"matchId": "m2"}))
 
     answer = await served.ask('{ activeMatch(id: "m2") { matchId } }', user="ops", role=Role.SYSTEM)
@@ -345,7 +345,7 @@ async def test_a_state_without_a_status_is_damaged(served: Served) -> None:
     assert answer.codes == ["INTERNAL"]
 
 
-async def test_the_end_of_a_deleted_match_makes_no_item(served: Served) -> None:
+async def test_the_end_of_a_deleted_match_creates_no_item(served: Served) -> None:
     active = ActiveMatches(served.store(), served.clock())
     write_match_items(served, (ACTIVE_MATCHES, {"matchId": "m3", "status": "idle"}))
 

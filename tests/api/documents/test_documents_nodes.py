@@ -1,4 +1,4 @@
-"""Items as the five documents list them, by the global ids of `node`: alone, and beside items of this gateway."""
+"""Items as the five documents list them, read by their global ids: alone, and mixed with items of this gateway."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -93,7 +93,7 @@ async def node(served: Served, kind: str, fields: str) -> Answer:
     return await served.ask(query, {"id": id}, user=case.caller, role=case.role)
 
 
-def test_every_type_of_nodes_has_a_case() -> None:
+def test_every_type_of_node_has_a_case() -> None:
     assert CASES.keys() == READERS.keys()
 
 

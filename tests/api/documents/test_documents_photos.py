@@ -1,4 +1,4 @@
-"""The table `sparks` as its document lists it, written by another program: each pattern on it alone, and beside ours.
+"""Documented items of the table `sparks`, written by another program: each pattern, on them alone and mixed with ours.
 
 The items are the document's examples with their attributes and no others.
 """
@@ -36,7 +36,7 @@ PHOTO_FIELDS = """imageId takenAt createdAt description tags personIds originalU
 
 @pytest.fixture(params=[False, True], ids=["alone", "mixed"])
 async def mixed(request: pytest.FixtureRequest, served: Served) -> bool:
-    """Whether there are items of this gateway's own beside the document's."""
+    """Store the document's items. Return whether items of this gateway are stored, too."""
     write_library_items(served, *DOCUMENT)
     if request.param:
         await ask_library(served, CREATE, role=Role.ADMIN, input={"name": "Ours"})
@@ -75,7 +75,7 @@ def photo_shown(photo: dict[str, Any]) -> None:
 
 
 @covers("SPARKS-1", "SPARKS-4")
-async def test_users_are_read(served: Served, mixed: bool) -> None:
+async def test_documented_users_are_read(served: Served, mixed: bool) -> None:
     """SPARKS-1, SPARKS-4."""
     fields = "displayName uploadLimit uploadCount createdAt"
     theirs = {"displayName": "User Name", "uploadLimit": 100, "uploadCount": None, "createdAt": SHOWN}
@@ -90,7 +90,7 @@ async def test_users_are_read(served: Served, mixed: bool) -> None:
 
 
 @covers("SPARKS-2", "SPARKS-3", "SPARKS-5", "SPARKS-N1", "SPARKS-N3")
-async def test_photos_are_read(served: Served, mixed: bool) -> None:
+async def test_documented_photos_are_read(served: Served, mixed: bool) -> None:
     """SPARKS-2, SPARKS-3, SPARKS-5, SPARKS-7."""
     ask = [f'photo(id: "{PHOTO}"', f'photo(id: "{PHOTO}", takenAt: "{AT}"', f'photo(id: "{PHOTO}", consistent: true']
     lists = ["photos", f'photosByUser(email: "{EMAIL}")', f'photosOfPerson(personId: "{PERSON}")']
@@ -104,7 +104,7 @@ async def test_photos_are_read(served: Served, mixed: bool) -> None:
 
 
 @covers("SPARKS-7")
-async def test_a_person_s_faces_are_listed_with_each_photo(served: Served, mixed: bool) -> None:
+async def test_the_faces_of_a_documented_person_are_listed_with_each_photo(served: Served, mixed: bool) -> None:
     """SPARKS-7."""
     answer = await served.ask(
         f'{{ photosOfPerson(personId: "{PERSON}") {{ edges {{ faces {{ faceId }} node {{ imageId }} }} }} }}'
@@ -114,7 +114,7 @@ async def test_a_person_s_faces_are_listed_with_each_photo(served: Served, mixed
 
 
 @covers("SPARKS-6")
-async def test_persons_are_listed(served: Served, mixed: bool) -> None:
+async def test_documented_persons_are_listed(served: Served, mixed: bool) -> None:
     """SPARKS-6."""
     persons = await listed_nodes(served, "persons", "personId name faceCount thumbnailUrl createdAt")
 
@@ -129,7 +129,7 @@ async def test_persons_are_listed(served: Served, mixed: bool) -> None:
 
 
 @covers("SPARKS-8")
-async def test_the_latest_livestream_is_found(served: Served, mixed: bool) -> None:
+async def test_the_latest_documented_livestream_is_found(served: Served, mixed: bool) -> None:
     """SPARKS-8."""
     fields = "livestreamId title description streamUrl startTime endTime createdAt"
     answer = await served.ask(f"{{ latestLivestream {{ {fields} }} }}")
@@ -146,7 +146,7 @@ async def test_the_latest_livestream_is_found(served: Served, mixed: bool) -> No
 
 
 @covers("SPARKS-P1", "SPARKS-W1")
-async def test_a_photo_is_changed_and_deleted_with_its_faces(served: Served, mixed: bool) -> None:
+async def test_a_documented_photo_is_changed_and_deleted_with_its_faces(served: Served, mixed: bool) -> None:
     """SPARKS-W1."""
     changed = await ask_library(served, UPDATE, EMAIL, input={"imageId": PHOTO, "description": "Changed"})
     photo = data_of(await served.ask(f'{{ photo(id: "{PHOTO}") {{ description tags faces {{ faceId }} }} }}'))["photo"]
@@ -159,8 +159,8 @@ async def test_a_photo_is_changed_and_deleted_with_its_faces(served: Served, mix
 
 
 @covers("SPARKS-N2", "SPARKS-P2")
-async def test_faces_come_and_go(served: Served, mixed: bool) -> None:
-    """SPARKS-W1: theirs stands beside ours, and each is counted once."""
+async def test_faces_on_a_documented_photo_are_tagged_and_untagged(served: Served, mixed: bool) -> None:
+    """SPARKS-W1: a documented face and one of ours are listed together, and each is counted once."""
     ask = f'{{ photo(id: "{PHOTO}") {{ faces {{ faceId personId }} personIds }} }}'
     theirs = {"faceId": FACE, "personId": PERSON}
 
@@ -177,7 +177,7 @@ async def test_faces_come_and_go(served: Served, mixed: bool) -> None:
     assert {"name": "Person Name", "faceCount": 0} in await listed_nodes(served, "persons", "name faceCount")
 
 
-async def test_a_person_gets_another_name(served: Served, mixed: bool) -> None:
+async def test_a_documented_person_is_renamed(served: Served, mixed: bool) -> None:
     """SPARKS-W1."""
     await ask_library(served, RENAME, role=Role.ADMIN, input={"personId": PERSON, "name": "Grace"})
 
@@ -190,7 +190,7 @@ async def test_a_person_gets_another_name(served: Served, mixed: bool) -> None:
     }
 
 
-async def test_a_user_is_changed_and_events_are_logged(served: Served, mixed: bool) -> None:
+async def test_a_documented_user_is_changed_and_events_are_logged(served: Served, mixed: bool) -> None:
     """SPARKS-W1."""
     rename = 'mutation { updatePhotoUser(input: {displayName: "New"}) { displayName uploadLimit } }'
     log = (
@@ -201,8 +201,8 @@ async def test_a_user_is_changed_and_events_are_logged(served: Served, mixed: bo
     assert await ask_library(served, log, EMAIL) == [{"eventType": "PHOTO_VIEW", "eventData": {"imageId": "x"}}]
 
 
-async def test_a_livestream_is_listed_after_a_documented_one_or_before(served: Served, mixed: bool) -> None:
-    """SPARKS-8, SPARKS-W1: ids of the document that do not sort by time stand where they sort."""
+async def test_livestreams_are_listed_among_documented_ones_by_id(served: Served, mixed: bool) -> None:
+    """SPARKS-8, SPARKS-W1: documented ids, which do not sort by time, are listed in the order of the ids."""
     create = """mutation { createLivestream(input: {title: "Ours", streamUrl: "https://example.com/ours",
       startTime: "2026-06-25T13:00:00Z"}) { livestreamId } }"""
 
@@ -213,7 +213,7 @@ async def test_a_livestream_is_listed_after_a_documented_one_or_before(served: S
 
 
 @covers("SPARKS-S1")
-async def test_subscribers_receive_their_livestreams(served: Served, mixed: bool) -> None:
+async def test_subscribers_receive_documented_livestreams(served: Served, mixed: bool) -> None:
     """SPARKS-S1."""
     listener = await served.listen("subscription { livestreamChanged { livestreamId title } }")
     await served.settle(SPARKS, 1)

@@ -1,4 +1,4 @@
-"""Searches (FEED-N5, FEED-N6) over the table `feed` as its document lists it: alone, and beside our own posts."""
+"""Searches (FEED-N5, FEED-N6) of documented items of the table `feed`: alone, and mixed with our own posts."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ async def test_posts_without_text_are_found_by_their_tags(served: Served, ours: 
     assert await find_posts(served, "#dynamodb", user="u001") == [*ours, "abc123", "older", "fans", "secret"]
 
 
-async def test_pages_over_them_are_full(served: Served, ours: Sequence[str]) -> None:
+async def test_pages_with_documented_posts_are_full(served: Served, ours: Sequence[str]) -> None:
     await sync_index(served)
     found: list[str] = []
     after = None
@@ -39,7 +39,7 @@ async def test_pages_over_them_are_full(served: Served, ours: Sequence[str]) -> 
 
 @covers("FEED-N6")
 @pytest.mark.usefixtures("ours")
-async def test_their_users_are_found_by_name(served: Served) -> None:
+async def test_documented_users_are_found_by_name(served: Served) -> None:
     await sync_index(served)
 
     users = data_of(await served.ask(USERS, {"query": "U00"}))["searchUsers"]["nodes"]
@@ -47,7 +47,7 @@ async def test_their_users_are_found_by_name(served: Served) -> None:
     assert sorted(user["userId"] for user in users) == ["u001", "u002", "u003"]
 
 
-async def test_a_rebuild_finds_the_same(served: Served, ours: Sequence[str]) -> None:
+async def test_a_rebuilt_index_finds_documented_posts(served: Served, ours: Sequence[str]) -> None:
     await sync_index(served)
     write_feed_items(served, *DOCUMENT)
     rebuilt = await served.gateway.background.search_rebuild().run()

@@ -1,7 +1,7 @@
-"""The table `blip` as its document lists it, written by another program: each pattern on it alone, and beside ours.
+"""Documented items of the table `blip`, written by another program: each pattern, on them alone and mixed with ours.
 
-The document names keys, `sightingId`, `expiresAt` and `confirmationCount`; moments have whole seconds. Trust needs a
-reporter, so sightings name theirs. Nothing of what this gateway stores beside is there.
+The document names keys, `sightingId`, `expiresAt` and `confirmationCount`; times are in whole seconds. Trust needs a
+reporter, so sightings name theirs. The further attributes and items of this gateway are missing.
 """
 
 from collections.abc import Sequence
@@ -29,15 +29,15 @@ WATCHES = '{ watches(userId: "u_abc123") { watchId area category createdAt } }'
 
 @pytest.fixture(params=["alone", "mixed"])
 async def ours(request: pytest.FixtureRequest, served: Served) -> list[str]:
-    """The document's items are there; the ids of this gateway's own sightings, the newest first, if they are mixed."""
+    """Store the document's items. Return the ids of this gateway's own sightings, newest first, if mixed, else none."""
     write_blip_items(served, *DOCUMENT)
     if request.param == "alone":
         return []
-    made = []
+    created = []
     for milliseconds in (100, 300):
         served.clock.now = NOON + timedelta(milliseconds=milliseconds)
-        made.append((await served.ask(REPORT, user="eve")).data["reportSighting"]["sightingId"])
-    return made[::-1]
+        created.append((await served.ask(REPORT, user="eve")).data["reportSighting"]["sightingId"])
+    return created[::-1]
 
 
 def sighting_ids_of(connection: Any) -> list[str]:
@@ -45,7 +45,9 @@ def sighting_ids_of(connection: Any) -> list[str]:
 
 
 @covers("BLIP-1", "BLIP-2")
-async def test_an_area_lists_them_newest_first_and_page_by_page(served: Served, ours: Sequence[str]) -> None:
+async def test_documented_sightings_of_an_area_are_listed_newest_first_in_pages(
+    served: Served, ours: Sequence[str]
+) -> None:
     whole = data_of(await served.ask(SIGHTINGS))["sightings"]
     found, cursor = list[str](), None
     while True:
@@ -56,8 +58,8 @@ async def test_an_area_lists_them_newest_first_and_page_by_page(served: Served, 
         cursor = page["pageInfo"]["endCursor"]
 
     assert sighting_ids_of(whole) == found == [*ours, "abc1", "abc2", "abc3"]
-    theirs = whole["nodes"][-1]
-    assert theirs | {"confidence": 0, "freshness": ""} == {
+    documented = whole["nodes"][-1]
+    assert documented | {"confidence": 0, "freshness": ""} == {
         "sightingId": "abc3",
         "area": "Downtown",
         "category": "Sneakers",
@@ -74,14 +76,14 @@ async def test_an_area_lists_them_newest_first_and_page_by_page(served: Served, 
 
 
 @covers("BLIP-4")
-async def test_trending_counts_them(served: Served, ours: Sequence[str]) -> None:
+async def test_trending_counts_documented_sightings(served: Served, ours: Sequence[str]) -> None:
     (trend,) = data_of(await served.ask(TRENDING))["trending"]
 
     assert (trend["score"], sighting_ids_of(trend["sightings"])) == (3 + len(ours), [*ours, "abc1", "abc2", "abc3"])
 
 
 @covers("BLIP-5")
-async def test_they_are_confirmed_once_by_each_user(served: Served, ours: Sequence[str]) -> None:
+async def test_documented_sightings_are_confirmed_once_by_each_user(served: Served, ours: Sequence[str]) -> None:
     asked = [
         ("grace", "abc1"),
         ("grace", "abc1"),
@@ -101,7 +103,7 @@ async def test_they_are_confirmed_once_by_each_user(served: Served, ours: Sequen
 
 
 @covers("BLIP-2", "BLIP-6")
-async def test_a_profile_is_read_and_goes_on(served: Served, ours: Sequence[str]) -> None:
+async def test_a_documented_profile_is_read_and_updated(served: Served, ours: Sequence[str]) -> None:
     before = data_of(await served.ask(PROFILE))["userProfile"]
     data_of(await served.ask(REPORT, user="u_abc123"))
     after = data_of(await served.ask(PROFILE))["userProfile"]
@@ -112,43 +114,45 @@ async def test_a_profile_is_read_and_goes_on(served: Served, ours: Sequence[str]
 
 
 @covers("BLIP-3", "BLIP-7")
-async def test_watches_are_read_made_and_deleted(served: Served, ours: Sequence[str]) -> None:
-    make = 'mutation { createWatch(input: {area: "Harbor", category: "Cats"}) { watchId area category createdAt } }'
+async def test_documented_watches_are_read_and_deleted_and_new_ones_created(
+    served: Served, ours: Sequence[str]
+) -> None:
+    create = 'mutation { createWatch(input: {area: "Harbor", category: "Cats"}) { watchId area category createdAt } }'
     delete = 'mutation { deleteWatch(area: "Downtown", category: "Sneakers", watchId: "w1") { watchId } }'
-    there = {"watchId": "w1", "area": "Downtown", "category": "Sneakers", "createdAt": None}
+    stored = {"watchId": "w1", "area": "Downtown", "category": "Sneakers", "createdAt": None}
 
-    made = data_of(await served.ask(make, user="u_abc123"))["createWatch"]
+    created = data_of(await served.ask(create, user="u_abc123"))["createWatch"]
     both = data_of(await served.ask(WATCHES, user="u_abc123"))["watches"]
     deleted = data_of(await served.ask(delete, user="u_abc123"))["deleteWatch"]
     left = data_of(await served.ask(WATCHES, user="u_abc123"))["watches"]
 
-    assert (both, deleted, left) == ([there, made], {"watchId": "w1"}, [made])
+    assert (both, deleted, left) == ([stored, created], {"watchId": "w1"}, [created])
 
 
 @covers("BLIP-8")
-async def test_the_demo_is_seeded_beside_them(served: Served, ours: Sequence[str]) -> None:
+async def test_the_demo_is_seeded_among_documented_sightings(served: Served, ours: Sequence[str]) -> None:
     seeded = await served.ask("mutation { seedDemo { sightingId area } }", user="root", role=Role.ADMIN)
     listed = data_of(await served.ask(SIGHTINGS, {"first": 100}))["sightings"]
 
-    downtown = {one["sightingId"] for one in data_of(seeded)["seedDemo"] if one["area"] == "Downtown"}
+    downtown = {sighting["sightingId"] for sighting in data_of(seeded)["seedDemo"] if sighting["area"] == "Downtown"}
     assert {*sighting_ids_of(listed)} == {*ours, "abc1", "abc2", "abc3", *downtown}
 
 
 @covers("BLIP-S1", "BLIP-S2")
-async def test_subscribers_hear_of_them(served: Served, ours: Sequence[str]) -> None:
+async def test_subscribers_receive_documented_sightings(served: Served, ours: Sequence[str]) -> None:
     fields = "{ sightingId area category reporterId reportedAt }"
     everybody = await served.listen(f"subscription {{ sightingReported {fields} }}")
     watcher = await served.listen(f'subscription {{ watchAlerts(userId: "u_abc123") {fields} }}', user="u_abc123")
     await served.settle(BLIP, 2)
 
     write_blip_items(served, sighting_document("cats", category="Cats"), sighting_document("new"))
-    mine = (await served.ask(REPORT, user="eve")).data["reportSighting"]["sightingId"]
+    own = (await served.ask(REPORT, user="eve")).data["reportSighting"]["sightingId"]
 
-    heard = [(await everybody.event())["sightingReported"] for _ in range(3)]
+    received = [(await everybody.event())["sightingReported"] for _ in range(3)]
     alerts = [(await watcher.event())["watchAlerts"] for _ in range(2)]
-    assert {one["sightingId"] for one in heard} == {"cats", "new", mine}
-    assert {one["sightingId"] for one in alerts} == {"new", mine}
-    assert next(one for one in heard if one["sightingId"] == "new") == {
+    assert {event["sightingId"] for event in received} == {"cats", "new", own}
+    assert {event["sightingId"] for event in alerts} == {"new", own}
+    assert next(event for event in received if event["sightingId"] == "new") == {
         "sightingId": "new",
         "area": "Downtown",
         "category": "Sneakers",

@@ -18,7 +18,7 @@ from tests.support.served import NOON, Answer, Served
 
 @pytest.fixture
 def store_options(request: pytest.FixtureRequest, store_options: StoreOptions) -> StoreOptions:
-    """The real month for a test that asks for it, tables of its own for any other."""
+    """Return the real month's options for a test with the fixture `november`, else those of the test's own tables."""
     if "november" in request.fixturenames:
         options: StoreOptions = request.getfixturevalue("november")
         return options
@@ -40,7 +40,7 @@ def call_count(answer: Answer) -> int:
 YEARS = '{ earthquakes(start: "%s", end: "%s", minMagnitude: %s) { nodes { eventId } } }'
 
 
-async def test_five_empty_years_take_at_most_twenty_reads(served: Served) -> None:
+async def test_five_empty_years_cost_at_most_twenty_reads(served: Served) -> None:
     await count_all_days(served)
 
     answer = await served.ask(YEARS % ("2011-01-01T00:00:00Z", "2016-01-01T00:00:00Z", 0))
@@ -49,7 +49,7 @@ async def test_five_empty_years_take_at_most_twenty_reads(served: Served) -> Non
     assert call_count(answer) <= 20
 
 
-async def test_the_longest_window_takes_at_most_twenty_reads_to_find_a_single_event(served: Served) -> None:
+async def test_the_longest_window_costs_at_most_twenty_reads_for_a_single_event(served: Served) -> None:
     await store(
         served, quake("old", timedelta(days=3_659), magnitude=7.0), quake("weak", timedelta(days=700), magnitude=-1.0)
     )
@@ -62,7 +62,7 @@ async def test_the_longest_window_takes_at_most_twenty_reads_to_find_a_single_ev
     assert call_count(answer) <= 20
 
 
-async def test_days_whose_statistics_are_not_complete_are_read(served: Served) -> None:
+async def test_days_with_incomplete_statistics_are_read(served: Served) -> None:
     await put_raw(served, "theirs", NOON - timedelta(days=60))
     rebuild = StatisticsRebuild(served.store, served.clock)
     today = day_bucket(NOON)
@@ -73,7 +73,7 @@ async def test_days_whose_statistics_are_not_complete_are_read(served: Served) -
     assert answer.data == {"earthquakes": {"nodes": [{"eventId": "theirs"}]}}
 
 
-async def test_nothing_is_skipped_while_the_consumer_does_not_keep_up(served: Served) -> None:
+async def test_no_day_is_skipped_while_the_consumer_lags(served: Served) -> None:
     await count_all_days(served)
     await put_raw(served, "theirs", NOON - timedelta(days=60))
     window = ((NOON - timedelta(days=90)).isoformat(), NOON.isoformat(), 0)
@@ -108,7 +108,7 @@ async def test_a_blast_that_was_ingested_is_found_before_it_is_counted(served: S
     assert found.events == ["strong"]
 
 
-async def test_days_of_earthquakes_alone_are_skipped_for_other_events(served: Served) -> None:
+async def test_days_with_earthquakes_only_are_skipped_for_other_events(served: Served) -> None:
     quakes = [quake(f"q{day:03}", timedelta(days=day), magnitude=5.0) for day in range(300)]
     blasts = [quake(f"b{day}", timedelta(days=day), magnitude=1.5, type="quarry blast") for day in (100, 200)]
     await served.store().write_all(EARTHQUAKES, puts=[event_item(event) for event in (*quakes, *blasts)])
@@ -144,9 +144,7 @@ KINDS = {"EARTHQUAKE": ("earthquake",), "OTHER": ("quarry blast",), "ANY": ("ear
 
 @pytest.mark.proof
 @pytest.mark.parametrize("seed", range(6))
-async def test_skipping_days_leaves_the_list_of_every_magnitude_and_page_size_as_it_is(
-    served: Served, seed: int
-) -> None:
+async def test_skipping_days_changes_no_list_of_any_magnitude_and_page_size(served: Served, seed: int) -> None:
     chance = random.Random(seed)
     events = [
         quake(
@@ -165,7 +163,7 @@ async def test_skipping_days_leaves_the_list_of_every_magnitude_and_page_size_as
         start = NOON - timedelta(days=chance.randrange(20, 1000))
         end = start + timedelta(days=chance.randrange(10, 900), seconds=chance.randrange(90_000))
         window: dict[str, Any] = {"start": start.isoformat(), "end": end.isoformat(), "least": least, "kind": kind}
-        wanted = [
+        expected = [
             event.event_id
             for event in sorted(events, key=lambda event: -event.occurred_at_ms)
             if epoch_ms(start) <= event.occurred_at_ms <= epoch_ms(end)
@@ -176,6 +174,6 @@ async def test_skipping_days_leaves_the_list_of_every_magnitude_and_page_size_as
         forward = await walk_earthquakes(served, size, **window)
         back = await walk_earthquakes(served, size, backward=True, **window)
 
-        assert events_of_pages(forward) == wanted
-        assert events_of_pages(back, backward=True) == wanted
+        assert events_of_pages(forward) == expected
+        assert events_of_pages(back, backward=True) == expected
         assert all(len(one.events) == size for one in (*forward[:-1], *back[:-1]))

@@ -70,7 +70,7 @@ def add_earthquake(events: list[Earthquake], chance: random.Random, day: int) ->
 
 @pytest.fixture(scope="module")
 def years() -> Iterator[StoreOptions]:
-    """Tables with a catalogue of three years, loaded and counted once, on an engine of their own."""
+    """Yield the options of tables with a catalogue of three years, loaded and counted once, on a separate engine."""
     engines = Engines()
     options = StoreOptions(store=engines.next(), prefix=f"years{uuid.uuid4().hex[:8]}__")
     try:
@@ -93,7 +93,7 @@ async def store_catalogue(options: StoreOptions) -> None:
 
 @pytest.fixture
 def store_options(request: pytest.FixtureRequest, store_options: StoreOptions) -> StoreOptions:
-    """The catalogue for a test that asks for it, tables of its own for any other."""
+    """Return the options of the catalogue for a test with the fixture `years`, else those of the test's own tables."""
     if "years" in request.fixturenames:
         options: StoreOptions = request.getfixturevalue("years")
         return options
@@ -109,7 +109,7 @@ async def costs(served: Served, variables: dict[str, Any]) -> tuple[float, float
 
 
 def random_query(chance: random.Random) -> dict[str, Any]:
-    """A window from an hour to three years, a magnitude or none, a kind, a page of 1 to 100, forward or backward."""
+    """Return a window of an hour to three years, maybe a magnitude, a kind, a page size of 1 to 100 and a direction."""
     length = timedelta(hours=math.exp(chance.uniform(0, math.log(DAYS * 24 - 48))))
     end = NOON - timedelta(seconds=chance.randrange(int((timedelta(days=DAYS - 1) - length).total_seconds())))
     least = chance.choice((None, 2.5, 4, 4.5, 5, round(chance.uniform(2, 7), 1)))
@@ -158,7 +158,7 @@ async def test_no_window_of_any_magnitude_and_kind_is_refused(
             assert answer.errors is None
 
 
-async def test_a_page_passes_in_a_catalogue_of_crowded_days(served: Served) -> None:
+async def test_a_page_of_crowded_days_is_not_refused(served: Served) -> None:
     crowded: dict[str, Any] = {
         "othersByClass": {"1": [4_000, 1.9]},
         "byClass": {"7": [1, 7.1]},
@@ -178,13 +178,11 @@ async def test_a_page_passes_in_a_catalogue_of_crowded_days(served: Served) -> N
 class TestBudgets:
     @pytest.fixture
     def settings(self, settings: Settings) -> Settings:
-        """The default budget of an address without a token, which recovers very slowly."""
+        """Settings with the default anonymous budget, which refills very slowly."""
         capacity = replace(UNBOUGHT, anonymous_budget_units=2_500, anonymous_budget_units_per_second=1e-6)
         return replace(settings, capacity=capacity)
 
-    async def test_queries_at_once_are_not_held_up_by_what_they_may_cost(
-        self, years: StoreOptions, served: Served
-    ) -> None:
+    async def test_estimates_do_not_delay_concurrent_queries(self, years: StoreOptions, served: Served) -> None:
         ten_years = {"start": (NOON - timedelta(days=3_660)).isoformat(), "least": 7, "first": 25}
 
         answers = await asyncio.gather(*(served.ask(QUERY, ten_years) for _ in range(4)))
@@ -221,7 +219,7 @@ async def test_no_window_is_refused_without_statistics(served: Served, example: 
 
 
 @pytest.mark.timeout(120)
-async def test_an_estimate_without_the_consumer_is_that_of_all_days(years: StoreOptions, served: Served) -> None:
+async def test_an_estimate_without_the_consumer_includes_all_days(years: StoreOptions, served: Served) -> None:
     """While the consumer lags, the query reads every day, and the estimate has to include that."""
     chance = random.Random(11)
     off: list[Any] = []
@@ -235,7 +233,7 @@ async def test_an_estimate_without_the_consumer_is_that_of_all_days(years: Store
     assert off == []
 
 
-async def test_without_complete_statistics_an_estimate_is_made_as_if_every_day_were_read(served: Served) -> None:
+async def test_an_estimate_without_complete_statistics_includes_every_day(served: Served) -> None:
     await put_raw(served, "theirs")
 
     estimate, _ = await costs(served, {"start": (NOON - timedelta(days=1_000)).isoformat(), "first": 25})

@@ -1,4 +1,4 @@
-"""Events that USGS names by several ids: each is stored once, and found by any of them (QUAKE-1, QUAKE-5)."""
+"""Events with several USGS ids: each event is stored once, and found by any of its ids (QUAKE-1, QUAKE-5)."""
 
 import asyncio
 from itertools import permutations
@@ -28,7 +28,7 @@ async def insert(served: Served, event: Earthquake) -> bool:
 
 
 async def stored_event_ids(served: Served) -> dict[str, str | None]:
-    """The ids at events' keys, each with the id of its event where it is an alias."""
+    """Return the ids in the keys of events. An alias maps to the id of its event."""
     items = [item for item in await scan_all(served) if str(item["pk"]).startswith("EVENT#")]
     return {item["eventId"]: item.get("aliasOf") for item in items if item["sk"] == "EVENT"}
 
@@ -42,7 +42,7 @@ async def ingest_features(served: Served, folder: Path, *features: Any) -> tuple
     return summary.upserted, summary.skipped
 
 
-async def test_an_event_whose_id_changes_is_stored_once(served: Served, tmp_path: Path) -> None:
+async def test_an_event_with_a_changed_id_is_stored_once(served: Served, tmp_path: Path) -> None:
     first = await ingest_features(served, tmp_path, feature(id=US, **BOTH))
     second = await ingest_features(served, tmp_path, feature(id=NN, mag=2.6, **BOTH))
 
@@ -58,7 +58,7 @@ async def test_an_id_that_the_first_report_did_not_list_is_added(served: Served,
     assert await stored_event_ids(served) == {US: None, NN: US}
 
 
-async def test_an_event_of_another_program_is_known_by_a_further_id(served: Served, tmp_path: Path) -> None:
+async def test_an_event_of_another_program_is_found_by_a_further_id(served: Served, tmp_path: Path) -> None:
     await put_raw(served, US)
     counts = await ingest_features(served, tmp_path, feature(id=NN, **BOTH))
 
@@ -66,7 +66,7 @@ async def test_an_event_of_another_program_is_known_by_a_further_id(served: Serv
     assert await stored_event_ids(served) == {US: None, NN: US}
 
 
-async def test_two_events_that_list_the_same_further_id_are_two(served: Served, tmp_path: Path) -> None:
+async def test_events_that_share_a_further_id_are_stored_separately(served: Served, tmp_path: Path) -> None:
     """The real feed contains this case: pr14099004 and pr14099000."""
     counts = await ingest_features(
         served, tmp_path, feature(id="pr1", ids=",at1,pr1,"), feature(id="pr2", ids=",at1,pr2,")
@@ -108,7 +108,7 @@ async def test_an_event_is_found_by_any_of_its_ids(served: Served, id: str) -> N
     assert len(answer.calls) == (1 if id == US else 2)
 
 
-async def test_an_alias_whose_event_was_deleted_is_no_event(served: Served) -> None:
+async def test_an_alias_of_a_deleted_event_is_no_event(served: Served) -> None:
     await store(served, quake(US, other_ids=(NN,)))
     await served.store().write_all(EARTHQUAKES, deletes=[event_key(US)])
     answer = await served.ask("query ($id: ID!) {earthquake(eventId: $id) {eventId}}", {"id": NN})
@@ -117,7 +117,7 @@ async def test_an_alias_whose_event_was_deleted_is_no_event(served: Served) -> N
 
 
 async def test_the_cost_of_an_event_s_ids(served: Served) -> None:
-    """One conditional write for an event with one id; for another a read, and a transaction if it is new."""
+    """An event with one id costs one conditional write. One with several costs a read; if new, a transaction."""
     assert served.gateway.database is not None
     client, made = served.gateway.database.client, list[str]()
     await insert(served, quake("strongest", magnitude=9.0))  # raises the bound of the day
@@ -166,7 +166,7 @@ async def test_the_ids_of_a_feature_are_bounded(ids: Any, others: tuple[str, ...
 
 
 @pytest.mark.timeout(120)
-async def test_the_events_of_a_real_feed_are_two_where_they_share_an_id(served: Served) -> None:
+async def test_events_of_a_real_feed_that_share_an_id_are_stored_separately(served: Served) -> None:
     needs_real_data()
     assert served.gateway.ingest is not None
     summary = await served.gateway.ingest.run(str(REAL / "all_week_2014-04-15.geojson.gz"))

@@ -1,4 +1,4 @@
-"""Paging through earthquakes over day buckets: the order, the cursors, and what it costs."""
+"""Paging through earthquakes over day buckets: the order, the cursors, and the cost."""
 
 import asyncio
 import gzip
@@ -39,7 +39,7 @@ LOGS = "query ($after: String) { requestLogs(after: $after) { nodes { route } } 
 
 @pytest.fixture(scope="module")
 def november() -> Iterator[StoreOptions]:
-    """Tables with a real month, loaded once, on an engine of their own."""
+    """Yield the options of tables with a real month, loaded once, on a separate engine."""
     if not MONTH.is_file():
         pytest.skip("the folder of real feeds, ../shared/data/usgs, is not here")
     engines = Engines()
@@ -62,7 +62,7 @@ async def store_month(options: StoreOptions) -> None:
 
 @pytest.fixture
 def store_options(request: pytest.FixtureRequest, store_options: StoreOptions) -> StoreOptions:
-    """The real month for a test that asks for it, tables of its own for any other."""
+    """Return the real month's options for a test with the fixture `november`, else those of the test's own tables."""
     if "november" in request.fixturenames:
         options: StoreOptions = request.getfixturevalue("november")
         return options
@@ -71,7 +71,7 @@ def store_options(request: pytest.FixtureRequest, store_options: StoreOptions) -
 
 @dataclass(frozen=True)
 class PlainMonth:
-    """The same month as plain code reads it."""
+    """The same month as plain Python reads it from the file."""
 
     moments: dict[str, int]
     start: datetime
@@ -92,8 +92,11 @@ def read_month_plainly(least: float | None) -> PlainMonth:
     return PlainMonth({each["id"]: each["properties"]["time"] for each in strong}, start, end)
 
 
-def needed(moments: list[int], size: int, end: datetime, start: datetime) -> Iterator[int]:
-    """For each page the days from where it begins to its last event and the one after, which tells of a next page."""
+def days_needed(moments: list[int], size: int, end: datetime, start: datetime) -> Iterator[int]:
+    """Yield the number of days that each page must read: from its start to its last event and the event after.
+
+    The event after shows whether there is a next page.
+    """
     position = epoch_ms(end)
     for first in range(0, len(moments), size):
         reached = moments[first + size] if first + size < len(moments) else epoch_ms(start)
@@ -111,7 +114,7 @@ def needed(moments: list[int], size: int, end: datetime, start: datetime) -> Ite
         (6, 1, 15, 138),
     ],
 )
-async def test_every_page_size_and_direction_gives_the_list_that_plain_code_gives(
+async def test_every_page_size_and_direction_gives_the_list_of_plain_code(
     november: StoreOptions, served: Served, least: float | None, size: int, most_calls: int, most_units: float
 ) -> None:
     plain = read_month_plainly(least)
@@ -124,11 +127,11 @@ async def test_every_page_size_and_direction_gives_the_list_that_plain_code_give
     assert sorted(events) == sorted(plain.moments)
     assert moments == sorted(moments, reverse=True)
     assert events_of_pages(back, backward=True) == events
-    assert all(len(one.events) == size for one in (*forward[:-1], *back[:-1]))
-    limits = [max(1, 2 * (days - 1)) for days in needed(moments, size, plain.end, plain.start)]
-    assert [one for one, limit in zip(forward, limits, strict=True) if one.days > limit] == []
-    assert max(one.calls for one in (*forward, *back)) <= most_calls
-    assert max(one.units for one in (*forward, *back)) <= most_units
+    assert all(len(page.events) == size for page in (*forward[:-1], *back[:-1]))
+    limits = [max(1, 2 * (days - 1)) for days in days_needed(moments, size, plain.end, plain.start)]
+    assert [page for page, limit in zip(forward, limits, strict=True) if page.days > limit] == []
+    assert max(page.calls for page in (*forward, *back)) <= most_calls
+    assert max(page.units for page in (*forward, *back)) <= most_units
 
 
 async def test_small_pages_of_a_real_month_are_the_beginning_of_the_same_list(
@@ -145,7 +148,9 @@ async def test_small_pages_of_a_real_month_are_the_beginning_of_the_same_list(
     assert {one.calls for one in pages} == {1}
 
 
-async def test_real_events_of_one_moment_keep_their_order_on_every_page(november: StoreOptions, served: Served) -> None:
+async def test_real_events_of_the_same_time_keep_their_order_on_every_page(
+    november: StoreOptions, served: Served
+) -> None:
     plain = read_month_plainly(None)
     twins = [moment for moment, count in Counter(plain.moments.values()).items() if count > 1]
 
@@ -160,7 +165,7 @@ async def test_real_events_of_one_moment_keep_their_order_on_every_page(november
     assert twins
 
 
-# Days and what they cost
+# Days and their cost
 
 
 async def test_a_page_within_one_day_is_one_query(served: Served) -> None:
@@ -173,7 +178,7 @@ async def test_a_page_within_one_day_is_one_query(served: Served) -> None:
     assert first.events + second.events == [f"us{number}" for number in range(35)]
 
 
-async def test_empty_days_are_read_ahead_side_by_side(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_empty_days_are_read_ahead_concurrently(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     await store(served, quake("us1", timedelta(days=29)), quake("weak", timedelta(days=3), magnitude=1.0))
     waves = queries_at_once(served, monkeypatch)
 
@@ -183,7 +188,7 @@ async def test_empty_days_are_read_ahead_side_by_side(served: Served, monkeypatc
     assert max(waves) == 15
 
 
-async def test_a_day_cut_short_by_a_cursor_does_not_make_many_be_read_ahead(served: Served) -> None:
+async def test_a_day_that_a_cursor_splits_causes_no_long_read_ahead(served: Served) -> None:
     for day in range(10):
         await store(served, *(quake(f"us{day}-{n}", timedelta(days=day, minutes=n)) for n in range(12)))
 
@@ -207,7 +212,7 @@ async def test_a_window_is_exact_to_the_millisecond(served: Served) -> None:
     assert found.events == ["us2", "us3", "us4"]
 
 
-async def test_events_of_one_moment_are_paged_without_loss_in_one_order(served: Served) -> None:
+async def test_events_of_the_same_time_are_paged_without_loss_in_one_order(served: Served) -> None:
     await store(served, *(quake(f"us{number}") for number in (3, 1, 4, 5, 9, 2, 6)))
     whole = await earthquake_page(served)
 
@@ -228,12 +233,12 @@ async def test_a_cursor_altered_anywhere_is_refused(served: Served) -> None:
     altered = [cursor[:at] + ("B" if cursor[at] == "A" else "A") + cursor[at + 1 :] for at in range(len(cursor))]
     altered += ["", cursor[:-1], cursor + "A", cursor + "=", cursor + "\n", f" {cursor}", cursor * 40, "ü", "🌋"]
 
-    codes = [(await served.ask(PAGE, {"after": one})).codes for one in altered]
+    codes = [(await served.ask(PAGE, {"after": text})).codes for text in altered]
 
     assert codes == [["BAD_CURSOR"]] * len(altered)
 
 
-async def test_a_cursor_is_good_for_its_own_list_only(served: Served) -> None:
+async def test_a_cursor_is_valid_for_its_own_list_only(served: Served) -> None:
     await store(served, quake("us1"), quake("us2", timedelta(hours=1)))
     cursor = (await earthquake_page(served, first=1, least=4)).cursor
     other_arguments: list[dict[str, Any]] = [
@@ -277,7 +282,7 @@ async def test_paging_backward_finds_events_that_came_meanwhile(served: Served) 
 
 
 @pytest.mark.parametrize("passed", [timedelta(hours=2), timedelta(days=3)])
-async def test_a_window_that_moved_past_the_cursor_has_nothing_more_forward_and_all_backward(
+async def test_a_cursor_behind_the_moving_window_has_no_next_page_and_all_events_before_it(
     served: Served, passed: timedelta
 ) -> None:
     old = [quake(f"old{number}", timedelta(days=29, hours=23)) for number in (1, 2)]
@@ -299,7 +304,7 @@ async def test_a_window_that_moved_past_the_cursor_has_nothing_more_forward_and_
 
 
 async def test_a_cursor_newer_than_the_window_starts_at_the_window(served: Served) -> None:
-    """Another process's clock may be ahead of ours."""
+    """The clock of the process that issued the cursor may be ahead."""
     await store(served, quake("us1"), quake("us2", timedelta(hours=30)))
     first = await earthquake_page(served, first=1)
     served.clock.forward(days=-1)

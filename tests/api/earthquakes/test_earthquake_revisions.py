@@ -1,4 +1,4 @@
-"""Events that USGS revises or deletes: the first report stays, later ones are kept beside it (QUAKE-1, QUAKE-N1)."""
+"""Events that USGS revises or deletes: later reports are stored as revisions of the first (QUAKE-1, QUAKE-N1)."""
 
 import asyncio
 import itertools
@@ -22,7 +22,7 @@ ONE = f"query ($id: ID!) {{ earthquake(eventId: $id) {{ {REPORT} latest {{ {REPO
 
 
 def report_feature(number: int, **changes: Any) -> Any:
-    """The n-th report of an event: USGS publishes one each second."""
+    """Return the report with this number of an event that USGS reports each second."""
     return feature(**{"id": "us1", "time": TIME, "updated": TIME + 1000 * number, "mag": 4 + number / 10} | changes)
 
 
@@ -48,7 +48,7 @@ async def magnitudes(served: Served) -> tuple[float, float | None, list[float]]:
     return event["magnitude"], newest, [each["magnitude"] for each in event["revisions"]]
 
 
-async def test_a_newer_report_is_a_revision_and_the_event_stays(served: Served, tmp_path: Path) -> None:
+async def test_a_newer_report_is_a_revision_and_the_first_report_is_kept(served: Served, tmp_path: Path) -> None:
     first = await ingest_revisions(served, tmp_path, report_feature(1, status="automatic"))
     stored = await scan(served, "EVENT")
     second = await ingest_revisions(
@@ -79,7 +79,9 @@ async def test_an_event_without_revisions_has_none(served: Served, tmp_path: Pat
 
 
 @pytest.mark.parametrize("order", [*itertools.permutations((1, 2, 3))], ids=str)
-async def test_reports_in_any_order_leave_the_newest(served: Served, tmp_path: Path, order: tuple[int, ...]) -> None:
+async def test_the_newest_report_wins_in_any_order_of_arrival(
+    served: Served, tmp_path: Path, order: tuple[int, ...]
+) -> None:
     for _ in range(2):
         for number in order:
             await ingest_revisions(served, tmp_path, report_feature(number))
@@ -91,7 +93,7 @@ async def test_reports_in_any_order_leave_the_newest(served: Served, tmp_path: P
     assert all(magnitude > event for magnitude in revisions)
 
 
-async def test_a_report_that_changes_nothing_that_is_kept_adds_no_revision(served: Served, tmp_path: Path) -> None:
+async def test_a_report_without_a_change_of_stored_attributes_adds_no_revision(served: Served, tmp_path: Path) -> None:
     await ingest_revisions(served, tmp_path, report_feature(1, felt=1))
     await ingest_revisions(served, tmp_path, report_feature(2, mag=4.1, felt=2))
     await ingest_revisions(served, tmp_path, report_feature(3))
@@ -100,7 +102,7 @@ async def test_a_report_that_changes_nothing_that_is_kept_adds_no_revision(serve
     assert await magnitudes(served) == (4.1, 4.3, [4.3])
 
 
-async def test_concurrent_reports_are_all_kept_and_the_newest_is_the_latest(served: Served) -> None:
+async def test_concurrent_reports_are_all_stored_and_the_newest_is_the_latest(served: Served) -> None:
     await store(served, quake("us1", updated_at_ms=TIME))
     reports = [quake("us1", updated_at_ms=TIME + number, magnitude=4 + number / 10) for number in (1, 1, 2, 2, 3, 3)]
     new = await asyncio.gather(*(Earthquakes(served.store(), NOON).insert(each) for each in reports))
@@ -127,7 +129,7 @@ async def test_an_event_of_another_program_is_revised(served: Served, tmp_path: 
     assert await magnitudes(served) == (4.5, 4.1, [4.1])
 
 
-async def test_a_deleted_event_has_a_revision_that_says_so(served: Served, tmp_path: Path) -> None:
+async def test_a_deleted_event_has_a_revision_with_that_status(served: Served, tmp_path: Path) -> None:
     await ingest_revisions(served, tmp_path, report_feature(1, ids=",us1,nn1,"))
     gone = report_feature(2, id="nn1", status="DELETED", mag=None, place=None, coordinates=None)
     counts = [
@@ -143,7 +145,7 @@ async def test_a_deleted_event_has_a_revision_that_says_so(served: Served, tmp_p
     assert await earthquake_of(served, "us2") is None
 
 
-async def test_an_event_that_comes_back_is_no_longer_deleted(served: Served, tmp_path: Path) -> None:
+async def test_a_deleted_event_that_is_reported_again_is_no_longer_deleted(served: Served, tmp_path: Path) -> None:
     await ingest_revisions(served, tmp_path, report_feature(1))
     await ingest_revisions(served, tmp_path, report_feature(2, status="deleted"))
     await ingest_revisions(served, tmp_path, report_feature(3))

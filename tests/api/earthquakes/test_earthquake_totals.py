@@ -34,7 +34,7 @@ async def statistics(served: Served, by: str = "DAY", **window: Any) -> dict[str
     return found
 
 
-async def some(served: Served) -> None:
+async def store_example_events(served: Served) -> None:
     await store(
         served,
         quake("a", magnitude=4.5),
@@ -47,7 +47,7 @@ async def some(served: Served) -> None:
 
 
 async def test_earthquakes_are_counted_by_day(served: Served) -> None:
-    await some(served)
+    await store_example_events(served)
 
     assert await statistics(served) == {
         "start": "2026-05-26",
@@ -63,7 +63,7 @@ async def test_earthquakes_are_counted_by_day(served: Served) -> None:
 
 
 async def test_earthquakes_are_counted_by_magnitude_and_by_region(served: Served) -> None:
-    await some(served)
+    await store_example_events(served)
 
     by_magnitude = await statistics(served, "MAGNITUDE")
     by_region = await statistics(served, "REGION")
@@ -79,7 +79,7 @@ async def test_earthquakes_are_counted_by_magnitude_and_by_region(served: Served
     assert by_magnitude["count"] == by_region["count"] == 3
 
 
-async def test_nothing_is_counted_where_there_is_nothing(served: Served) -> None:
+async def test_a_window_without_events_has_no_counts(served: Served) -> None:
     found = await statistics(served, "REGION", start="1990-01-01T00:00:00Z", end="1990-12-31T00:00:00Z")
 
     assert (found["count"], found["greatestMagnitude"], found["groups"]) == (0, None, [])
@@ -88,8 +88,8 @@ async def test_nothing_is_counted_where_there_is_nothing(served: Served) -> None
 
 @pytest.mark.proof
 @pytest.mark.parametrize("by", ["DAY", "MAGNITUDE", "REGION"])
-async def test_ten_years_take_at_most_twenty_reads_and_cost_about_what_is_estimated(served: Served, by: str) -> None:
-    # The longest window begins on the last day of a year, and so spans twelve of them.
+async def test_ten_years_cost_at_most_twenty_reads_and_about_the_estimate(served: Served, by: str) -> None:
+    # The longest window begins on the last day of a year, and so touches twelve years.
     start, end = datetime(2010, 12, 31, tzinfo=UTC), datetime(2010, 12, 31, tzinfo=UTC) + timedelta(days=3_660)
     await StatisticsRebuild(served.store, served.clock).all_days()
     await served.store().write_all(
@@ -106,7 +106,7 @@ async def test_ten_years_take_at_most_twenty_reads_and_cost_about_what_is_estima
 
 
 def stored_statistics(start: datetime, day: int) -> list[dict[str, Any]]:
-    """A busy day's items as they are stored."""
+    """Return the stored statistics of a busy day."""
     name = f"{start + timedelta(days=day):%Y%m%d}"
     classes = {str(number): [60, number + 0.9] for number in range(5)}
     regions = {code: [30, 4.9] for code in ("CA", "AK", "HI", "NW", "JP", "ID", "SA", "CB", "MD", "TO")}
@@ -125,7 +125,7 @@ def stored_statistics(start: datetime, day: int) -> list[dict[str, Any]]:
         ({"start": "0999-01-01T00:00:00Z", "end": "1000-01-05T00:00:00Z"}, "start"),
     ],
 )
-async def test_windows_are_refused_as_those_of_earthquakes_are(
+async def test_windows_have_the_limits_of_the_earthquakes_field(
     served: Served, window: dict[str, str], field: str
 ) -> None:
     answer = await served.ask(STATISTICS, {"by": "DAY", **window})
@@ -145,7 +145,7 @@ async def test_a_query_of_statistics_writes_a_request_log(served: Served) -> Non
 
 
 @pytest.mark.timeout(120)
-async def test_a_real_feed_is_counted_as_plain_code_counts_it(served: Served) -> None:
+async def test_the_counts_of_a_real_feed_are_those_of_plain_code(served: Served) -> None:
     if not FEED.is_file():
         pytest.skip("the folder of real feeds, ../shared/data/usgs, is not here")
     assert served.gateway.ingest is not None

@@ -61,7 +61,7 @@ async def test_a_window_lists_its_earthquakes_newest_first(served: Served) -> No
     }
 
 
-async def test_only_what_is_selected_is_read_of_an_item(served: Served) -> None:
+async def test_only_selected_attributes_of_an_item_are_read(served: Served) -> None:
     await store(served, quake("us1"))
     answer = await served.ask(
         """fragment Strength on Earthquake { magnitude }
@@ -100,7 +100,7 @@ BAD_ARGUMENTS = [
 ]
 
 
-async def test_bad_arguments_are_named_and_cost_nothing(served: Served) -> None:
+async def test_bad_arguments_are_named_without_a_call(served: Served) -> None:
     asked = [f"{{ earthquakes({arguments}) {{ nodes {{ id }} }} }}" for arguments, _ in BAD_ARGUMENTS]
 
     answers = [await served.ask(query) for query in asked]
@@ -112,7 +112,7 @@ async def test_bad_arguments_are_named_and_cost_nothing(served: Served) -> None:
     assert [call for answer in answers for call in answer.calls] == []
 
 
-async def test_a_magnitude_that_is_no_number_is_refused_in_variables_too(served: Served) -> None:
+async def test_a_magnitude_that_is_not_finite_is_refused_in_variables_too(served: Served) -> None:
     body = json.dumps({"query": LIST, "variables": {"least": "HERE"}})
     numbers = ["1e400", "-1e400", "NaN", "Infinity", '"4"', "{}", "1e127"]
 
@@ -122,13 +122,13 @@ async def test_a_magnitude_that_is_no_number_is_refused_in_variables_too(served:
 
 
 async def codes_of(served: Served, body: str) -> list[str]:
-    """The codes of the errors that the text of a request is answered with."""
+    """Send the raw body of a request. Return the error codes of the response."""
     headers = {"Content-Type": "application/json"}
     async with served.http.post(f"{served.url}/graphql", data=body, headers=headers) as response:
         return [error["extensions"]["code"] for error in (await response.json())["errors"]]
 
 
-async def test_any_magnitude_within_bounds_can_be_asked_for(served: Served) -> None:
+async def test_any_magnitude_within_bounds_is_accepted(served: Served) -> None:
     await store(served, quake("us1", magnitude=9.0))
     magnitudes = [1e-200, -1e-200, 0, -0.0, 5e-324, 4.1000000000000005, -10, 10]
 
@@ -138,7 +138,7 @@ async def test_any_magnitude_within_bounds_can_be_asked_for(served: Served) -> N
     assert [len(answer.data["earthquakes"]["nodes"]) for answer in answers] == [1, 1, 1, 1, 1, 1, 1, 0]
 
 
-async def test_the_first_and_the_last_years_can_be_asked_for(served: Served) -> None:
+async def test_the_first_and_last_years_are_accepted(served: Served) -> None:
     first = await served.ask(LIST, {"end": "1000-01-01T00:00:00Z"})
     last = await served.ask(LIST, {"start": "9999-12-31T00:00:00Z", "end": "9999-12-31T23:59:59.999999Z"})
 
@@ -169,7 +169,7 @@ async def test_an_odd_event_id_that_is_not_known_is_null(served: Served) -> None
     assert [(answer.data, answer.errors) for answer in answers] == [({"earthquake": None}, None)] * len(ids)
 
 
-async def test_odd_event_ids_are_found_again(served: Served) -> None:
+async def test_odd_event_ids_are_stored_and_found(served: Served) -> None:
     ids = ["#", "a#b", "100%", "line\nbreak", "nul\0", "ı🌋", " "]
     await store(served, *(quake(one) for one in ids))
 
@@ -189,10 +189,10 @@ async def test_half_a_surrogate_pair_is_refused(served: Served) -> None:
 # Point reads
 
 
-async def test_many_ids_are_two_batches_side_by_side(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_ids_are_two_concurrent_batches(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     await store(served, *(quake(f"us{number}") for number in range(150)))
     ids = [global_id("Earthquake", f"us{number}") for number in range(150)]
-    most = count_side_by_side(served, monkeypatch)
+    most = concurrent_calls(served, monkeypatch)
 
     answer = await served.ask(TWO_LISTS, {"some": ids[:90], "others": ids[80:]})
 
@@ -207,8 +207,8 @@ async def test_many_ids_are_two_batches_side_by_side(served: Served, monkeypatch
     assert max(most) == 2
 
 
-def count_side_by_side(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many calls were under way as each one began."""
+def concurrent_calls(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Record the number of calls in progress at the start of each call."""
     assert served.gateway.database is not None
     client, under_way, seen = served.gateway.database.client, 0, []
     call = client.call
@@ -226,7 +226,7 @@ def count_side_by_side(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[
     return seen
 
 
-async def test_a_bad_id_among_good_ones_fails_its_own_field_only(served: Served) -> None:
+async def test_a_bad_id_among_valid_ones_fails_its_own_field_only(served: Served) -> None:
     await store(served, quake("us1"), quake("us2"))
 
     answer = await served.ask(
@@ -240,7 +240,7 @@ async def test_a_bad_id_among_good_ones_fails_its_own_field_only(served: Served)
     assert answer.made == ["BatchGetItem earthquake-events"]
 
 
-async def test_nodes_of_two_tables_come_in_one_batch(served: Served) -> None:
+async def test_nodes_of_two_tables_are_read_in_one_batch(served: Served) -> None:
     await store(served, quake("us1"))
     assert (await served.ask(REPORT, user="ada")).errors is None
     quakes = await served.ask('{ earthquake(eventId: "us1") { id } }')
@@ -282,7 +282,7 @@ DAMAGES: list[dict[str, Any]] = [
 ]
 
 
-async def test_a_damaged_item_is_its_own_null_in_a_page(served: Served) -> None:
+async def test_a_damaged_item_is_null_in_its_place_of_a_page(served: Served) -> None:
     await store(served, quake("first"), quake("last", timedelta(hours=20)))
     for number, damage in enumerate(DAMAGES, 1):
         await put_raw(served, f"us{number}", NOON - timedelta(hours=number), **damage)
@@ -302,7 +302,7 @@ async def test_a_damaged_item_is_its_own_null_in_a_page(served: Served) -> None:
     ]
 
 
-async def test_a_damaged_item_is_an_error_of_its_own_field(served: Served) -> None:
+async def test_a_damaged_item_is_an_error_of_its_field(served: Served) -> None:
     await store(served, quake("us1"))
     await put_raw(served, "us2", mag=None)
 
@@ -316,7 +316,7 @@ async def test_a_damaged_item_is_an_error_of_its_own_field(served: Served) -> No
     ]
 
 
-async def test_numbers_that_another_writer_made_very_precise_are_read(served: Served) -> None:
+async def test_numbers_of_another_program_with_many_digits_are_read(served: Served) -> None:
     await put_raw(served, "us1", mag=4, lat=12.5, depth=None)
 
     answer = await served.ask('{ earthquake(eventId: "us1") { magnitude latitude depthKm } }')
@@ -327,7 +327,7 @@ async def test_numbers_that_another_writer_made_very_precise_are_read(served: Se
 # Live
 
 
-async def test_a_subscriber_receives_strong_and_near_events_of_every_writer(served: Served) -> None:
+async def test_a_subscriber_receives_matching_events_of_every_writer(served: Served) -> None:
     box = "{south: 30, west: -120, north: 40, east: -110}"
     listener = await served.listen(
         f"subscription {{ earthquakeDetected(minMagnitude: 4, boundingBox: {box}) {{ eventId magnitude place }} }}"
@@ -382,12 +382,14 @@ BAD_FILTERS = [
 ]
 
 
-async def test_a_box_off_the_globe_is_refused_with_its_edge(served: Served) -> None:
+async def test_a_box_beyond_the_globe_is_refused_with_its_edge(served: Served) -> None:
     queries = [f"subscription {{ earthquakeDetected({arguments}) {{ eventId }} }}" for arguments, _ in BAD_FILTERS]
 
     messages = [await (await served.listen(query)).message() for query in queries]
 
-    errors = [(one["payload"] if one["type"] == "error" else one["payload"]["errors"])[0] for one in messages]
+    errors = [
+        (message["payload"] if message["type"] == "error" else message["payload"]["errors"])[0] for message in messages
+    ]
     assert [error["extensions"] for error in errors] == [
         {"code": "BAD_USER_INPUT", "field": field} for _, field in BAD_FILTERS
     ]

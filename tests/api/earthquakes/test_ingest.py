@@ -1,4 +1,4 @@
-"""Ingest of feeds: through the command line's own object, through the mutation, and over HTTP."""
+"""Ingest of feeds: by the object that the command line uses, by the mutation, and over HTTP."""
 
 import asyncio
 import gzip
@@ -39,7 +39,7 @@ mutation ($feed: String!) {
 
 @pytest.fixture
 def store_options(engine: str) -> StoreOptions:
-    """Tables of the test's own, without a stream: nobody follows, and it makes the engine slow to load."""
+    """Options of tables without a stream: these tests have no subscribers, and a stream slows down loading."""
     options = StoreOptions(store=engine, prefix=f"ingest{uuid.uuid4().hex[:8]}__")
     asyncio.run(without_stream(options))
     return options
@@ -65,13 +65,13 @@ async def ingested_event_ids(served: Served) -> set[str]:
 
 @contextmanager
 def recorded_writes(served: Served) -> Iterator[list[Call]]:
-    """The writes that are made meanwhile, request logs apart."""
+    """Record the writes in the body of the statement, except those of request logs."""
     assert served.gateway.database is not None
     client = served.gateway.database.client
-    made: list[Call] = []
-    stop = client.add_call_listener(lambda call: made.append(call) if is_write(call) else None)
+    writes: list[Call] = []
+    stop = client.add_call_listener(lambda call: writes.append(call) if is_write(call) else None)
     try:
-        yield made
+        yield writes
     finally:
         stop()
 
@@ -80,8 +80,8 @@ def is_write(call: Call) -> bool:
     return call.operation == "PutItem" and call.request["Item"]["entity"]["S"] != "LOG"
 
 
-async def forget(served: Served, source: str) -> None:
-    """Remove what the last ingest of a source left for the next."""
+async def delete_ingest_state(served: Served, source: str) -> None:
+    """Delete the ingest state of a source."""
     assert served.gateway.database is not None
     key = keys.ingest_state(source)
     request = {
@@ -102,7 +102,7 @@ def real(pattern: str) -> list[Path]:
 
 
 def read_feed_plainly(path: Path) -> tuple[list[str], Counter[str]]:
-    """The ids that plain code takes in, and how many features it refuses for what."""
+    """Return the ids that plain code accepts, and the number of refused features by code."""
     body = path.read_bytes()
     features = json.loads(gzip.decompress(body) if path.suffix == ".gz" else body)["features"]
     named = [each for each in features if each.get("id")]
@@ -120,40 +120,40 @@ async def test_every_real_feed_is_stored_once(served: Served) -> None:
         new = set(taken) - known
 
         first = await run_ingest(served, str(path))
-        with recorded_writes(served) as made:
+        with recorded_writes(served) as writes:
             again = await run_ingest(served, str(path))
 
         fetched, rejected = len(taken) + refused.total(), dict(refused)
         assert (first.error, again.error) == (None, None), path.name
         assert summary_counts(first) == (fetched, len(new), len(taken) - len(new), rejected), path.name
         assert summary_counts(again) == (fetched, 0, len(taken), rejected), path.name
-        assert (first.unchanged, again.unchanged, made) == (False, True, []), path.name
+        assert (first.unchanged, again.unchanged, writes) == (False, True, []), path.name
         known |= new
     assert await ingested_event_ids(served) == known
     assert len(await scan(served, "EVENT")) == len(known)
 
 
-async def test_a_real_feed_whose_last_ingest_is_forgotten_is_skipped_event_by_event(served: Served) -> None:
+async def test_a_real_feed_without_ingest_state_is_skipped_event_by_event(served: Served) -> None:
     for path in (each for each in real("*.geojson") if "month" not in each.name):
         taken, refused = read_feed_plainly(path)
         await run_ingest(served, str(path))
-        await forget(served, str(path))
+        await delete_ingest_state(served, str(path))
 
-        with recorded_writes(served) as made:
-            anew = await run_ingest(served, str(path))
+        with recorded_writes(served) as writes:
+            second = await run_ingest(served, str(path))
 
         fetched = len(taken) + refused.total()
-        assert summary_counts(anew) == (fetched, 0, len(taken), dict(refused)), path.name
+        assert summary_counts(second) == (fetched, 0, len(taken), dict(refused)), path.name
         # An event with several ids is looked up by a read instead.
-        assert not anew.unchanged, path.name
-        assert len(made) <= len(taken) + 1, path.name
+        assert not second.unchanged, path.name
+        assert len(writes) <= len(taken) + 1, path.name
 
 
 @pytest.mark.parametrize(("name", "every"), [("all_hour", 12), ("all_week_flapping", 13)])
 async def test_snapshots_of_a_feed_over_time_store_each_event_once(
     served: Served, tmp_path: Path, name: str, every: int
 ) -> None:
-    """Hour after hour, some without any event, most without ids; and a week whose events come and go."""
+    """Hourly snapshots, some empty, most without ids; and those of a week, in which events appear and disappear."""
     (archive,) = real(f"history/{name}*.tar.xz")
     snapshots = sampled(archive, every, tmp_path)
     judged = [read_feed_plainly(path) for path in snapshots]
@@ -175,7 +175,7 @@ def sampled(archive: Path, every: int, folder: Path) -> list[Path]:
     return [folder / member.name for member in members]
 
 
-async def test_a_csv_feed_fails_and_stores_nothing(served: Served) -> None:
+async def test_a_csv_feed_fails_and_stores_no_event(served: Served) -> None:
     (path,) = real("*.csv.gz")
 
     summary = await run_ingest(served, str(path))
@@ -188,7 +188,7 @@ async def test_a_csv_feed_fails_and_stores_nothing(served: Served) -> None:
 # Over HTTP
 
 
-async def test_the_mutation_tells_how_it_went(served: Served) -> None:
+async def test_the_mutation_returns_a_summary(served: Served) -> None:
     body = feed_bytes(feature(id="us1"), feature(id="us2", mag=None), feature(id="us3"))
 
     async with feed_server(answering(body=body)) as url:
@@ -204,8 +204,8 @@ async def test_the_mutation_tells_how_it_went(served: Served) -> None:
     assert await ingested_event_ids(served) == {"us1", "us3"}
 
 
-def unless_known(body: bytes, seen: list[dict[str, str]], **validators: str) -> Handler:
-    """A server that answers 304 to whoever shows its validators."""
+def conditional_server(body: bytes, seen: list[dict[str, str]], **validators: str) -> Handler:
+    """Return a handler that answers 304 to a request with its validators."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         names = ("If-None-Match", "If-Modified-Since")
@@ -231,26 +231,26 @@ async def test_a_feed_that_is_not_modified_counts_and_writes_nothing(
 ) -> None:
     body, seen = feed_bytes(feature(id="us1"), feature(id="us2", mag=None)), list[dict[str, str]]()
 
-    async with feed_server(unless_known(body, seen, **validators)) as url:
+    async with feed_server(conditional_server(body, seen, **validators)) as url:
         first = await run_ingest(served, url)
-        with recorded_writes(served) as made:
+        with recorded_writes(served) as writes:
             second = await run_ingest(served, url)
 
     assert seen == [{}, shown]
     assert (summary_counts(first), first.unchanged) == ((2, 1, 0, {"MISSING_MAGNITUDE": 1}), False)
     assert (summary_counts(second), second.unchanged) == ((2, 0, 1, {"MISSING_MAGNITUDE": 1}), True)
     assert (second.upstream_size, second.upstream_hash) == (0, first.upstream_hash)
-    assert made == []
+    assert writes == []
 
 
-def breaking_off(body: bytes, after: int) -> Handler:
-    """A server whose connection is lost in the middle of the body."""
+def truncating_server(body: bytes, after: int) -> Handler:
+    """Return a handler that drops the connection after the first `after` bytes of the body."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Length": str(len(body))})
         await response.prepare(request)
         await response.write(body[:after])
-        await asyncio.sleep(0.05)  # so that the client has these bytes before the end
+        await asyncio.sleep(0.05)  # so that the client receives these bytes before the abort
         assert request.transport is not None
         request.transport.abort()
         return response
@@ -262,7 +262,7 @@ async def test_events_before_a_broken_feed_stay_and_the_next_run_completes(serve
     body = feed_bytes(*(feature(id=f"us{number}") for number in range(5)))
     middle = body.index(b'"us3"')
 
-    async with feed_server(breaking_off(body, middle), answering(body=body), answering(body=body)) as url:
+    async with feed_server(truncating_server(body, middle), answering(body=body), answering(body=body)) as url:
         broken = await run_ingest(served, url)
         stored = await ingested_event_ids(served)
         complete = await run_ingest(served, url)
@@ -274,7 +274,7 @@ async def test_events_before_a_broken_feed_stay_and_the_next_run_completes(serve
     assert (third.unchanged, summary_counts(third)) == (True, (5, 0, 5, {}))
 
 
-async def test_a_feed_that_ends_too_early_without_a_word_is_truncated_too(served: Served) -> None:
+async def test_a_feed_that_ends_early_without_an_error_is_truncated_too(served: Served) -> None:
     body = feed_bytes(feature(id="us1"), feature(id="us2"))
 
     async with feed_server(answering(body=body[: body.index(b'"us2"')])) as url:
@@ -297,12 +297,12 @@ async def test_a_permanent_failure_is_reported(served: Served) -> None:
     async with feed_server(answering(404), answering(400), answering(429, Retry_After="3600")) as url:
         summaries = [await run_ingest(served, url) for _ in range(3)]
 
-    assert [(one.error, summary_counts(one)) for one in summaries] == [
+    assert [(summary.error, summary_counts(summary)) for summary in summaries] == [
         (code, (0, 0, 0, {})) for code in ("NOT_FOUND", "HTTP_STATUS", "RATE_LIMITED")
     ]
 
 
-# Who, and what
+# Callers and sources
 
 
 async def test_only_the_system_may_ingest(served: Served) -> None:
@@ -347,12 +347,16 @@ FOREIGN = [
 
 
 async def test_files_and_foreign_hosts_are_refused(served: Served) -> None:
-    answers = [await served.ask(INGEST, {"feed": one}, user="poller", role=Role.SYSTEM) for one in FOREIGN]
+    answers = [await served.ask(INGEST, {"feed": source}, user="poller", role=Role.SYSTEM) for source in FOREIGN]
 
-    told = {one: (answer.codes, (answer.errors or [{}])[0]) for one, answer in zip(FOREIGN, answers, strict=True)}
-    assert {one: codes for one, (codes, _) in told.items()} == {one: ["BAD_USER_INPUT"] for one in FOREIGN}
-    assert {error["extensions"].get("field") for _, error in told.values()} == {"feed"}
-    assert all("`feed`" in error["message"] or "no feed" in error["message"] for _, error in told.values())
+    errors = {
+        source: (answer.codes, (answer.errors or [{}])[0]) for source, answer in zip(FOREIGN, answers, strict=True)
+    }
+    assert {source: codes for source, (codes, _) in errors.items()} == {
+        source: ["BAD_USER_INPUT"] for source in FOREIGN
+    }
+    assert {error["extensions"].get("field") for _, error in errors.values()} == {"feed"}
+    assert all("`feed`" in error["message"] or "no feed" in error["message"] for _, error in errors.values())
     assert [call for answer in answers for call in answer.calls] == []
 
 
@@ -378,17 +382,17 @@ async def test_a_redirect_to_another_host_or_port_is_not_followed(served: Served
 # A store that fails
 
 
-async def test_an_event_that_the_store_refuses_is_reported_apart(
+async def test_an_event_that_the_store_refuses_is_reported_separately(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     insert = Earthquakes.insert
 
-    async def choosy(self: Earthquakes, event: Earthquake) -> bool:
+    async def refuse_us2(self: Earthquakes, event: Earthquake) -> bool:
         if event.event_id == "us2":
-            raise RequestRefused("ValidationException", "Not this one.")
+            raise RequestRefused("ValidationException", "us2 is refused.")
         return await insert(self, event)
 
-    monkeypatch.setattr(Earthquakes, "insert", choosy)
+    monkeypatch.setattr(Earthquakes, "insert", refuse_us2)
     async with feed_server(answering(body=feed_bytes(*(feature(id=f"us{number}") for number in (1, 2, 3))))) as url:
         summary = await run_ingest(served, url)
 
@@ -417,7 +421,7 @@ async def test_an_outage_of_the_store_ends_an_ingest_that_the_next_one_completes
     assert (complete.error, summary_counts(complete)) == (None, (300, 300, 0, {}))
 
 
-async def test_two_ingests_of_one_feed_at_once_store_each_event_once(served: Served) -> None:
+async def test_concurrent_ingests_of_a_feed_store_each_event_once(served: Served) -> None:
     body = feed_bytes(*(feature(id=f"us{number}") for number in range(50)))
 
     async with feed_server(answering(body=body)) as url:

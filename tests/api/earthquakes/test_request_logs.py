@@ -1,4 +1,4 @@
-"""The request log: what it tells, who may read it, and that it never stands in a request's way."""
+"""The request log: its attributes, its readers, and that it never delays or fails a request."""
 
 import asyncio
 import uuid
@@ -65,7 +65,7 @@ async def log_nodes(served: Served, **variables: Any) -> list[dict[str, Any]]:
     return found
 
 
-# What a log tells
+# The attributes of a log
 
 
 async def test_a_query_is_logged_with_its_figures(served: Served) -> None:
@@ -99,7 +99,7 @@ async def test_every_list_of_a_request_is_logged_with_its_own_page_size(served: 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         ('after: "x"', {"error": "BAD_CURSOR", "startTime": "2026-05-26T12:00:00+00:00"}),
         ("first: 101", {"error": "BAD_USER_INPUT", "pageSize": 101, "startTime": "2026-05-26T12:00:00+00:00"}),
@@ -107,15 +107,17 @@ async def test_every_list_of_a_request_is_logged_with_its_own_page_size(served: 
         ('start: "2027-01-01T00:00:00Z"', {"error": "BAD_USER_INPUT", "endTime": None}),
     ],
 )
-async def test_a_query_that_fails_is_logged_with_its_code(served: Served, arguments: str, told: dict[str, Any]) -> None:
+async def test_a_query_that_fails_is_logged_with_its_code(
+    served: Served, arguments: str, expected: dict[str, Any]
+) -> None:
     await served.ask(f"{{ earthquakes({arguments}) {{ nodes {{ id }} }} }}")
 
     assert await log_nodes(served) == [
-        QUERY | {"status": 400, "pageSize": 25, "endTime": "2026-06-25T12:00:00+00:00"} | told
+        QUERY | {"status": 400, "pageSize": 25, "endTime": "2026-06-25T12:00:00+00:00"} | expected
     ]
 
 
-async def test_a_query_that_the_store_fails_is_logged_too(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_query_that_fails_in_the_store_is_logged_too(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("not for clients")
 
@@ -127,7 +129,7 @@ async def test_a_query_that_the_store_fails_is_logged_too(served: Served, monkey
     assert [(log["status"], log["error"]) for log in await log_nodes(served)] == [(500, "INTERNAL")]
 
 
-async def test_a_query_whose_client_has_gone_is_logged_too(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_query_of_a_disconnected_client_is_logged_too(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def endless(*_: Any, **__: Any) -> None:
@@ -147,7 +149,7 @@ async def test_a_query_whose_client_has_gone_is_logged_too(served: Served, monke
     assert [(log["status"], log["error"]) for log in await log_nodes(served)] == [(499, "CANCELLED")]
 
 
-# What logs cost
+# The cost of logs
 
 
 class TestBudgets:
@@ -168,7 +170,7 @@ class TestBudgets:
         assert report.cost == read + logged <= report.estimate
         assert await remaining_anonymous_budget(served) == pytest.approx(2_500 - read - logged, abs=2)
 
-    async def test_fields_that_are_refused_write_one_log_for_all(self, served: Served) -> None:
+    async def test_refused_fields_of_a_request_write_one_log(self, served: Served) -> None:
         fields = " ".join(f"a{place}: earthquakes(first: {101 + place}) {{ nodes {{ id }} }}" for place in range(10))
 
         for _ in range(2):
@@ -195,7 +197,7 @@ async def test_an_ingest_is_logged_with_its_figures(served: Served) -> None:
     ]
 
 
-async def test_a_source_that_is_none_is_the_callers_fault(served: Served) -> None:
+async def test_an_unknown_source_is_an_error_of_the_caller(served: Served) -> None:
     assert served.gateway.ingest is not None
 
     await served.gateway.ingest.run("all_year")
@@ -223,7 +225,7 @@ async def test_an_ingest_that_fails_is_logged_with_its_code(served: Served) -> N
     ]
 
 
-async def test_request_ids_are_uuids_and_logs_live_for_seven_days(served: Served) -> None:
+async def test_request_ids_are_uuids_and_logs_expire_after_seven_days(served: Served) -> None:
     await served.ask("{ earthquakes { nodes { id } } }")
     await logs_written(served)
     query = '{ requestLogs(day: "2026-06-25") { nodes { requestId latencyMs } } }'
@@ -241,7 +243,7 @@ async def test_request_ids_are_uuids_and_logs_live_for_seven_days(served: Served
     assert late.data == {"requestLogs": {"nodes": []}}
 
 
-# Reading it
+# Readers
 
 
 async def test_only_admins_read_the_log(served: Served) -> None:
@@ -280,7 +282,7 @@ async def test_logs_are_listed_by_day_and_type_newest_first_in_pages(served: Ser
     assert other_type.codes == ["BAD_CURSOR"]
 
 
-async def test_paging_through_todays_log_goes_on_in_that_day_after_midnight(served: Served) -> None:
+async def test_paging_through_the_log_of_today_stays_on_that_day_after_midnight(served: Served) -> None:
     for size in (1, 2, 3):
         await served.ask(f"{{ earthquakes(first: {size}) {{ nodes {{ id }} }} }}")
         served.clock.forward(seconds=1)
@@ -295,7 +297,7 @@ async def test_paging_through_todays_log_goes_on_in_that_day_after_midnight(serv
     assert [log["pageSize"] for log in today] == [9]
 
 
-async def test_a_damaged_log_is_its_own_null(served: Served) -> None:
+async def test_a_damaged_log_is_null_in_its_place(served: Served) -> None:
     await served.ask("{ earthquakes { nodes { id } } }")
     await logs_written(served)
     await put_item(served, {"pk": "LOG#20260625", "sk": "1#x", "ttl": int(NOON.timestamp()) + 9, "logType": "OTHER"})
@@ -306,11 +308,11 @@ async def test_a_damaged_log_is_its_own_null(served: Served) -> None:
     assert [error["path"] for error in answer.errors or ()] == [["requestLogs", "nodes", 1]]
 
 
-# Never in the way
+# No delay and no failure of requests
 
 
 class StuckStore:
-    """A store that answers nothing until it is released, and then fails."""
+    """A store whose calls wait until it is released, and then fail."""
 
     def __init__(self) -> None:
         self.released = asyncio.Event()
@@ -320,7 +322,7 @@ class StuckStore:
         raise RuntimeError("The store of the logs fails.")
 
 
-async def test_a_store_that_takes_no_logs_neither_delays_nor_fails_a_query(
+async def test_a_store_that_stores_no_logs_neither_delays_nor_fails_a_query(
     served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     await store(served, quake("us1"))
@@ -337,7 +339,7 @@ async def test_a_store_that_takes_no_logs_neither_delays_nor_fails_a_query(
     assert caplog.text.count("A request log could not be written") >= 8
 
 
-async def test_logs_beyond_what_can_wait_are_dropped_and_counted(
+async def test_logs_beyond_the_limit_of_the_queue_are_dropped_and_counted(
     served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert served.gateway.services is not None
@@ -353,7 +355,7 @@ async def test_logs_beyond_what_can_wait_are_dropped_and_counted(
     assert "The store is too slow for request logs: 1 dropped so far" in caplog.text
 
 
-async def test_the_log_is_kept_as_the_document_has_it(served: Served) -> None:
+async def test_the_log_is_stored_as_documented(served: Served) -> None:
     await served.ask("{ earthquakes(minMagnitude: 2.5) { nodes { id } } }")
     await logs_written(served)
     assert served.gateway.database is not None

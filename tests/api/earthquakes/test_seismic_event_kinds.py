@@ -13,7 +13,7 @@ from tests.support.usgs_samples import decoded_quake as judged
 
 LIST = "query ($kind: SeismicEventKind) {earthquakes(kind: $kind) {nodes {eventId type}}}"
 ALL = "{earthquake(eventId: %s) {type status updatedAt alert tsunami significance url}}"
-SAID = {
+PROPERTIES = {
     "kind": "Earthquake ",
     "status": "REVIEWED",
     "updated": 1_700_000_000_000,
@@ -41,7 +41,7 @@ async def test_other_events_are_listed_on_request(served: Served) -> None:
     assert await listed_event_ids(served, "ANY") == ["blast", "document", "ice", "quake"]
 
 
-async def test_pages_are_full_whatever_lies_between(served: Served) -> None:
+async def test_pages_are_full_also_with_other_events_in_between(served: Served) -> None:
     events = [quake(f"q{number:02}", timedelta(minutes=number)) for number in range(12)]
     blasts = [quake(f"b{number:02}", timedelta(minutes=number), type="explosion") for number in range(12)]
     await store(served, *events, *blasts)
@@ -63,7 +63,7 @@ async def test_pages_are_full_whatever_lies_between(served: Served) -> None:
     assert found == [event.event_id for event in events]
 
 
-async def test_a_cursor_is_good_for_its_kind_only(served: Served) -> None:
+async def test_a_cursor_is_valid_for_its_kind_only(served: Served) -> None:
     await store(served, quake("a"), quake("b"))
     answer = await served.ask("{earthquakes(first: 1) {pageInfo {endCursor}}}")
     cursor = answer.data["earthquakes"]["pageInfo"]["endCursor"]
@@ -74,7 +74,7 @@ async def test_a_cursor_is_good_for_its_kind_only(served: Served) -> None:
 
 
 async def test_the_properties_of_a_usgs_event_are_stored_and_returned(served: Served) -> None:
-    event = await judged(**SAID)
+    event = await judged(**PROPERTIES)
     await store(served, event)
 
     answer = await served.ask(ALL % '"us1"')
@@ -87,7 +87,7 @@ async def test_the_properties_of_a_usgs_event_are_stored_and_returned(served: Se
         "alert": "green",
         "tsunami": True,
         "significance": 312,
-        "url": SAID["url"],
+        "url": PROPERTIES["url"],
     }
     assert (item["type"], item["updated"], item["tsunami"], item["sig"]) == (
         {"S": "earthquake"},
@@ -97,7 +97,7 @@ async def test_the_properties_of_a_usgs_event_are_stored_and_returned(served: Se
     )
 
 
-async def test_an_item_as_the_document_lists_it_is_an_earthquake(served: Served) -> None:
+async def test_a_documented_item_is_an_earthquake(served: Served) -> None:
     await put_raw(served, "plain")
 
     answer = await served.ask(ALL % '"plain"')
@@ -133,7 +133,7 @@ async def test_optional_attributes_of_other_programs_do_not_damage_an_item(
         {"kind": " ", "updated": 10**17, "alert": "", "sig": 10**12, "url": "https://x/" + "y" * 1_000},
     ],
 )
-async def test_optional_properties_that_cannot_be_stored_are_left_out(changes: dict[str, Any]) -> None:
+async def test_optional_properties_that_cannot_be_stored_are_omitted(changes: dict[str, Any]) -> None:
     event = await judged(**changes)
 
     assert (event.type, event.updated_at_ms, event.alert, event.tsunami, event.significance, event.url) == (
@@ -162,20 +162,20 @@ async def assert_received(served: Served, arguments: str, *ids: str) -> None:
     found: list[str] = []
     while not found or found[-1] != "last":
         found.append((await listener.event())["earthquakeDetected"]["eventId"])
-    # The events were stored at once.
+    # The events were stored right after their time.
     assert (sorted(found[:-1]), found[-1]) == (sorted(ids), "last")
 
 
-async def test_an_old_feed_gives_no_events(served: Served) -> None:
+async def test_events_of_an_old_feed_are_not_delivered(served: Served) -> None:
     await assert_received(served, "", "yesterday")
 
 
-async def test_a_subscriber_may_ask_for_older_events(served: Served) -> None:
+async def test_a_subscriber_may_request_older_events(served: Served) -> None:
     since = NOON - timedelta(days=2)
     await assert_received(served, f'since: "{since.isoformat()}"', "just-too-old", "yesterday")
 
 
-async def test_a_subscriber_may_ask_for_other_events(served: Served) -> None:
+async def test_a_subscriber_may_request_other_events(served: Served) -> None:
     await assert_received(served, "kind: ANY", "yesterday", "blast")
 
 

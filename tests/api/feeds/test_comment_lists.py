@@ -1,4 +1,4 @@
-"""Lists of comments: who sees them, their pages, and what a page reads (FEED-006, FEED-N2)."""
+"""Lists of comments: visibility, pages, and the reads of a page (FEED-006, FEED-N2)."""
 
 import asyncio
 
@@ -31,11 +31,11 @@ from tests.support.feed_steps import (
 )
 from tests.support.served import Served
 
-# Who may see them.
+# Visibility.
 
 
 @pytest.mark.parametrize("visibility", SEEN_BY)
-async def test_comments_are_for_those_who_may_see_the_post(served: Served, visibility: str) -> None:
+async def test_comments_have_the_visibility_of_their_post(served: Served, visibility: str) -> None:
     await cast(served, visibility)
     comment = await add_comment(served, "ada", "Mine")
     served.clock.forward(seconds=1)
@@ -97,13 +97,13 @@ async def test_a_comment_requires_a_profile(served: Served) -> None:
 # Reading.
 
 
-async def test_pages_lead_through_the_comments_oldest_first_and_back(served: Served) -> None:
+async def test_comments_are_paged_oldest_first_in_both_directions(served: Served) -> None:
     await cast(served, "PUBLIC")
     model = []
     for number in range(17):
         model.append((await add_comment(served, ("ada", "eve")[number % 2], f"{number}"))["text"])
         served.clock.forward(milliseconds=1)
-    # Neither likes nor another post's comments are among them.
+    # The list contains neither likes nor comments on another post.
     await mutate(served, 'mutation { likePost(postId: "p") { userId } }', "eve")
     await write_post(served, "p2")
     await add_comment(served, "eve", post="p2")
@@ -111,7 +111,7 @@ async def test_pages_lead_through_the_comments_oldest_first_and_back(served: Ser
     await assert_paged(served, 'comments(postId: "p", %s)', "text", model)
 
 
-async def test_an_id_of_an_older_moment_stands_further_up(served: Served) -> None:
+async def test_an_id_with_an_older_time_is_listed_earlier(served: Served) -> None:
     await cast(served, "PUBLIC")
     for text, id in (
         ("2", an_id(2, seconds=-2)),
@@ -124,7 +124,7 @@ async def test_an_id_of_an_older_moment_stands_further_up(served: Served) -> Non
     assert [comment["text"] for comment in (await comments_of(served))["nodes"]] == ["1", "2", "3", "4"]
 
 
-async def test_the_post_is_read_and_then_its_comments_and_then_all_authors_at_once(served: Served) -> None:
+async def test_a_list_reads_the_post_then_its_comments_then_all_authors_in_one_batch(served: Served) -> None:
     await cast(served, "PUBLIC")
     for user in ("ada", "eve", "ada"):
         await add_comment(served, user)
@@ -138,7 +138,7 @@ async def test_the_post_is_read_and_then_its_comments_and_then_all_authors_at_on
     assert answer.made == ["BatchGetItem feed", "GetItem feed", "Query feed"]
 
 
-async def test_a_page_has_its_limits(served: Served) -> None:
+async def test_invalid_paging_is_refused(served: Served) -> None:
     await cast(served, "PUBLIC")
     refused = {paging: "BAD_USER_INPUT" for paging in ("first: 0", "first: 101", "last: -1", "first: 1, last: 1")}
 
@@ -150,7 +150,7 @@ async def test_a_page_has_its_limits(served: Served) -> None:
         assert root.calls == []
 
 
-async def test_a_cursor_is_good_for_its_post_only(served: Served) -> None:
+async def test_a_cursor_is_valid_for_its_post_only(served: Served) -> None:
     await cast(served, "PUBLIC")
     await write_post(served, "q")
     await add_comment(served, "eve")
@@ -161,7 +161,7 @@ async def test_a_cursor_is_good_for_its_post_only(served: Served) -> None:
     assert answer.codes == ["BAD_CURSOR"]
 
 
-async def test_a_comment_that_cannot_be_read_is_an_error_in_its_place(served: Served) -> None:
+async def test_a_damaged_comment_is_an_error_in_its_place(served: Served) -> None:
     await cast(served, "PUBLIC")
     await add_comment(served, "eve", "Whole")
     await served.store().write_all(FEED, puts=[{"PK": "POST#p", "SK": f"COMMENT#{an_id(seconds=9)}", "text": "x"}])
@@ -172,18 +172,18 @@ async def test_a_comment_that_cannot_be_read_is_an_error_in_its_place(served: Se
     assert answer.codes == ["INTERNAL"]
 
 
-async def test_a_posts_own_comments_need_no_look_at_the_post(served: Served) -> None:
+async def test_the_comments_field_of_a_post_reads_the_post_once(served: Served) -> None:
     await cast(served, "FOLLOWERS")
     await add_comment(served, "fan", "Hear, hear")
 
     answer = await served.ask('{ post(id: "p") { comments { nodes { text userId } } } }', user="fan")
 
     assert answer.data["post"]["comments"]["nodes"] == [{"text": "Hear, hear", "userId": "fan"}]
-    # The post, whether the caller follows its author, and the comments.
+    # The post, the caller's follow of its author, and the comments.
     assert answer.made == ["GetItem feed", "GetItem feed", "Query feed"]
 
 
-# What a page of the feed costs.
+# The cost of a page of posts.
 
 
 @pytest.mark.parametrize("user", [None, "eve"])
@@ -222,7 +222,7 @@ async def test_a_page_of_posts_with_comments_reads_all_people_and_likes_in_one_b
     assert len(entry["Keys"]) == 4 + (12 if user else 0)
 
 
-async def test_comments_likes_and_followers_side_by_side_share_one_batch(served: Served) -> None:
+async def test_comments_likes_and_followers_of_one_request_share_a_batch(served: Served) -> None:
     await cast(served, "PUBLIC")
     await add_comment(served, "eve", "Hi")
     await mutate(served, 'mutation { likePost(postId: "p") { userId } }', "fan")

@@ -23,7 +23,7 @@ DELETE = "mutation ($post: ID!, $id: ID!) { deleteComment(postId: $post, comment
 # Adding.
 
 
-async def test_a_comment_is_answered_as_it_is_kept(served: Served) -> None:
+async def test_a_comment_is_returned_as_stored(served: Served) -> None:
     await cast(served, "PUBLIC")
 
     answer = await ask_to_add(served, "eve", "  Well said, @ada and @nobody! not@this ")
@@ -68,7 +68,7 @@ async def test_a_comment_that_is_sent_again_changes_nothing(served: Served) -> N
     assert [comment["text"] for comment in (await comments_of(served))["nodes"]] == ["One"]
 
 
-async def test_twenty_at_once_with_one_id_are_one_comment(served: Served) -> None:
+async def test_twenty_concurrent_creations_with_one_id_are_one_comment(served: Served) -> None:
     await cast(served, "PUBLIC")
 
     added = await asyncio.gather(*[add_comment(served, "eve", f"Text {number}", id=an_id()) for number in range(20)])
@@ -77,7 +77,7 @@ async def test_twenty_at_once_with_one_id_are_one_comment(served: Served) -> Non
     assert [comment["text"] for comment in (await comments_of(served))["nodes"]] == [added[0]["text"]]
 
 
-async def test_the_id_of_anothers_comment_is_taken(served: Served) -> None:
+async def test_the_id_of_a_comment_of_another_user_is_taken(served: Served) -> None:
     await cast(served, "PUBLIC")
     await add_comment(served, "eve", "The first", id=an_id())
 
@@ -88,7 +88,7 @@ async def test_the_id_of_anothers_comment_is_taken(served: Served) -> None:
     assert [comment["text"] for comment in (await comments_of(served))["nodes"]] == ["The first"]
 
 
-async def test_one_id_may_stand_under_two_posts(served: Served) -> None:
+async def test_comments_on_two_posts_may_have_the_same_id(served: Served) -> None:
     await cast(served, "PUBLIC")
     await write_post(served, "q")
 
@@ -98,10 +98,10 @@ async def test_one_id_may_stand_under_two_posts(served: Served) -> None:
     assert [comment["text"] for comment in (await comments_of(served, "q"))["nodes"]] == ["On q"]
 
 
-async def test_an_id_that_is_no_uuid_of_version_7_of_about_now_is_refused(served: Served) -> None:
+async def test_an_id_that_is_no_current_uuid_of_version_7_is_refused(served: Served) -> None:
     await cast(served, "PUBLIC")
-    mine = an_id()
-    refused = ["", "x", str(uuid4()), mine.upper(), mine.replace("-", ""), f" {mine}"]
+    comment = an_id()
+    refused = ["", "x", str(uuid4()), comment.upper(), comment.replace("-", ""), f" {comment}"]
     refused += [an_id(minutes=5, milliseconds=1), an_id(days=-1, milliseconds=-1), an_id(days=-300)]
 
     for id in refused:
@@ -114,7 +114,7 @@ async def test_an_id_that_is_no_uuid_of_version_7_of_about_now_is_refused(served
         assert answer.calls == []
 
 
-async def test_an_id_may_be_five_minutes_ahead_or_a_day_old(served: Served) -> None:
+async def test_the_time_of_an_id_may_be_five_minutes_ahead_or_a_day_old(served: Served) -> None:
     await cast(served, "PUBLIC")
 
     for id in (an_id(minutes=5), an_id(days=-1)):
@@ -132,7 +132,7 @@ async def test_a_text_has_1_to_1000_characters(served: Served) -> None:
         assert "`text` must have between 1 and 1000 characters." in str(answer.errors)
 
 
-async def test_a_text_mentions_at_most_twenty(served: Served) -> None:
+async def test_a_text_mentions_at_most_twenty_users(served: Served) -> None:
     await cast(served, "PUBLIC")
     people = [f"user{number}" for number in range(21)]
 
@@ -143,7 +143,7 @@ async def test_a_text_mentions_at_most_twenty(served: Served) -> None:
     assert answer.codes == ["BAD_USER_INPUT"]
 
 
-async def test_a_post_id_that_can_be_none_is_refused(served: Served) -> None:
+async def test_an_impossible_post_id_is_refused(served: Served) -> None:
     for post in ("", " ", "x" * 101):
         for answer in (
             await ask_to_add(served, "eve", post=post),
@@ -158,20 +158,20 @@ async def test_a_post_id_that_can_be_none_is_refused(served: Served) -> None:
 # Deleting.
 
 
-async def test_a_comment_is_deleted_by_its_author_or_the_posts_and_once(served: Served) -> None:
+async def test_a_comment_is_deleted_once_by_its_author_or_that_of_the_post(served: Served) -> None:
     await cast(served, "PUBLIC")
-    mine, theirs = [await add_comment(served, "eve", text) for text in ("Mine", "Theirs")]
+    first, second = [await add_comment(served, "eve", text) for text in ("Mine", "Theirs")]
 
     deleted = [
         await served.ask(DELETE, {"post": "p", "id": comment["commentId"]}, user=user)
-        for comment, user in ((mine, "eve"), (mine, "eve"), (theirs, "ada"), (theirs, "eve"))
+        for comment, user in ((first, "eve"), (first, "eve"), (second, "ada"), (second, "eve"))
     ]
 
     assert [answer.errors for answer in deleted] == [None] * 4
     assert [answer.data["deleteComment"] for answer in deleted] == [
-        {"commentId": mine["commentId"], "text": "Mine"},
+        {"commentId": first["commentId"], "text": "Mine"},
         None,
-        {"commentId": theirs["commentId"], "text": "Theirs"},
+        {"commentId": second["commentId"], "text": "Theirs"},
         None,
     ]
     once, again = ["GetItem feed", "UpdateItem feed"], ["GetItem feed"]
@@ -179,14 +179,14 @@ async def test_a_comment_is_deleted_by_its_author_or_the_posts_and_once(served: 
     assert await comments_of(served) == NOTHING
 
 
-async def test_a_deleted_comment_does_not_come_back_with_a_late_retry(served: Served) -> None:
+async def test_a_late_retry_does_not_restore_a_deleted_comment(served: Served) -> None:
     await cast(served, "PUBLIC")
-    mine = await add_comment(served, "eve", "Mine", id=an_id(1))
-    await served.ask(DELETE, {"post": "p", "id": mine["commentId"]}, user="eve")
+    comment = await add_comment(served, "eve", "Mine", id=an_id(1))
+    await served.ask(DELETE, {"post": "p", "id": comment["commentId"]}, user="eve")
 
     retried = await ask_to_add(served, "eve", "Mine", id=an_id(1))
     others = await ask_to_add(served, "fan", "Another", id=an_id(1))
-    node = await served.ask(NODE, {"id": mine["id"]})
+    node = await served.ask(NODE, {"id": comment["id"]})
 
     assert retried.codes == others.codes == ["CONFLICT"]
     assert node.data == {"node": None}
@@ -244,13 +244,13 @@ async def test_a_caller_who_may_not_see_a_post_learns_nothing_of_its_comments(se
                 await served.ask(DELETE, {"post": "p", "id": id}, user=user, role=role)
                 for id in (comment["commentId"], an_id(7))
             ]
-            told = ["FORBIDDEN"] if viewer in SEEN_BY[visibility] else []
-            assert [answer.codes for answer in answers] == [told, []], viewer
+            codes = ["FORBIDDEN"] if viewer in SEEN_BY[visibility] else []
+            assert [answer.codes for answer in answers] == [codes, []], viewer
             assert [answer.data for answer in answers] == [{"deleteComment": None}] * 2
     assert len((await comments_of(served, user="ada"))["nodes"]) == 1
 
 
-async def test_a_comment_on_a_deleted_post_is_as_gone_as_that(served: Served) -> None:
+async def test_comments_on_a_deleted_post_are_not_found(served: Served) -> None:
     await cast(served, "PUBLIC")
     comment = await add_comment(served, "eve")
     await mutate(served, DELETE_POST, "ada", id="p")
@@ -258,7 +258,7 @@ async def test_a_comment_on_a_deleted_post_is_as_gone_as_that(served: Served) ->
     assert await mutate(served, DELETE, "fan", post="p", id=comment["commentId"]) is None
 
 
-async def test_nothing_but_a_comment_can_be_deleted_as_one(served: Served) -> None:
+async def test_only_comments_can_be_deleted_as_comments(served: Served) -> None:
     await cast(served, "PUBLIC")
 
     for id in ("META", an_id(), "COMMENT#x", "#META"):

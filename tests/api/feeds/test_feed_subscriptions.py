@@ -1,4 +1,4 @@
-"""The feed live over WebSockets (FEED-S1): home feeds, notifications and the counts of a post."""
+"""Subscriptions of the feed over WebSockets (FEED-S1): home feeds, notifications and the counts of a post."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -30,7 +30,7 @@ ENGAGEMENT = 'subscription { postEngagement(postId: "p"%s) { postId likeCount co
 async def attached_listener(
     served: Served, query: str, user: str | None = "ada", role: Role = Role.USER, *, beside: int = 0
 ) -> Listener:
-    """A listener that is attached, `beside` so many others."""
+    """Return a listener whose subscription follows the stream, as do `beside` others."""
     listener = await served.listen(query, user=user, role=role)
     await served.settle(FEED, beside + 1)
     return listener
@@ -43,7 +43,7 @@ async def arrived(listener: Listener, many: int) -> list[str]:
     return [(await listener.event())["homeFeedUpdated"]["postId"] for _ in range(many)]
 
 
-async def test_entries_arrive_in_the_feed_they_are_written_to(served: Served) -> None:
+async def test_entries_are_delivered_to_the_feed_that_they_are_written_to(served: Served) -> None:
     listener = await attached_listener(served, ARRIVALS % "")
     posts = [post_item(f"p{number}", "bob", seconds_after_noon(number), "followers") for number in range(3)]
 
@@ -66,7 +66,7 @@ async def test_entries_arrive_in_the_feed_they_are_written_to(served: Served) ->
     assert second["homeFeedUpdated"]["postId"] == "p2"
 
 
-async def test_posts_of_sources_arrive_as_they_are_written_and_sources_come_and_go(served: Served) -> None:
+async def test_posts_of_merged_authors_are_delivered_as_these_are_added_and_removed(served: Served) -> None:
     big, huge = source_item("ada", "big", iso(NOON)), source_item("ada", "huge", iso(seconds_after_noon(5)))
     await put_one_by_one(served, big, source_item("eve", "other", iso(NOON)))
     listener = await attached_listener(served, ARRIVALS % "")
@@ -77,7 +77,7 @@ async def test_posts_of_sources_arrive_as_they_are_written_and_sources_come_and_
     await put_one_by_one(
         served, post("a", "big"), post("x1", "other"), post("x2", "big", 10, "private"), post("x3", "huge", 4)
     )
-    # This one was there before its author was a source, but not before they were followed.
+    # This post is older than the source item of its author, but not than the follow.
     await put_one_by_one(served, post("b1", "huge"), post("x4", "huge", visibility="private"))
     await put_one_by_one(served, huge, post("b2", "huge", 11, "followers"), post("x5", "huge", 4))
     await delete_one_by_one(served, big)
@@ -108,7 +108,7 @@ async def test_a_post_with_a_feed_entry_arrives_once(served: Served) -> None:
     assert await arrived(listener, 3) == ["both", "again", "last"]
 
 
-async def test_posts_that_look_alike_in_the_ids_of_events_both_arrive(
+async def test_posts_with_equal_digests_in_event_ids_are_both_delivered(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(home_feed_updates, "_digest", lambda _: "0" * home_feed_updates.DIGEST_LENGTH)
@@ -118,7 +118,7 @@ async def test_posts_that_look_alike_in_the_ids_of_events_both_arrive(
 
 
 async def test_changes_during_the_read_of_the_sources_count(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Posts that came before the sources were known, and sources that changed meanwhile."""
+    """Posts are written, and sources change, before the read of the sources returns."""
     gone, new = source_item("ada", "gone", iso(NOON)), source_item("ada", "new", iso(NOON))
     await put_one_by_one(served, source_item("ada", "big", iso(NOON)), gone)
     read = HomeFeeds.sources_at_start
@@ -129,7 +129,7 @@ async def test_changes_during_the_read_of_the_sources_count(served: Served, monk
         await delete_one_by_one(served, gone)
         posts = [post_item(author, author, seconds_after_noon(1)) for author in ("stranger", "gone", "big", "new")]
         await put_one_by_one(served, new, *posts, notification_item("done"))
-        await marker.event()  # so that all of it has come through the stream
+        await marker.event()  # so that the stream has delivered all changes
         return found
 
     monkeypatch.setattr(HomeFeeds, "sources_at_start", slowly)
@@ -142,7 +142,7 @@ async def test_changes_during_the_read_of_the_sources_count(served: Served, monk
     assert await arrived(listener, 1) == ["later"]
 
 
-async def test_a_damaged_source_or_entry_is_passed_over(served: Served) -> None:
+async def test_a_damaged_source_or_entry_is_skipped(served: Served) -> None:
     damaged = {name: value for name, value in source_item("ada", "bad", iso(NOON)).items() if name != "since"}
     await put_one_by_one(served, damaged, source_item("ada", "big", iso(NOON)))
     listener = await attached_listener(served, ARRIVALS % "")
@@ -189,11 +189,11 @@ async def test_an_expired_notification_is_not_sent(served: Served) -> None:
     assert await received_notifications(listener, 1) == [("alive", 1)]
 
 
-# --- What an event leads on to ----------------------------------------------------------------------------------------
+# --- The fields of an event -------------------------------------------------------------------------------------------
 
 
-def consistent(calls: Sequence[Call]) -> set[bool]:
-    """How posts, comments and follows were read one by one."""
+def consistency_of_point_reads(calls: Sequence[Call]) -> set[bool]:
+    """Return the values of `ConsistentRead` in GetItem and BatchGetItem calls."""
     requests = [call.request for call in calls if call.operation == "GetItem"]
     batches = [call.request["RequestItems"].values() for call in calls if call.operation == "BatchGetItem"]
     entries = [*requests, *chain.from_iterable(batches)]
@@ -203,7 +203,7 @@ def consistent(calls: Sequence[Call]) -> set[bool]:
 
 async def test_the_data_of_an_event_is_read_consistently(served: Served) -> None:
     post = post_item("p", "bob", visibility="followers")
-    told = notification_item("comment", kind="comment", post_id="p", comment_id="c")
+    notification = notification_item("comment", kind="comment", post_id="p", comment_id="c")
     await put_one_by_one(served, following_item("ada", "bob"), post, comment_item(post, "c"))
     arrivals = await attached_listener(served, ARRIVALS % "")
     received = await attached_listener(
@@ -213,13 +213,13 @@ async def test_the_data_of_an_event_is_read_consistently(served: Served) -> None
     )
 
     with every_call(served) as calls:
-        await put_one_by_one(served, feed_entry(post), told)
+        await put_one_by_one(served, feed_entry(post), notification)
         events = [await arrivals.event(), await received.event()]
 
     shown = {"post": {"text": "Hello"}}
     assert events[0]["homeFeedUpdated"]["post"] == shown["post"]
     assert events[1] == {"notificationReceived": shown | {"comment": {"text": "Hi"}}}
-    assert consistent(calls) == {True}
+    assert consistency_of_point_reads(calls) == {True}
     lists = """{ homeFeed(userId: "ada") { nodes { post { text } } }
       notifications(userId: "ada") { nodes { post { text } comment { text } } } }"""
     answer = await served.ask(lists, user="ada")
@@ -227,7 +227,7 @@ async def test_the_data_of_an_event_is_read_consistently(served: Served) -> None
         "homeFeed": {"nodes": [shown]},
         "notifications": {"nodes": [shown | {"comment": {"text": "Hi"}}]},
     }
-    assert consistent(answer.calls) == {False}
+    assert consistency_of_point_reads(answer.calls) == {False}
 
 
 # --- The counts of a post ---------------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ async def engagement_counts(listener: Listener, many: int) -> list[tuple[int, in
 
 
 async def error_codes(listener: Listener) -> list[str]:
-    """The codes with which a subscription ends, whether it says so as its last event or as an error."""
+    """Return the codes of the error that ends a subscription, whether it is an event or an error message."""
     payload = (await listener.message())["payload"]
     errors: Sequence[Any] = payload if isinstance(payload, list) else payload["errors"]
     return [error["extensions"]["code"] for error in errors]
@@ -262,7 +262,7 @@ async def test_the_counts_of_a_post_are_sent_until_it_is_deleted(served: Served)
     assert (await listener.message())["type"] == "complete"
 
 
-async def test_a_slow_reader_of_counts_gets_the_latest(served: Served) -> None:
+async def test_a_slow_subscriber_of_counts_gets_the_latest(served: Served) -> None:
     post = post_item("p", "bob")
     await put_one_by_one(served, post)
     listener = await attached_listener(served, ENGAGEMENT % "")
@@ -283,12 +283,12 @@ async def test_a_change_without_new_counts_is_not_reported_as_dropped(
     await put_one_by_one(served, post)
     read = Posts.visible
 
-    async def slowly(posts: Posts, *asked: Any) -> Post | None:
-        found = await read(posts, *asked)
+    async def slowly(posts: Posts, *arguments: Any) -> Post | None:
+        found = await read(posts, *arguments)
         marker = await attached_listener(served, RECEIVED % "", beside=1)
         await put_one_by_one(served, *[post | {"likes": 1 + number // 3, "seen": number} for number in range(9)])
         await put_one_by_one(served, notification_item("done"))
-        await marker.event()  # so that all of it has come through the stream, and waits
+        await marker.event()  # so that the stream has delivered all changes, and they wait
         return found
 
     monkeypatch.setattr(Posts, "visible", slowly)
@@ -322,7 +322,7 @@ async def test_a_former_follower_receives_no_more_posts(served: Served) -> None:
 
 
 @pytest.mark.parametrize("visibility", ["private", "followers", None])
-async def test_a_post_that_may_not_be_seen_is_not_found(served: Served, visibility: str | None) -> None:
+async def test_the_counts_of_an_invisible_post_are_not_found(served: Served, visibility: str | None) -> None:
     if visibility is not None:
         await put_one_by_one(served, post_item("p", "bob", visibility=visibility))
 
@@ -331,11 +331,11 @@ async def test_a_post_that_may_not_be_seen_is_not_found(served: Served, visibili
     assert answers == [["NOT_FOUND"]] * 2
 
 
-# --- Who may listen ---------------------------------------------------------------------------------------------------
+# --- Authorization ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("query", [ARRIVALS % "", RECEIVED % ""])
-async def test_ones_own_is_ones_own_and_operators_may_listen(served: Served, query: str) -> None:
+async def test_personal_subscriptions_are_for_their_user_and_operators(served: Served, query: str) -> None:
     refused = [await error_codes(await served.listen(query, user=user)) for user in (None, "eve")]
 
     operators = [await attached_listener(served, query, "root", role) for role in (Role.ADMIN, Role.SYSTEM)]

@@ -1,4 +1,4 @@
-"""Who follows whom, through the API, on the real engine (FEED-008, FEED-N3, FEED-W4)."""
+"""Follows of users, through the API, on the real engine (FEED-008, FEED-N3, FEED-W4)."""
 
 import asyncio
 from datetime import timedelta
@@ -40,7 +40,7 @@ async def followed_users(served: Served, user: str) -> list[tuple[str, str]]:
 
 
 async def stored_follow_items(served: Served, follower: str, followee: str) -> tuple[list[Item], list[Item]]:
-    """The items of a follow as the table has them: the follower's, and the followee's."""
+    """Return the stored items of a follow: those of the follower, and those of the followee."""
     store = served.store()
     values = {"partition": keys.follower(follower), "prefix": keys.following(follower, followee).sort}
     edges = {"partition": keys.followee(followee), "prefix": f"FOLLOWER#{follower}#"}
@@ -53,13 +53,13 @@ async def stored_follow_items(served: Served, follower: str, followee: str) -> t
 # Following.
 
 
-async def test_a_follow_is_answered_as_it_is_kept_for_both_ends(served: Served) -> None:
+async def test_a_follow_is_returned_as_stored_for_both_users(served: Served) -> None:
     await create_profiles(served, "ada", "fan")
 
     answer = await served.ask(FOLLOW, {"id": "ada"}, user="fan")
 
     assert answer.data == {"follow": {"userId": "ada", "followedAt": NOON, "user": {"name": "Ada"}}}
-    # Both users, the follow and its edges before it, and the user as the answer shows them after it.
+    # Before the write: both users, the follow and its edges. After it: the user that the response shows.
     assert answer.made == ["BatchGetItem feed", "GetItem feed", "Query feed", "TransactWriteItems feed"]
     since = "2026-06-25T12:00:00.000Z"
     assert await stored_follow_items(served, "fan", "ada") == (
@@ -79,7 +79,7 @@ async def test_a_follow_is_answered_as_it_is_kept_for_both_ends(served: Served) 
     assert await followers_of_user(served, "fan") == await followed_users(served, "ada") == []
 
 
-async def test_a_follow_is_to_the_millisecond_as_the_table_has_it(served: Served) -> None:
+async def test_the_time_of_a_follow_is_stored_in_milliseconds(served: Served) -> None:
     await create_profiles(served, "ada", "fan")
     served.clock.forward(microseconds=1999)
 
@@ -89,7 +89,7 @@ async def test_a_follow_is_to_the_millisecond_as_the_table_has_it(served: Served
     assert await follow_user(served, "fan", "ada") == first
 
 
-async def test_a_second_follow_changes_nothing_and_answers_the_first(served: Served) -> None:
+async def test_a_second_follow_changes_nothing_and_returns_the_first(served: Served) -> None:
     await create_profiles(served, "ada", "fan")
     first = await follow_user(served, "fan", "ada")
     served.clock.forward(hours=1)
@@ -101,7 +101,7 @@ async def test_a_second_follow_changes_nothing_and_answers_the_first(served: Ser
     assert await followers_of_user(served, "ada") == [("fan", NOON)]
 
 
-async def test_twenty_follows_at_once_are_one(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_twenty_concurrent_follows_are_one(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     await create_profiles(served, "ada", "fan")
     let_time_pass(monkeypatch)
 
@@ -112,7 +112,7 @@ async def test_twenty_follows_at_once_are_one(served: Served, monkeypatch: pytes
     assert (len(following), len(edges)) == (1, 1)
 
 
-async def test_only_users_follow_and_are_followed(served: Served) -> None:
+async def test_only_users_with_profiles_follow_and_are_followed(served: Served) -> None:
     await create_profiles(served, "ada")
 
     ghost = await served.ask(FOLLOW, {"id": "ada"}, user="ghost")
@@ -141,13 +141,13 @@ async def test_users_cannot_follow_themselves(served: Served) -> None:
     assert answer.calls == []
 
 
-async def test_a_user_id_that_can_be_none_is_refused(served: Served) -> None:
+async def test_an_impossible_user_id_is_refused(served: Served) -> None:
     for id in ("", " ", "x" * 257):
         for query in (FOLLOW, UNFOLLOW, FOLLOWERS):
             assert (await served.ask(query, {"id": id}, user="ada")).codes == ["BAD_USER_INPUT"]
 
 
-async def test_ids_with_the_signs_of_keys_stay_apart(served: Served) -> None:
+async def test_ids_with_the_separator_of_keys_are_distinct(served: Served) -> None:
     await create_profiles(served, "a#b", "a%23b", "fan")
     await follow_user(served, "fan", "a#b")
     served.clock.forward(hours=1)
@@ -158,10 +158,10 @@ async def test_ids_with_the_signs_of_keys_stay_apart(served: Served) -> None:
     assert {user for user, _ in await followed_users(served, "fan")} == {"a#b", "a%23b"}
 
 
-# Following no longer.
+# Unfollowing.
 
 
-async def test_a_follow_is_taken_back_once_for_both_ends(served: Served) -> None:
+async def test_a_follow_is_removed_once_for_both_users(served: Served) -> None:
     await create_profiles(served, "ada", "fan", "eve")
     await follow_user(served, "fan", "ada")
     await follow_user(served, "eve", "ada")
@@ -213,8 +213,8 @@ async def test_follows_and_unfollows_of_one_request_see_each_other(served: Serve
 
 async def test_a_user_can_follow_five_thousand_users(served: Served) -> None:
     await create_profiles(served, "ada", "eve")
-    there = [user_item(user) | {"following": number} for user, number in (("fan", 4999), ("kim", 5000))]
-    await served.store().write_all(FEED, puts=[*there, following_item("kim", "eve")])
+    followers = [user_item(user) | {"following": number} for user, number in (("fan", 4999), ("kim", 5000))]
+    await served.store().write_all(FEED, puts=[*followers, following_item("kim", "eve")])
 
     at_last = await served.ask(FOLLOW, {"id": "ada"}, user="fan")
     too_many = await served.ask(FOLLOW, {"id": "ada"}, user="kim")
@@ -227,7 +227,7 @@ async def test_a_user_can_follow_five_thousand_users(served: Served) -> None:
     assert await followers_of_user(served, "ada") == [("fan", NOON)]
 
 
-async def test_both_ends_agree_after_thirty_calls_at_once(served: Served) -> None:
+async def test_both_users_have_the_same_follow_after_thirty_concurrent_calls(served: Served) -> None:
     await create_profiles(served, "ada", "fan", "eve")
 
     async def act(number: int) -> list[str]:
@@ -237,7 +237,7 @@ async def test_both_ends_agree_after_thirty_calls_at_once(served: Served) -> Non
 
     codes = await asyncio.gather(*[act(number) for number in range(30)])
 
-    # A follow that others go on making and taking back is told as that.
+    # A follow that changes repeatedly during the call is reported as a conflict.
     assert {code for found in codes for code in found} <= {"CONFLICT", "THROTTLED"}
     assert sum(1 for found in codes if not found) >= 25
     for user in ("fan", "eve"):
@@ -251,7 +251,7 @@ async def test_both_ends_agree_after_thirty_calls_at_once(served: Served) -> Non
 
 
 @pytest.mark.parametrize("times", [1, 4, 5])
-async def test_a_follow_that_is_repeated_meanwhile_is_removed_in_its_new_form(
+async def test_a_follow_that_is_repeated_meanwhile_is_removed_with_its_new_time(
     served: Served, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     await create_profiles(served, "ada", "fan")
@@ -260,14 +260,14 @@ async def test_a_follow_that_is_repeated_meanwhile_is_removed_in_its_new_form(
     get, moments = store.get, [served.clock() + timedelta(hours=hour + 1) for hour in range(times)]
     left = iter(moments)
 
-    async def then_again(pattern: AccessPattern, key: Key) -> Item | None:
+    async def get_then_follow_again(pattern: AccessPattern, key: Key) -> Item | None:
         item = await get(pattern, key)
         if moment := next(left, None):
             await Follows(served.store(), moment).unfollow("fan", "ada")
             await Follows(served.store(), moment).follow("fan", "ada")
         return item
 
-    monkeypatch.setattr(store, "get", then_again)
+    monkeypatch.setattr(store, "get", get_then_follow_again)
     unfollowing = Follows(store, served.clock()).unfollow("fan", "ada")
 
     if times < UNFOLLOW_ATTEMPTS:
@@ -284,7 +284,7 @@ async def test_a_follow_that_is_repeated_meanwhile_is_removed_in_its_new_form(
 # Reading.
 
 
-async def test_pages_lead_through_followers_newest_first_and_back(served: Served) -> None:
+async def test_followers_are_paged_newest_first_in_both_directions(served: Served) -> None:
     users = [f"user{number:02d}" for number in range(17)]
     await create_profiles(served, "ada", "eve", *users)
     for user in users:
@@ -295,7 +295,7 @@ async def test_pages_lead_through_followers_newest_first_and_back(served: Served
     await assert_paged(served, 'followers(userId: "ada", %s)', "userId", users[::-1])
 
 
-async def test_pages_lead_through_the_followed_by_id(served: Served) -> None:
+async def test_followed_users_are_paged_by_id(served: Served) -> None:
     users = [f"user{number:02d}" for number in range(9)]
     await create_profiles(served, "fan", *users)
     await asyncio.gather(*[follow_user(served, "fan", user) for user in users])
@@ -314,7 +314,7 @@ async def test_pages_lead_through_the_followed_by_id(served: Served) -> None:
     assert page["lastEvaluatedKey"] is None
 
 
-async def test_the_people_of_a_page_are_read_in_one_batch(served: Served) -> None:
+async def test_the_users_of_a_page_are_read_in_one_batch(served: Served) -> None:
     await create_profiles(served, "ada", "fan", "eve")
     for user in ("fan", "eve"):
         await follow_user(served, user, "ada")
@@ -327,7 +327,7 @@ async def test_the_people_of_a_page_are_read_in_one_batch(served: Served) -> Non
     assert answer.made == ["BatchGetItem feed", "BatchGetItem feed", "Query feed.GSI_FOL"]
 
 
-async def test_a_user_tells_whether_the_caller_follows_them(served: Served) -> None:
+async def test_a_user_shows_whether_the_caller_follows_them(served: Served) -> None:
     await create_profiles(served, "ada", "fan")
     await follow_user(served, "fan", "ada")
 
@@ -347,7 +347,7 @@ async def test_an_unknown_user_has_no_followers(served: Served) -> None:
     assert answer.made == ["Query feed.GSI_FOL"]
 
 
-async def test_a_page_has_its_limits_and_a_cursor_its_list(served: Served) -> None:
+async def test_invalid_paging_and_cursors_of_other_lists_are_refused(served: Served) -> None:
     await create_profiles(served, "ada", "fan", "eve")
     await follow_user(served, "fan", "ada")
     cursor = (await served.ask(FOLLOWERS, {"id": "ada"})).data["followers"]["pageInfo"]["endCursor"]
@@ -364,7 +364,7 @@ async def test_a_page_has_its_limits_and_a_cursor_its_list(served: Served) -> No
             assert (await served.ask(query)).codes == [code]
 
 
-async def test_a_follow_that_cannot_be_read_is_an_error_in_its_place(served: Served) -> None:
+async def test_a_damaged_follow_is_an_error_in_its_place(served: Served) -> None:
     await create_profiles(served, "fan", "ada")
     await follow_user(served, "fan", "ada")
     await served.store().write_all(FEED, puts=[{"PK": "USER#fan", "SK": "FOLLOWING#zoe", "since": "ever"}])

@@ -1,4 +1,4 @@
-"""Tags and mentions in a text, ids that sort by time, and the places of posts in their indexes."""
+"""Tags and mentions in a text, ids that sort by time, and the index keys of posts."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import RFC_4122, UUID, uuid4
@@ -35,7 +35,7 @@ few = settings(max_examples=60, deadline=None)
         ("", ()),
     ],
 )
-def test_tags_are_words_after_a_hash_in_lower_case_each_once(text: str, expected: tuple[str, ...]) -> None:
+def test_tags_are_distinct_words_after_a_hash_in_lower_case(text: str, expected: tuple[str, ...]) -> None:
     assert tags(text) == expected
 
 
@@ -52,7 +52,9 @@ def test_tags_are_words_after_a_hash_in_lower_case_each_once(text: str, expected
         ("", ()),
     ],
 )
-def test_mentions_are_ids_after_an_at_sign_each_once_and_no_addresses(text: str, expected: tuple[str, ...]) -> None:
+def test_mentions_are_distinct_ids_after_an_at_sign_and_no_email_addresses(
+    text: str, expected: tuple[str, ...]
+) -> None:
     assert mentions(text) == expected
 
 
@@ -68,7 +70,7 @@ def test_too_many_tags_or_mentions_are_refused_with_their_limit() -> None:
 
 @few
 @given(st.lists(words, max_size=10), st.sampled_from([" ", ", ", " … ", "!", "\n"]))
-def test_every_tag_that_was_written_is_found(written: list[str], between: str) -> None:
+def test_every_tag_is_found(written: list[str], between: str) -> None:
     found = tags(between + between.join(f"#{word}" for word in written))
 
     assert found == tuple(dict.fromkeys(tag_name(word) for word in written))
@@ -76,7 +78,7 @@ def test_every_tag_that_was_written_is_found(written: list[str], between: str) -
 
 @few
 @given(st.text(max_size=200))
-def test_a_tag_that_was_found_is_its_own_name_in_any_case(text: str) -> None:
+def test_a_found_tag_has_the_same_name_in_any_case(text: str) -> None:
     try:
         found = tags(text)
     except BadUserInput:
@@ -88,13 +90,13 @@ def test_a_tag_that_was_found_is_its_own_name_in_any_case(text: str) -> None:
 
 @few
 @given(st.lists(user_ids, max_size=20), st.sampled_from([" ", ", ", "! ", "\n", "... "]))
-def test_every_mention_that_was_written_is_found(written: list[str], between: str) -> None:
+def test_every_mention_is_found(written: list[str], between: str) -> None:
     assert mentions(between.join(f"@{user}" for user in written) + "...") == tuple(dict.fromkeys(written))
 
 
 @few
 @given(moments, moments)
-def test_ids_sort_by_their_moments_and_tell_them(one: datetime, other: datetime) -> None:
+def test_ids_sort_by_their_times_and_contain_them(one: datetime, other: datetime) -> None:
     ids = [uuid7(moment, str(uuid4())) for moment in (one, other)]
 
     assert [uuid7_moment(id) for id in ids] == [from_iso(iso(one)), from_iso(iso(other))]
@@ -103,7 +105,7 @@ def test_ids_sort_by_their_moments_and_tell_them(one: datetime, other: datetime)
     assert {(UUID(id).version, UUID(id).variant) for id in ids} == {(7, RFC_4122)}
 
 
-def test_ids_of_one_moment_differ_by_chance_alone() -> None:
+def test_ids_of_the_same_time_differ_in_their_random_part() -> None:
     assert uuid7(NOON, "x") == uuid7(NOON, "x")
     assert len({uuid7(NOON, str(uuid4())) for _ in range(1000)}) == 1000
 
@@ -127,7 +129,7 @@ def test_an_id_of_another_version_has_no_time(text: str) -> None:
 
 @few
 @given(moments, moments, st.text("abc#%-_. ", min_size=1, max_size=10))
-def test_a_place_in_an_index_tells_its_post_and_sorts_by_time(one: datetime, other: datetime, post_id: str) -> None:
+def test_an_index_key_contains_its_post_and_sorts_by_time(one: datetime, other: datetime, post_id: str) -> None:
     place = keys.position(one, post_id)
 
     assert keys.position_parts(place) == (iso(one), post_id)

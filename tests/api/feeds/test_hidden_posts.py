@@ -1,4 +1,4 @@
-"""Posts that one may not see are like those that are not there: in what is answered, read, and charged."""
+"""Hidden posts cannot be told from missing ones, by the responses, the reads or the charges."""
 
 from dataclasses import replace
 from typing import Any
@@ -29,7 +29,7 @@ BY_ID = {
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """Budgets that nothing flows into."""
+    """Settings with budgets that practically do not refill."""
     capacity = Capacity(
         budget_units=UNITS,
         budget_units_per_second=1e-6,
@@ -41,7 +41,7 @@ def settings(settings: Settings) -> Settings:
 
 @pytest.fixture(autouse=True)
 async def posts(served: Served) -> None:
-    """Posts that nobody but Ada may see, with 45 comments and likes on each."""
+    """Store posts that only Ada may see, with 45 comments and likes on each."""
     private = post_item("private", visibility="private")
     followers = post_item("followers", visibility="followers")
     long = post_item("long", visibility="followers") | {"text": "\u20ac" * 2000}
@@ -58,43 +58,43 @@ async def answer_and_budget(served: Served, query: str, post: str, caller: str |
 
 
 @pytest.mark.parametrize("field", BY_ID)
-async def test_a_budget_does_not_tell_a_hidden_post_from_none(served: Served, field: str) -> None:
+async def test_the_budget_of_a_user_does_not_reveal_hidden_posts(served: Served, field: str) -> None:
     await served.store().write_all(FEED, puts=[user_item(f"spy-{post}") for post in (MISSING, *HIDDEN)])
     answers: dict[str, Any] = {}
 
     for post in (MISSING, *HIDDEN):
-        # Headers tell whole units, and what was read before may be shared: several show also what is less than one.
+        # The header rounds to whole units, and earlier reads may be shared. Several requests show fractions, too.
         for _ in range(4):
-            answer, told = await answer_and_budget(served, BY_ID[field], post, f"spy-{post}")
-        answers[post] = (answer.data, answer.codes, [error["message"] for error in answer.errors or ()], told)
+            answer, remaining = await answer_and_budget(served, BY_ID[field], post, f"spy-{post}")
+        answers[post] = (answer.data, answer.codes, [error["message"] for error in answer.errors or ()], remaining)
 
     assert {post: answers[post] for post in HIDDEN} == dict.fromkeys(HIDDEN, answers[MISSING])
 
 
-async def test_nor_does_the_budget_of_an_address(served: Served) -> None:
-    left, taken = float(UNITS), []
+async def test_the_budget_of_an_address_does_not_reveal_hidden_posts(served: Served) -> None:
+    left, charges = float(UNITS), []
     for post in (MISSING, *HIDDEN):
         for _ in range(4):
-            _, told = await answer_and_budget(served, BY_ID["comments"], post, None)
-        taken.append(left - float(told))
-        left = float(told)
+            _, remaining = await answer_and_budget(served, BY_ID["comments"], post, None)
+        charges.append(left - float(remaining))
+        left = float(remaining)
 
-    assert taken == taken[:1] * 4
+    assert charges == charges[:1] * 4
 
 
 async def test_the_charge_of_a_subscription_does_not_reveal_a_hidden_post(served: Served) -> None:
     left = {}
     for post in (MISSING, *HIDDEN):
         for _ in range(4):
-            events = await told_of(served, post)
+            events = await events_of(served, post)
             assert events.count('"NOT_FOUND"') == 1
         _, left[post] = await answer_and_budget(served, BY_ID["post"], "public", f"spy-{post}")
 
     assert left == dict.fromkeys(left, left[MISSING])
 
 
-async def told_of(served: Served, post: str) -> str:
-    """All that a subscription to a post is told until it has ended and is paid for."""
+async def events_of(served: Served, post: str) -> str:
+    """Return all events of a subscription to a post, until it has ended and is charged."""
     query = f'subscription {{ postEngagement(postId: "{post}") {{ likeCount }} }}'
     headers = served.headers(f"spy-{post}", Role.USER) | {"Accept": "text/event-stream"}
     async with served.http.post(f"{served.url}/graphql", json={"query": query}, headers=headers) as response:
@@ -111,9 +111,9 @@ async def test_items_below_a_hidden_post_are_not_read(served: Served, field: str
 
 
 async def test_a_visible_post_is_charged_as_it_was_read(served: Served) -> None:
-    answer, told = await answer_and_budget(served, BY_ID["comments"], "private", "ada")
+    answer, remaining = await answer_and_budget(served, BY_ID["comments"], "private", "ada")
 
-    assert UNITS - float(told) == pytest.approx(sum(call.units for call in answer.calls), abs=0.51)
+    assert UNITS - float(remaining) == pytest.approx(sum(call.units for call in answer.calls), abs=0.51)
 
 
 async def test_a_used_id_is_refused_alike_whether_or_not_its_post_is_visible(served: Served) -> None:

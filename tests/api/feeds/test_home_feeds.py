@@ -1,4 +1,4 @@
-"""Home feeds (FEED-003): entries and merged posts make one list, and what a page of it costs."""
+"""Home feeds (FEED-003): entries and merged posts are one list, and the cost of a page."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ def milliseconds_after_noon(milliseconds: int) -> datetime:
 
 @dataclass(frozen=True)
 class PostOrEntry:
-    """A post of an author, with its time in milliseconds, and whether it is private, or an entry of the feed.
+    """A post of an author, with its time in milliseconds, and whether it is private or an entry of the feed.
 
     Another program wrote a `whole` post, whose time is in whole seconds.
     """
@@ -58,7 +58,7 @@ class PostOrEntry:
 
 @dataclass(frozen=True)
 class Author:
-    """An author with posts. `since`: from when on they are merged, None: they are not."""
+    """An author with posts. They are merged from `since` on, or not at all if it is None."""
 
     since: int | None
     posts: Sequence[PostOrEntry]
@@ -96,11 +96,11 @@ LATE = [Author(3, [PostOrEntry(number, False, False) for number in range(5)]), A
 @example(authors=SECONDS, size=1)
 @example(authors=SECONDS, size=3)
 @example(authors=SECONDS, size=25)
-async def test_pages_are_the_list_of_entries_and_merged_posts_both_ways(
+async def test_pages_in_both_directions_are_the_list_of_entries_and_merged_posts(
     database: Database, authors: list[Author], size: int
 ) -> None:
     user = f"user-{next(FEEDS)}"
-    model = await written_down(database, user, authors)
+    model = await store_feed(database, user, authors)
 
     seen, start = 0, None
     while True:
@@ -123,11 +123,11 @@ async def test_pages_are_the_list_of_entries_and_merged_posts_both_ways(
 
 @ENGINE_SETTINGS
 @given(authors=AUTHORS, size=st.sampled_from((1, 3, 25)), where=st.integers(0, 100))
-async def test_a_page_goes_on_from_any_place_either_way(
+async def test_a_page_continues_from_any_position_in_both_directions(
     database: Database, authors: list[Author], size: int, where: int
 ) -> None:
     user = f"user-{next(FEEDS)}"
-    model = await written_down(database, user, authors)
+    model = await store_feed(database, user, authors)
     if not model:
         return
     here = where % len(model)
@@ -140,8 +140,8 @@ async def test_a_page_goes_on_from_any_place_either_way(
     ]
 
 
-async def written_down(database: Database, user: str, authors: list[Author]) -> list[str]:
-    """Put it all into the table; the positions of the feed with milliseconds, newest first.
+async def store_feed(database: Database, user: str, authors: list[Author]) -> list[str]:
+    """Store the posts and entries. Return the positions of the feed in milliseconds, newest first.
 
     Entries of other programs have the form of their posts. The fan-out's, for every third, have milliseconds.
     """
@@ -181,7 +181,7 @@ async def page_of(database: Database, user: str, span: Span) -> Page:
 
 
 def cursor_place(user: str, position: str) -> Item:
-    """A place in a feed as a cursor holds it. Whether the entry was ever written, or is gone, does not matter."""
+    """Return a position in a feed as in a cursor. It need not be that of an existing entry."""
     return {"PK": keys.feed(user), "SK": position, "GSI3PK": keys.feed(user), "GSI3SK": position}
 
 
@@ -189,7 +189,7 @@ def entry_positions(page: Page) -> list[str]:
     return [canonical(item["GSI3SK"]) for item in page.items]
 
 
-async def test_a_feed_is_walked_by_its_cursors_through_entries_and_merged_posts(served: Served) -> None:
+async def test_cursors_lead_through_entries_and_merged_posts(served: Served) -> None:
     posts = [
         post_item(f"p{number}", ("big", "small")[number % 2], milliseconds_after_noon(number // 2))
         for number in range(9)
@@ -219,7 +219,7 @@ async def test_a_feed_is_walked_by_its_cursors_through_entries_and_merged_posts(
     assert feed["lastEvaluatedKey"] is None
 
 
-# --- What it costs ----------------------------------------------------------------------------------------------------
+# --- Cost -------------------------------------------------------------------------------------------------------------
 
 
 async def test_the_first_page_is_one_query_and_one_for_each_source(served: Served) -> None:
@@ -243,7 +243,7 @@ async def test_the_first_page_is_one_query_and_one_for_each_source(served: Serve
     assert {call.request["Limit"] for call in merged.calls} == {26, 34}
 
 
-async def test_many_sources_are_read_on_and_all_of_them_count(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_of_many_sources_are_read(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     authors = [f"big{number:02}" for number in range(40)]
     await put_feed_items(served, *[source_item("ada", author, iso(NOON)) for author in authors])
     await put_feed_items(served, *[post_item(f"p-{author}", author) for author in authors])
@@ -266,8 +266,8 @@ async def test_many_sources_are_read_on_and_all_of_them_count(served: Served, mo
     assert most == 16
 
 
-async def twenty_five(served: Served, visibilities: Sequence[str]) -> None:
-    """Posts by 25 authors in ada's feed, each with four comments by others and some with her like."""
+async def put_25_entries(served: Served, visibilities: Sequence[str]) -> None:
+    """Store posts of 25 authors in ada's feed, each with four comments of others, some with her like."""
     items = []
     for number in range(25):
         author = f"author{number}"
@@ -292,8 +292,8 @@ def keys_read(answer: Answer) -> list[int]:
 
 
 @pytest.mark.parametrize("visibilities", [["public"], ["public", "followers"], ["followers"]], ids="-".join)
-async def test_a_full_page_costs_two_batches_whoever_may_see_the_posts(served: Served, visibilities: list[str]) -> None:
-    await twenty_five(served, visibilities)
+async def test_a_full_page_costs_two_batches_for_any_visibility(served: Served, visibilities: list[str]) -> None:
+    await put_25_entries(served, visibilities)
 
     answer = await served.ask(WHOLE_PAGE, user="ada")
 
@@ -304,13 +304,13 @@ async def test_a_full_page_costs_two_batches_whoever_may_see_the_posts(served: S
     assert {len(post["comments"]["nodes"]) for post in posts} == {3}
     assert {node["author"]["name"] for node in posts[0]["comments"]["nodes"]} == {"Reader4", "Reader5", "Reader6"}
     assert answer.made == ["BatchGetItem feed"] * 2 + ["Query feed"] * 25 + ["Query feed.GSI3"]
-    # The posts, and of those for followers whether she is one; the authors, those who commented, and her likes.
+    # Two batches: the posts, and her follows for posts for followers; the authors, the commenters, and her likes.
     asked = sum(visibilities[number % len(visibilities)] == "followers" for number in range(25))
     assert keys_read(answer) == [25 + asked, 25 + 10 + 25]
 
 
-async def test_posts_for_followers_among_public_ones_cost_no_batch_of_their_own(served: Served) -> None:
-    await twenty_five(served, ["public", "followers"])
+async def test_posts_for_followers_among_public_ones_cost_no_further_batch(served: Served) -> None:
+    await put_25_entries(served, ["public", "followers"])
 
     answer = await served.ask(FEED_OF_ADA % ("", "nodes { post { author { name } likedByViewer } }"), user="ada")
 
@@ -320,7 +320,7 @@ async def test_posts_for_followers_among_public_ones_cost_no_batch_of_their_own(
 
 
 async def test_authors_of_entries_are_read_with_the_posts(served: Served) -> None:
-    await twenty_five(served, ["public", "followers"])
+    await put_25_entries(served, ["public", "followers"])
 
     answer = await served.ask(FEED_OF_ADA % ("", "nodes { author { name } post { text } }"), user="ada")
 
@@ -328,10 +328,10 @@ async def test_authors_of_entries_are_read_with_the_posts(served: Served) -> Non
     assert answer.made == ["BatchGetItem feed", "Query feed.GSI3"]
 
 
-# --- Who sees what ----------------------------------------------------------------------------------------------------
+# --- Visibility -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_post_that_is_gone_or_may_not_be_seen_is_null_in_its_place(served: Served) -> None:
+async def test_a_deleted_or_invisible_post_is_null_in_its_place(served: Served) -> None:
     posts = [
         post_item("seen", "big", milliseconds_after_noon(4), "followers"),
         post_item("left", "small", milliseconds_after_noon(3), "followers"),
@@ -352,7 +352,7 @@ async def test_a_post_that_is_gone_or_may_not_be_seen_is_null_in_its_place(serve
     assert admins.made == ["BatchGetItem feed", "Query feed.GSI3"]
 
 
-async def test_a_feed_is_its_users_and_operators_may_read_it(served: Served) -> None:
+async def test_a_feed_is_for_its_user_and_operators(served: Served) -> None:
     await put_feed_items(served, feed_entry(post_item("p")))
     query = FEED_OF_ADA % ("", "nodes { postId }")
 
@@ -365,7 +365,7 @@ async def test_a_feed_is_its_users_and_operators_may_read_it(served: Served) -> 
     assert [answer.data for answer in others] == [{"homeFeed": {"nodes": [{"postId": "p"}]}}] * 2
 
 
-async def test_a_cursor_of_one_feed_is_no_cursor_of_another(served: Served) -> None:
+async def test_a_cursor_is_valid_for_its_feed_only(served: Served) -> None:
     posts = [post_item(f"p{number}", at=milliseconds_after_noon(number)) for number in range(2)]
     await put_feed_items(served, *[feed_entry(post) for post in posts])
     feed = (await served.ask(FEED_OF_ADA % (", first: 1", "lastEvaluatedKey"), user="ada")).data["homeFeed"]
@@ -381,7 +381,7 @@ async def test_a_cursor_of_one_feed_is_no_cursor_of_another(served: Served) -> N
     ("arguments", "names"),
     [('userId: ""', "userId"), ('userId: "ada", first: 0', "first"), ('userId: "ada", last: 101', "last")],
 )
-async def test_bad_input_is_named_and_reads_nothing(served: Served, arguments: str, names: str) -> None:
+async def test_bad_input_is_named_without_a_call(served: Served, arguments: str, names: str) -> None:
     answer = await served.ask(f"{{ homeFeed({arguments}) {{ nodes {{ postId }} }} }}", user="ada")
 
     assert answer.codes == ["BAD_USER_INPUT"]
@@ -390,7 +390,7 @@ async def test_bad_input_is_named_and_reads_nothing(served: Served, arguments: s
 
 
 async def test_a_damaged_item_is_an_error_in_its_own_place(served: Served) -> None:
-    """An entry is an error in its own place, and a source is passed over."""
+    """A damaged entry is an error in its place. A damaged source is skipped."""
     good, bad = post_item("good", at=milliseconds_after_noon(1)), post_item("bad", at=milliseconds_after_noon(2))
     damaged = {name: value for name, value in feed_entry(bad).items() if name != "author_id"}
     damaged |= dict.fromkeys(("SK", "GSI3SK"), iso(milliseconds_after_noon(2)) + "#no-post")
@@ -403,7 +403,7 @@ async def test_a_damaged_item_is_an_error_in_its_own_place(served: Served) -> No
     assert answer.codes == ["INTERNAL"]
 
 
-async def test_an_id_cannot_break_out_of_its_feed(served: Served) -> None:
+async def test_an_id_with_separators_stays_within_its_feed(served: Served) -> None:
     await put_feed_items(served, feed_entry(post_item("p"), "eve#x"))
 
     own = await served.ask('{ homeFeed(userId: "eve#x") { nodes { postId } } }', user="eve#x")

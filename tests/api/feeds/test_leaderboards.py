@@ -1,4 +1,4 @@
-"""Leaderboards (FEED-010): each answer is one item."""
+"""Leaderboards (FEED-010): each is read as one item."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ TAGS = "{ trendingTags%s { rank tag posts velocity } }"
 
 
 async def put_board(served: Served, kind: str, period: str, *members: dict[str, Any]) -> None:
-    """A board as whoever makes boards keeps it."""
+    """Store a leaderboard as its pipeline does."""
     score = "score" if kind == keys.AUTHORS else "posts"
     best = tuple(
         LeaderboardMember(
@@ -73,13 +73,13 @@ async def test_the_trending_tags_of_an_hour_or_a_day_are_one_item(served: Served
         {"rank": 2, "tag": "dogs", "posts": 6, "velocity": 0.5},
     ]
     assert earlier.data["trendingTags"] == [{"rank": 1, "tag": "cats", "posts": 3, "velocity": 3.0}]
-    # An hour that has just begun counts as a minute.
+    # An hour that has just begun is rated as one minute.
     assert [answer.data["trendingTags"][0]["velocity"] for answer in (begun, half)] == [120.0, 4.0]
     assert other.data == {"trendingTags": []}
     assert {tuple(answer.made) for answer in (day, earlier, begun, half, other)} == {("GetItem feed-metrics",)}
 
 
-async def test_a_board_that_has_expired_is_empty(served: Served) -> None:
+async def test_an_expired_board_is_empty(served: Served) -> None:
     await put_board(served, keys.TAGS, "2026-06-25T12", {"name": "cats", "posts": 3})
     query = TAGS % '(window: HOUR, at: "2026-06-25T12:00:00Z")'
 
@@ -92,7 +92,7 @@ async def test_a_board_that_has_expired_is_empty(served: Served) -> None:
     assert after.data == {"trendingTags": []}
 
 
-async def test_a_damaged_member_of_a_board_is_passed_over(served: Served) -> None:
+async def test_a_damaged_member_of_a_board_is_skipped(served: Served) -> None:
     key = keys.board(keys.TAGS, "2026-06-25")
     members = [{"name": "cats", "posts": 3}, {"name": "bad"}, {"name": "dogs", "posts": 1}]
     item = {"PK": key.partition, "SK": key.sort, "version": 1, "floor": 0, "members": members}
@@ -115,7 +115,7 @@ async def test_a_damaged_member_of_a_board_is_passed_over(served: Served) -> Non
         ('trendingTags(at: "9999-06-25T12:00:00Z") { rank }', "at"),
     ],
 )
-async def test_bad_input_is_named_and_reads_nothing(served: Served, field: str, names: str) -> None:
+async def test_bad_input_is_named_without_a_call(served: Served, field: str, names: str) -> None:
     answer = await served.ask(f"{{ {field} }}")
 
     assert answer.codes == ["BAD_USER_INPUT"]

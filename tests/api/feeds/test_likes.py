@@ -40,18 +40,18 @@ async def likers(served: Served, post: str = "p", user: str | None = None, role:
     return [node["userId"] for node in answer.data["likes"]["nodes"]]
 
 
-async def moments(served: Served) -> list[str]:
-    """Since when the post is liked, by each who does."""
+async def like_times(served: Served) -> list[str]:
+    """Return the time of each like of the post."""
     return [node["createdAt"] for node in (await served.ask(LIST, {"post": "p"})).data["likes"]["nodes"]]
 
 
-async def test_a_like_is_answered_as_it_is_kept(served: Served) -> None:
+async def test_a_like_is_returned_as_stored(served: Served) -> None:
     await cast(served, "FOLLOWERS")
 
     answer = await served.ask(LIKE, {"post": "p"}, user="fan")
 
     assert answer.data == {"likePost": {"postId": "p", "userId": "fan", "createdAt": NOON}}
-    # The post and the user, whether they follow, then the like.
+    # The post and the user, the user's follow of the author, then the like.
     assert answer.made == ["BatchGetItem feed", "GetItem feed", "PutItem feed"]
     batch, single, _ = (call.request for call in answer.calls)
     assert [entry["ConsistentRead"] for entry in batch["RequestItems"].values()] == [single["ConsistentRead"]] == [True]
@@ -64,7 +64,7 @@ async def test_a_like_is_answered_as_it_is_kept(served: Served) -> None:
     }
 
 
-async def test_a_second_like_changes_nothing_and_answers_the_first(served: Served) -> None:
+async def test_a_second_like_changes_nothing_and_returns_the_first(served: Served) -> None:
     await cast(served, "PUBLIC")
     first = await like_post(served, "eve")
     served.clock.forward(hours=1)
@@ -73,17 +73,17 @@ async def test_a_second_like_changes_nothing_and_answers_the_first(served: Serve
     assert await likers(served) == ["eve"]
 
 
-async def test_twenty_likes_of_one_user_at_once_are_one(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_twenty_concurrent_likes_of_a_user_are_one(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     await cast(served, "PUBLIC")
     let_time_pass(monkeypatch)
 
     liked = await asyncio.gather(*[like_post(served, "eve") for _ in range(20)])
 
-    assert await moments(served) == [liked[0]["createdAt"]]
+    assert await like_times(served) == [liked[0]["createdAt"]]
     assert liked == [liked[0]] * 20
 
 
-async def test_a_like_is_taken_back_once_and_can_be_given_again(served: Served) -> None:
+async def test_a_like_is_removed_once_and_can_be_repeated(served: Served) -> None:
     await cast(served, "PUBLIC")
     first = await like_post(served, "eve")
     await like_post(served, "fan")
@@ -101,7 +101,7 @@ async def test_a_like_is_taken_back_once_and_can_be_given_again(served: Served) 
     assert second["createdAt"] == "2026-06-25T13:00:00+00:00"
 
 
-async def test_of_likes_and_unlikes_at_once_each_like_is_taken_back_once_or_is_there(
+async def test_each_of_concurrent_likes_is_removed_once_or_stored(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await cast(served, "PUBLIC")
@@ -112,25 +112,25 @@ async def test_of_likes_and_unlikes_at_once_each_like_is_taken_back_once_or_is_t
     )
 
     given = {answer["createdAt"] for answer in answers[::2]}
-    taken_back = [answer["createdAt"] for answer in answers[1::2] if answer]
-    assert sorted([*taken_back, *await moments(served)]) == sorted(given)
+    removed = [answer["createdAt"] for answer in answers[1::2] if answer]
+    assert sorted([*removed, *await like_times(served)]) == sorted(given)
 
 
-async def test_likes_are_for_those_who_may_see_the_post(served: Served) -> None:
+async def test_likes_have_the_visibility_of_their_post(served: Served) -> None:
     await cast(served, "PUBLIC")
     for visibility in SEEN_BY:
         await write_post(served, visibility, visibility=visibility)
         await like_post(served, "ada", visibility)
 
-    for visibility, seers in SEEN_BY.items():
+    for visibility, allowed in SEEN_BY.items():
         for viewer, (user, role) in VIEWERS.items():
             shown = await likers(served, visibility, user=user, role=role)
             liked = await served.ask(LIKE, {"post": visibility}, user=user, role=role)
             ended = await served.ask(UNLIKE, {"post": visibility}, user=user, role=role)
 
-            assert shown == (["ada"] if viewer in seers else []), (visibility, viewer)
+            assert shown == (["ada"] if viewer in allowed else []), (visibility, viewer)
             refusal = "UNAUTHENTICATED" if user is None else "NOT_FOUND"
-            assert liked.codes == ([] if viewer in seers and user else [refusal]), (visibility, viewer)
+            assert liked.codes == ([] if viewer in allowed and user else [refusal]), (visibility, viewer)
             assert ended.codes == ([] if user else ["UNAUTHENTICATED"]), (visibility, viewer)
             if user == "ada":
                 await like_post(served, "ada", visibility)
@@ -176,7 +176,7 @@ async def test_a_like_requires_a_profile(served: Served) -> None:
     assert await likers(served) == []
 
 
-async def test_a_post_tells_whether_the_caller_likes_it(served: Served) -> None:
+async def test_a_post_shows_whether_the_caller_likes_it(served: Served) -> None:
     await cast(served, "PUBLIC")
     await like_post(served, "eve")
 
@@ -186,7 +186,7 @@ async def test_a_post_tells_whether_the_caller_likes_it(served: Served) -> None:
     assert [answer.made for answer in answers] == [["GetItem feed"] * 2, ["GetItem feed"] * 2, ["GetItem feed"]]
 
 
-async def test_a_like_of_the_same_request_is_in_the_answer(served: Served) -> None:
+async def test_the_response_includes_a_like_of_the_same_request(served: Served) -> None:
     await cast(served, "PUBLIC")
 
     answer = await served.ask(
@@ -198,12 +198,12 @@ async def test_a_like_of_the_same_request_is_in_the_answer(served: Served) -> No
     )
 
     assert answer.data == {"first": {"post": {"likedByViewer": True}}, "then": {"post": {"likedByViewer": False}}}
-    # The post and the user, the like, the post as the answer shows it, and the end of the like: never the like again.
+    # The post and the user, the like, the post for the response, and the removal of the like, which is not read again.
     assert answer.made == ["BatchGetItem feed", "DeleteItem feed", "GetItem feed", "PutItem feed"]
     assert await served.store().get(keys.LIKE_OF_USER, keys.like("p", "eve")) is None
 
 
-async def test_pages_lead_through_the_likes_by_user_id_the_last_first_and_back(served: Served) -> None:
+async def test_likes_are_paged_by_descending_user_id_in_both_directions(served: Served) -> None:
     await cast(served, "PUBLIC")
     users = [f"user{number:02d}" for number in range(17)]
     await create_profiles(served, *users)
@@ -213,7 +213,7 @@ async def test_pages_lead_through_the_likes_by_user_id_the_last_first_and_back(s
     await assert_paged(served, 'likes(postId: "p", %s)', "userId", users[::-1])
 
 
-async def test_the_people_of_a_page_are_read_in_one_batch(served: Served) -> None:
+async def test_the_users_of_a_page_are_read_in_one_batch(served: Served) -> None:
     await cast(served, "PUBLIC")
     for user in ("ada", "eve"):
         await like_post(served, user)
@@ -225,7 +225,7 @@ async def test_the_people_of_a_page_are_read_in_one_batch(served: Served) -> Non
     assert answer.made == ["BatchGetItem feed", "GetItem feed", "Query feed"]
 
 
-async def test_a_page_has_its_limits_and_a_cursor_its_list(served: Served) -> None:
+async def test_invalid_paging_and_cursors_of_other_lists_are_refused(served: Served) -> None:
     await cast(served, "PUBLIC")
     await write_post(served, "q")
     await like_post(served, "eve")
@@ -240,7 +240,7 @@ async def test_a_page_has_its_limits_and_a_cursor_its_list(served: Served) -> No
         assert (await served.ask(f"{{ {field} {{ nodes {{ userId }} }} }}")).codes == [code]
 
 
-async def test_a_like_that_cannot_be_read_is_an_error_in_its_place(served: Served) -> None:
+async def test_a_damaged_like_is_an_error_in_its_place(served: Served) -> None:
     await cast(served, "PUBLIC")
     await like_post(served, "eve")
     await served.store().write_all(FEED, puts=[{"PK": "POST#p", "SK": "LIKE#fan", "created_at": "never"}])

@@ -1,4 +1,4 @@
-"""Notifications (FEED-009, FEED-W5): what is unread, until it is read or expires."""
+"""Notifications (FEED-009, FEED-W5): the list of unread ones, until they are read or expire."""
 
 from typing import Any
 
@@ -18,13 +18,13 @@ NODE = "query ($id: ID!) { node(id: $id) { ... on Notification { notificationId 
 
 
 async def only_notification(served: Served) -> Any:
-    """Ada's only notification."""
+    """Return Ada's only notification."""
     answer = await served.ask(UNREAD % ("", "nodes { id notificationId }"), user="ada")
     (node,) = answer.data["notifications"]["nodes"]
     return node
 
 
-async def test_unread_notifications_are_listed_newest_first_with_all_they_are_about(served: Served) -> None:
+async def test_unread_notifications_are_listed_newest_first_with_their_items(served: Served) -> None:
     post = post_item("p1", "ada")
     await put_feed_items(served, post, comment_item(post, "c1", "bob"), user_item("bob"), user_item("eve"))
     await put_feed_items(
@@ -62,11 +62,11 @@ async def test_unread_notifications_are_listed_newest_first_with_all_they_are_ab
         "COMMENT",
         {"text": "Hi"},
     ]
-    # The people, the post and the comment together.
+    # One batch: the users, the post and the comment.
     assert answer.made == ["BatchGetItem feed", "Query feed.GSI_NOTIF"]
 
 
-async def test_a_list_alone_is_one_query_and_pages_lead_through_it_past_expired_ones(served: Served) -> None:
+async def test_a_list_is_one_query_and_its_pages_skip_expired_notifications(served: Served) -> None:
     await put_feed_items(
         served, *[notification_item(f"n{number}", at=seconds_after_noon(number)) for number in range(7)]
     )
@@ -130,7 +130,7 @@ async def test_a_notification_is_read_once(served: Served) -> None:
     assert left.data == {"notifications": {"nodes": []}}
 
 
-async def test_an_expired_notification_is_no_more(served: Served) -> None:
+async def test_an_expired_notification_is_not_found(served: Served) -> None:
     await put_feed_items(served, notification_item("n"))
     (node,) = (await served.ask(UNREAD % ("", "nodes { id notificationId }"), user="ada")).data["notifications"][
         "nodes"
@@ -147,7 +147,7 @@ async def test_an_expired_notification_is_no_more(served: Served) -> None:
     assert marked.data == {"markNotificationRead": None}
 
 
-async def test_notifications_are_the_users_own_and_operators_may_read_them(served: Served) -> None:
+async def test_notifications_are_for_their_user_and_operators(served: Served) -> None:
     await put_feed_items(served, notification_item("n"))
     query = UNREAD % ("", "nodes { id notificationId }")
     node = await only_notification(served)
@@ -182,7 +182,7 @@ async def test_a_damaged_notification_is_an_error_in_its_place(served: Served) -
         (f'mutation {{ markNotificationRead(notificationId: "{"x" * 1001}") {{ id }} }}', "notificationId"),
     ],
 )
-async def test_bad_input_is_named_and_touches_nothing(served: Served, query: str, names: str) -> None:
+async def test_bad_input_is_named_without_a_call(served: Served, query: str, names: str) -> None:
     answer = await served.ask(query, user="ada")
 
     assert answer.codes == ["BAD_USER_INPUT"]

@@ -1,4 +1,4 @@
-"""Posts by author and by hashtag: who sees them and what a page reads (FEED-002, FEED-004, FEED-007)."""
+"""Posts by author and by hashtag: visibility, and the reads of a page (FEED-002, FEED-004, FEED-007)."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from tests.support.served import Answer, Served
 BY_TAG = f'{{ postsByTag(tag: "cats") {{ nodes {{ {SHOWN} }} }} }}'
 
 
-# Who sees what
+# Visibility
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,14 @@ class WrittenPost:
 
 
 def sees(viewer: str | None, post: WrittenPost) -> bool:
-    """The fan follows ada and nobody else."""
+    """Return whether the viewer may see the post. The fan follows only ada."""
     if post.visibility == "PUBLIC" or viewer in ("root", post.author):
         return True
     return post.visibility == "FOLLOWERS" and viewer == "fan" and post.author == "ada"
 
 
-async def a_feed_of(served: Served, authors: Sequence[str], number: int) -> list[WrittenPost]:
-    """Posts with the tag `cats`, many of them hidden from some, newest first; some are of the same moment."""
+async def create_posts(served: Served, authors: Sequence[str], number: int) -> list[WrittenPost]:
+    """Create posts with the tag `cats`, of random visibility, some at the same time. Return them newest first."""
     await create_users(served, *authors)
     await put_follow_items(served, "fan", "ada")
     chance = random.Random(4)
@@ -47,8 +47,8 @@ async def a_feed_of(served: Served, authors: Sequence[str], number: int) -> list
     return written[::-1]
 
 
-async def walked(ask: Callable[[str], Any], field: str, backward: bool) -> list[list[str]]:
-    """The ids on the pages of two from one end of a list to the other, each page and the pages in the list's order."""
+async def page_ids(ask: Callable[[str], Any], field: str, backward: bool) -> list[list[str]]:
+    """Read all pages of two posts in one direction. Return the ids of each page, all in the order of the list."""
     size, place, cursor_name, more = (
         ("last", "before", "startCursor", "hasPreviousPage")
         if backward
@@ -72,10 +72,10 @@ VIEWERS = [(None, Role.USER), ("grace", Role.USER), ("fan", Role.USER), ("ada", 
     ("field", "argument", "authors"),
     [("postsByAuthor", 'authorId: "ada"', ["ada"]), ("postsByTag", 'tag: "#Cats"', ["ada", "bob"])],
 )
-async def test_pages_hold_what_the_viewer_may_see_and_are_full_both_ways(
+async def test_pages_in_both_directions_are_full_of_posts_that_the_viewer_may_see(
     served: Served, field: str, argument: str, authors: list[str]
 ) -> None:
-    posts = await a_feed_of(served, authors, 20)
+    posts = await create_posts(served, authors, 20)
     info = "pageInfo { hasNextPage hasPreviousPage startCursor endCursor }"
 
     for viewer, role in VIEWERS:
@@ -86,7 +86,7 @@ async def test_pages_hold_what_the_viewer_may_see_and_are_full_both_ways(
 
         found = [post for post in posts if field == "postsByAuthor" or post.visibility != "PRIVATE"]
         expected = [post.post_id for post in found if sees(viewer, post)]
-        forward, backward = await walked(ask, field, False), await walked(ask, field, True)
+        forward, backward = await page_ids(ask, field, False), await page_ids(ask, field, True)
         assert [id for page in forward for id in page] == expected, viewer
         assert [id for page in backward for id in page] == expected, viewer
         assert {len(page) for page in forward[:-1] + backward[1:]} <= {2}
@@ -94,14 +94,14 @@ async def test_pages_hold_what_the_viewer_may_see_and_are_full_both_ways(
 
 
 @pytest.mark.parametrize(
-    ("visibility", "blind", "seeing"),
+    ("visibility", "excluded", "included"),
     [
         ("PRIVATE", [None, "grace", "fan"], ["ada"]),
         ("FOLLOWERS", [None, "grace"], ["fan", "ada"]),
     ],
 )
-async def test_a_hidden_post_is_nowhere_for_those_who_may_not_see_it(
-    served: Served, visibility: str, blind: list[str | None], seeing: list[str]
+async def test_a_hidden_post_appears_in_no_response_to_callers_who_may_not_see_it(
+    served: Served, visibility: str, excluded: list[str | None], included: list[str]
 ) -> None:
     await create_users(served, "ada")
     await put_follow_items(served, "fan", "ada")
@@ -115,7 +115,7 @@ async def test_a_hidden_post_is_nowhere_for_those_who_may_not_see_it(
       user(id: "ada") { posts { nodes { text } } }
     }"""
 
-    for viewer in blind:
+    for viewer in excluded:
         answer = await served.ask(everywhere, {"id": post["id"]}, user=viewer)
         assert answer.errors is None
         assert answer.data == {
@@ -127,7 +127,7 @@ async def test_a_hidden_post_is_nowhere_for_those_who_may_not_see_it(
             "user": {"posts": {"nodes": []}},
         }, viewer
     shown, node = {"text": post["text"]}, {"id": post["id"]}
-    for viewer, role in [*((viewer, Role.USER) for viewer in seeing), ("root", Role.ADMIN), ("job", Role.SYSTEM)]:
+    for viewer, role in [*((viewer, Role.USER) for viewer in included), ("root", Role.ADMIN), ("job", Role.SYSTEM)]:
         answer = await served.ask(everywhere, {"id": post["id"]}, user=viewer, role=role)
         assert answer.data == {
             "post": shown,
@@ -139,10 +139,10 @@ async def test_a_hidden_post_is_nowhere_for_those_who_may_not_see_it(
         }, viewer
 
 
-# What is read
+# Reads
 
 
-async def test_an_authors_posts_are_one_query_and_for_posts_for_followers_the_follow(served: Served) -> None:
+async def test_the_posts_of_an_author_are_one_query_and_if_needed_a_read_of_the_follow(served: Served) -> None:
     await create_users(served, "ada")
     post = await create_feed_post(served)
     shown = {name: post[name] for name in [*SHOWN.split(), "likeCount", "commentCount"]}
@@ -176,18 +176,18 @@ async def test_follows_of_several_authors_are_read_in_one_batch(served: Served) 
 
     shown = {author: {"posts": {"nodes": [{"text": author}]}} for author in authors}
     assert answer.data == shown | {"bob": {"posts": {"nodes": []}}}
-    # The users, and whether they are followed.
+    # Two batches: the users, and the follows.
     assert answer.made == ["BatchGetItem feed"] * 2 + ["Query feed.GSI1"] * 3
 
 
-async def test_follows_are_asked_for_only_where_a_tag_has_posts_for_the_followers_of_others(served: Served) -> None:
+async def test_follows_are_read_only_if_a_tag_has_posts_for_followers_of_others(served: Served) -> None:
     await create_users(served, "ada", "bob", "fan")
-    made = []
+    calls = []
 
     async def list_again() -> None:
         answer = await served.ask(BY_TAG, user="fan")
         assert answer.errors is None
-        made.append(answer.made)
+        calls.append(answer.made)
 
     await create_feed_post(served, "ada")
     await create_feed_post(served, "ada", visibility="PRIVATE")
@@ -198,7 +198,7 @@ async def test_follows_are_asked_for_only_where_a_tag_has_posts_for_the_follower
         await list_again()
 
     query = ["Query feed.GSI2"]
-    assert made == [query, ["GetItem feed", *query], ["GetItem feed", *query], ["BatchGetItem feed", *query]]
+    assert calls == [query, ["GetItem feed", *query], ["GetItem feed", *query], ["BatchGetItem feed", *query]]
     assert (await served.ask(BY_TAG)).made == query
 
 
@@ -221,7 +221,7 @@ async def test_attributes_outside_an_index_are_read_in_one_batch_with_the_author
     assert mentioned.made == ["BatchGetItem feed", "Query feed.GSI1"]
 
 
-async def test_counts_are_those_of_the_post_also_where_a_tag_led_to_it(served: Served) -> None:
+async def test_posts_of_a_tag_have_the_counts_of_the_post(served: Served) -> None:
     await create_users(served, "ada")
     await create_feed_post(served, postId="p1")
     (item,) = await stored_post_items(served, "p1", "META")
@@ -239,7 +239,7 @@ async def test_counts_are_those_of_the_post_also_where_a_tag_led_to_it(served: S
     }
 
 
-async def test_a_tag_that_outlives_its_post_for_a_moment_counts_nothing(served: Served) -> None:
+async def test_a_tag_of_a_deleted_post_has_counts_of_zero(served: Served) -> None:
     await create_users(served, "ada")
     await create_feed_post(served, postId="p1", text="#cats for @grace")
     await served.store().write_all(FEED, deletes=[keys.post("p1")])
@@ -250,7 +250,7 @@ async def test_a_tag_that_outlives_its_post_for_a_moment_counts_nothing(served: 
     assert answer.data == {"postsByTag": {"nodes": [row]}}
 
 
-async def test_a_tag_is_found_in_any_case_and_form_and_what_is_no_tag_is_refused(served: Served) -> None:
+async def test_a_tag_is_found_in_any_case_and_form_and_an_invalid_one_is_refused(served: Served) -> None:
     await create_users(served, "ada")
     await create_feed_post(served, postId="p1", text="An #Éclair")
     query = "query ($tag: String!) { postsByTag(tag: $tag) { nodes { postId tags } } }"
@@ -266,7 +266,7 @@ async def test_a_tag_is_found_in_any_case_and_form_and_what_is_no_tag_is_refused
         )
 
 
-async def test_a_cursor_is_good_for_its_own_author_and_tag_alone(served: Served) -> None:
+async def test_a_cursor_is_valid_for_its_author_or_tag_only(served: Served) -> None:
     await create_users(served, "ada")
     await create_feed_post(served, text="#cats #dogs")
     cursors = await served.ask(
@@ -284,7 +284,7 @@ async def test_a_cursor_is_good_for_its_own_author_and_tag_alone(served: Served)
     assert [answer.codes for answer in answers] == [["BAD_CURSOR"]] * 3 + [[]]
 
 
-async def test_a_damaged_post_spoils_its_own_place_only(served: Served) -> None:
+async def test_a_damaged_post_is_an_error_in_its_place(served: Served) -> None:
     await create_users(served, "ada")
     for number in range(3):
         await create_feed_post(served, postId=f"p{number}")

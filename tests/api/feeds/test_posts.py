@@ -79,7 +79,7 @@ async def test_a_post_is_written_with_its_tags_in_one_transaction(served: Served
     assert (await served.ask(READ, {"id": "p1"})).data["post"] == answer.data["createPost"]
 
 
-async def test_the_tags_of_a_private_post_are_in_no_index(served: Served) -> None:
+async def test_the_tags_of_a_private_post_are_not_indexed(served: Served) -> None:
     await create_users(served, "ada")
 
     post = await create_feed_post(served, postId="p1", visibility="PRIVATE")
@@ -98,7 +98,7 @@ async def test_the_tags_of_a_private_post_are_in_no_index(served: Served) -> Non
     assert await stored_post_items(served, "p1", "TAG#cats") == [None]
 
 
-async def test_a_post_without_an_id_is_given_one_that_sorts_by_time(served: Served) -> None:
+async def test_a_post_without_an_id_gets_one_that_sorts_by_time(served: Served) -> None:
     await create_users(served, "ada")
 
     first, second = await create_feed_post(served), await create_feed_post(served)
@@ -107,7 +107,7 @@ async def test_a_post_without_an_id_is_given_one_that_sorts_by_time(served: Serv
     assert uuid7_moment(first["postId"]) == NOON
 
 
-async def test_a_post_asked_for_again_is_answered_as_it_stands(served: Served) -> None:
+async def test_a_repeated_creation_returns_the_stored_post(served: Served) -> None:
     await create_users(served, "ada")
     first = await create_feed_post(served, postId="p1")
     served.clock.forward(minutes=1)
@@ -131,7 +131,7 @@ async def test_ten_concurrent_creations_of_one_post_return_the_same_post(served:
     assert post_ids(await served.ask(BY_AUTHOR), "postsByAuthor") == ["p1"]
 
 
-async def test_an_id_is_one_authors_and_another_learns_nothing_of_the_post(served: Served) -> None:
+async def test_the_id_of_another_author_is_taken_and_reveals_nothing_of_the_post(served: Served) -> None:
     users = ["ada", "grace", "linus", "bob"]
     await create_users(served, *users)
     asked = [
@@ -168,7 +168,7 @@ async def test_a_post_requires_a_profile(served: Served) -> None:
     assert await stored_post_items(served, "p1", "META") == [None]
 
 
-async def test_bad_input_is_named_with_its_limit(served: Served) -> None:
+async def test_bad_input_is_reported_with_its_limit(served: Served) -> None:
     post_id = "`postId` must have between 1 and 64 letters, digits, `-`, `_` and `.`."
     running = "`mediaRef` must not begin with javascript:, data:, vbscript:."
     refusals: list[tuple[dict[str, Any], str]] = [
@@ -196,7 +196,7 @@ async def test_bad_input_is_named_with_its_limit(served: Served) -> None:
         assert answer.calls == []
 
 
-async def test_the_longest_post_with_the_most_tags_and_mentions_is_written(served: Served) -> None:
+async def test_the_longest_post_with_the_most_tags_and_mentions_is_stored(served: Served) -> None:
     await create_users(served, "ada")
     names = " ".join([*(f"#{n}{'東' * 49}" for n in range(10)), *(f"@u{n}" for n in range(20))])
 
@@ -208,7 +208,7 @@ async def test_the_longest_post_with_the_most_tags_and_mentions_is_written(serve
 # FEED-W6
 
 
-async def test_a_deleted_post_is_gone_from_everywhere_and_leaves_a_tombstone(served: Served) -> None:
+async def test_a_deleted_post_appears_in_no_list_and_leaves_a_tombstone(served: Served) -> None:
     await create_users(served, "ada")
     post = await create_feed_post(served, postId="p1", text="#cats #dogs @grace", mediaRef="x")
     served.clock.forward(minutes=1)

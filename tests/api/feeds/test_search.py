@@ -121,7 +121,7 @@ async def test_an_index_that_is_behind_shows_nothing_that_was_deleted_or_hidden(
     assert (await world.gateway.search.status()).entries[Kind.POSTS] == 1
 
 
-async def test_paging_goes_on_while_posts_come_and_go(world: Served) -> None:
+async def test_paging_continues_while_posts_are_created_and_deleted(world: Served) -> None:
     for number in range(9):
         await write_searched_post(world, f"p{number}", "some word")
     await sync_index(world)
@@ -129,7 +129,7 @@ async def test_paging_goes_on_while_posts_come_and_go(world: Served) -> None:
     end = first.data["searchPosts"]["pageInfo"]["endCursor"]
 
     await write_searched_post(world, "new", "word")
-    for gone in ("p5", "p2"):  # the post at the cursor, and a later one
+    for gone in ("p5", "p2"):  # delete the post at the cursor, and a later one
         assert (await world.ask(f'mutation {{ deletePost(postId: "{gone}") {{ postId }} }}', user="ada")).errors is None
     await sync_index(world)
 
@@ -137,7 +137,7 @@ async def test_paging_goes_on_while_posts_come_and_go(world: Served) -> None:
     assert await find_posts(world, "word", after=end) == ["p4", "p3", "p1", "p0"]
 
 
-async def test_cursors_are_good_for_the_same_words_and_caller_alone(world: Served) -> None:
+async def test_cursors_are_valid_for_the_same_words_and_caller_only(world: Served) -> None:
     for number in range(3):
         await write_searched_post(world, f"p{number}", "some word")
     await sync_index(world)
@@ -200,7 +200,7 @@ async def test_an_invalid_query_gets_a_clear_error(served: Served, asked: str, q
     assert answer.calls == []
 
 
-# Items of other programs: their keys and the attributes of the documents alone.
+# Items of other programs, with their keys and documented attributes only.
 
 
 async def test_posts_without_text_are_found_by_their_tag_items(world: Served) -> None:
@@ -255,7 +255,7 @@ async def test_damaged_items_do_not_stop_the_index(world: Served) -> None:
 
     answer = await world.ask(IDS, {"query": "word"})
     nodes = answer.data["searchPosts"]["nodes"]
-    assert nodes == [{"postId": "good"}, None]  # the answer shows nothing of a damaged post but the error
+    assert nodes == [{"postId": "good"}, None]  # the response contains only the error of a damaged post
     assert answer.codes == ["INTERNAL"]
     done = await world.gateway.background.search_rebuild().run()
     assert (done.posts, done.users) == (2, 3)
@@ -265,7 +265,7 @@ async def test_damaged_items_do_not_stop_the_index(world: Served) -> None:
     "url",
     ["search.example.com", "ftp://a", "https://", "https://user@host", "https://a?b", "https://a:port", "http://[x"],
 )
-def test_a_url_of_no_search_host_is_refused_without_telling_it(url: str) -> None:
+def test_a_url_of_another_host_is_refused_and_not_repeated(url: str) -> None:
     with pytest.raises(Misconfigured, match="GATEWAY_SEARCH_URL must") as refused:
         Settings(secret="s" * 40, search_url=url)
     assert "user@host" not in str(refused.value)

@@ -169,7 +169,7 @@ async def test_paging_to_the_end_gives_the_visible_matches_in_order(
                 assert len(counting.limits) == len(found)
 
 
-async def test_a_page_that_the_rounds_cut_off_goes_on_at_the_last_candidate(
+async def test_a_page_that_ends_after_the_maximal_rounds_continues_at_the_last_candidate(
     database: Database, index: SearchIndex
 ) -> None:
     gone = 3 * 2 * MAX_ROUNDS
@@ -202,10 +202,10 @@ async def test_the_follows_of_a_caller_are_read_once_per_request(database: Datab
     assert anonymous.meter.calls == []
 
 
-async def test_a_caller_who_follows_more_than_the_bound_finds_all_the_same(
+async def test_a_caller_with_more_follows_than_the_limit_finds_the_same_posts(
     database: Database, index: SearchIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Other programs may write more follows than this one: then the items alone decide."""
+    """Other programs may write more follows than this one. Then only the items are checked, not the index."""
     monkeypatch.setattr(searches, "MAX_FOLLOWED", 1)
     world = SearchedPosts(random.Random(9), "word", 40, stale=0.0)
     world.follows |= {("eve", "ada"), ("eve", "bob")}
@@ -243,7 +243,7 @@ async def test_pages_are_full_where_most_posts_are_for_followers_of_others(world
     assert [id for page in pages for id in page] == [f"shown{number}" for number in range(11, -1, -1)]
 
 
-async def test_the_cursor_of_a_page_without_posts_leads_on_and_tells_no_id(
+async def test_the_cursor_of_a_page_without_posts_continues_and_reveals_no_id(
     world: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(searches, "MAX_ROUNDS", 1)
@@ -269,7 +269,7 @@ async def test_the_cursor_of_a_page_without_posts_leads_on_and_tells_no_id(
 
 
 @pytest.mark.parametrize("hidden", [0, 200])
-async def test_a_search_is_charged_what_it_reads_and_its_estimate_is_near_it(world: Served, hidden: int) -> None:
+async def test_a_search_is_charged_its_reads_and_its_estimate_is_near_them(world: Served, hidden: int) -> None:
     for number in range(60):
         await write_searched_post(
             world, f"shown{number}", "word", "bob", visibility="FOLLOWERS" if number % 2 else "PUBLIC"

@@ -26,7 +26,7 @@ async def create_feed_user(served: Served, user: str, **given: Any) -> dict[str,
     return created
 
 
-async def test_a_user_who_enters_is_there_for_everybody(served: Served) -> None:
+async def test_a_new_user_is_visible_to_every_caller(served: Served) -> None:
     created = await create_feed_user(served, "ada", name=" Ada ", bio="I count.", avatarRef="s3://pictures/ada.png")
 
     answer = await served.ask(READ, {"id": "ada"})
@@ -69,7 +69,7 @@ async def test_concurrent_creations_of_one_user_return_the_same_user(served: Ser
     assert len({user["name"] for user in entered}) == 1
 
 
-async def test_a_user_changes_what_they_name_and_nothing_else(served: Served) -> None:
+async def test_an_update_changes_the_given_fields_only(served: Served) -> None:
     created = await create_feed_user(served, "ada", bio="I count.", avatarRef="ada.png")
 
     renamed = await served.ask(UPDATE, {"input": {"name": " Countess "}}, user="ada")
@@ -82,7 +82,7 @@ async def test_a_user_changes_what_they_name_and_nothing_else(served: Served) ->
     assert blank.data == stripped.data
 
 
-async def test_changes_leave_the_counts_alone(served: Served) -> None:
+async def test_updates_keep_the_counts(served: Served) -> None:
     key = keys.user("ada")
     item = {"PK": key.partition, "SK": key.sort, "name": "Ada", "created_at": iso(NOON)}
     await served.store().write_all(FEED, puts=[item | {"posts": 3, "followers": 2, "following": 1}])
@@ -93,7 +93,7 @@ async def test_changes_leave_the_counts_alone(served: Served) -> None:
     assert [changed[name] for name in ("name", "postCount", "followerCount", "followingCount")] == ["Countess", 3, 2, 1]
 
 
-async def test_a_user_who_does_not_exist_cannot_be_changed(served: Served) -> None:
+async def test_a_missing_user_cannot_be_changed(served: Served) -> None:
     answer = await served.ask(UPDATE, {"input": {"name": "Ada"}}, user="ada")
 
     assert answer.codes == ["NOT_FOUND"]
@@ -101,7 +101,7 @@ async def test_a_user_who_does_not_exist_cannot_be_changed(served: Served) -> No
     assert (await served.ask(READ, {"id": "ada"})).data == {"user": None}
 
 
-async def test_bad_input_is_named_with_its_limit(served: Served) -> None:
+async def test_bad_input_is_reported_with_its_limit(served: Served) -> None:
     refusals: list[tuple[str, dict[str, Any], str]] = [
         (CREATE, {"name": " "}, "`name` must have between 1 and 100 characters."),
         (CREATE, {"name": "\u200b"}, "`name` must have between 1 and 100 characters."),
@@ -121,7 +121,7 @@ async def test_bad_input_is_named_with_its_limit(served: Served) -> None:
         assert answer.calls == []
 
 
-async def test_an_empty_bio_is_none(served: Served) -> None:
+async def test_an_empty_bio_is_null(served: Served) -> None:
     assert (await create_feed_user(served, "ada", bio=" "))["bio"] is None
     assert (await create_feed_user(served, "bob", bio="\n"))["bio"] is None
 
@@ -174,7 +174,7 @@ async def test_an_impossible_user_id_is_refused(served: Served, field: str) -> N
         assert answer.calls == []
 
 
-async def test_a_user_is_a_node_and_me_is_one(served: Served) -> None:
+async def test_a_user_is_a_node_also_through_me(served: Served) -> None:
     created = await create_feed_user(served, "ada")
     query = """query ($ids: [ID!]!) {
       me { userId user { name } }
@@ -192,7 +192,7 @@ async def test_a_user_is_a_node_and_me_is_one(served: Served) -> None:
     assert (await served.ask("{ me { user { name } } }", user="grace")).data == {"me": {"user": None}}
 
 
-async def test_a_bad_id_is_named_by_its_place(served: Served) -> None:
+async def test_a_bad_id_is_reported_at_its_path(served: Served) -> None:
     created = await create_feed_user(served, "ada")
 
     answer = await served.ask(
@@ -204,7 +204,7 @@ async def test_a_bad_id_is_named_by_its_place(served: Served) -> None:
     assert sorted(errors) == [(f"`{at}` is not the global id of an object.", at) for at in ("id", "ids[1]", "ids[2]")]
 
 
-async def test_the_role_of_an_operator_makes_a_user_of_their_own(served: Served) -> None:
+async def test_an_operator_role_has_a_separate_user(served: Served) -> None:
     answer = await served.ask(CREATE, {"input": {"name": "Root"}}, user="root", role=Role.ADMIN)
 
     assert answer.data["createUser"]["userId"] == "root"

@@ -1,4 +1,4 @@
-"""Matches that are polled, their live scores, and locks, on the real engine (AM-1 … AM-7, LOCK-4)."""
+"""Active matches, their live scores, and locks, on the real engine (AM-1 … AM-7, LOCK-4)."""
 
 import asyncio
 from datetime import timedelta
@@ -37,14 +37,14 @@ MOMENT = "2026-06-25T12:00:00+00:00"
 # AM-3: register
 
 
-async def test_a_match_is_registered_from_where_it_stands(served: Served) -> None:
+async def test_a_match_is_registered_with_its_current_state(served: Served) -> None:
     await store_played_match(served, planned_match())
 
     answer = await ask_system(served, REGISTER)
 
     assert answer.made == [
         "GetItem active-matches",
-        "GetItem cricket-fixtures",  # consistently, to write; the other is the field `match`
+        "GetItem cricket-fixtures",  # the consistent read is for the write, the other for the field `match`
         "GetItem cricket-fixtures",
         "PutItem active-matches",
     ]
@@ -53,7 +53,7 @@ async def test_a_match_is_registered_from_where_it_stands(served: Served) -> Non
         "leagueCode": "IPL",
         "status": "ACTIVE",
         "instanceId": None,
-        # The fixture's are 2 and 7: registering is a change of hands and no change of the state.
+        # The fixture has fence 2 and version 7: registering changes the owner, not the state.
         "fence": 3,
         "version": 7,
         "lastTickAt": None,
@@ -84,7 +84,7 @@ async def test_an_unknown_match_is_not_registered(served: Served) -> None:
     assert (await ask_system(served, ALL)).data == {"activeMatches": []}
 
 
-async def test_of_twenty_that_register_a_match_one_wins(served: Served) -> None:
+async def test_one_of_twenty_concurrent_registrations_succeeds(served: Served) -> None:
     await put_fixtures(served, planned_match())
 
     answers = await asyncio.gather(*[ask_system(served, REGISTER) for _ in range(20)])
@@ -93,7 +93,7 @@ async def test_of_twenty_that_register_a_match_one_wins(served: Served) -> None:
     assert ((await active_match_state(served)).fence, (await active_match_state(served)).version) == (1, 0)
 
 
-async def test_an_active_match_is_not_registered_again_nor_one_that_has_ended(served: Served) -> None:
+async def test_an_active_or_ended_match_is_not_registered_again(served: Served) -> None:
     await put_fixtures(served, planned_match())
     await ask_system(served, REGISTER)
     before = await active_match_state(served)
@@ -123,7 +123,7 @@ async def test_an_inactive_match_continues_from_its_own_state(served: Served) ->
     assert (after.previous_ball_id, after.events) == (before.previous_ball_id, ())
 
 
-async def test_a_fence_goes_on_from_the_state_or_the_fixture_and_a_version_from_its_own_state(served: Served) -> None:
+async def test_a_fence_continues_from_the_state_or_the_fixture_and_a_version_from_the_state(served: Served) -> None:
     match = planned_match()
     await put_fixtures(served, match)
     seen = []
@@ -140,7 +140,7 @@ async def test_a_fence_goes_on_from_the_state_or_the_fixture_and_a_version_from_
     assert [active.live.version for active in seen] == [0, 0, 0]
 
 
-async def test_a_match_whose_state_has_expired_is_registered_though_it_is_not_swept_yet(served: Served) -> None:
+async def test_a_match_with_an_expired_but_stored_state_is_registered(served: Served) -> None:
     await put_fixtures(served, planned_match())
     await ask_system(served, REGISTER)
     await ask_system(served, DEACTIVATE)
@@ -183,7 +183,7 @@ async def test_a_deactivated_match_is_kept_for_a_day(served: Served) -> None:
     assert (await ask_system(served, ALL)).data == {"activeMatches": []}
 
 
-async def test_the_poller_of_a_deactivated_match_is_shut_out(served: Served) -> None:
+async def test_the_poller_of_a_deactivated_match_is_fenced_off(served: Served) -> None:
     instance = await begin(served, "m1")
     await instance.poller.tick("m1")
     before = await active_match_state(served)
@@ -198,16 +198,16 @@ async def test_the_poller_of_a_deactivated_match_is_shut_out(served: Served) -> 
     assert (after.version, after.live, after.cooldowns) == (before.version, before.live, before.cooldowns)
 
 
-async def test_a_poller_that_is_in_mid_tick_when_its_match_is_deactivated_writes_nothing_more(served: Served) -> None:
+async def test_a_tick_during_the_deactivation_of_its_match_writes_nothing(served: Served) -> None:
     instance = await begin(served, "m1")
-    for _ in range(2):  # the first finds nothing new
+    for _ in range(2):  # the first tick finds no change
         await instance.poller.tick("m1")
     before = await active_match_state(served)
     provider = instance.poller._provider
-    tell = provider.match
+    record = provider.match
 
     async def slowly(match_id: str) -> Any:
-        snapshot = await tell(match_id)
+        snapshot = await record(match_id)
         await ask_system(served, DEACTIVATE)
         return snapshot
 
@@ -221,7 +221,7 @@ async def test_a_poller_that_is_in_mid_tick_when_its_match_is_deactivated_writes
     assert [change.active.version for change in instance.changes] == [before.version]
 
 
-async def test_a_match_without_a_state_is_neither_deactivated_nor_made(served: Served) -> None:
+async def test_a_match_without_a_state_is_neither_deactivated_nor_created(served: Served) -> None:
     await put_fixtures(served, planned_match())
 
     assert (await ask_system(served, DEACTIVATE)).codes == ["NOT_FOUND"]
@@ -246,7 +246,7 @@ async def test_a_state_is_deleted_unless_it_is_polled(served: Served) -> None:
     assert (await ask_system(served, REGISTER)).errors is None
 
 
-async def test_a_version_never_goes_back_when_a_state_is_deleted(served: Served) -> None:
+async def test_a_version_does_not_decrease_when_a_state_is_deleted(served: Served) -> None:
     instance = await begin(served, "m1")
     for _ in range(4):
         await instance.poller.tick("m1")
@@ -283,7 +283,7 @@ async def test_states_are_read_together(served: Served) -> None:
     assert private.made == ["BatchGetItem active-matches", "BatchGetItem cricket-fixtures"]
 
 
-async def test_live_matches_are_one_query_for_everybody(served: Served) -> None:
+async def test_live_matches_are_one_query_for_every_caller(served: Served) -> None:
     await put_fixtures(
         served, planned_match("m1", round="Final"), planned_match("m2"), planned_match("m3"), planned_match("m4")
     )
@@ -313,7 +313,7 @@ async def test_live_matches_are_one_query_for_everybody(served: Served) -> None:
     assert listed.made == ["Scan active-matches"]
 
 
-async def test_a_damaged_state_is_omitted_from_lists_and_an_error_on_its_own(served: Served) -> None:
+async def test_a_damaged_state_is_omitted_from_lists_and_an_error_by_id(served: Served) -> None:
     await put_fixtures(served, planned_match("m1"), planned_match("m2"))
     await ask_system(served, REGISTER)
     damaged = {"matchId": "m2", "status": "active", "leagueCode": "IPL", "version": 3, "previousScore": "{"}
@@ -331,7 +331,7 @@ async def test_a_damaged_state_is_omitted_from_lists_and_an_error_on_its_own(ser
     assert both.codes == ["INTERNAL"]
 
 
-async def test_the_state_has_a_global_id_for_the_system_alone(served: Served) -> None:
+async def test_the_global_id_of_a_state_is_for_the_system_only(served: Served) -> None:
     await put_fixtures(served, planned_match())
     await ask_system(served, REGISTER)
     query = "query ($ids: [ID!]!) { nodes(ids: $ids) { id ... on ActiveMatch { matchId fence match { matchId } } } }"
@@ -352,7 +352,7 @@ async def test_the_state_has_a_global_id_for_the_system_alone(served: Served) ->
     ("user", "role", "code"),
     [(None, Role.USER, "UNAUTHENTICATED"), ("ada", Role.USER, "FORBIDDEN"), ("root", Role.ADMIN, "FORBIDDEN")],
 )
-async def test_others_than_the_system_change_nothing(served: Served, user: str | None, role: Role, code: str) -> None:
+async def test_only_the_system_changes_active_matches(served: Served, user: str | None, role: Role, code: str) -> None:
     await put_fixtures(served, planned_match())
     await ask_system(served, REGISTER)
     before = await active_match_state(served)
@@ -370,7 +370,7 @@ async def test_others_than_the_system_change_nothing(served: Served, user: str |
 # LOCK-4
 
 
-async def test_operators_see_all_locks_also_those_that_have_expired(served: Served) -> None:
+async def test_operators_see_all_locks_including_expired_ones(served: Served) -> None:
     one, two = (Locks(served.store(), owner, NOON) for owner in ("one", "two"))
     assert await two.acquire("match:m2", 30)
     assert await one.acquire("match:m1")
@@ -389,14 +389,14 @@ async def test_operators_see_all_locks_also_those_that_have_expired(served: Serv
     assert answer.made == ["Scan cricket-locks"]
 
 
-async def test_a_tick_holds_its_lock_and_gives_it_back(served: Served) -> None:
+async def test_a_tick_holds_its_lock_and_releases_it(served: Served) -> None:
     instance = await begin(served, "m1")
     provider = instance.poller._provider
-    tell, seen = provider.match, []
+    record, seen = provider.match, []
 
     async def look(match_id: str) -> Any:
         seen.append((await ask_system(served, "{ locks { name owner } }")).data["locks"])
-        return await tell(match_id)
+        return await record(match_id)
 
     provider.match = look  # type: ignore[method-assign]
     await instance.poller.tick("m1")
@@ -417,7 +417,7 @@ async def test_an_archived_fixture_stays_archived_while_its_state_is_kept(served
     assert fixture.archived_at == NOON
 
 
-async def test_live_matches_are_read_once_a_second_and_again_after_a_mutation(served: Served) -> None:
+async def test_live_matches_are_cached_for_a_second_or_until_a_mutation(served: Served) -> None:
     for match_id in ("m1", "m2"):
         await put_fixtures(served, planned_match(match_id, version=1))
     await ask_system(served, REGISTER)

@@ -1,4 +1,4 @@
-"""Subscribers of a match whose item is damaged: an error in the place of an update, and on with what can be read."""
+"""Subscriptions to a match with a damaged item: an error replaces the update, and the subscription continues."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ async def write_active_match(served: Served, item: Item) -> None:
 
 
 async def store_damaged_match(served: Served, match_id: str = "m1", **attributes: Any) -> Item:
-    """Store a version that cannot be read; the item as it should be."""
+    """Store a damaged version. Return the valid item."""
     item = active_match_item(replace(await active_match_state(served, match_id), version=2))
     await write_active_match(served, item | NO_SCORE | attributes)
     return item
@@ -41,7 +41,7 @@ async def version(listener: Listener) -> tuple[int, bool]:
     return update["version"], update["isSnapshot"]
 
 
-async def test_a_damaged_version_is_an_error_and_the_subscription_goes_on(
+async def test_a_damaged_version_is_an_error_and_the_subscription_continues(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
     await begin(served, "m1")
@@ -82,7 +82,7 @@ async def test_each_damaged_version_is_an_error(served: Served) -> None:
     assert len(await errors_of(listener)) == 1
 
 
-async def test_all_subscribers_receive_the_error_and_one_who_comes_later_the_repair(served: Served) -> None:
+async def test_all_subscribers_receive_the_error_and_a_later_one_the_repaired_state(served: Served) -> None:
     await begin(served, "m1")
     listeners = [await served.listen(UPDATES % "") for _ in range(3)]
     for listener in listeners:
@@ -99,7 +99,7 @@ async def test_all_subscribers_receive_the_error_and_one_who_comes_later_the_rep
     assert await version(late) == (2, True)
 
 
-async def test_an_error_does_not_wait_for_the_interval_and_no_event_is_lost(served: Served) -> None:
+async def test_an_error_is_sent_without_the_interval_and_no_event_is_lost(served: Served) -> None:
     await begin(served, "m1")
     listener = await served.listen(UPDATES % ", minIntervalMs: 60000")
     assert await version(listener) == (1, True)
@@ -114,7 +114,7 @@ async def test_an_error_does_not_wait_for_the_interval_and_no_event_is_lost(serv
 
 
 @pytest.mark.parametrize("arguments", ["", '(leagueCode: "%s")', "(minIntervalMs: 100)"])
-async def test_live_scores_have_the_error_of_a_live_match_and_go_on(served: Served, arguments: str) -> None:
+async def test_live_scores_report_the_error_of_a_live_match_and_continue(served: Served, arguments: str) -> None:
     await begin(served, "m1", "m2")
     code = (await active_match_state(served)).league_code
     listener = await served.listen(SCORES % (arguments % code if "%" in arguments else arguments))
@@ -134,7 +134,7 @@ async def test_live_scores_have_the_error_of_a_live_match_and_go_on(served: Serv
     }
 
 
-async def test_live_scores_have_no_error_of_a_match_that_is_not_live(served: Served) -> None:
+async def test_live_scores_report_no_error_of_a_match_that_is_not_live(served: Served) -> None:
     await begin(served, "m1")
     await put_fixtures(served, planned_match("m2"))
     listener = await served.listen(SCORES % "")
@@ -146,7 +146,7 @@ async def test_live_scores_have_no_error_of_a_match_that_is_not_live(served: Ser
     assert (await listener.event())["liveScores"]["updates"][0]["version"] == 2
 
 
-async def test_a_state_without_a_status_is_an_error_of_live_scores(served: Served) -> None:
+async def test_live_scores_report_a_state_without_a_status_as_an_error(served: Served) -> None:
     await begin(served, "m1")
     listener = await served.listen(SCORES % "")
     await listener.event()
@@ -156,8 +156,8 @@ async def test_a_state_without_a_status_is_an_error_of_live_scores(served: Serve
     assert len(await errors_of(listener)) == 1
 
 
-async def test_a_snapshot_that_cannot_be_read_is_an_error_and_the_next_can(served: Served) -> None:
-    """A version is missing, and the state that is read in its place is damaged by then."""
+async def test_a_damaged_snapshot_is_an_error_and_the_next_is_sent(served: Served) -> None:
+    """A version is missing, and the state that is read to fill the gap is damaged."""
     await begin(served, "m1")
     before = await active_match_state(served)
     listener = await served.listen(UPDATES % "")
@@ -172,7 +172,7 @@ async def test_a_snapshot_that_cannot_be_read_is_an_error_and_the_next_can(serve
     assert await version(listener) == (2, False)
 
 
-async def test_a_damaged_version_behind_a_snapshot_is_no_error(served: Served) -> None:
+async def test_a_damaged_version_older_than_the_snapshot_is_no_error(served: Served) -> None:
     await begin(served, "m1")
     before = await active_match_state(served)
     listener = await served.listen(UPDATES % "")
@@ -187,7 +187,7 @@ async def test_a_damaged_version_behind_a_snapshot_is_no_error(served: Served) -
     assert await version(listener) == (6, False)
 
 
-async def test_a_subscription_does_not_begin_with_a_damaged_state(served: Served) -> None:
+async def test_a_subscription_to_a_damaged_state_is_refused(served: Served) -> None:
     await begin(served, "m1")
     await store_damaged_match(served)
 

@@ -43,7 +43,7 @@ async def device(served: Served, of: str = "ada", user: str = "ada", role: Role 
     return answer.data["device"]
 
 
-async def keep_token(served: Served, token: str = START, of: str = PHONE, user: str = "ada") -> Answer:
+async def set_push_to_start_token(served: Served, token: str = START, of: str = PHONE, user: str = "ada") -> Answer:
     return await served.ask(UPDATE, {"device": of, "token": token}, user=user)
 
 
@@ -52,7 +52,7 @@ async def device_tokens(store: Store, user: str = "ada") -> list[str]:
 
 
 async def put_device(store: Store, token: str, **more: Any) -> None:
-    """A device that is there as it is."""
+    """Store a device directly."""
     item = {"userId": "ada", "deviceToken": token, "platform": "iOS", "ttl": to_seconds(NOON) + 10, **more}
     await store.write_all(DEVICES, puts=[item])
 
@@ -79,9 +79,9 @@ async def test_a_device_is_registered_for_ninety_days(served: Served) -> None:
     assert await device(served) == answer.data["registerDevice"]
 
 
-async def test_a_device_registered_again_is_renewed_and_keeps_its_push_to_start_token(served: Served) -> None:
+async def test_a_repeated_registration_renews_the_device_and_keeps_its_push_to_start_token(served: Served) -> None:
     await register_device(served)
-    await keep_token(served)
+    await set_push_to_start_token(served)
     served.clock.forward(days=80)
 
     answer = await register_device(served, osVersion="26.2", apnsToken="d4" * 32)
@@ -99,13 +99,13 @@ async def test_a_device_registered_again_is_renewed_and_keeps_its_push_to_start_
     }
 
 
-async def test_a_new_device_takes_the_place_of_all_others(served: Served) -> None:
+async def test_a_new_device_replaces_all_others(served: Served) -> None:
     await put_device(served.store(), "ee" * 32)
     await put_device(served.store(), "ff" * 32, registeredAt="2026-01-01T00:00:00.000Z", ttl=1)
     await register_device(served, user="grace")
     served.clock.forward(seconds=1)
 
-    # Its token comes before the others: not the order of the tokens decides.
+    # Its token sorts before the others, so the result does not depend on the order of the tokens.
     answer = await register_device(served, "00" * 32)
 
     assert answer.made == [*["DeleteItem cricket-devices"] * 2, "Query cricket-devices", "UpdateItem cricket-devices"]
@@ -113,15 +113,15 @@ async def test_a_new_device_takes_the_place_of_all_others(served: Served) -> Non
     assert await device_tokens(served.store(), "grace") == [PHONE]
 
 
-async def test_tokens_are_the_same_in_upper_and_lower_case(served: Served) -> None:
+async def test_tokens_are_case_insensitive(served: Served) -> None:
     await register_device(served, PHONE.upper())
 
     assert await device_tokens(served.store()) == [PHONE]
-    assert (await keep_token(served, of=PHONE.upper())).errors is None
+    assert (await set_push_to_start_token(served, of=PHONE.upper())).errors is None
 
 
 @pytest.mark.parametrize("at_once", [2, 6])
-async def test_registrations_at_once_leave_one_device(served: Served, at_once: int) -> None:
+async def test_concurrent_registrations_leave_one_device(served: Served, at_once: int) -> None:
     for number in range(5):
         new = [f"{number}{which}" * 16 for which in range(at_once)]
         answers = await asyncio.gather(*[register_device(served, token) for token in new])
@@ -133,7 +133,7 @@ async def test_registrations_at_once_leave_one_device(served: Served, at_once: i
         served.clock.forward(seconds=1)
 
 
-async def test_registrations_of_slow_and_fast_clocks_leave_one_device(served: Served) -> None:
+async def test_registrations_with_slow_and_fast_clocks_leave_one_device(served: Served) -> None:
     async def once(number: int) -> None:
         now = NOON + timedelta(milliseconds=(7 * number) % 5)
         await Devices(served.store(), now).register(
@@ -155,7 +155,7 @@ async def test_a_device_registered_again_is_not_deleted_by_an_older_version(
         )
 
     async def meanwhile(proxy: Proxy, seen: Seen) -> web.StreamResponse:
-        """The old phone is registered again, just after the new one's registration has read it."""
+        """Register the old phone again, just after the registration of the new one has read it."""
         answer = await forward(proxy, seen)
         await register_at(database.client, PHONE, 2)
         return answer
@@ -183,7 +183,7 @@ async def test_a_user_without_a_device_has_none(served: Served) -> None:
 
 async def test_a_device_is_visible_to_its_owner_and_its_tokens_only_to_the_system(served: Served) -> None:
     await register_device(served)
-    await keep_token(served)
+    await set_push_to_start_token(served)
 
     own = await device(served)
     assert (own["deviceToken"], own["apnsToken"], own["pushToStartToken"]) == (PHONE, PHONE, START)
@@ -194,7 +194,7 @@ async def test_a_device_is_visible_to_its_owner_and_its_tokens_only_to_the_syste
     assert (await served.ask(DEVICE, {"user": "ada"})).codes == ["UNAUTHENTICATED"]
 
 
-async def test_my_device_is_one_of_my_profiles(served: Served) -> None:
+async def test_me_includes_the_device(served: Served) -> None:
     await register_device(served)
 
     answer = await served.ask("{ me { device { deviceToken } } }", user="ada")
@@ -204,18 +204,18 @@ async def test_my_device_is_one_of_my_profiles(served: Served) -> None:
     assert (await served.ask("{ me { device { deviceToken } } }", user="grace")).data == {"me": {"device": None}}
 
 
-async def test_a_device_is_forgotten_to_the_second(served: Served) -> None:
+async def test_a_device_expires_at_its_second(served: Served) -> None:
     await register_device(served)
 
     served.clock.now = NOON + timedelta(days=90, milliseconds=-1)
     assert await device(served) is not None
     served.clock.now = NOON + timedelta(days=90)
     assert await device(served) is None
-    assert (await keep_token(served)).codes == ["NOT_FOUND"]
+    assert (await set_push_to_start_token(served)).codes == ["NOT_FOUND"]
     assert (await served.ask(DELETE, {"device": PHONE}, user="ada")).data == {"deleteDevice": None}
 
 
-async def test_an_expired_device_does_not_hide_the_one_behind_it(served: Served) -> None:
+async def test_an_expired_device_does_not_hide_the_next_one(served: Served) -> None:
     for number in range(3):
         await put_device(served.store(), f"{number:064}", ttl=to_seconds(NOON))
     await put_device(served.store(), PHONE)
@@ -226,11 +226,11 @@ async def test_an_expired_device_does_not_hide_the_one_behind_it(served: Served)
 # DEV-3: the push-to-start token
 
 
-async def test_a_push_to_start_token_is_kept_and_written_once(served: Served) -> None:
+async def test_an_unchanged_push_to_start_token_is_written_once(served: Served) -> None:
     await register_device(served)
 
-    first = await keep_token(served)
-    again = await keep_token(served)
+    first = await set_push_to_start_token(served)
+    again = await set_push_to_start_token(served)
 
     assert first.data["updatePushToStartToken"]["pushToStartToken"] == START
     assert first.made == ["GetItem cricket-devices", "UpdateItem cricket-devices"]
@@ -239,21 +239,21 @@ async def test_a_push_to_start_token_is_kept_and_written_once(served: Served) ->
     assert (await device(served))["pushToStartToken"] == START
 
 
-async def test_a_device_that_is_not_ones_own_takes_no_token(served: Served) -> None:
+async def test_the_device_of_another_user_accepts_no_token(served: Served) -> None:
     await register_device(served)
 
-    assert (await keep_token(served, user="grace")).codes == ["NOT_FOUND"]
-    assert (await keep_token(served, of=NEW_PHONE)).codes == ["NOT_FOUND"]
+    assert (await set_push_to_start_token(served, user="grace")).codes == ["NOT_FOUND"]
+    assert (await set_push_to_start_token(served, of=NEW_PHONE)).codes == ["NOT_FOUND"]
 
     assert await device_tokens(served.store(), "grace") == []
     assert await device_tokens(served.store()) == [PHONE]
     assert (await device(served))["pushToStartToken"] is None
 
 
-async def test_a_token_that_comes_as_the_device_is_deleted_makes_no_device(served: Served) -> None:
+async def test_a_token_that_arrives_during_the_deletion_creates_no_device(served: Served) -> None:
     await register_device(served)
     slow = served.store()
-    await slow.get(UPDATE_PUSH_TO_START, keys.device("ada", PHONE))  # remembered for the request
+    await slow.get(UPDATE_PUSH_TO_START, keys.device("ada", PHONE))  # the request caches it
     await served.ask(DELETE, {"device": PHONE}, user="ada")
 
     with pytest.raises(NotFound):
@@ -280,7 +280,7 @@ async def test_deleting_returns_the_device_and_then_null(served: Served) -> None
     assert await device(served) is None
 
 
-# What is refused
+# Refused input
 
 
 @pytest.mark.parametrize("bad", ["", "a1" * 15 + "a", "a1" * 101, "g1" * 32, f" {PHONE}", f"{PHONE}\n", "１" * 64])
@@ -289,11 +289,11 @@ async def test_an_invalid_token_is_refused_and_not_repeated(served: Served, bad:
     refused = {
         "deviceToken": [
             await register_device(served, bad),
-            await keep_token(served, of=bad),
+            await set_push_to_start_token(served, of=bad),
             await served.ask(DELETE, {"device": bad}, user="ada"),
         ],
         "apnsToken": [await register_device(served, apnsToken=bad)],
-        "pushToStartToken": [await keep_token(served, bad)],
+        "pushToStartToken": [await set_push_to_start_token(served, bad)],
     }
 
     for field, answers in refused.items():
@@ -336,7 +336,7 @@ async def test_registering_requires_a_signed_in_user(served: Served) -> None:
 async def test_tokens_stay_out_of_logs(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG", "datastore")
     await register_device(served)
-    await keep_token(served)
+    await set_push_to_start_token(served)
     await put_device(served.store(), NEW_PHONE, platform="toaster")
     await served.ask(DELETE, {"device": PHONE}, user="ada")
 

@@ -1,4 +1,4 @@
-"""Display states: what they say, what asking for one costs, and how long they are kept."""
+"""Display states: their content, the cost of reading them, and their lifetime."""
 
 from datetime import timedelta
 from typing import Any
@@ -33,7 +33,7 @@ from datastore.session.store import Store
 from tests.support.display_states import NAMES, first, fixture_in_chase, in_chase, live, second, store_match
 from tests.support.served import NOON, Served
 
-# What a match is
+# Matches
 
 
 def named_ball(number: int, runs: int = 0, innings: int = 2, **more: Any) -> Ball:
@@ -44,10 +44,10 @@ def shown_state(active: ActiveMatch, team_id: str = "1", match: Match | None = N
     return display_state(match or fixture_in_chase(), active, NAMES, team_id)
 
 
-# What a state says
+# The content of a state
 
 
-def test_a_chase_is_shown_with_all_that_a_widget_has_room_for() -> None:
+def test_a_chase_fills_every_field_of_a_widget() -> None:
     out = Wicket("b3", "Kishan", "caught")
     active = replace(
         in_chase(
@@ -92,7 +92,7 @@ def test_a_chase_is_shown_with_all_that_a_widget_has_room_for() -> None:
     assert state.batting_team_id == "1"
 
 
-def test_each_team_has_its_own_side_of_a_match() -> None:
+def test_each_team_has_its_own_view_of_a_match() -> None:
     home, away = shown_state(in_chase(), "1"), shown_state(in_chase(), "2")
 
     assert (home.team.code, home.opponent.code) == ("MUM", "CHE")
@@ -172,7 +172,7 @@ CHASING_80 = InningsScore(4, "2", 80, 3, 20)
         (fixture_in_chase(), {"phase": MatchPhase.CANCELLED}, *["Cancelled"] * 2),
     ],
 )
-def test_the_situation_in_a_line(match: Match, score: dict[str, Any], home: str, away: str) -> None:
+def test_the_situation_is_one_line(match: Match, score: dict[str, Any], home: str, away: str) -> None:
     active = live(match, **score)
 
     assert [shown_state(active, team, match).situation for team in ("1", "2")] == [home, away]
@@ -201,14 +201,14 @@ def test_no_batter_is_shown_between_innings_or_after_a_match() -> None:
     assert (over.batters, over.bowler, over.required_runs) == ((), None, None)
 
 
-def test_unknown_teams_and_leagues_are_shown_by_what_is_known() -> None:
+def test_unknown_teams_and_leagues_are_shown_by_known_attributes() -> None:
     state = display_state(fixture_in_chase(), in_chase(), MatchNames(), "2")
 
     assert (state.team.name, state.team.code, state.league) == ("Team 2", "2", "IPL")
     assert state.headline == "1 120/3 (15.4)"
 
 
-def test_an_older_live_state_gives_way_to_the_match() -> None:
+def test_the_match_overrides_an_older_live_state() -> None:
     finished = fixture_in_chase(
         version=9, phase=MatchPhase.FINISHED, status="Finished", innings=(first(), second(154)), updated_at=NOON
     )
@@ -218,9 +218,9 @@ def test_an_older_live_state_gives_way_to_the_match() -> None:
     assert (state.version, state.phase, state.headline) == (9, MatchPhase.FINISHED, "CHE 153/6, MUM 154/3")
 
 
-@pytest.mark.parametrize(("status", "told"), [("NS", "Live"), ("Int.", "Live"), ("Stump Day 1", "Stump Day 1")])
-def test_a_status_code_is_shown_in_words(status: str, told: str) -> None:
-    assert shown_state(in_chase(status=status)).status == told
+@pytest.mark.parametrize(("status", "words"), [("NS", "Live"), ("Int.", "Live"), ("Stump Day 1", "Stump Day 1")])
+def test_a_status_code_is_shown_in_words(status: str, words: str) -> None:
+    assert shown_state(in_chase(status=status)).status == words
 
 
 @pytest.mark.parametrize(
@@ -238,13 +238,13 @@ def test_a_status_code_is_shown_in_words(status: str, told: str) -> None:
         (named_ball(1, extras=Extras(penalty=5)), "5"),
     ],
 )
-def test_a_ball_as_scorers_write_it(delivery: Ball, text: str) -> None:
+def test_a_ball_is_written_in_the_notation_of_scorers(delivery: Ball, text: str) -> None:
     assert ball_text(delivery) == text
 
 
-# What asking for one costs
+# The cost of a state
 
-ASK = """query ($team: ID!) { displayState(matchId: "m1", teamId: $team) {
+STATES = """query ($team: ID!) { displayState(matchId: "m1", teamId: $team) {
   version headline situation team { code score } opponent { code } } }"""
 CHASE = {
     "version": 7,
@@ -258,8 +258,8 @@ CHASE = {
 async def test_a_state_is_built_once_and_then_read(served: Served) -> None:
     await store_match(served.store(), fixture_in_chase(), in_chase())
 
-    built = await served.ask(ASK, {"team": "1"})
-    kept = await served.ask(ASK, {"team": "1"})
+    built = await served.ask(STATES, {"team": "1"})
+    kept = await served.ask(STATES, {"team": "1"})
 
     assert built.data == kept.data == {"displayState": CHASE}
     assert built.made == [
@@ -271,7 +271,7 @@ async def test_a_state_is_built_once_and_then_read(served: Served) -> None:
     assert kept.made == ["GetItem DisplayStateCache"]
 
 
-async def test_a_state_of_a_match_says_all_whatever_else_is_shown_of_the_match(served: Served) -> None:
+async def test_a_state_is_the_same_with_any_selection_of_its_match(served: Served) -> None:
     over = fixture_in_chase(
         phase=MatchPhase.FINISHED,
         status="Finished",
@@ -297,12 +297,12 @@ async def test_a_state_is_rebuilt_after_its_expiry_although_it_is_still_stored(
     served: Served, phase: MatchPhase, seconds: int
 ) -> None:
     await store_match(served.store(), fixture_in_chase(), in_chase(phase=phase))
-    await served.ask(ASK, {"team": "1"})
+    await served.ask(STATES, {"team": "1"})
 
     served.clock.forward(seconds=seconds - 1)
-    before = await served.ask(ASK, {"team": "1"})
+    before = await served.ask(STATES, {"team": "1"})
     served.clock.forward(seconds=1)
-    after = await served.ask(ASK, {"team": "1"})
+    after = await served.ask(STATES, {"team": "1"})
 
     assert before.made == ["GetItem DisplayStateCache"]
     assert "PutItem DisplayStateCache" in after.made
@@ -311,7 +311,7 @@ async def test_a_state_is_rebuilt_after_its_expiry_although_it_is_still_stored(
     assert item["ttl"] == int(served.clock().timestamp()) + seconds
 
 
-async def test_a_version_without_its_events_leaves_the_stored_state(served: Served) -> None:
+async def test_a_version_without_events_keeps_the_stored_state(served: Served) -> None:
     states = DisplayStates(served.store(), NOON)
     out = CricketEvent("m1:wicket", CricketEventKind.WICKET, "Kishan is out")
     await states.refresh(fixture_in_chase(), replace(in_chase(7), events=(out,)), names=NAMES)
@@ -326,9 +326,9 @@ async def test_a_version_without_its_events_leaves_the_stored_state(served: Serv
 
 
 async def test_an_unknown_match_is_null_and_a_team_that_does_not_play_is_refused(served: Served) -> None:
-    unknown = await served.ask(ASK, {"team": "1"})
+    unknown = await served.ask(STATES, {"team": "1"})
     await store_match(served.store(), fixture_in_chase())
-    stranger = await served.ask(ASK, {"team": "3"})
+    stranger = await served.ask(STATES, {"team": "3"})
 
     assert unknown.data == {"displayState": None}
     assert stranger.codes == ["BAD_USER_INPUT"]
@@ -393,12 +393,12 @@ async def test_a_damaged_state_is_rebuilt(served: Served) -> None:
     damaged = display_state_item(shown_state(in_chase()), NOON) | {"state": '{"headline": 5}', "version": 1}
     await served.store().write_all(keys.DISPLAY_STATES, puts=[damaged])
 
-    answer = await served.ask(ASK, {"team": "1"})
+    answer = await served.ask(STATES, {"team": "1"})
 
     assert answer.data == {"displayState": CHASE}
 
 
-# How a state is kept
+# Storing a state
 
 
 @pytest.fixture
@@ -430,7 +430,7 @@ async def test_without_names_they_are_read_together(store: Store) -> None:
     assert refreshed["1"].league == "Premier League"
 
 
-async def test_a_match_that_was_read_already_costs_one_batch(store: Store) -> None:
+async def test_the_state_of_a_match_that_was_read_costs_one_batch(store: Store) -> None:
     await store_match(store, fixture_in_chase(), in_chase())
     store.meter.calls.clear()
 
@@ -440,7 +440,7 @@ async def test_a_match_that_was_read_already_costs_one_batch(store: Store) -> No
     assert operations_of(store) == ["GetItem", "BatchGetItem", "PutItem"]
 
 
-async def test_a_state_that_is_older_than_the_match_does_not_serve(store: Store) -> None:
+async def test_a_state_that_is_older_than_the_match_is_rebuilt(store: Store) -> None:
     await store_match(store, fixture_in_chase())
     states = DisplayStates(store, NOON)
     await states.refresh(fixture_in_chase(), in_chase(version=7), names=NAMES)
@@ -454,7 +454,7 @@ async def test_a_state_that_is_older_than_the_match_does_not_serve(store: Store)
     assert await states.by_id("m1", "1") == state
 
 
-async def test_an_older_state_never_takes_the_place_of_a_newer_one(store: Store) -> None:
+async def test_an_older_state_never_replaces_a_newer_one(store: Store) -> None:
     states = DisplayStates(store, NOON)
     await states.refresh(fixture_in_chase(), in_chase(version=8, innings=(first(), second(124))), names=NAMES)
 
@@ -466,7 +466,7 @@ async def test_an_older_state_never_takes_the_place_of_a_newer_one(store: Store)
     assert late["1"] == kept
 
 
-async def test_an_older_state_takes_the_place_of_one_that_has_expired(store: Store) -> None:
+async def test_an_older_state_replaces_an_expired_one(store: Store) -> None:
     await DisplayStates(store, NOON - timedelta(seconds=60)).refresh(
         fixture_in_chase(), in_chase(version=8), names=NAMES
     )

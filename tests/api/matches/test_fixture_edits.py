@@ -27,7 +27,7 @@ from tests.support.served import NOON, Served
 # FIX-5: update
 
 
-async def test_an_update_changes_what_it_names_and_nothing_else(served: Served) -> None:
+async def test_an_update_changes_the_given_fields_only(served: Served) -> None:
     await store_played_match(
         served, planned_match(round="Match 1", venue=Venue("Here", city="Port Alder"), note="Rain about", format="T20")
     )
@@ -58,7 +58,7 @@ async def test_an_update_changes_what_it_names_and_nothing_else(served: Served) 
     }
 
 
-async def test_null_takes_away_what_can_be_missing(served: Served) -> None:
+async def test_null_removes_optional_fields(served: Served) -> None:
     await put_fixtures(
         served, planned_match(round="1", venue=Venue("Here"), note="x", format="T20", scheduled_overs=20)
     )
@@ -68,11 +68,11 @@ async def test_null_takes_away_what_can_be_missing(served: Served) -> None:
     assert {answer.data["updateFixture"][name] for name in ("round", "venue", "note", "format", "scheduledOvers")} == {
         None
     }
-    gone = {"round", "venue", "note", "format", "scheduledOvers"}
-    assert (await stored_fixture(served) or {}).keys() & gone == set()
+    removed = {"round", "venue", "note", "format", "scheduledOvers"}
+    assert (await stored_fixture(served) or {}).keys() & removed == set()
 
 
-async def test_a_status_brings_its_phase(served: Served) -> None:
+async def test_a_status_sets_its_phase(served: Served) -> None:
     await put_fixtures(served, planned_match())
     phases = {"Finished": "FINISHED", "Stump Day 1": "STUMPS", "a new word": "UNKNOWN"}
 
@@ -100,7 +100,7 @@ WRONG_UPDATES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-async def test_an_update_that_is_wrong_changes_nothing(served: Served) -> None:
+async def test_an_invalid_update_changes_nothing(served: Served) -> None:
     await put_fixtures(served, planned_match())
 
     answers = [await update_fixture(served, **changes) for changes, _ in WRONG_UPDATES]
@@ -115,7 +115,7 @@ async def test_a_match_that_is_not_there_is_neither_changed_nor_made(served: Ser
     assert await stored_fixture(served) is None
 
 
-async def test_updates_of_different_fields_at_once_are_all_kept(served: Served) -> None:
+async def test_concurrent_updates_of_different_fields_are_all_stored(served: Served) -> None:
     await put_fixtures(served, planned_match())
 
     await asyncio.gather(
@@ -129,7 +129,7 @@ async def test_updates_of_different_fields_at_once_are_all_kept(served: Served) 
 # FIX-6: archive
 
 
-async def test_an_archived_match_says_when_and_is_live_no_more(served: Served) -> None:
+async def test_an_archived_match_has_its_time_and_is_no_longer_live(served: Served) -> None:
     await store_played_match(served, planned_match())
     served.clock.forward(hours=1)
 
@@ -148,7 +148,7 @@ async def test_an_archived_match_says_when_and_is_live_no_more(served: Served) -
     ]
 
 
-async def test_a_match_that_is_played_again_is_archived_no_more(served: Served) -> None:
+async def test_a_match_that_is_played_again_is_no_longer_archived(served: Served) -> None:
     live = await store_played_match(served, planned_match())
     await ask_system(served, ARCHIVE)
 

@@ -1,4 +1,4 @@
-"""Fields of matches: scorecards, lineups, and fields of the system alone, through the API on the real engine."""
+"""Fields of matches: scorecards, lineups, and fields for the system only, through the API on the real engine."""
 
 from datetime import timedelta
 from typing import Any
@@ -46,7 +46,7 @@ async def test_the_scorecards_of_a_list_are_read_together_when_they_are_selected
     assert answer.made == [*reads, "Query cricket-fixtures.leagueCode-startTime-index"]
 
 
-async def test_matches_read_by_their_ids_have_their_scorecards_with_them(served: Served) -> None:
+async def test_matches_by_ids_include_their_scorecards(served: Served) -> None:
     for number in range(3):
         await store_played_match(served, planned_match(f"m{number}"))
 
@@ -56,7 +56,7 @@ async def test_matches_read_by_their_ids_have_their_scorecards_with_them(served:
     assert answer.data["matches"] == [{"scorecards": [{"batting": [{"runs": 60}]}]}] * 3
 
 
-TOLD = "matchId status phase followOn innings { number teamId superOver }"
+FIELDS = "matchId status phase followOn innings { number teamId superOver }"
 
 
 async def test_a_list_tells_of_a_match_what_the_match_alone_tells(served: Served) -> None:
@@ -66,7 +66,7 @@ async def test_a_list_tells_of_a_match_what_the_match_alone_tells(served: Served
         "no-follow-on": ("10", "20", "10"),
         "super-over": ("10", "20", "20", "10"),
     }
-    # stored when the gateway did not know its status yet
+    # stored when the gateway did not yet know its status
     await store_played_match(served, planned_match("new"), status="Int.", phase=MatchPhase.UNKNOWN)
     for id, teams in sides.items():
         innings = tuple(
@@ -76,9 +76,9 @@ async def test_a_list_tells_of_a_match_what_the_match_alone_tells(served: Served
     words = {"NS": "UPCOMING", "Stump Day 2": "STUMPS", "Int.": "INTERRUPTED", "Aban.": "ABANDONED", "Odd": "UNKNOWN"}
     await sync_fixtures(served, *[given(word, status=word, startTime=LATER) for word in words])
 
-    listed = await served.ask(f'{{ matchesByLeague(leagueCode: "IPL") {{ nodes {{ {TOLD} }} }} }}')
+    listed = await served.ask(f'{{ matchesByLeague(leagueCode: "IPL") {{ nodes {{ {FIELDS} }} }} }}')
     alone = await served.ask(
-        f"query ($ids: [ID!]!) {{ matches(ids: $ids) {{ {TOLD} }} }}", {"ids": ["new", *sides, *words]}
+        f"query ($ids: [ID!]!) {{ matches(ids: $ids) {{ {FIELDS} }} }}", {"ids": ["new", *sides, *words]}
     )
 
     nodes = {node["matchId"]: node for node in listed.data["matchesByLeague"]["nodes"]}
@@ -109,7 +109,7 @@ async def test_a_damaged_match_does_not_end_its_page(served: Served) -> None:
 # Fields for the system only, and lineups
 
 
-SECRETS = {
+SYSTEM_FIELDS = {
     "active": "active { fence }",
     "followers": "followers { nodes { userId } }",
     "liveActivities": "liveActivities { nodes { userId } }",
@@ -123,7 +123,7 @@ SECRETS = {
 async def test_a_field_for_the_system_is_refused_alone(served: Served, user: str | None, role: Role, code: str) -> None:
     await put_fixtures(served, planned_match())
 
-    for name, field in SECRETS.items():
+    for name, field in SYSTEM_FIELDS.items():
         answer = await served.ask(f'{{ match(id: "m1") {{ matchId {field} }} }}', user=user, role=role)
 
         assert answer.data == {"match": {"matchId": "m1", name: None}}
@@ -138,7 +138,7 @@ async def test_the_system_sees_all_of_a_match(served: Served) -> None:
     await put_fixtures(served, match)
     await MatchFollows(served.store(), NOON).follow(match, "ada", "10")
 
-    answer = await ask_system(served, f'{{ match(id: "m1") {{ {" ".join(SECRETS.values())} }} }}')
+    answer = await ask_system(served, f'{{ match(id: "m1") {{ {" ".join(SYSTEM_FIELDS.values())} }} }}')
 
     assert answer.errors is None
     assert answer.data["match"] == {
@@ -154,7 +154,7 @@ async def test_the_system_sees_all_of_a_match(served: Served) -> None:
     ]
 
 
-async def test_lineups_are_the_latest_of_the_source(served: Served) -> None:
+async def test_lineups_are_the_latest_ones_of_the_source(served: Served) -> None:
     captain = LineupPlayer("p1", "A Batter", "10", captain=True)
     for number in range(3):
         await put_fixtures(served, planned_match(f"m{number}"))

@@ -33,11 +33,11 @@ from tests.support.served import NOON, Served
     ("ids", "taken"),
     [([], []), (["1", "m-2"], ["1", "m-2"]), (["1", " 2 "], ["1", "2"]), (["é", "\u00a0x"], ["é", "x"])],
 )
-def test_ids_are_taken_without_the_space_around_them(ids: list[str], taken: list[str]) -> None:
+def test_ids_are_stripped(ids: list[str], taken: list[str]) -> None:
     assert list(validate.ids("ids", ids)) == taken
 
 
-async def test_no_more_of_matches_is_read_than_is_shown(served: Served) -> None:
+async def test_only_selected_attributes_of_matches_are_read(served: Served) -> None:
     await Fixtures(served.store(), NOON).sync(
         [planned_match("m1", venue=Venue("Here")), planned_match("m2", note="Soon")]
     )
@@ -129,7 +129,7 @@ WHOLE_MATCH = {
 }
 
 
-async def test_a_match_is_answered_whole_or_null(served: Served) -> None:
+async def test_a_match_is_returned_with_all_fields_or_null(served: Served) -> None:
     await store_played_match(
         served, planned_match(venue=Venue("Lantern Park", city="Port Alder"), round="Final", format="T20")
     )
@@ -149,7 +149,7 @@ async def test_an_id_has_1_to_100_characters(served: Served) -> None:
     assert [code_and_field(answer) for answer in answers] == [("BAD_USER_INPUT", "id")] * 3
 
 
-async def test_a_damaged_match_is_an_error_in_its_place_alone(served: Served) -> None:
+async def test_a_damaged_match_is_an_error_in_its_place(served: Served) -> None:
     await put_fixtures(served, planned_match("m1"), planned_match("m2"), planned_match("m3"))
     await served.store().write_all(FIXTURES, puts=[{"matchId": "m2", "leagueCode": "IPL", "startTime": "soon"}])
 
@@ -180,7 +180,7 @@ async def test_a_match_has_a_global_id(served: Served) -> None:
 # FIX-2: matches by their ids
 
 
-async def test_matches_come_in_the_order_of_their_ids(served: Served) -> None:
+async def test_matches_are_returned_in_the_order_of_the_given_ids(served: Served) -> None:
     await put_fixtures(served, planned_match("m1"), planned_match("m2"), planned_match("m3"))
 
     answer = await served.ask(MATCHES, {"ids": ["m3", "none", "m1", "m3", "m2", "nor this"]})
@@ -203,7 +203,7 @@ LEAGUES, SIDES = 4, 20
 
 @pytest.fixture
 async def season(served: Served) -> list[str]:
-    """A hundred matches of twenty teams in four leagues; the user ada follows every third."""
+    """Store a hundred matches of twenty teams in four leagues. The user ada follows every third."""
     store = served.store()
     await Teams(store, NOON).put_all(Team(f"t{number}", f"Team {number}", f"T{number}") for number in range(SIDES))
     for number in range(LEAGUES):
@@ -247,7 +247,7 @@ async def test_a_hundred_matches_with_their_teams_and_leagues_are_two_reads(serv
     }
 
 
-async def test_whether_they_are_followed_is_read_along_with_the_teams(served: Served, season: list[str]) -> None:
+async def test_follows_are_read_in_the_batch_of_the_teams(served: Served, season: list[str]) -> None:
     answer = await served.ask(JOINED % "isFollowed", {"ids": season[:30]}, user="ada")
 
     assert answer.made == [
@@ -258,7 +258,7 @@ async def test_whether_they_are_followed_is_read_along_with_the_teams(served: Se
     assert [match["isFollowed"] for match in answer.data["matches"]] == [number % 3 == 0 for number in range(30)]
 
 
-async def test_an_anonymous_caller_sees_everything_but_follows(served: Served, season: list[str]) -> None:
+async def test_an_anonymous_caller_sees_everything_except_follows(served: Served, season: list[str]) -> None:
     answer = await served.ask(JOINED % "isFollowed", {"ids": season[:2]})
 
     assert answer.codes == ["UNAUTHENTICATED"] * 2

@@ -59,7 +59,7 @@ async def test_fixtures_are_stored_25_at_a_time(served: Served) -> None:
     assert (await served.ask(MATCHES, {"ids": ids})).data["matches"] == [{"matchId": id} for id in ids]
 
 
-async def test_a_fixture_takes_the_place_of_the_one_with_its_id(served: Served) -> None:
+async def test_a_fixture_replaces_the_one_with_its_id(served: Served) -> None:
     await sync_fixtures(served, given(round="Final", venue={"name": "Lantern Park"}))
 
     answer = await sync_fixtures(served, given(startTime="2026-06-26T14:00:00+02:00", status="Postp."))
@@ -70,7 +70,7 @@ async def test_a_fixture_takes_the_place_of_the_one_with_its_id(served: Served) 
     assert (await stored_fixture(served) or {}).keys() & {"round", "venue"} == set()
 
 
-async def test_of_two_fixtures_with_one_id_the_last_counts(served: Served) -> None:
+async def test_the_last_of_two_fixtures_with_one_id_is_stored(served: Served) -> None:
     answer = await sync_fixtures(served, given(round="first"), given("m2"), given(round="last"))
 
     assert [(match["matchId"], match["round"]) for match in answer.data["syncFixtures"]] == [
@@ -101,7 +101,7 @@ async def test_played_state_survives_a_sync_of_the_fixture(served: Served) -> No
     assert (after.scorecards, after.fence, after.innings) == (live.scorecards, 2, live.innings)
 
 
-async def test_fixtures_that_may_be_played_soon_are_stored_one_by_one(served: Served) -> None:
+async def test_fixtures_that_may_start_soon_are_stored_one_by_one(served: Served) -> None:
     starts = ["2026-06-24T11:59:00Z", "2026-06-24T12:00:00Z", "2026-06-26T12:00:00Z", "2026-06-26T12:01:00Z"]
 
     answer = await sync_fixtures(served, *[given(f"m{number}", startTime=start) for number, start in enumerate(starts)])
@@ -112,7 +112,7 @@ async def test_fixtures_that_may_be_played_soon_are_stored_one_by_one(served: Se
         *["UpdateItem cricket-fixtures"] * 2,
     ]
     assert [match["version"] for match in answer.data["syncFixtures"]] == [0] * 4
-    # A match that was to begin soon may have begun before the report of its postponement arrives.
+    # A match that was planned to begin soon may have begun before the report of its postponement arrives.
     later = await sync_fixtures(served, given("m2", startTime=LATER))
     assert later.made == ["GetItem cricket-fixtures", "UpdateItem cricket-fixtures"]
 
@@ -158,7 +158,7 @@ async def test_a_match_without_recent_writes_takes_the_state_of_its_source(serve
     assert "archivedAt" not in item
 
 
-async def test_a_source_that_lags_takes_nothing_back(served: Served) -> None:
+async def test_a_lagging_source_reverts_nothing(served: Served) -> None:
     live = await store_played_match(served, planned_match(), status="Finished", phase=MatchPhase.FINISHED)
     await ask_system(served, ARCHIVE)
 

@@ -19,7 +19,7 @@ SCORES = f"subscription {{ liveScores {{ ended updates {{ {FIELDS} }} }} }}"
 
 
 async def write_attributes(served: Served, **attributes: Any) -> None:
-    """Change attributes of the fixture as another program does."""
+    """Change attributes of the fixture as another program does. Return the new item."""
     item = await stored_fixture(served)
     assert item is not None
     await served.store().write_all(FIXTURES, puts=[item | attributes])
@@ -45,7 +45,7 @@ async def test_a_change_of_an_upcoming_match_is_a_snapshot(served: Served) -> No
     assert by_operator["liveScore"]["note"] == by_operator["match"]["note"] == "No rain"
 
 
-async def test_a_sync_brings_a_version_of_a_match_that_is_not_polled(served: Served) -> None:
+async def test_a_sync_sends_an_update_of_a_match_that_is_not_polled(served: Served) -> None:
     await put_fixtures(served, planned_match("m1", version=3, note="Day 1"))
     listener = await follow_updates(served, ONE)
     assert (await next_update(listener))["version"] == 3
@@ -56,7 +56,7 @@ async def test_a_sync_brings_a_version_of_a_match_that_is_not_polled(served: Ser
     assert (snapshot["version"], snapshot["isSnapshot"], snapshot["liveScore"]["note"]) == (4, True, "Day 2")
 
 
-async def test_it_completes_when_a_fixture_is_over(served: Served) -> None:
+async def test_the_subscription_completes_when_a_fixture_is_over(served: Served) -> None:
     await put_fixtures(served, planned_match("m1"))
     listener = await follow_updates(served, ONE)
     await next_update(listener)
@@ -101,7 +101,7 @@ async def test_changes_of_hidden_attributes_send_no_event(served: Served) -> Non
     await write_attributes(
         served, fence=4, revision=9, updatedAt="2026-06-25T12:00:01Z", archivedAt=None, ofAnotherProgram=1
     )
-    await put_fixtures(served, planned_match("m1"))  # a sync that finds nothing new
+    await put_fixtures(served, planned_match("m1"))  # a sync without changes
     await put_fixtures(served, planned_match("m2", note="Another match"))
     await write_attributes(served, note="Seen")
 

@@ -18,7 +18,7 @@ from tests.support.served import NOON, Served
 
 
 def within(matches: Sequence[Match], code: str, start: datetime, end: datetime) -> list[str]:
-    """Return the expected list."""
+    """Return the expected list of matches."""
     found = [match for match in matches if match.league_code == code and start <= match.start_time <= end]
     return [match.match_id for match in sorted(found, key=lambda match: (match.start_time, match.match_id))]
 
@@ -41,14 +41,14 @@ async def sixty(served: Served) -> list[Match]:
     return matches
 
 
-async def test_pages_of_a_league_are_the_list_both_ways(served: Served, sixty: list[Match]) -> None:
+async def test_pages_of_a_league_in_both_directions_are_the_list(served: Served, sixty: list[Match]) -> None:
     chance = random.Random(3)
     for _ in range(12):
         code, size = chance.choice(("IPL", "BBL", "PSL")), chance.randint(1, 12)
         start = NOON + timedelta(days=chance.randint(-22, 10))
         end = start + timedelta(days=chance.randint(0, 30))
         arguments = {"code": code, "from": start.isoformat(), "to": end.isoformat()}
-        # The index orders matches at the same time by a key of its own, in both directions alike.
+        # The index orders matches of the same time by its own key, in both directions alike.
         whole = [id for page in await league_pages(served, 100, arguments) for id in page]
 
         forward = await league_pages(served, size, arguments)
@@ -73,11 +73,11 @@ async def test_a_league_that_does_not_exist_is_an_error_and_one_without_matches_
     assert unknown.codes == ["NOT_FOUND"]
     assert unknown.errors is not None
     assert unknown.errors[0]["message"] == "There is no league with the code 'NOPE'."
-    # The leagues were read once, and are kept for 30 seconds.
+    # The leagues were read once, and are cached for 30 seconds.
     assert unknown.made == ["Query cricket-fixtures.leagueCode-startTime-index"]
 
 
-async def test_both_ends_of_a_window_are_in_it(served: Served) -> None:
+async def test_a_window_includes_both_ends(served: Served) -> None:
     instant = timedelta(milliseconds=1)
     await put_fixtures(
         served,
@@ -126,7 +126,7 @@ WRONG_WINDOWS = [
 ]
 
 
-async def test_a_window_that_is_wrong_or_too_long_is_refused(served: Served) -> None:
+async def test_an_invalid_or_too_long_window_is_refused(served: Served) -> None:
     answers = [
         await served.ask(BY_LEAGUE, {"code": "IPL", "from": start, "to": end}) for start, end, _ in WRONG_WINDOWS
     ]
@@ -135,14 +135,14 @@ async def test_a_window_that_is_wrong_or_too_long_is_refused(served: Served) -> 
     assert [answer.calls for answer in answers] == [[]] * len(answers)
 
 
-async def test_a_code_that_no_league_has_is_refused(served: Served) -> None:
+async def test_an_impossible_league_code_is_refused(served: Served) -> None:
     answers = [await served.ask(BY_LEAGUE, {"code": code}) for code in ("", " ", "x" * 21)]
 
     assert [code_and_field(answer) for answer in answers] == [("BAD_USER_INPUT", "leagueCode")] * 3
     assert [answer.calls for answer in answers] == [[]] * 3
 
 
-async def test_a_cursor_is_good_for_its_list_only(served: Served, sixty: list[Match]) -> None:
+async def test_a_cursor_is_valid_for_its_list_only(served: Served, sixty: list[Match]) -> None:
     window = {"from": "2026-06-01T00:00:00Z", "to": "2026-07-31T00:00:00Z"}
     page = (await served.ask(BY_LEAGUE, {"code": "IPL", "first": 2, **window})).data["matchesByLeague"]
     cursor = page["pageInfo"]["endCursor"]
@@ -163,7 +163,7 @@ async def test_a_cursor_is_good_for_its_list_only(served: Served, sixty: list[Ma
     assert (await ask_system(served, followers, {"after": cursor})).codes == ["BAD_CURSOR"]
 
 
-async def test_a_cursor_lives_on_while_the_default_window_moves(served: Served, sixty: list[Match]) -> None:
+async def test_a_cursor_stays_valid_while_the_default_window_moves(served: Served, sixty: list[Match]) -> None:
     first = (await served.ask(BY_LEAGUE, {"code": "IPL", "first": 3})).data["matchesByLeague"]
     served.clock.forward(minutes=5)
 

@@ -62,7 +62,7 @@ async def test_a_league_is_read_as_it_was_put_with_its_code_in_upper_case(served
     assert (answer.made, league.made) == (["PutItem cricket-leagues"], ["GetItem cricket-leagues"])
 
 
-async def test_a_put_replaces_the_whole_league_which_is_active_unless_it_is_said(served: Served) -> None:
+async def test_a_put_replaces_the_whole_league_and_activates_it_by_default(served: Served) -> None:
     await put_league_input(served, IPL)
 
     await put_league_input(served, {"leagueId": "1", "name": "Premier League", "code": "PL"})
@@ -78,11 +78,11 @@ async def test_a_put_replaces_the_whole_league_which_is_active_unless_it_is_said
     }
 
 
-async def test_there_may_be_no_such_league(served: Served) -> None:
+async def test_an_unknown_league_is_null(served: Served) -> None:
     assert (await served.ask(LEAGUE, {"id": "none"})).data == {"league": None}
 
 
-async def test_a_league_leads_to_its_season_and_the_teams_of_it(served: Served) -> None:
+async def test_a_league_has_its_season_with_the_teams(served: Served) -> None:
     await put_league_input(served, IPL)
     await put_league_input(served, BBL)
     await served.ask(
@@ -133,7 +133,7 @@ async def test_values_out_of_bounds_are_refused(served: Served, wrong: dict[str,
 # LG-2, LG-3
 
 
-async def test_leagues_come_by_name_all_or_those_that_are_active_or_not(served: Served) -> None:
+async def test_leagues_are_sorted_by_name_and_filtered_by_activity(served: Served) -> None:
     await put_league_input(served, IPL)
     await put_league_input(served, BBL)
     await put_league_input(served, IPL | {"leagueId": "3", "name": "Caribbean Premier League"})
@@ -144,11 +144,11 @@ async def test_leagues_come_by_name_all_or_those_that_are_active_or_not(served: 
     assert answer.made == ["Scan cricket-leagues"] * 2
     filters = [call.request["FilterExpression"] for call in answer.calls if "FilterExpression" in call.request]
     assert filters == ["#active = :active"]
-    # A write just before them must be in what is remembered.
+    # The scan cache must include a write just before the read.
     assert [call.request["ConsistentRead"] for call in answer.calls] == [True, True]
 
 
-async def test_damaged_leagues_are_left_out_and_what_says_nothing_is_not_active(served: Served) -> None:
+async def test_damaged_leagues_are_omitted_and_without_the_attribute_they_are_inactive(served: Served) -> None:
     await put_league_input(served, IPL)
     damaged = {"leagueId": "7", "active": True, "updatedAt": "never"}
     silent = {"leagueId": "8", "name": "Nameless Cup", "code": "NC"}
@@ -159,7 +159,7 @@ async def test_damaged_leagues_are_left_out_and_what_says_nothing_is_not_active(
     assert league_ids_by_field(answer) == {"all": ["1", "8"], "active": ["1"], "others": ["8"]}
 
 
-async def test_jobs_see_the_active_leagues_as_they_are_now(served: Served) -> None:
+async def test_jobs_read_the_active_leagues_without_a_cache(served: Served) -> None:
     leagues = Leagues(served.store(), NOON)
     await put_league_input(served, IPL)
     await served.ask(LISTS)
@@ -173,7 +173,7 @@ async def test_jobs_see_the_active_leagues_as_they_are_now(served: Served) -> No
 # LG-5, LG-6
 
 
-async def test_an_update_changes_what_is_given_and_nothing_else(served: Served) -> None:
+async def test_an_update_changes_the_given_fields_only(served: Served) -> None:
     await put_league_input(served, IPL)
     served.clock.forward(hours=1)
 
@@ -201,7 +201,7 @@ async def test_each_field_can_be_changed_alone(served: Served, change: str, valu
     ("changes", "field"),
     [({}, "input"), ({"name": None}, "name"), ({"code": None}, "code"), ({"active": None}, "active")],
 )
-async def test_an_update_that_says_nothing_is_refused(served: Served, changes: dict[str, Any], field: str) -> None:
+async def test_an_update_without_fields_is_refused(served: Served, changes: dict[str, Any], field: str) -> None:
     await put_league_input(served, IPL)
 
     answer = await update_league(served, "1", **changes)
@@ -211,12 +211,12 @@ async def test_an_update_that_says_nothing_is_refused(served: Served, changes: d
     assert answer.calls == []
 
 
-async def test_a_league_that_is_not_there_is_not_made_by_an_update(served: Served) -> None:
+async def test_an_update_does_not_create_a_league(served: Served) -> None:
     assert (await update_league(served, "none", name="Some")).codes == ["NOT_FOUND"]
     assert (await served.ask(LEAGUE, {"id": "none"})).data == {"league": None}
 
 
-async def test_a_deleted_league_is_answered_once_more_and_gone(served: Served) -> None:
+async def test_a_deletion_returns_the_league_once(served: Served) -> None:
     await put_league_input(served, IPL)
 
     answer = await delete_league(served, "1")

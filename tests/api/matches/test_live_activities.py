@@ -62,7 +62,7 @@ async def stored_sessions(store: Store, match_id: str = "m1") -> list[dict[str, 
 # LA-3: register
 
 
-async def test_a_session_begins_active_for_twelve_hours(served: Served) -> None:
+async def test_a_new_session_is_active_for_twelve_hours(served: Served) -> None:
     answer = await register_session(served)
 
     assert answer.errors is None
@@ -97,7 +97,7 @@ async def test_each_device_has_a_session_of_its_own(served: Served) -> None:
     ]
 
 
-async def test_a_new_session_keeps_nothing_of_the_one_before(served: Served) -> None:
+async def test_a_new_session_keeps_nothing_of_the_former_one(served: Served) -> None:
     await register_session(served)
     await suspend(served)
     await end(served, reason="tired of it")
@@ -120,7 +120,7 @@ async def test_a_new_session_keeps_nothing_of_the_one_before(served: Served) -> 
     assert len(await stored_sessions(served.store())) == 1
 
 
-async def test_a_name_with_a_hash_is_no_other_users_session(served: Served) -> None:
+async def test_a_device_name_with_a_hash_is_not_the_session_of_another_user(served: Served) -> None:
     await register_session(served, user="ada#phone", device="x")
     await register_session(served, user="ada", device="phone#x")
 
@@ -131,14 +131,14 @@ async def test_a_name_with_a_hash_is_no_other_users_session(served: Served) -> N
     assert [activity["deviceId"] for activity in await activities(served)] == ["phone#x"]
 
 
-async def test_twenty_registrations_at_once_are_one_session(served: Served) -> None:
+async def test_twenty_concurrent_registrations_are_one_session(served: Served) -> None:
     answers = await asyncio.gather(*[register_session(served, token=f"{number:064}") for number in range(20)])
 
     assert [answer.errors for answer in answers] == [None] * 20
     assert len(await stored_sessions(served.store())) == 1
 
 
-async def test_only_a_match_that_is_there_and_not_over_has_sessions(served: Served) -> None:
+async def test_only_an_existing_unfinished_match_has_sessions(served: Served) -> None:
     over = Match("over", "L", "IPL", "10", "20", NOON, status="Finished", phase=MatchPhase.FINISHED)
     put_away = Match("archived", "L", "IPL", "10", "20", NOON)
     fixtures = Fixtures(served.store(), NOON)
@@ -153,7 +153,7 @@ async def test_only_a_match_that_is_there_and_not_over_has_sessions(served: Serv
     assert await activities(served) == []
 
 
-async def test_a_user_has_sessions_of_a_match_on_ten_devices(served: Served) -> None:
+async def test_a_user_has_sessions_of_a_match_on_at_most_ten_devices(served: Served) -> None:
     for number in range(10):
         assert (await register_session(served, device=f"device-{number}")).errors is None
     await end(served, device="device-0")
@@ -178,7 +178,7 @@ async def test_a_user_has_sessions_of_a_match_on_ten_devices(served: Served) -> 
 # LA-4: a new token
 
 
-async def test_a_new_token_is_kept_and_wakes_a_suspended_session(served: Served) -> None:
+async def test_a_new_token_is_stored_and_resumes_a_suspended_session(served: Served) -> None:
     before = (await register_session(served)).data["registerLiveActivity"]
     await suspend(served)
     served.clock.forward(hours=1)
@@ -190,7 +190,7 @@ async def test_a_new_token_is_kept_and_wakes_a_suspended_session(served: Served)
 
 
 @pytest.mark.parametrize("why", ["unknown", "another's", "ended", "expired"])
-async def test_a_session_that_is_over_or_not_ones_own_takes_no_token(served: Served, why: str) -> None:
+async def test_an_ended_or_foreign_session_accepts_no_token(served: Served, why: str) -> None:
     if why != "unknown":
         await register_session(served)
     if why == "ended":
@@ -220,7 +220,7 @@ async def test_a_session_is_ended_by_its_user(served: Served) -> None:
     assert await activities(served) == [ended]
 
 
-async def test_a_session_that_has_ended_keeps_when_and_why(served: Served) -> None:
+async def test_an_ended_session_keeps_its_time_and_reason(served: Served) -> None:
     await register_session(served)
     first = await end(served, reason=" match over ")
     served.clock.forward(minutes=30)
@@ -232,7 +232,7 @@ async def test_a_session_that_has_ended_keeps_when_and_why(served: Served) -> No
     assert again.errors is None
 
 
-async def test_the_system_ends_anybodys_session_and_users_and_admins_their_own(served: Served) -> None:
+async def test_the_system_ends_any_session_and_users_and_admins_their_own(served: Served) -> None:
     await register_session(served)
     for user, role in (("grace", Role.USER), ("root", Role.ADMIN)):
         assert (await end(served, user, role, of="ada")).codes == ["FORBIDDEN"]
@@ -256,7 +256,7 @@ async def test_a_reason_has_between_1_and_100_characters(served: Served, reason:
 # LA-6: suspend
 
 
-async def test_the_system_suspends_a_session_and_says_since_when(served: Served) -> None:
+async def test_the_system_suspends_a_session_and_records_the_time(served: Served) -> None:
     await register_session(served)
     served.clock.forward(minutes=1)
 
@@ -319,7 +319,7 @@ async def test_a_token_rotated_while_the_old_one_is_rejected_stays_active(served
         assert "suspendedAt" not in item
 
 
-# What is refused
+# Refused input
 
 
 @pytest.mark.parametrize("bad", ["", "a1" * 15, "a1" * 101, "zz" * 32])
@@ -361,7 +361,7 @@ async def test_a_user_id_has_between_1_and_256_characters(served: Served, bad: s
         assert answer.calls == []
 
 
-async def test_spaces_around_a_name_make_it_another_users(served: Served) -> None:
+async def test_spaces_around_a_user_id_name_another_user(served: Served) -> None:
     await register_session(served)
 
     assert (await end(served, " ada", of=" ada")).codes == ["NOT_FOUND"]

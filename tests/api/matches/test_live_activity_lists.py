@@ -26,7 +26,7 @@ async def matches(served: Served) -> None:
 async def put_sessions(
     store: Store, numbers: range, *, match: str = "m1", user: str | None = None, **more: Any
 ) -> None:
-    """Sessions that are put there as they are: of many users on one match, or of one user on many."""
+    """Store sessions directly: of many users on one match, or of one user on many matches."""
     items = []
     for number in numbers:
         owner, match_id = (f"user-{number:04}", match) if user is None else (user, f"{match}-{number:04}")
@@ -55,24 +55,24 @@ async def test_sessions_are_visible_to_their_user_and_tokens_to_the_system_only(
     assert await activities(served, user="root", role=Role.ADMIN) == [own | {"updateToken": None}]
     assert (await served.ask(OF_USER, {"user": "ada"}, user="grace")).codes == ["FORBIDDEN"]
     assert (await served.ask(OF_USER, {"user": "ada"})).codes == ["UNAUTHENTICATED"]
-    mine = await served.ask("{ me { liveActivities { nodes { updateToken } } } }", user="ada")
-    assert mine.data == {"me": {"liveActivities": {"nodes": [{"updateToken": TOKEN}]}}}
-    assert mine.made == ["Query live-activities.userId-index"]
+    own_list = await served.ask("{ me { liveActivities { nodes { updateToken } } } }", user="ada")
+    assert own_list.data == {"me": {"liveActivities": {"nodes": [{"updateToken": TOKEN}]}}}
+    assert own_list.made == ["Query live-activities.userId-index"]
 
 
 async def test_sessions_of_a_user_are_paged_both_ways(served: Served) -> None:
     await put_sessions(served.store(), range(60), user="ada")
     await put_sessions(served.store(), range(100, 120), user="ada", ttl=to_seconds(NOON))
-    everything = [activity["matchId"] for activity in await page_on(served, "first", "after")]
+    everything = [activity["matchId"] for activity in await read_all_sessions(served, "first", "after")]
 
-    back = [activity["matchId"] for activity in await page_on(served, "last", "before")]
+    back = [activity["matchId"] for activity in await read_all_sessions(served, "last", "before")]
 
     assert sorted(everything) == [f"m1-{number:04}" for number in range(60)]
     assert back == everything[::-1]
 
 
-async def page_on(served: Served, size: str, cursor: str) -> list[Any]:
-    """All sessions of ada, 25 at a time, in reading order."""
+async def read_all_sessions(served: Served, size: str, cursor: str) -> list[Any]:
+    """Read all sessions of ada, 25 at a time. Return them in the order of reading."""
     found: list[Any] = []
     position: str | None = None
     while True:
@@ -86,7 +86,7 @@ async def page_on(served: Served, size: str, cursor: str) -> list[Any]:
         position = info["endCursor" if size == "first" else "startCursor"]
 
 
-async def test_a_cursor_of_one_user_is_no_cursor_of_another(served: Served) -> None:
+async def test_a_cursor_is_valid_for_its_user_only(served: Served) -> None:
     await put_sessions(served.store(), range(3), user="ada")
     first = await served.ask(OF_USER, {"user": "ada", "first": 1}, user="ada")
     cursor = first.data["liveActivities"]["pageInfo"]["endCursor"]
@@ -96,7 +96,7 @@ async def test_a_cursor_of_one_user_is_no_cursor_of_another(served: Served) -> N
     assert (answer.codes, answer.calls) == (["BAD_CURSOR"], [])
 
 
-async def test_a_session_is_gone_to_the_second(served: Served) -> None:
+async def test_a_session_expires_at_its_second(served: Served) -> None:
     await register_session(served)
 
     served.clock.now = NOON + timedelta(hours=12, milliseconds=-1)
@@ -131,7 +131,7 @@ async def test_the_pipeline_reads_the_active_sessions_page_by_page(
     assert TOKEN not in repr(pages)
 
 
-async def test_all_sessions_of_a_match_are_listed_but_expired_ones(served: Served) -> None:
+async def test_all_sessions_of_a_match_are_listed_except_expired_ones(served: Served) -> None:
     store = served.store()
     await put_sessions(store, range(250))
     await put_sessions(store, range(250, 252), status="ended", ttl=to_seconds(NOON) + 60)

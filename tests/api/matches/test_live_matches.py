@@ -1,4 +1,4 @@
-"""The list of live matches by its sparse index: what it costs, and when a match enters and leaves it (AM-2)."""
+"""The list of live matches by its sparse index: its cost, and when a match enters and leaves it (AM-2)."""
 
 from dataclasses import replace as replace_table
 from datetime import timedelta
@@ -38,7 +38,7 @@ def consumed_units(answer: Answer) -> float:
 
 
 async def play_ticks(served: Served, *ids: str, ticks: int = 20) -> PipelineInstance:
-    """Matches whose items hold lines, and the last 30 balls."""
+    """Store matches that have lines, and up to 30 last balls, by some ticks."""
     instance = await begin(served, *ids, balls=9)
     for _ in range(ticks):
         for match_id in ids:
@@ -52,7 +52,7 @@ async def stored_state_item(served: Served, match_id: str = "m1") -> dict[str, A
     return found
 
 
-async def test_ten_live_matches_cost_one_unit_however_many_have_ended(served: Served) -> None:
+async def test_ten_live_matches_cost_one_unit_with_any_number_of_ended_ones(served: Served) -> None:
     await play_ticks(served, *IDS)
     alone = await served.ask(SUMMARY)
     ended = replace(
@@ -72,7 +72,7 @@ async def test_ten_live_matches_cost_one_unit_however_many_have_ended(served: Se
     assert consumed_units(await ask_system(served, "{ activeMatches { matchId } }")) > 20
 
 
-async def test_lines_and_balls_are_read_of_all_matches_together_where_they_are_selected(served: Served) -> None:
+async def test_selected_lines_and_balls_of_all_matches_are_read_in_one_batch(served: Served) -> None:
     await play_ticks(served, "m1", "m2")
 
     answer = await served.ask(DETAILS)
@@ -98,7 +98,7 @@ async def test_a_match_whose_lines_are_damaged_is_left_out_where_they_are_select
     assert [match["matchId"] for match in summary.data["liveMatches"]] == ["m1", "m2"]
 
 
-async def test_a_match_leaves_the_index_with_the_write_that_ends_it_or_lets_it_rest(served: Served) -> None:
+async def test_a_match_leaves_the_index_with_the_write_that_ends_or_pauses_it(served: Served) -> None:
     await play_ticks(served, "finished", "resting", "stopped", "live", ticks=1)
     active = matches(served)
 
@@ -113,7 +113,7 @@ async def test_a_match_leaves_the_index_with_the_write_that_ends_it_or_lets_it_r
     assert (await served.ask("{ liveMatches { matchId } }")).data == {"liveMatches": [{"matchId": "live"}]}
 
 
-async def test_a_match_that_goes_on_is_in_the_index_again(served: Served) -> None:
+async def test_a_resumed_match_is_in_the_index_again(served: Served) -> None:
     await play_ticks(served, "m1", ticks=1)
     await matches(served).finish("m1", (await active_match_state(served)).fence)
     assert await matches(served).reopen(await active_match_state(served))
@@ -124,7 +124,7 @@ async def test_a_match_that_goes_on_is_in_the_index_again(served: Served) -> Non
     assert (await stored_state_item(served))["live"] == "live"
 
 
-async def test_each_tick_lists_a_match_that_was_stored_before_there_was_an_index(served: Served) -> None:
+async def test_each_tick_indexes_a_match_of_an_earlier_version(served: Served) -> None:
     instance = await begin(served, "m1")
     await instance.poller.tick("m1")
     await unlist(served)
@@ -143,7 +143,7 @@ async def unlist(served: Served) -> None:
     await served.store().write_all(ACTIVE_MATCHES, puts=[old])
 
 
-async def test_a_takeover_lists_a_match(served: Served) -> None:
+async def test_a_takeover_indexes_a_match(served: Served) -> None:
     await begin(served, "m1")
     await unlist(served)
 
@@ -152,7 +152,7 @@ async def test_a_takeover_lists_a_match(served: Served) -> None:
     assert (await stored_state_item(served))["live"] == "live"
 
 
-async def test_a_reconciliation_lists_matches_of_other_programs_and_drops_those_that_they_ended(served: Served) -> None:
+async def test_a_reconciliation_indexes_matches_of_other_programs_and_removes_ended_ones(served: Served) -> None:
     await put_fixtures(served, planned_match("theirs"), planned_match("ended"))
     theirs = {"matchId": "theirs", "status": "active", "instanceId": "other", "lastTickAt": "2026-06-25T12:00:00Z"}
     ended = {"matchId": "ended", "status": "ended", "live": "live"}
@@ -178,7 +178,7 @@ MESSAGES = (
 
 
 @pytest.mark.parametrize("message", MESSAGES)
-async def test_while_the_index_cannot_be_read_a_scan_finds_the_matches(
+async def test_a_scan_finds_the_matches_while_the_index_cannot_be_read(
     served: Served, proxy: Proxy, caplog: pytest.LogCaptureFixture, message: str
 ) -> None:
     await play_ticks(served, "m1", "m2", ticks=3)
@@ -195,11 +195,11 @@ async def test_while_the_index_cannot_be_read_a_scan_finds_the_matches(
         def open_store() -> Store:
             return Store(client, prefix=prefix, deadline=Deadline(10.0), token=lambda: "token")
 
-        remembered = ScanCache(open_store, clock)
+        scan_cache = ScanCache(open_store, clock)
 
         async def ask() -> list[str]:
             before = len(proxy.seen)
-            live = await ActiveMatches(open_store(), clock(), remembered).live(details=True)
+            live = await ActiveMatches(open_store(), clock(), scan_cache).live(details=True)
             assert [active.match_id for active in live] == ["m1", "m2"]
             assert all(active.live.batting for active in live)
             return [seen.operation for seen in proxy.seen[before:]]
@@ -212,10 +212,10 @@ async def test_while_the_index_cannot_be_read_a_scan_finds_the_matches(
         proxy.always = None
         clock.forward(seconds=60)
         assert await ask() == ["Query", "BatchGetItem"]
-        await remembered.aclose()
+        await scan_cache.aclose()
 
 
-async def test_a_table_from_before_has_no_index_and_its_matches_are_listed(
+async def test_the_matches_of_an_old_table_without_the_index_are_listed(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
     await play_ticks(served, "m1", ticks=3)

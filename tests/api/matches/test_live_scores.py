@@ -25,7 +25,7 @@ from tests.support.served import Listener, Served
 # liveScores
 
 
-async def test_live_scores_begin_with_all_that_are_live(served: Served) -> None:
+async def test_live_scores_begin_with_all_live_matches(served: Served) -> None:
     await register_at_version_1(served, "m2", "m1", "m3")
     await put_fixtures(served, planned_match("m4"))
     await ask_system(served, 'mutation { deactivateMatch(id: "m3") { fence } }')
@@ -77,12 +77,12 @@ async def test_a_match_that_is_no_longer_live_is_reported_and_begins_with_a_snap
     again = [{"matchId": "m1", "version": 1, "isSnapshot": True}]
     assert back == {"isSnapshot": False, "ended": [], "updates": again}
     assert ended == {"isSnapshot": False, "ended": ["m2"], "updates": []}
-    # To a subscriber of the match nothing has changed.
+    # A subscriber of the match receives no update of that.
     await advance(served, "m1")
     assert [(await other.event())["matchUpdates"]["version"] for _ in range(2)] == [1, 2]
 
 
-async def test_a_gap_of_one_match_is_filled_and_the_others_go_on(served: Served) -> None:
+async def test_a_gap_of_one_match_is_filled_and_the_others_continue(served: Served) -> None:
     await register_at_version_1(served, "m1", "m2")
     listener = await follow_updates(served, SCORES % "")
     await listener.event()
@@ -94,7 +94,10 @@ async def test_a_gap_of_one_match_is_filled_and_the_others_go_on(served: Served)
     events += [(await listener.event())["liveScores"] for _ in range(2)]
 
     assert [event["isSnapshot"] for event in events] == [False] * 3
-    assert [[(one["matchId"], one["version"], one["isSnapshot"]) for one in event["updates"]] for event in events] == [
+    assert [
+        [(update["matchId"], update["version"], update["isSnapshot"]) for update in event["updates"]]
+        for event in events
+    ] == [
         [("m1", 4, True)],
         [("m2", 2, False)],
         [("m1", 5, False)],
@@ -113,14 +116,16 @@ async def test_a_league_is_followed_by_its_code(served: Served) -> None:
     await advance(served, "b1")
     later = [(await listener.event())["liveScores"]["updates"] for _ in range(2)]
 
-    assert [one["matchId"] for one in first] == ["b1"]
-    assert [[(one["matchId"], one["version"], one["isSnapshot"]) for one in updates] for updates in later] == [
+    assert [update["matchId"] for update in first] == ["b1"]
+    assert [
+        [(update["matchId"], update["version"], update["isSnapshot"]) for update in updates] for updates in later
+    ] == [
         [("b2", 1, True)],
         [("b1", 2, False)],
     ]
 
 
-async def test_five_matches_at_once_come_version_by_version(served: Served) -> None:
+async def test_five_concurrent_matches_are_sent_version_by_version(served: Served) -> None:
     ids = [f"m{number}" for number in range(5)]
     instance = await begin(served, *ids, balls=20)
     listener = await follow_updates(served, SCORES % "")
@@ -136,7 +141,7 @@ async def test_five_matches_at_once_come_version_by_version(served: Served) -> N
 
 
 async def scores_until_over(listener: Listener, ids: list[str]) -> dict[str, list[Any]]:
-    """The updates of each match until all are over."""
+    """Return the updates of each match until all are over."""
     found: dict[str, list[Any]] = {match_id: [] for match_id in ids}
     while not all(updates and is_over(updates[-1]) for updates in found.values()):
         for update in (await listener.event())["liveScores"]["updates"]:
@@ -157,29 +162,29 @@ async def test_conflated_scores_lose_no_event_and_delay_no_wicket(served: Served
     )
 
     for match_id in ids:
-        all_versions, told = every[match_id], some[match_id]
+        all_versions, conflated = every[match_id], some[match_id]
         check_sequence(all_versions)
-        assert event_ids_of_updates(told) == event_ids_of_updates(all_versions)
-        assert told[-1]["liveScore"] == all_versions[-1]["liveScore"]
-        for before, after in pairwise(told):
+        assert event_ids_of_updates(conflated) == event_ids_of_updates(all_versions)
+        assert conflated[-1]["liveScore"] == all_versions[-1]["liveScore"]
+        for before, after in pairwise(conflated):
             assert after["version"] == before["version"] + 1 + after["conflated"]
         urgent = {
             update["version"]
             for update in all_versions
             if {event["kind"] for event in update["events"]} - {kind.name for kind in CONFLATABLE}
         }
-        versions = [update["version"] for update in told]
+        versions = [update["version"] for update in conflated]
         assert urgent <= set(versions)
         assert len(versions) < len(all_versions)
         if milliseconds == 60_000:
-            assert versions == [told[0]["version"], *sorted(urgent)]
+            assert versions == [conflated[0]["version"], *sorted(urgent)]
 
 
 def event_ids_of_updates(updates: list[Any]) -> list[str]:
     return [event["eventId"] for update in updates for event in update["events"]]
 
 
-async def test_one_match_is_conflated_likewise(served: Served) -> None:
+async def test_updates_of_one_match_are_conflated_too(served: Served) -> None:
     await register_at_version_1(served, "m1")
     query = 'subscription { matchUpdates(matchId: "m1", minIntervalMs: 60000) { version conflated events { kind } } }'
     listener = await follow_updates(served, query)
@@ -197,7 +202,7 @@ async def test_one_match_is_conflated_likewise(served: Served) -> None:
     }
 
 
-async def test_a_subscriber_that_leaves_is_forgotten_whatever_waits_for_it(served: Served) -> None:
+async def test_a_subscriber_that_leaves_is_removed_with_its_waiting_events(served: Served) -> None:
     await register_at_version_1(served, "m1")
     listeners = [
         await follow_updates(served, SCORES % "(minIntervalMs: 60000)"),

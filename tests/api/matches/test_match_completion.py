@@ -44,7 +44,7 @@ async def updates_to_the_end(events: AsyncIterator[Any]) -> list[tuple[int, str]
     return found
 
 
-async def test_it_completes_when_the_match_leaves_the_list(
+async def test_the_subscription_completes_when_the_match_leaves_the_list(
     served: Served, transport: type[ResumingClient], query: str
 ) -> None:
     instance = await begin(served, "m1", balls=24)
@@ -61,7 +61,7 @@ async def test_it_completes_when_the_match_leaves_the_list(
     assert [version for version, _ in updates] == sorted({version for version, _ in updates})
 
 
-async def test_of_a_match_that_is_over_it_gives_a_snapshot_and_completes(
+async def test_a_subscription_to_a_finished_match_sends_a_snapshot_and_completes(
     served: Served, transport: type[ResumingClient], query: str
 ) -> None:
     await put_fixtures(served, planned_match("m1", status="Finished", phase=MatchPhase.FINISHED, version=7))
@@ -71,7 +71,7 @@ async def test_of_a_match_that_is_over_it_gives_a_snapshot_and_completes(
         assert await updates_to_the_end(events) == [(7, "FINISHED")]
 
 
-async def test_a_client_that_resumes_gets_what_it_missed_before_it_completes(
+async def test_a_client_that_resumes_gets_its_missed_updates_before_the_completion(
     served: Served, transport: type[ResumingClient], query: str
 ) -> None:
     instance = await begin(served, "m1", balls=24)
@@ -90,7 +90,9 @@ async def test_a_client_that_resumes_gets_what_it_missed_before_it_completes(
         assert [number for number, _ in missed] == [*range(version + 1, missed[-1][0] + 1)]
 
 
-async def test_a_client_that_has_all_and_resumes_is_not_kept_waiting(served: Served, query: str) -> None:
+async def test_the_subscription_of_a_client_that_resumes_without_missed_updates_completes_at_once(
+    served: Served, query: str
+) -> None:
     await put_fixtures(served, planned_match("m1", status="Finished", phase=MatchPhase.FINISHED, version=7))
     socket = SocketClient(served.http, query, served.headers("ada", Role.USER))
     async with socket.connected(served.url) as events:
@@ -100,7 +102,7 @@ async def test_a_client_that_has_all_and_resumes_is_not_kept_waiting(served: Ser
         assert await updates_to_the_end(events) == []
 
 
-async def test_an_event_source_that_has_all_stops_reconnecting(served: Served, query: str) -> None:
+async def test_an_event_source_without_missed_updates_stops_reconnecting(served: Served, query: str) -> None:
     await put_fixtures(served, planned_match("m1", status="Finished", phase=MatchPhase.FINISHED, version=7))
     client = EventStreamClient(served.http, query, served.headers("ada", Role.USER))
     async with client.connected(served.url) as events:
@@ -111,7 +113,7 @@ async def test_an_event_source_that_has_all_stops_reconnecting(served: Served, q
         assert response.status == 204
 
 
-async def test_equal_subscribers_complete_together_though_some_of_them_catch_up(served: Served) -> None:
+async def test_equal_subscribers_complete_together_although_some_replay(served: Served) -> None:
     instance = await begin(served, "m1", balls=24)
     clients = [SocketClient(served.http, MATCH % "", served.headers("ada", Role.USER)) for _ in range(3)]
     for client in clients[1:]:
@@ -134,7 +136,7 @@ async def test_equal_subscribers_complete_together_though_some_of_them_catch_up(
         assert versions == [*range(versions[0], last[0] + 1)]
 
 
-async def test_a_finished_match_that_is_still_polled_goes_on(served: Served) -> None:
+async def test_the_subscription_to_a_finished_but_polled_match_continues(served: Served) -> None:
     instance = await begin(served, "m1", balls=24)
     await play_out(instance, "m1")
     client = SocketClient(served.http, MATCH % "", served.headers("ada", Role.USER))
@@ -168,7 +170,7 @@ def hold_reads(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Awaitable[asynci
     return hold
 
 
-async def test_a_match_that_is_on_the_list_again_goes_on_whatever_changes_still_arrive(
+async def test_the_subscription_to_a_listed_match_continues_despite_late_changes(
     served: Served, hold_reads: Callable[[], Awaitable[asyncio.Event]]
 ) -> None:
     instance = await begin(served, "m1", balls=24)

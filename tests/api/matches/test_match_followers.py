@@ -65,7 +65,7 @@ FOLLOWERS = """query ($first: Int, $after: String, $last: Int, $before: String) 
 
 
 @pytest.mark.usefixtures("match")
-async def test_the_system_pages_through_250_followers_and_back(served: Served) -> None:
+async def test_the_system_pages_through_250_followers_in_both_directions(served: Served) -> None:
     await put_follows(served.store(), range(250))
     await put_follows(served.store(), range(1000, 1050), expiresAt=to_seconds(NOON))
     first = await followers_page(served, first=100)
@@ -101,7 +101,7 @@ async def test_the_followers_of_a_match_are_for_the_system_only(served: Served, 
 
 
 async def read_on(follows: MatchFollows, *, backward: bool) -> tuple[list[str], list[int]]:
-    """All followers page after page, in reading order, and how long the pages were."""
+    """Read all pages. Return the followers in the order of reading, and the sizes of the pages."""
     users: list[str] = []
     sizes: list[int] = []
     start: dict[str, Any] | None = None
@@ -115,7 +115,7 @@ async def read_on(follows: MatchFollows, *, backward: bool) -> tuple[list[str], 
         start = {name: in_order[-1][name] for name in MATCH_FOLLOWS.key_attributes()}
 
 
-async def test_the_pipeline_reads_followers_page_by_page(
+async def test_the_pipeline_reads_followers_in_pages(
     open_store: Callable[[], Store], caplog: pytest.LogCaptureFixture
 ) -> None:
     store = open_store()
@@ -159,7 +159,7 @@ async def test_users_and_admins_remove_only_their_own_follows(served: Served) ->
     assert len(await stored_follows(served.store())) == 3
 
 
-async def test_deletes_that_stay_unprocessed_are_sent_again(
+async def test_unprocessed_deletes_are_sent_again(
     monkeypatch: pytest.MonkeyPatch, proxy: Proxy, client: Client, database: Database, open_store: Callable[[], Store]
 ) -> None:
     monkeypatch.setattr("datastore.session.batch_write.UNPROCESSED", QUICKLY)
@@ -174,7 +174,7 @@ async def test_deletes_that_stay_unprocessed_are_sent_again(
     assert proxy.operations().count("BatchWriteItem") > 3
 
 
-async def test_deletes_that_stay_unprocessed_after_all_retries_are_reported(
+async def test_deletes_that_are_unprocessed_after_all_retries_are_reported(
     monkeypatch: pytest.MonkeyPatch, proxy: Proxy, client: Client, database: Database, open_store: Callable[[], Store]
 ) -> None:
     monkeypatch.setattr("datastore.session.batch_write.UNPROCESSED", QUICKLY)
@@ -186,13 +186,13 @@ async def test_deletes_that_stay_unprocessed_after_all_retries_are_reported(
     with pytest.raises(Throttled, match="2 of 30"):
         await MatchFollows(store, NOON).remove_all("m1")
 
-    # One of each batch is left, and goes when it is asked for again.
+    # One delete of each batch is left, and a repeated request executes it.
     assert len(await stored_follows(open_store())) == 2
     assert await MatchFollows(open_store(), NOON).remove_all("m1") == 2
 
 
 def unprocessed_deletes(number: int) -> Fault:
-    """The last requests of a batch are not done, and answered as unprocessed."""
+    """Return a proxy fault that leaves the last `number` requests of a batch unprocessed."""
 
     async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
         ((table, requests),) = seen.body["RequestItems"].items()
@@ -207,7 +207,7 @@ def unprocessed_deletes(number: int) -> Fault:
     return answer
 
 
-async def test_a_key_of_a_follow_is_its_match_and_user(open_store: Callable[[], Store]) -> None:
+async def test_the_key_of_a_follow_is_its_match_and_user(open_store: Callable[[], Store]) -> None:
     store = open_store()
     start = Match("m1", "L", "IPL", home_team_id="10", away_team_id="20", start_time=NOON)
 

@@ -50,7 +50,7 @@ async def test_a_match_is_followed_until_48_hours_after_its_start(served: Served
 
 
 @pytest.mark.usefixtures("match")
-async def test_following_again_changes_the_team_and_keeps_since_when(served: Served) -> None:
+async def test_following_again_changes_the_team_and_keeps_the_time(served: Served) -> None:
     await follow_with_team(served)
     served.clock.forward(hours=1)
 
@@ -70,7 +70,7 @@ async def test_an_unknown_match_cannot_be_followed(served: Served) -> None:
 
 @pytest.mark.usefixtures("match")
 @pytest.mark.parametrize("team", ["30", ""])
-async def test_only_a_team_that_plays_can_be_followed(served: Served, team: str) -> None:
+async def test_only_a_playing_team_can_be_followed(served: Served, team: str) -> None:
     answer = await follow_with_team(served, team=team)
 
     assert answer.codes == ["BAD_USER_INPUT"]
@@ -79,7 +79,7 @@ async def test_only_a_team_that_plays_can_be_followed(served: Served, team: str)
     assert await followed_match(served) is None
 
 
-async def test_a_match_of_long_ago_cannot_be_followed(served: Served) -> None:
+async def test_an_old_match_cannot_be_followed(served: Served) -> None:
     await schedule(served, NOON - timedelta(hours=48))
 
     answer = await follow_with_team(served)
@@ -89,7 +89,7 @@ async def test_a_match_of_long_ago_cannot_be_followed(served: Served) -> None:
 
 
 @pytest.mark.usefixtures("match")
-async def test_twenty_follows_at_once_are_one(served: Served) -> None:
+async def test_twenty_concurrent_follows_are_one(served: Served) -> None:
     answers = await asyncio.gather(
         *[follow_with_team(served, team="10" if number % 2 else "20") for number in range(20)]
     )
@@ -101,25 +101,25 @@ async def test_twenty_follows_at_once_are_one(served: Served) -> None:
 
 
 @pytest.mark.usefixtures("match")
-async def test_follows_and_unfollows_at_once_leave_a_whole_follow_or_none(served: Served) -> None:
+async def test_concurrent_follows_and_unfollows_leave_a_complete_follow_or_none(served: Served) -> None:
     answers = await asyncio.gather(
         *[follow_with_team(served) if number % 2 else served.ask(UNFOLLOW, user="ada") for number in range(20)]
     )
 
     assert [answer.errors for answer in answers] == [None] * 20
     left = await stored_follows(served.store())
-    # Each unfollow that answered one took away what a follow had put there.
+    # Each unfollow that returned a follow removed one that a follow had stored.
     taken = [answer for answer in answers if (answer.data or {}).get("unfollowMatch")]
     assert len(left) <= 1
     assert len(taken) + len(left) <= 10
     assert (await followed_match(served) is None) is (left == [])
 
 
-# FOL-1: does the user follow
+# FOL-1: the follow of a user
 
 
 @pytest.mark.usefixtures("match")
-async def test_a_follow_is_its_users_own(served: Served) -> None:
+async def test_a_follow_is_visible_to_its_user_only(served: Served) -> None:
     await follow_with_team(served)
 
     own = await followed_match(served)
@@ -147,7 +147,7 @@ async def test_follows_of_one_request_are_read_together(served: Served) -> None:
 
 
 @pytest.mark.usefixtures("match")
-async def test_a_follow_is_gone_from_every_reading_to_the_second(served: Served) -> None:
+async def test_an_expired_follow_disappears_from_every_read_at_its_second(served: Served) -> None:
     await follow_with_team(served)
     own = await followed_match(served)
     by_id = f'{{ node(id: "{own["id"]}") {{ id }} }}'
@@ -178,7 +178,7 @@ async def test_follows_require_a_signed_in_user(served: Served, query: str, sign
 
 
 @pytest.mark.usefixtures("match")
-async def test_matches_tell_whether_the_caller_follows_them(served: Served) -> None:
+async def test_matches_show_whether_the_caller_follows_them(served: Served) -> None:
     others = [Match(f"m{number}", "L", "IPL", "10", "20", NOON) for number in range(2, 40)]
     await Fixtures(served.store(), NOON).sync(others)
     await follow_with_team(served)
@@ -191,13 +191,13 @@ async def test_matches_tell_whether_the_caller_follows_them(served: Served) -> N
     assert [match["matchId"] for match in answer.data["matches"] if match["isFollowed"]] == ["m1"]
     assert len(answer.data["matches"]) == 39
     assert answer.made == ["BatchGetItem cricket-fixtures", "BatchGetItem cricket-match-follows"]
-    # The matches are for anybody all the same.
+    # Anonymous callers see the matches nevertheless.
     assert set(signed_out.codes) == {"UNAUTHENTICATED"}
     assert [match["isFollowed"] for match in signed_out.data["matches"]] == [None] * 39
 
 
 @pytest.mark.usefixtures("match")
-async def test_a_follow_leads_to_its_match(served: Served) -> None:
+async def test_a_follow_has_its_match(served: Served) -> None:
     await follow_with_team(served)
 
     answer = await served.ask('{ matchFollow(matchId: "m1") { match { matchId homeTeamId } } }', user="ada")
@@ -225,7 +225,7 @@ async def test_unfollowing_returns_the_follow_and_then_null(served: Served) -> N
 
 
 @pytest.mark.usefixtures("match")
-async def test_of_twenty_unfollows_at_once_one_finds_it(served: Served) -> None:
+async def test_one_of_twenty_concurrent_unfollows_returns_the_follow(served: Served) -> None:
     await follow_with_team(served)
 
     answers = await asyncio.gather(*[served.ask(UNFOLLOW, user="ada") for _ in range(20)])
@@ -274,7 +274,7 @@ async def test_ids_have_between_1_and_100_characters(served: Served, bad: str) -
 
 
 @pytest.mark.usefixtures("match")
-async def test_the_team_of_no_follow_cannot_be_changed(served: Served) -> None:
+async def test_the_team_of_a_missing_follow_cannot_be_changed(served: Served) -> None:
     answer = await served.ask(UPDATE, {"team": "20"}, user="ada")
 
     assert answer.codes == ["NOT_FOUND"]
@@ -291,7 +291,7 @@ async def test_a_follow_cannot_change_to_a_team_that_does_not_play(served: Serve
     assert (await followed_match(served))["teamId"] == "10"
 
 
-async def test_a_follow_that_does_not_know_its_sides_may_change_to_any(served: Served) -> None:
+async def test_a_follow_without_known_teams_may_change_to_any(served: Served) -> None:
     await put_follows(served.store(), range(1))
 
     answer = await served.ask(UPDATE, {"team": "20"}, user="user-0000")

@@ -1,4 +1,4 @@
-"""Recorded matches, played through pollers, tables and the change feed into a subscriber."""
+"""Recorded matches, replayed through pollers, tables and the change feed to a subscriber."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ BATTED = ("out", "not_out", "retired", "absent")
 
 
 async def replayed(served: Served, recording: Recording, balls_per_tick: int) -> tuple[Subscriber, PipelineInstance]:
-    """What a subscriber hears of a match from its first ball to its last."""
+    """Replay a recording to the end. Return its subscriber and the instance."""
     provider = ReplayProvider([recording], now=served.clock, balls_per_tick=balls_per_tick)
     await list_match(served, recording.match, recording.teams)
     instance = PipelineInstance(served, provider)
@@ -53,12 +53,12 @@ async def replayed(served: Served, recording: Recording, balls_per_tick: int) ->
     return subscriber, instance
 
 
-def found_in(told: list[Json]) -> Found:
-    """The events of a subscriber as `cricket_events` writes them."""
-    return Counter(map(_found, told))
+def event_counts(told: list[Json]) -> Found:
+    """Count the events of a subscriber in the form of `cricket_events`."""
+    return Counter(map(_event_key, told))
 
 
-def _found(event: Json) -> tuple[Any, ...]:
+def _event_key(event: Json) -> tuple[Any, ...]:
     kind, innings, ball = event["kind"], event["innings"], event["ball"]
     if ball is None:
         return (kind, innings, event["value"]) if kind == "TARGET" else (kind, innings)
@@ -75,11 +75,11 @@ def _found(event: Json) -> tuple[Any, ...]:
 
 
 def counts_of_match(ended: Json, names: dict[str, str]) -> list[Json]:
-    """Innings and scorecards of the API as `cricket_count` writes them."""
-    return [_counted(*both, names) for both in zip(ended["innings"], ended["scorecards"], strict=True)]
+    """Return the innings and scorecards of the API in the form of `cricket_count`."""
+    return [_innings_counts(*innings, names) for innings in zip(ended["innings"], ended["scorecards"], strict=True)]
 
 
-def _counted(score: Json, card: Json, names: dict[str, str]) -> Json:
+def _innings_counts(score: Json, card: Json, names: dict[str, str]) -> Json:
     extras = score["extras"]
     return {
         "team": names[score["teamId"]],
@@ -131,14 +131,14 @@ def assert_contiguous(subscriber: Subscriber) -> None:
     assert not any(update["isSnapshot"] or update["conflated"] for update in subscriber.updates)
 
 
-def assert_each_told_once(subscriber: Subscriber) -> None:
+def assert_each_event_once(subscriber: Subscriber) -> None:
     ids = [event["eventId"] for event in subscriber.events]
     assert len(ids) == len(set(ids))
 
 
 @pytest.mark.proof
 @pytest.mark.parametrize("path", real_files())
-async def test_a_real_match_arrives_as_counted_from_its_file(served: Served, path: Path) -> None:
+async def test_the_updates_of_a_real_match_have_the_counts_of_its_file(served: Served, path: Path) -> None:
     document = read_json(path)
     recording = load(path)
     names = names_of(recording, document)
@@ -150,8 +150,8 @@ async def test_a_real_match_arrives_as_counted_from_its_file(served: Served, pat
     assert counts_of_match(ended, names) == expected(document)
     assert names.get(ended["result"]["winnerTeamId"] or "") == winner(document)
     assert_contiguous(subscriber)
-    assert_each_told_once(subscriber)
-    assert found_in(subscriber.events) == match_events(document)
+    assert_each_event_once(subscriber)
+    assert event_counts(subscriber.events) == match_events(document)
     starts = [event["text"] for event in subscriber.events if event["kind"] == "INNINGS_START"]
     women = " Women" * (document["info"]["gender"] == "female")
     played = enumerate(document["innings"], 1)
@@ -164,13 +164,13 @@ async def test_a_real_match_arrives_as_counted_from_its_file(served: Served, pat
 
 @pytest.mark.proof
 @real_data
-async def test_ball_by_ball_the_updates_are_the_same(served: Served) -> None:
+async def test_ticks_of_one_ball_have_the_same_events(served: Served) -> None:
     path = RECORDINGS / "1345425.json"
     document, recording = read_json(path), load(path)
 
     subscriber, _ = await replayed(served, recording, 1)
 
-    assert found_in(subscriber.events) == match_events(document)
+    assert event_counts(subscriber.events) == match_events(document)
     assert len(subscriber.updates) >= len(recording.balls)
     assert_contiguous(subscriber)
     for update in subscriber.updates:
@@ -188,8 +188,8 @@ async def test_a_whole_innings_in_one_tick_makes_several_versions(served: Served
 
     subscriber, instance = await replayed(served, recording, 10_000)
 
-    assert found_in(subscriber.events) == match_events(document)
-    assert_each_told_once(subscriber)
+    assert event_counts(subscriber.events) == match_events(document)
+    assert_each_event_once(subscriber)
     assert_contiguous(subscriber)
     sizes = [len(update["events"]) for update in subscriber.updates]
     assert max(sizes) <= MAX_EVENTS
@@ -203,14 +203,14 @@ async def test_a_whole_innings_in_one_tick_makes_several_versions(served: Served
 
 
 @real_data
-async def test_a_test_match_in_few_ticks_loses_nothing(served: Served) -> None:
+async def test_a_test_match_in_few_ticks_loses_no_event(served: Served) -> None:
     path = RECORDINGS / "1389401.json"
     document, recording = read_json(path), load(path)
 
     subscriber, _ = await replayed(served, recording, 10_000)
 
-    assert found_in(subscriber.events) == match_events(document)
-    assert_each_told_once(subscriber)
+    assert event_counts(subscriber.events) == match_events(document)
+    assert_each_event_once(subscriber)
     assert_contiguous(subscriber)
 
 
@@ -222,8 +222,8 @@ def revisions() -> tuple[Recording, Recording]:
     return first, load(RECORDINGS / f"{REVISED}.json")
 
 
-async def finished(served: Served, recording: Recording) -> int:
-    """A match that was played and has left the list: its last ball."""
+async def finish_match(served: Served, recording: Recording) -> int:
+    """Replay a match and let it leave the list. Return the id of its last ball."""
     subscriber, instance = await replayed(served, recording, 24)
     assert subscriber.last["liveScore"]["phase"] == "FINISHED"
     active = await current_state(served, REVISED)
@@ -232,7 +232,7 @@ async def finished(served: Served, recording: Recording) -> int:
 
 
 class WatchedReplay(ReplayProvider):
-    """Tells when the end of a match was shown twice: the first one was written by then."""
+    """A provider that signals when it has returned the end of a match three times: the first is then written."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -249,7 +249,7 @@ class WatchedReplay(ReplayProvider):
 
 @asynccontextmanager
 async def replayed_over(served: Served, recording: Recording, last_ball_id: int) -> AsyncIterator[Subscriber]:
-    """A recording replayed by an orchestrator over a match that was finished, until nothing more changes."""
+    """Replay a recording over a finished match with an orchestrator, until nothing changes. Yield a subscriber."""
     provider = WatchedReplay([recording], now=served.clock, balls_per_tick=24)
     provider.start_at(REVISED, last_ball_id)
     instance = PipelineInstance(served, provider, "two", tick_seconds=0.0)
@@ -276,26 +276,26 @@ def amended_balls(first: Recording, second: Recording) -> list[str]:
     return [str(new.ball_id) for old, new in zip(first.balls, second.balls, strict=True) if old != new]
 
 
-async def final(served: Served) -> Json:
+async def final_scorecards(served: Served) -> Json:
     answer = await served.ask(SCORECARDS, {"id": REVISED})
     ended: Json = answer.data["match"]
     return ended
 
 
 @real_data
-@pytest.mark.parametrize("is_forgotten", [False, True])
-async def test_a_revision_over_a_finished_match_corrects_the_amended_balls(served: Served, is_forgotten: bool) -> None:
+@pytest.mark.parametrize("is_expired", [False, True])
+async def test_a_revision_over_a_finished_match_corrects_the_amended_balls(served: Served, is_expired: bool) -> None:
     first, second = revisions()
-    last_ball_id = await finished(served, first)
-    if is_forgotten:  # a day later the state has expired
+    last_ball_id = await finish_match(served, first)
+    if is_expired:  # the state expires after a day
         await ActiveMatches(served.store(), served.clock()).delete(REVISED)
-    before = await final(served)
+    before = await final_scorecards(served)
 
     async with replayed_over(served, second, last_ball_id) as subscriber:
         pass
 
     document = read_json(RECORDINGS / f"{REVISED}.json")
-    after = await final(served)
+    after = await final_scorecards(served)
     assert subscriber.snapshot["version"] >= before["version"]
     assert_contiguous(subscriber)
     assert {event["kind"] for event in subscriber.events} == {"CORRECTION"}
@@ -306,19 +306,19 @@ async def test_a_revision_over_a_finished_match_corrects_the_amended_balls(serve
 
 
 @real_data
-async def test_without_the_cache_a_revision_corrects_the_batters_whose_dismissal_reads_otherwise(
+async def test_without_the_cache_a_revision_corrects_changed_dismissals(
     served: Served,
 ) -> None:
     first, second = revisions()
-    last_ball_id = await finished(served, first)
-    before = await final(served)
+    last_ball_id = await finish_match(served, first)
+    before = await final_scorecards(served)
     await served.store().delete(fixture_cache.CACHE, fixture_cache.cached(REVISED))
     await ActiveMatches(served.store(), served.clock()).delete(REVISED)
 
     async with replayed_over(served, second, last_ball_id) as subscriber:
         pass
 
-    after = await final(served)
+    after = await final_scorecards(served)
     amended = [
         (new["name"], old["dismissal"], new["dismissal"])
         for cards in zip(before["scorecards"], after["scorecards"], strict=True)
@@ -333,17 +333,17 @@ async def test_without_the_cache_a_revision_corrects_the_batters_whose_dismissal
 
 
 @real_data
-async def test_a_replay_from_the_start_over_a_finished_match_takes_it_back_and_ends_the_same(served: Served) -> None:
+async def test_a_replay_from_the_start_reverts_a_finished_match_and_ends_the_same(served: Served) -> None:
     first, _ = revisions()
-    await finished(served, first)
-    before = await final(served)
+    await finish_match(served, first)
+    before = await final_scorecards(served)
 
     async with replayed_over(served, first, 0) as subscriber:
         pass
 
-    after = await final(served)
+    after = await final_scorecards(served)
     assert_contiguous(subscriber)
-    assert_each_told_once(subscriber)
+    assert_each_event_once(subscriber)
     kinds = Counter(event["kind"] for event in subscriber.events)
     wickets = sum(innings["wickets"] for innings in after["innings"])
     assert kinds == {"CORRECTION": 3 + wickets, "RESULT": 1}

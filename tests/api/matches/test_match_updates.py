@@ -30,7 +30,7 @@ from tests.support.served import NOON, Listener, Served, call_name
 
 
 async def updates_of(listener: Listener, until: Callable[[Any], bool]) -> list[Any]:
-    """The updates of `matchUpdates` up to the first one that is the last."""
+    """Return the updates of `matchUpdates` up to the first one that satisfies `until`."""
     found: list[Any] = []
     while not found or not until(found[-1]):
         found.append((await listener.event())["matchUpdates"])
@@ -38,12 +38,12 @@ async def updates_of(listener: Listener, until: Callable[[Any], bool]) -> list[A
 
 
 def reached(version: int) -> Callable[[Any], bool]:
-    """Whether an update is at a version, or the last."""
+    """Return a predicate: whether an update has this version, or a later one, or is the last."""
     return lambda update: update["version"] >= version or is_over(update)
 
 
 async def version_of(listener: Listener) -> tuple[int, bool]:
-    """Version of the next update, and whether it is a snapshot."""
+    """Return the version of the next update, and whether it is a snapshot."""
     update = (await listener.event())["matchUpdates"]
     return update["version"], update["isSnapshot"]
 
@@ -51,7 +51,7 @@ async def version_of(listener: Listener) -> tuple[int, bool]:
 # matchUpdates: the snapshot
 
 
-async def test_a_match_that_was_never_polled_begins_with_its_fixture(served: Served) -> None:
+async def test_the_snapshot_of_a_never_polled_match_is_its_fixture(served: Served) -> None:
     await put_fixtures(served, planned_match(status="Delayed", note="Wet outfield"))
 
     update = (await (await follow_updates(served)).event())["matchUpdates"]
@@ -62,7 +62,7 @@ async def test_a_match_that_was_never_polled_begins_with_its_fixture(served: Ser
     assert update["liveScore"]["innings"] == []
 
 
-async def test_a_match_that_ended_long_ago_is_sent_from_its_fixture(served: Served) -> None:
+async def test_the_snapshot_of_a_match_that_ended_long_ago_is_its_fixture(served: Served) -> None:
     instance = await begin(served, "m1", balls=60)
     await play_out(instance, "m1")
     last = await live_score(served)
@@ -72,7 +72,7 @@ async def test_a_match_that_ended_long_ago_is_sent_from_its_fixture(served: Serv
     update = (await (await follow_updates(served)).event())["matchUpdates"]
 
     assert (update["isSnapshot"], update["version"]) == (True, last["version"])
-    # The fixture keeps totals and figures, not the last balls.
+    # The fixture has totals and figures, but not the last balls.
     assert update["liveScore"] == last | {"recentBalls": []}
     assert update["liveScore"]["result"] is not None
 
@@ -94,7 +94,7 @@ async def test_an_update_has_the_events_and_the_state_of_the_match(served: Serve
     assert update["liveScore"] == await live_score(served)
 
 
-async def test_each_update_reads_its_match_again_and_has_the_time(served: Served) -> None:
+async def test_each_update_has_a_fresh_read_of_its_match_and_the_time(served: Served) -> None:
     await register_at_version_1(served, "m1", round="Group stage")
     listener = await follow_updates(
         served, 'subscription { matchUpdates(matchId: "m1") { serverTime match { round } } }'
@@ -159,13 +159,13 @@ async def test_an_unknown_match_cannot_be_followed(served: Served) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_whenever_a_subscriber_joins_it_misses_nothing(served: Served, seed: int) -> None:
+async def test_a_subscriber_misses_no_version_whenever_it_joins(served: Served, seed: int) -> None:
     chance = random.Random(seed)
     instance = await begin(served, "m1", balls=4)
     joins = [0, *sorted(chance.randint(0, 60) for _ in range(7))]
 
     async def subscriber(after: int) -> list[Any]:
-        while len(instance.changes) < after:  # noqa: ASYNC110 - the poller tells no event
+        while len(instance.changes) < after:  # noqa: ASYNC110 - the poller signals no event
             await asyncio.sleep(0.001)
         await asyncio.sleep(chance.random() * 0.05)
         return await updates_of(await follow_updates(served), is_over)
@@ -184,11 +184,11 @@ async def test_whenever_a_subscriber_joins_it_misses_nothing(served: Served, see
             assert [event["eventId"] for event in update["events"]] == [
                 event.event_id for event in events[update["version"]]
             ]
-    # They did join at different moments.
+    # The subscribers joined at different versions.
     assert len({updates[0]["version"] for updates in followed}) >= 3
 
 
-async def test_a_subscriber_whose_socket_is_cut_ends_with_the_same_state(served: Served) -> None:
+async def test_a_subscriber_with_lost_connections_ends_with_the_same_state(served: Served) -> None:
     instance = await begin(served, "m1", balls=3)
     playing = asyncio.create_task(play_out(instance, "m1"))
     seen: list[list[Any]] = []
@@ -196,7 +196,7 @@ async def test_a_subscriber_whose_socket_is_cut_ends_with_the_same_state(served:
     for versions in (10, 25, 1000):
         listener = await follow_updates(served)
         seen.append(await updates_of(listener, reached(versions)))
-        # Cut, without a word of goodbye.
+        # Drop the connection without a close frame.
         listener.socket._response.connection.transport.abort()
     await playing
 
@@ -207,7 +207,7 @@ async def test_a_subscriber_whose_socket_is_cut_ends_with_the_same_state(served:
     assert seen[-1][-1]["liveScore"] == await live_score(served)
 
 
-async def test_two_subscriptions_on_one_socket_do_not_mix(served: Served) -> None:
+async def test_two_subscriptions_on_one_socket_are_separate(served: Served) -> None:
     await register_at_version_1(served, "m1", "m2")
     listener = await follow_updates(served, 'subscription { matchUpdates(matchId: "m1") { matchId version } }')
     other = {"query": 'subscription { matchUpdates(matchId: "m2") { matchId version } }'}
@@ -216,20 +216,20 @@ async def test_two_subscriptions_on_one_socket_do_not_mix(served: Served) -> Non
     for match_id in ("m2", "m1", "m2"):
         await advance(served, match_id)
 
-    heard: dict[str, list[Any]] = {"1": [], "2": []}
+    received: dict[str, list[Any]] = {"1": [], "2": []}
     # A snapshot may be taken after the first changes.
-    while [found[-1:] for found in heard.values()] != [[("m1", 2)], [("m2", 3)]]:
+    while [found[-1:] for found in received.values()] != [[("m1", 2)], [("m2", 3)]]:
         message = await listener.message()
-        heard[message["id"]].append(tuple(message["payload"]["data"]["matchUpdates"].values()))
+        received[message["id"]].append(tuple(message["payload"]["data"]["matchUpdates"].values()))
     await listener.socket.send_json({"id": "2", "type": "complete"})
     await advance(served, "m1")
 
-    assert heard["1"] == [("m1", 1), ("m1", 2)][-len(heard["1"]) :]
-    assert heard["2"] == [("m2", 1), ("m2", 2), ("m2", 3)][-len(heard["2"]) :]
+    assert received["1"] == [("m1", 1), ("m1", 2)][-len(received["1"]) :]
+    assert received["2"] == [("m2", 1), ("m2", 2), ("m2", 3)][-len(received["2"]) :]
     assert (await listener.message())["payload"]["data"]["matchUpdates"] == {"matchId": "m1", "version": 3}
 
 
-async def test_a_tick_that_changed_nothing_is_no_update(served: Served) -> None:
+async def test_a_tick_without_a_change_sends_no_update(served: Served) -> None:
     instance = await begin(served, "m1")
     await instance.poller.tick("m1")
     listener = await follow_updates(served)
@@ -245,7 +245,7 @@ async def test_a_tick_that_changed_nothing_is_no_update(served: Served) -> None:
     assert (await active_match_state(served)).last_tick_at == NOON + timedelta(seconds=2)
 
 
-async def test_a_match_that_is_taken_off_the_list_and_put_on_again_goes_on(served: Served) -> None:
+async def test_a_match_that_is_paused_and_registered_again_continues(served: Served) -> None:
     instance = await begin(served, "m1")
     for _ in range(3):
         await instance.poller.tick("m1")
@@ -266,7 +266,7 @@ async def test_a_match_that_is_taken_off_the_list_and_put_on_again_goes_on(serve
     assert updates[-1]["liveScore"] == await live_score(served)
 
 
-async def test_a_deleted_match_completes_its_subscription_and_has_ended_for_others(served: Served) -> None:
+async def test_a_deleted_match_completes_its_subscription_and_ends_in_live_scores(served: Served) -> None:
     await register_at_version_1(served, "m1")
     one, all_ = (
         await follow_updates(served),
@@ -281,7 +281,7 @@ async def test_a_deleted_match_completes_its_subscription_and_has_ended_for_othe
     assert (await all_.event())["liveScores"] == {"ended": ["m1"], "updates": []}
 
 
-async def test_a_change_without_a_new_version_is_a_snapshot_at_the_same_one(served: Served) -> None:
+async def test_a_change_without_a_new_version_is_a_snapshot_of_the_same_version(served: Served) -> None:
     await register_at_version_1(served, "m1")
     one, all_ = await follow_updates(served), await follow_updates(served, SCORES % "")
     assert await version_of(one) == (1, True)
@@ -302,7 +302,7 @@ async def test_a_change_without_a_new_version_is_a_snapshot_at_the_same_one(serv
 # matchUpdates: gaps
 
 
-async def test_after_a_gap_there_is_one_snapshot_and_it_goes_on_from_there(served: Served) -> None:
+async def test_a_gap_is_filled_by_one_snapshot_and_updates_continue_from_there(served: Served) -> None:
     await register_at_version_1(served, "m1")
     listener = await follow_updates(served)
     assert await version_of(listener) == (1, True)
@@ -321,7 +321,7 @@ async def test_a_change_after_its_snapshot_is_not_sent_twice(served: Served) -> 
     listener = await follow_updates(served)
     assert await version_of(listener) == (1, True)
 
-    # The feed is behind the table: the snapshot that fills the gap has the later versions already.
+    # The stream is behind the table, so the snapshot that fills the gap includes the later versions.
     publish(served, await advance(served, by=2))
     gap = await version_of(listener)
     for version in (2, 3):

@@ -78,7 +78,7 @@ async def test_the_next_tick_publishes_a_note_although_the_provider_has_nothing_
     assert (await shown_match(served))["liveScore"]["note"] == note
 
 
-async def test_an_operator_takes_a_field_away_and_gives_it_back(served: Served) -> None:
+async def test_an_operator_removes_a_field_and_clears_the_override(served: Served) -> None:
     reported = planned_match(note="Rain is near", round="Final", start=NOON + timedelta(days=3))
     await put_fixtures(served, reported)
     await FixtureCache(served.store(), NOON).put(MatchSnapshot(reported))
@@ -93,7 +93,7 @@ async def test_an_operator_takes_a_field_away_and_gives_it_back(served: Served) 
     assert (cleared["note"], cleared["operatorFields"]) == ("Rain is near", [])
 
 
-async def test_without_a_word_of_the_source_a_cleared_field_follows_the_next_sync(served: Served) -> None:
+async def test_a_cleared_field_follows_the_next_sync_without_a_report_of_the_source(served: Served) -> None:
     await put_fixtures(served, planned_match(note="Rain is near"))
     await update_fixture_fields(served, note="No play today")
 
@@ -104,7 +104,7 @@ async def test_without_a_word_of_the_source_a_cleared_field_follows_the_next_syn
     assert (await shown_match(served))["note"] == "Play at three"
 
 
-async def test_a_status_of_an_operator_goes_with_its_phase(served: Served) -> None:
+async def test_a_status_of_an_operator_sets_its_phase(served: Served) -> None:
     instance = await begin(served, "m1")
 
     await update_fixture_fields(served, status="Delayed")
@@ -148,7 +148,7 @@ FACTS = {
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_concurrent_writes_lose_no_field_of_an_operator(served: Served, seed: int) -> None:
-    """Race ticks, syncs and an operator: each field that the operator holds has the operator's last value."""
+    """Run ticks, syncs and an operator concurrently: each field held by the operator has the operator's last value."""
     chance = random.Random(seed)
     start = chance.choice([NOON, NOON + timedelta(days=9)])
     await put_fixtures(served, planned_match(start=start))

@@ -72,7 +72,7 @@ def numbered_teams(count: int) -> list[dict[str, Any]]:
 
 
 def code_field_and_message(answer: Answer) -> tuple[str, str, str]:
-    """Code, field and message of the one error."""
+    """Return the code, the field and the message of the only error."""
     assert answer.errors is not None
     (error,) = answer.errors
     return error["extensions"]["code"], error["extensions"]["field"], error["message"]
@@ -81,7 +81,7 @@ def code_field_and_message(answer: Answer) -> tuple[str, str, str]:
 # TM-1, TM-3
 
 
-async def test_a_synced_team_is_read_as_it_was_given(served: Served) -> None:
+async def test_a_synced_team_is_read_as_given(served: Served) -> None:
     synced = await ask_to_sync_teams(served, INDIA, MUMBAI)
     india = await served.ask(TEAM, {"id": "10"})
     mumbai = await served.ask(TEAM, {"id": "6"})
@@ -108,11 +108,11 @@ async def test_a_team_without_a_value_has_no_attribute_for_it(served: Served) ->
     assert item == MUMBAI | {"national": False, "updatedAt": "2026-06-25T12:00:00.000Z"}
 
 
-async def test_there_may_be_no_such_team(served: Served) -> None:
+async def test_an_unknown_team_is_null(served: Served) -> None:
     assert (await served.ask(TEAM, {"id": "nobody"})).data == {"team": None}
 
 
-async def test_a_sync_replaces_whole_teams_and_of_two_with_one_id_takes_the_last(served: Served) -> None:
+async def test_a_sync_replaces_whole_teams_and_stores_the_last_of_two_with_one_id(served: Served) -> None:
     await ask_to_sync_teams(served, INDIA)
 
     synced = await ask_to_sync_teams(
@@ -164,7 +164,7 @@ async def test_a_sync_has_at_most_a_hundred_teams(served: Served) -> None:
     assert answer.calls == []
 
 
-async def test_texts_of_just_the_longest_length_are_taken_without_the_space_around(served: Served) -> None:
+async def test_texts_of_the_maximal_length_are_accepted_and_stripped(served: Served) -> None:
     answer = await ask_to_sync_teams(served, {"teamId": "i" * 100, "name": f"  {'n' * 200} ", "code": "c" * 20})
 
     assert answer.errors is None
@@ -180,7 +180,7 @@ async def test_texts_of_just_the_longest_length_are_taken_without_the_space_arou
         ("query ($id: ID!) { seasonTeams(seasonId: $id) { nodes { teamId } } }", "seasonId"),
     ],
 )
-async def test_ids_that_are_asked_for_have_their_bounds(served: Served, query: str, field: str) -> None:
+async def test_ids_of_queries_have_bounds(served: Served, query: str, field: str) -> None:
     answer = await served.ask(query, {"id": "x" * 101})
 
     assert code_field_and_message(answer)[:2] == ("BAD_USER_INPUT", field)
@@ -211,14 +211,14 @@ async def test_teams_and_leagues_are_nodes_read_together(served: Served) -> None
 # TM-2
 
 
-async def test_all_teams_come_by_name(served: Served) -> None:
+async def test_all_teams_are_sorted_by_name(served: Served) -> None:
     await ask_to_sync_teams(served, MUMBAI, INDIA, {"teamId": "2", "name": "Chennai", "code": "CHE"})
 
     answer = await served.ask(ALL)
 
     assert [team["name"] for team in answer.data["teams"]] == ["Chennai", "India", "Mumbai"]
     assert answer.made == ["Scan cricket-teams"]
-    # A write just before it must be in what is remembered.
+    # The scan cache must include a write just before the read.
     assert [call.request["ConsistentRead"] for call in answer.calls] == [True]
 
 
@@ -241,7 +241,7 @@ async def test_a_damaged_team_is_omitted_from_the_list_and_logged(
 # TM-4
 
 
-async def test_an_update_changes_what_is_given_and_nothing_else(served: Served) -> None:
+async def test_an_update_changes_the_given_fields_only(served: Served) -> None:
     await ask_to_sync_teams(served, INDIA)
     served.clock.forward(hours=1)
 
@@ -266,7 +266,7 @@ async def test_each_field_can_be_changed_alone(served: Served, change: str, valu
     assert answer.data == {"updateTeam": INDIA | {change: value, "updatedAt": MOMENT}}
 
 
-async def test_a_team_that_is_not_there_is_not_made_by_an_update(served: Served) -> None:
+async def test_an_update_does_not_create_a_team(served: Served) -> None:
     answer = await update_team(served, "nobody", name="Somebody")
 
     assert answer.codes == ["NOT_FOUND"]
@@ -284,7 +284,7 @@ async def test_a_team_that_is_not_there_is_not_made_by_an_update(served: Served)
         ({"imageUrl": "ftp://a/b"}, "imageUrl"),
     ],
 )
-async def test_an_update_that_says_nothing_or_too_much_is_refused(
+async def test_an_update_without_fields_or_beyond_the_limits_is_refused(
     served: Served, changes: dict[str, Any], field: str
 ) -> None:
     await ask_to_sync_teams(served, INDIA)
@@ -298,7 +298,7 @@ async def test_an_update_that_says_nothing_or_too_much_is_refused(
 # TS-1, TS-2
 
 
-async def test_a_row_of_a_season_is_read_as_it_was_given(served: Served) -> None:
+async def test_a_row_of_a_season_is_read_as_given(served: Served) -> None:
     row = {
         "teamId": "10",
         "position": 1,
@@ -334,7 +334,7 @@ async def test_the_teams_of_a_hundred_rows_are_one_batch(served: Served) -> None
     assert answer.made == ["BatchGetItem cricket-teams", "Query cricket-team-seasons"]
 
 
-async def test_pages_lead_through_a_season_and_back(served: Served) -> None:
+async def test_a_season_is_paged_in_both_directions(served: Served) -> None:
     await sync_season(served, *[{"teamId": str(number)} for number in range(5)])
 
     first = await served.ask(SEASON, {"first": 3})
@@ -347,7 +347,7 @@ async def test_pages_lead_through_a_season_and_back(served: Served) -> None:
     assert first.data["seasonTeams"]["nodes"][0]["team"] is None
 
 
-async def test_a_cursor_of_one_season_is_no_cursor_of_another(served: Served) -> None:
+async def test_a_cursor_is_valid_for_its_season_only(served: Served) -> None:
     await sync_season(served, {"teamId": "1"}, {"teamId": "2"})
     cursor = (await served.ask(SEASON, {"first": 1})).data["seasonTeams"]["pageInfo"]["endCursor"]
 
@@ -359,7 +359,7 @@ async def test_a_cursor_of_one_season_is_no_cursor_of_another(served: Served) ->
     assert answer.codes == ["BAD_CURSOR"]
 
 
-async def test_a_damaged_row_is_one_damaged_place(served: Served) -> None:
+async def test_a_damaged_row_is_an_error_in_its_place(served: Served) -> None:
     await sync_season(served, {"teamId": "1"}, {"teamId": "3"})
     await served.store().write_all(TEAM_SEASONS, puts=[{"seasonId": "2026", "teamId": "2", "points": "many"}])
 
@@ -379,28 +379,28 @@ async def test_a_damaged_row_is_one_damaged_place(served: Served) -> None:
         ({"netRunRate": -100_001}, "teams[0].netRunRate"),
     ],
 )
-async def test_figures_have_their_bounds(served: Served, row: dict[str, Any], field: str) -> None:
+async def test_figures_have_bounds(served: Served, row: dict[str, Any], field: str) -> None:
     answer = await sync_season(served, {"teamId": "1", **row})
 
     assert code_field_and_message(answer)[:2] == ("BAD_USER_INPUT", field)
     assert answer.calls == []
 
 
-async def test_a_number_too_small_for_the_store_is_nought(served: Served) -> None:
+async def test_a_number_that_is_too_small_for_the_store_is_zero(served: Served) -> None:
     answer = await sync_season(served, {"teamId": "1", "netRunRate": 1e-200})
 
     assert answer.errors is None
     assert answer.data["syncTeamSeasons"][0]["netRunRate"] == 0
 
 
-async def test_a_season_has_at_most_a_hundred_teams_a_sync(served: Served) -> None:
+async def test_a_sync_of_a_season_has_at_most_a_hundred_teams(served: Served) -> None:
     answer = await sync_season(served, *[{"teamId": str(number)} for number in range(101)])
 
     assert code_field_and_message(answer)[:2] == ("BAD_USER_INPUT", "teams")
     assert answer.calls == []
 
 
-# What jobs do
+# Jobs
 
 
 async def test_jobs_put_any_number_of_records(served: Served) -> None:

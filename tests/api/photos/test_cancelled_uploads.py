@@ -1,4 +1,4 @@
-"""Uploads that are cancelled, and late confirmations and deletions: no file is left, no shown file is deleted."""
+"""Cancelled uploads, delayed confirmations and deletions: no unused file is left, no file of a photo is deleted."""
 
 import asyncio
 import threading
@@ -32,11 +32,11 @@ async def ada(served: Served) -> None:
 async def test_a_cancelled_upload_leaves_a_free_place_and_no_files(served: Served) -> None:
     await put_library_items(served, photo_user(uploadCount=9, uploadLimit=10))
     id = await upload_original(served, jpeg(), imageId=OWN_ID)
-    given_up = await cancel(served, id)
+    outcomes = await cancel(served, id)
     again = await cancel(served, id)
 
-    assert (given_up.errors, given_up.data, again.data) == (None, {"cancelUpload": True}, {"cancelUpload": False})
-    assert given_up.made == ["DeleteItem sparks", "GetItem sparks", "Query sparks", "TransactWriteItems sparks"]
+    assert (outcomes.errors, outcomes.data, again.data) == (None, {"cancelUpload": True}, {"cancelUpload": False})
+    assert outcomes.made == ["DeleteItem sparks", "GetItem sparks", "Query sparks", "TransactWriteItems sparks"]
     assert again.made == ["GetItem sparks"]
     assert (await upload_count(served), files_of_gateway(served)) == (9, set())
     assert (await library_items(served, "UPLOAD"), await library_items(served, "REMOVAL")) == ([], [])
@@ -56,13 +56,13 @@ async def test_an_expired_upload_can_be_cancelled(served: Served) -> None:
 async def test_only_the_uploader_cancels_an_upload_and_a_photo_cannot_be_cancelled(served: Served) -> None:
     await put_library_items(served, photo_user(EVE, uploadCount=1))
     id = await upload_original(served, jpeg())
-    anothers = await cancel(served, id, EVE)
-    there = await upload_count(served), files_of_gateway(served)
+    by_another = await cancel(served, id, EVE)
+    before = await upload_count(served), files_of_gateway(served)
     await complete_photo(served, id)
-    answers = [anothers, await cancel(served, id), await cancel(served, id, EVE)]
+    answers = [by_another, await cancel(served, id), await cancel(served, id, EVE)]
 
     assert [answer.data for answer in answers] == [{"cancelUpload": False}] * 3
-    assert there == (1, {incoming_keys(id)[0]})
+    assert before == (1, {incoming_keys(id)[0]})
     assert files_without_hashes(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
     assert (await upload_count(served), await upload_count(served, EVE)) == (1, 1)
     assert (await cancel(served, id, None)).codes == ["FORBIDDEN"]
@@ -77,7 +77,7 @@ async def test_a_place_that_was_taken_late_can_be_cancelled_without_the_photo(se
 
 
 async def test_files_written_during_a_cancellation_are_removed(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The confirmation breaks off, and the upload was read by who gives it up before its files were noted."""
+    """The cancellation reads the upload, then a confirmation notes its files, writes them and fails."""
     id = await upload_original(served, jpeg())
     left_by = ReservationExpiry._files_to_delete
 
@@ -87,10 +87,10 @@ async def test_files_written_during_a_cancellation_are_removed(served: Served, m
             assert (await complete_photo(served, id)).codes == ["INTERNAL"]
         return found
 
-    def breaks(*_: Any) -> None:
-        raise RuntimeError("The power is off.")
+    def fail(*_: Any) -> None:
+        raise RuntimeError("The confirmation fails.")
 
-    monkeypatch.setattr(Uploads, "_confirm_actions", breaks)
+    monkeypatch.setattr(Uploads, "_confirm_actions", fail)
     monkeypatch.setattr(ReservationExpiry, "_files_to_delete", slow)
 
     assert (await cancel(served, id)).data == {"cancelUpload": True}
@@ -101,10 +101,10 @@ async def test_files_written_during_a_cancellation_are_removed(served: Served, m
     )
 
 
-async def test_files_that_are_written_while_an_upload_is_released_are_removed(
+async def test_files_written_while_an_upload_is_released_are_removed(
     served: Served, monkeypatch: pytest.MonkeyPatch, other_pictures: DecoderPool
 ) -> None:
-    """The confirmation began a second before the end, and breaks off; the janitor read the upload before."""
+    """The janitor reads the upload, then a confirmation, begun a second before the expiry, writes files and fails."""
     id = await upload_original(served, jpeg())
     left_by, before = ReservationExpiry._files_to_delete, served.clock.now + timedelta(minutes=59, seconds=59)
     late = Uploads(served.store(), served.gateway.objects, other_pictures, before, served.store)
@@ -116,10 +116,10 @@ async def test_files_that_are_written_while_an_upload_is_released_are_removed(
                 await late.complete(id, ADA)
         return found
 
-    def breaks(*_: Any) -> None:
-        raise RuntimeError("The power is off.")
+    def fail(*_: Any) -> None:
+        raise RuntimeError("The confirmation fails.")
 
-    monkeypatch.setattr(Uploads, "_confirm_actions", breaks)
+    monkeypatch.setattr(Uploads, "_confirm_actions", fail)
     monkeypatch.setattr(ReservationExpiry, "_files_to_delete", slow)
     served.clock.forward(hours=1)
 
@@ -134,7 +134,7 @@ async def test_files_that_are_written_while_an_upload_is_released_are_removed(
 async def test_files_written_after_a_cancellation_are_removed(
     served: Served, monkeypatch: pytest.MonkeyPatch, other_pictures: DecoderPool
 ) -> None:
-    """The confirmation is cut off, and its thread writes on."""
+    """The confirmation is cancelled, but its thread continues to write."""
     id = await upload_original(served, jpeg())
     began, going, write = threading.Event(), threading.Event(), LocalObjects._write
 
@@ -156,11 +156,11 @@ async def test_files_written_after_a_cancellation_are_removed(
     assert (cut_off.cancelled(), files_of_gateway(served), await library_items(served, "REMOVAL")) == (True, set(), [])
 
 
-async def test_of_two_that_give_up_and_confirm_one_does(served: Served) -> None:
+async def test_either_a_cancellation_or_a_concurrent_confirmation_succeeds(served: Served) -> None:
     ids = [await upload_original(served, jpeg()) for _ in range(4)]
-    given_up = await asyncio.gather(*[do(served, id) for id in ids for do in (complete_photo, cancel)])
+    outcomes = await asyncio.gather(*[do(served, id) for id in ids for do in (complete_photo, cancel)])
 
-    for confirmed, cancelled in zip(given_up[::2], given_up[1::2], strict=True):
+    for confirmed, cancelled in zip(outcomes[::2], outcomes[1::2], strict=True):
         assert (confirmed.errors is None) != cancelled.data["cancelUpload"]
     photos = len(await items(served, "IMAGE"))
     assert (await upload_count(served), len(files_of_gateway(served)), await items(served, "UPLOAD")) == (
@@ -175,11 +175,11 @@ async def test_an_upload_that_is_confirmed_repeatedly_is_cancelled_later(
 ) -> None:
     id = await upload_original(served, jpeg())
 
-    async def overtaken(*_: Any) -> None:
+    async def conflict(*_: Any) -> None:
         return None
 
     with monkeypatch.context() as patched:
-        patched.setattr(ReservationExpiry, "_end", overtaken)
+        patched.setattr(ReservationExpiry, "_end", conflict)
         assert (await cancel(served, id)).codes == ["THROTTLED"]
     assert (await cancel(served, id)).data == {"cancelUpload": True}
 
@@ -202,10 +202,10 @@ async def test_a_confirmation_of_a_cancelled_upload_makes_no_photo_of_its_succes
     assert files_of_gateway(served) == set()
 
 
-async def test_a_deletion_that_comes_late_takes_no_files_of_a_photo_made_again(
+async def test_a_delayed_deletion_removes_no_files_of_a_recreated_photo(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the same id and picture, while what the first photo left is removed twice."""
+    """The new photo has the same id and picture. The files of the first photo are removed twice meanwhile."""
     await upload_original(served, jpeg(), imageId=OWN_ID)
     await complete_photo(served, OWN_ID)
     first = files_of_gateway(served)
@@ -231,10 +231,10 @@ async def test_a_deletion_that_comes_late_takes_no_files_of_a_photo_made_again(
     assert (files_of_gateway(served), len(again), first & again) == (again, 2, set())
 
 
-async def test_a_confirmation_that_comes_late_takes_no_files_of_a_photo_made_again(
+async def test_a_delayed_confirmation_removes_no_files_of_a_recreated_photo(
     served: Served, monkeypatch: pytest.MonkeyPatch, other_pictures: DecoderPool
 ) -> None:
-    """Of the same id and picture, which is made after it was looked up whether it is there."""
+    """The other photo has the same id and picture, and is created after the check whether it exists."""
     await upload_original(served, jpeg(), imageId=OWN_ID)
     confirming, remove = Uploads._confirm, Uploads._remove
 
@@ -257,10 +257,10 @@ async def test_a_confirmation_that_comes_late_takes_no_files_of_a_photo_made_aga
     assert (len(await items(served, "IMAGE")), len(files_of_gateway(served))) == (1, 2)
 
 
-async def test_a_confirmation_that_is_late_leaves_its_files_to_the_reservation_that_knows_them(
+async def test_an_expired_confirmation_leaves_its_files_to_the_reservation(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another that confirms the same by an earlier clock still may."""
+    """A concurrent confirmation by a process with a slower clock may still succeed."""
     await upload_original(served, jpeg(), imageId=OWN_ID)
     write = Uploads._confirm_actions
 

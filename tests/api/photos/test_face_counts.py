@@ -1,4 +1,4 @@
-"""Many who tag, untag, rename, merge and delete at the same time: every count and every list stays exact."""
+"""Concurrent tags, untags, renames, merges and deletions: every count and every list stays exact."""
 
 import asyncio
 import random
@@ -14,8 +14,8 @@ from tests.support.served import Served
 ALLOWED = {"CONFLICT", "NOT_FOUND", "FORBIDDEN"}
 
 
-class Play:
-    """Operations by chance, of two owners and an admin, on few photos and persons."""
+class RandomOperations:
+    """Random operations of two owners and an admin on a few photos and persons."""
 
     def __init__(self, served: Served, seed: int) -> None:
         self.served = served
@@ -28,7 +28,11 @@ class Play:
         self.codes: dict[str, int] = {}
 
     async def begin(self) -> None:
-        """The first two photos and persons are as others wrote them: they know no faces, and are not counted."""
+        """Store photos and persons.
+
+        Another program wrote the first two photos, which do not list their faces, and the first two persons, which have
+        no count.
+        """
         old = [face(f"f{number}", f"i{number % 2}", f"p{number % 3}", None) for number in range(5)]
         self.faces = [(item["PK"].removeprefix("FACE#"), item["imageId"]) for item in old]
         photos = [photo(id, email, personNames={}, faces=[]) for id, email in self.owners.items()]
@@ -76,7 +80,7 @@ class Play:
         return await ask_as(self.served, DELETE, self.owners[id := self.chance.choice(list(self.owners))], id=id)
 
     async def end(self) -> None:
-        """Merges that met others, and those of who was not counted, are asked for again, until each is done."""
+        """Request unfinished merges again: those with conflicts, and those of persons without a count."""
         self.served.clock.forward(minutes=11)
         for _ in range(3):
             for item in await library_items(self.served, "PERSON"):
@@ -85,8 +89,8 @@ class Play:
                     await ask_as(self.served, MERGE, role=Role.ADMIN, **ids)
 
 
-async def play_rounds(served: Served, seed: int, rounds: int, at_once: int) -> Play:
-    game = Play(served, seed)
+async def play_rounds(served: Served, seed: int, rounds: int, at_once: int) -> RandomOperations:
+    game = RandomOperations(served, seed)
     await game.begin()
     for _ in range(rounds):
         await asyncio.gather(*[game.step() for _ in range(at_once)])
@@ -96,7 +100,7 @@ async def play_rounds(served: Served, seed: int, rounds: int, at_once: int) -> P
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_whatever_many_do_at_once_counts_and_lists_stay_exact(served: Served, seed: int) -> None:
+async def test_counts_and_lists_are_exact_after_random_concurrent_operations(served: Served, seed: int) -> None:
     game = await play_rounds(served, seed, rounds=4, at_once=8)
 
     assert game.faces

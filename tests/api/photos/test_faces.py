@@ -1,4 +1,4 @@
-"""Faces are tagged and taken off (SPARKS-W1): the face, the photo and the person's count in one transaction."""
+"""Tagging and untagging faces (SPARKS-W1): the face, the photo and the person's count change in one transaction."""
 
 import asyncio
 from typing import Any
@@ -40,7 +40,7 @@ async def place_photo(served: Served, *more: Any) -> None:
     await put_library_items(served, photo_user(uploadCount=1), photo("i"), person("p", "Grace"), *more)
 
 
-async def test_a_face_is_answered_as_it_is_kept_and_shown_on_its_photo(served: Served) -> None:
+async def test_a_face_is_returned_as_it_is_stored_and_listed_on_its_photo(served: Served) -> None:
     await place_photo(served)
     given = {"imageId": "i", "personId": "p", "boundingBox": BOX, "confidence": 0.5, "faceId": OWN}
 
@@ -54,7 +54,7 @@ async def test_a_face_is_answered_as_it_is_kept_and_shown_on_its_photo(served: S
         "boundingBox": BOX,
         "createdAt": "2026-06-25T12:00:00+00:00",
     }
-    # The person is found, and no face with this id.
+    # The person exists, and no face with this id.
     assert answer.made == ["GetItem sparks", *["Query sparks"] * 2, "TransactWriteItems sparks"]
     assert await library_item(served, f"FACE#{OWN}") == {
         "PK": f"FACE#{OWN}",
@@ -73,7 +73,7 @@ async def test_a_face_is_answered_as_it_is_kept_and_shown_on_its_photo(served: S
     assert await library_item(served, "PERSON#p") == person("p", "Grace", faceCount=1)
 
 
-async def test_a_known_moment_saves_a_query(served: Served) -> None:
+async def test_the_time_of_the_photo_saves_a_query(served: Served) -> None:
     at = "2026-06-25T10:00:00.250Z"
     await put_library_items(served, photo("i", at=at), person("p"))
     given = {"imageId": "i", "personId": "p", "boundingBox": BOX}
@@ -87,7 +87,7 @@ async def test_a_known_moment_saves_a_query(served: Served) -> None:
     assert [item["faceCount"] for item in await library_items(served, "PERSON")] == [1]
 
 
-async def test_the_answer_shows_the_photo_with_the_face(served: Served) -> None:
+async def test_the_response_shows_the_photo_with_the_face(served: Served) -> None:
     await place_photo(served)
     query = """mutation ($input: TagFaceInput!) { tagFace(input: $input) {
       photo { personIds persons { name } faces { personId } } person { name faceCount }
@@ -101,7 +101,7 @@ async def test_the_answer_shows_the_photo_with_the_face(served: Served) -> None:
     }
 
 
-async def test_a_face_asked_for_again_is_there_once(served: Served) -> None:
+async def test_tagging_a_face_again_stores_it_once(served: Served) -> None:
     await place_photo(served)
 
     told = await asyncio.gather(*[tag_person(served, "i", "p", faceId=OWN) for _ in range(8)])
@@ -113,7 +113,7 @@ async def test_a_face_asked_for_again_is_there_once(served: Served) -> None:
     await assert_consistent(served)
 
 
-async def test_an_id_that_is_on_another_photo_is_taken(served: Served) -> None:
+async def test_the_id_of_a_face_on_another_photo_is_taken(served: Served) -> None:
     await place_photo(served, photo("j"))
     await tag_person(served, "i", "p", faceId=OWN)
 
@@ -133,7 +133,7 @@ async def test_a_person_leaves_the_photo_with_their_last_face(served: Served) ->
     await ask_library(served, UNTAG, face=faces[2], image="i")
 
     assert answer.data["untagFace"] == {"faceId": faces[0], "personId": "p"}
-    # The face; its photo by the key that it holds; the person.
+    # The face; its photo, by the key in the face; the person.
     assert answer.made == ["GetItem sparks", "GetItem sparks", "Query sparks", "TransactWriteItems sparks"]
     assert (between or {})["persons"] == ["p", "q"]
     assert again is None
@@ -143,7 +143,7 @@ async def test_a_person_leaves_the_photo_with_their_last_face(served: Served) ->
     await assert_consistent(served)
 
 
-async def test_of_concurrent_removals_of_a_face_one_returns_it(served: Served) -> None:
+async def test_one_of_concurrent_removals_of_a_face_returns_it(served: Served) -> None:
     await place_photo(served)
     face_id = (await tag_person(served, "i", "p"))["faceId"]
 
@@ -154,7 +154,7 @@ async def test_of_concurrent_removals_of_a_face_one_returns_it(served: Served) -
     await assert_consistent(served)
 
 
-async def test_a_photo_of_another_program_gets_its_faces_when_a_person_is_tagged(served: Served) -> None:
+async def test_tagging_lists_the_existing_faces_on_a_photo_of_another_program(served: Served) -> None:
     old = photo("i", persons=["p", "q"])
     await put_library_items(
         served, old, person("p", faceCount=2), person("q"), face("f1", "i", "p", None), face("f2", "j", "p")
@@ -170,7 +170,7 @@ async def test_a_photo_of_another_program_gets_its_faces_when_a_person_is_tagged
     }
 
 
-async def test_an_old_face_is_taken_off_a_photo_that_does_not_know_it(served: Served) -> None:
+async def test_an_old_face_is_removed_from_a_photo_that_does_not_list_it(served: Served) -> None:
     faces = [face("f1", "i", "p", None), face("f2", "i", "p", None)]
     await put_library_items(served, photo("i", persons=["p"]), person("p", faceCount=2), *faces)
 
@@ -193,7 +193,7 @@ async def test_an_uncounted_person_is_counted_with_the_next_face(served: Served)
     assert (await library_item(served, "PERSON#p") or {})["faceCount"] == 4
 
 
-async def test_a_count_that_others_wrote_too_low_does_not_fall_below_nothing(served: Served) -> None:
+async def test_a_count_that_another_program_wrote_too_low_does_not_fall_below_zero(served: Served) -> None:
     faces = [face("f", "i", "p")]
     await put_library_items(served, tagged(photo("i"), faces, person("p")), person("p"), *faces)
 
@@ -202,7 +202,7 @@ async def test_a_count_that_others_wrote_too_low_does_not_fall_below_nothing(ser
     assert (await library_item(served, "PERSON#p") or {})["faceCount"] == 0
 
 
-async def test_a_face_whose_person_is_gone_is_taken_off(served: Served) -> None:
+async def test_a_face_of_a_deleted_person_is_removed(served: Served) -> None:
     faces = [face("f", "i", "p")]
     await put_library_items(served, tagged(photo("i"), faces, person("p")), *faces)
 
@@ -210,7 +210,7 @@ async def test_a_face_whose_person_is_gone_is_taken_off(served: Served) -> None:
     assert await library_items(served, "FACE") == []
 
 
-async def test_a_photo_has_its_limit(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_faces_on_a_photo_are_limited(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tagging, "MAX_FACES", 3)
     await place_photo(served)
 
@@ -231,7 +231,7 @@ async def test_a_merged_person_is_tagged_as_the_other(served: Served) -> None:
     assert [item["faceCount"] for item in await library_items(served, "PERSON")] == [0, 1]
 
 
-async def test_faces_are_for_the_photos_owner_and_not_for_others(served: Served) -> None:
+async def test_faces_are_changed_by_the_owner_of_the_photo_only(served: Served) -> None:
     await place_photo(served)
     face_id = (await tag_person(served, "i", "p"))["faceId"]
     before = await library_items(served)
@@ -252,7 +252,7 @@ async def test_faces_are_for_the_photos_owner_and_not_for_others(served: Served)
 
 
 @pytest.mark.parametrize("admin", [EVE, None])
-async def test_an_admin_takes_any_face_off_anybodys_photo(served: Served, admin: str | None) -> None:
+async def test_an_admin_removes_any_face_from_any_photo(served: Served, admin: str | None) -> None:
     await place_photo(served)
     first, second = [(await tag_person(served, "i", "p"))["faceId"] for _ in range(2)]
 
@@ -264,7 +264,7 @@ async def test_an_admin_takes_any_face_off_anybodys_photo(served: Served, admin:
     await assert_consistent(served)
 
 
-async def test_an_owner_is_known_however_their_email_is_written(served: Served) -> None:
+async def test_an_owner_is_recognized_by_any_spelling_of_the_email(served: Served) -> None:
     await put_library_items(served, photo("i", "Ada@Example.com"), person("p"))
 
     assert (await tag_person(served, "i", "p", "ADA@example.COM"))["personId"] == "p"
@@ -306,7 +306,7 @@ async def test_values_out_of_bounds_are_refused(served: Served) -> None:
         assert answer.calls == []
 
 
-async def test_a_face_may_fill_the_photo_and_be_as_unsure_as_can_be(served: Served) -> None:
+async def test_a_face_may_fill_the_photo_and_have_a_confidence_of_zero(served: Served) -> None:
     await place_photo(served)
 
     for box in ({"left": 0, "top": 0, "width": 1, "height": 1}, {"left": 0.7, "top": 0.9, "width": 0.3, "height": 0.1}):
@@ -314,7 +314,7 @@ async def test_a_face_may_fill_the_photo_and_be_as_unsure_as_can_be(served: Serv
         assert (told["boundingBox"], told["confidence"]) == (box, 0)
 
 
-async def test_the_person_of_a_face_is_read_with_what_was_counted_just_now(served: Served) -> None:
+async def test_the_person_of_a_face_is_read_with_the_new_count(served: Served) -> None:
     await place_photo(served)
     given = {"imageId": "i", "personId": "p", "boundingBox": BOX, "faceId": OWN}
     shown = "{ faceId person { faceCount } }"
@@ -327,13 +327,13 @@ async def test_the_person_of_a_face_is_read_with_what_was_counted_just_now(serve
         answer = await ask_as(served, query, **variables)
         (told,) = answer.data.values()
         assert told == {"faceId": OWN, "person": {"faceCount": count}}
-        # After the transaction as before it.
+        # The read after the transaction is like the one before it.
         assert answer.calls[-1].operation in ("GetItem", "Query")
         assert answer.calls[-1].request["ConsistentRead"] is True
 
 
-class TestFacesThatAreListedAndGone:
-    async def test_one_that_is_tagged_again_is_listed_once(self, served: Served) -> None:
+class TestListedButDeletedFaces:
+    async def test_a_face_that_is_tagged_again_is_listed_once(self, served: Served) -> None:
         await put_library_items(served, photo_user(uploadCount=1), person("p"), person("q"))
         await put_library_items(served, tagged(photo("i"), [face(OWN, "i", "q")], person("q")))
 
@@ -344,7 +344,7 @@ class TestFacesThatAreListedAndGone:
         )
         await assert_consistent(served)
 
-    async def test_one_is_taken_off_by_the_photos_owner_alone(self, served: Served) -> None:
+    async def test_only_the_owner_of_the_photo_removes_it(self, served: Served) -> None:
         people, left = (person("p", faceCount=1), person("q")), face("f1", "i", "p")
         listed = tagged(photo("i"), [left, face("f2", "i", "p"), face("f3", "i", "q")], *people)
         await put_library_items(served, photo_user(uploadCount=1), *people, listed, left)
@@ -359,7 +359,7 @@ class TestFacesThatAreListedAndGone:
         await assert_consistent(served)
 
 
-async def test_a_face_that_is_listed_and_gone_is_taken_off_by_an_admin(served: Served) -> None:
+async def test_an_admin_removes_it(served: Served) -> None:
     await put_library_items(
         served, person("p"), tagged(photo("i"), [face("f", "i", "p")], person("p")), photo_user(uploadCount=1)
     )
@@ -370,7 +370,7 @@ async def test_a_face_that_is_listed_and_gone_is_taken_off_by_an_admin(served: S
     await assert_consistent(served)
 
 
-async def test_a_face_whose_photo_is_gone_is_taken_away_by_an_admin(served: Served) -> None:
+async def test_a_face_of_a_deleted_photo_is_removed_by_an_admin(served: Served) -> None:
     await put_library_items(served, person("p", faceCount=2), face("f", "gone", "p"), face("g", "gone", "nobody"))
     before = await library_items(served)
 
@@ -384,7 +384,7 @@ async def test_a_face_whose_photo_is_gone_is_taken_away_by_an_admin(served: Serv
     assert await library_items(served) == [person("p", faceCount=1)]
 
 
-async def test_where_others_tagged_more_than_a_photo_has_room_for_persons_are_listed_whole_or_not(
+async def test_the_faces_of_a_person_beyond_the_limit_of_a_photo_are_listed_all_or_none(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(current, "MAX_LISTED_FACES", 3)

@@ -1,4 +1,4 @@
-"""Faces that other programs stored, on photos that do not list them, and what finding them costs (SPARKS-N3)."""
+"""Faces of other programs on photos that do not list them, and the cost of finding them (SPARKS-N3)."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def face_ids(faces: Any) -> list[str]:
     return [face["faceId"] for face in faces]
 
 
-async def test_a_face_of_the_document_is_shown_on_its_photo(served: Served) -> None:
+async def test_a_documented_face_is_shown_on_its_photo(served: Served) -> None:
     await put_library_items(served, photo("a", persons=["p1"]), person("p1"), face("f1", "a", "p1", at=None))
 
     there = await served.ask('{ photosOfPerson(personId: "p1") { edges { faces { faceId } } nodes { imageId } } }')
@@ -57,7 +57,7 @@ async def test_only_the_faces_on_that_photo_are_shown(served: Served) -> None:
     assert nobody.made == ["Query sparks"]
 
 
-async def test_each_person_is_asked_for_once_for_a_page_of_photos(served: Served) -> None:
+async def test_the_faces_of_each_person_are_queried_once_for_a_page_of_photos(served: Served) -> None:
     photos = [photo(f"i{number:02}", persons=["p1", "p2"]) for number in range(25)]
     faces = [face(f"f{number:02}-{who}", f"i{number:02}", who, at=None) for number in range(25) for who in ("p1", "p2")]
     await put_library_items(served, *photos, *faces)
@@ -71,7 +71,7 @@ async def test_each_person_is_asked_for_once_for_a_page_of_photos(served: Served
     assert answer.made == ["Query sparks.entityType-PK-index", BY_PERSON, BY_PERSON]
 
 
-async def test_photos_that_list_their_faces_take_no_more_calls(served: Served) -> None:
+async def test_photos_that_list_their_faces_cost_no_further_calls(served: Served) -> None:
     faces = [face("f1", "a", "p1"), face("f2", "a", "p2")]
     await put_library_items(served, tagged(photo("a", EVE), faces, person("p1"), person("p2")), *faces)
 
@@ -81,7 +81,7 @@ async def test_photos_that_list_their_faces_take_no_more_calls(served: Served) -
     assert answer.made == ["BatchGetItem sparks", "Query sparks"]
 
 
-async def test_a_photo_may_list_some_and_not_others(served: Served) -> None:
+async def test_a_photo_may_list_some_of_its_faces(served: Served) -> None:
     ours = face("f1", "a", "p1")
     item = tagged(photo("a"), [ours], person("p1"))
     await put_library_items(served, item | {"persons": ["p1", "p2"]}, ours, face("f2", "a", "p2", at=None))
@@ -92,7 +92,7 @@ async def test_a_photo_may_list_some_and_not_others(served: Served) -> None:
     assert sorted(answer.made) == ["GetItem sparks", "Query sparks", BY_PERSON]
 
 
-async def test_a_damaged_face_is_an_error_in_its_own_place(served: Served) -> None:
+async def test_a_damaged_face_is_an_error_in_its_place(served: Served) -> None:
     damaged = face("f2", "a", "p1", at=None)
     del damaged["boundingBox"]
     await put_library_items(served, photo("a", persons=["p1"]), face("f1", "a", "p1", at=None), damaged)
@@ -103,7 +103,7 @@ async def test_a_damaged_face_is_an_error_in_its_own_place(served: Served) -> No
     assert [error["path"] for error in answer.errors or ()] == [["photo", "faces", 1]]
 
 
-async def test_of_very_many_faces_a_bounded_number_is_read(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_faces_read_is_bounded(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookups, "MAX_ITEMS", 10)
     await put_library_items(
         served, photo("a", persons=["p1"]), *[face(f"f{number:02}", "b", "p1", at=None) for number in range(30)]
@@ -116,7 +116,7 @@ async def test_of_very_many_faces_a_bounded_number_is_read(served: Served, monke
     assert [call.request["Limit"] for call in answer.calls if call.index] == [10]
 
 
-async def test_many_persons_are_looked_for_up_to_a_number(served: Served) -> None:
+async def test_the_number_of_persons_searched_is_bounded(served: Served) -> None:
     await put_library_items(served, photo("a", persons=[f"p{number}" for number in range(300)]))
 
     answer = await served.ask(FACES, {"id": "a"})

@@ -1,4 +1,4 @@
-"""What uploads may leave in `incoming/`, and what they cost: bounds that hold whatever clients and processes do."""
+"""The limits of files in `incoming/`, and the charge for uploads, whatever clients and processes do."""
 
 import asyncio
 import os
@@ -46,7 +46,7 @@ def settings(settings: Settings) -> Settings:
 
 @pytest.fixture
 def store_options(store_options: StoreOptions, tmp_path: Path) -> StoreOptions:
-    """Files in a folder that can be shared."""
+    """Options with files in a folder that processes can share."""
     return replace(store_options, data_dir=tmp_path / "data")
 
 
@@ -65,17 +65,17 @@ def objects(served: Served) -> LocalObjects:
 async def send_upload(
     served: Served, target: Mapping[str, Any], content: bytes
 ) -> tuple[int, dict[str, Any], str | None]:
-    """The status, the error's extensions and Retry-After that an upload is answered with."""
+    """Upload a file. Return the status, the extensions of the error, and Retry-After."""
     fields = {field["name"]: field["value"] for field in target["fields"]}
     form = form_of(fields, content, target["contentType"])
     async with served.http.post(target["url"], data=form) as response:
-        told = await response.json(content_type=None) if response.status != 204 else None
-    details = told["errors"][0]["extensions"] if told else {}
+        body = await response.json(content_type=None) if response.status != 204 else None
+    details = body["errors"][0]["extensions"] if body else {}
     return response.status, details, response.headers.get("Retry-After")
 
 
 def ledger_totals(objects: LocalObjects) -> tuple[int, int]:
-    """How many files the ledger knows, and how many bytes it counts for them."""
+    """Return the number of files in the ledger, and the bytes counted for them."""
     with sqlite3.connect(objects.ledger._path) as database:
         number, size = database.execute("SELECT count(*), total(bytes) FROM incoming").fetchone()
     database.close()
@@ -85,7 +85,7 @@ def ledger_totals(objects: LocalObjects) -> tuple[int, int]:
 # Tokens that outlive their reservation
 
 
-async def test_a_token_is_good_for_nothing_once_its_upload_is_cancelled(served: Served, objects: LocalObjects) -> None:
+async def test_a_token_is_invalid_once_its_upload_is_cancelled(served: Served, objects: LocalObjects) -> None:
     upload = await reserved(served)
     assert await post_form(served.http, upload["original"], jpeg()) == 204
     await cancel(served, upload["imageId"])
@@ -97,7 +97,7 @@ async def test_a_token_is_good_for_nothing_once_its_upload_is_cancelled(served: 
     assert (files_of_gateway(served), ledger_totals(objects)) == (set(), (0, 0))
 
 
-async def test_a_token_is_good_for_nothing_once_its_photo_is_there(served: Served, objects: LocalObjects) -> None:
+async def test_a_token_is_invalid_once_its_photo_exists(served: Served, objects: LocalObjects) -> None:
     upload = await reserved(served)
     assert await post_form(served.http, upload["original"], jpeg()) == 204
     assert (await complete_photo(served, upload["imageId"])).errors is None
@@ -107,7 +107,7 @@ async def test_a_token_is_good_for_nothing_once_its_photo_is_there(served: Serve
     assert (files_of_gateway(served), ledger_totals(objects)) == (before, (0, 0))
 
 
-async def test_a_token_is_none_for_another_reservation_of_the_same_id(served: Served) -> None:
+async def test_a_token_is_invalid_for_another_reservation_of_the_same_id(served: Served) -> None:
     first = await reserved(served, imageId=OWN_ID)
     await cancel(served, OWN_ID)
     second = await reserved(served, EVE, imageId=OWN_ID)
@@ -117,16 +117,19 @@ async def test_a_token_is_none_for_another_reservation_of_the_same_id(served: Se
     assert (await send_upload(served, second["original"], jpeg()))[0] == 204
 
 
-async def test_a_reservation_that_expires_takes_no_files(served: Served) -> None:
+async def test_an_expired_reservation_accepts_no_files(served: Served) -> None:
     upload = await reserved(served, imageId=OWN_ID)
     served.clock.forward(minutes=50)
     again = await reserved(served, imageId=OWN_ID)
     served.clock.forward(minutes=10)
 
-    assert [await post_form(served.http, one["original"], jpeg()) for one in (upload, again)] == [403, 403]
+    assert [await post_form(served.http, reservation["original"], jpeg()) for reservation in (upload, again)] == [
+        403,
+        403,
+    ]
 
 
-async def test_a_file_on_its_way_when_its_upload_is_cancelled_is_not_kept(
+async def test_a_file_in_transfer_when_its_upload_is_cancelled_is_not_kept(
     served: Served, objects: LocalObjects
 ) -> None:
     upload = await reserved(served)
@@ -137,7 +140,7 @@ async def test_a_file_on_its_way_when_its_upload_is_cancelled_is_not_kept(
     writer.write(body[:-300])
     await until(lambda: len(files_of_gateway(served)) == 1)
     await cancel(served, upload["imageId"])
-    # Its bytes take room as long as somebody writes to it.
+    # Its bytes count until the transfer ends.
     assert ledger_totals(objects)[0] == 1
     writer.write(body[-300:])
 
@@ -147,7 +150,7 @@ async def test_a_file_on_its_way_when_its_upload_is_cancelled_is_not_kept(
     writer.close()
 
 
-async def test_an_address_of_a_photo_is_good_for_nothing_once_it_is_deleted(served: Served) -> None:
+async def test_the_urls_of_a_deleted_photo_are_not_found(served: Served) -> None:
     image_id = await upload_original(served, jpeg())
     photo = (await complete_photo(served, image_id)).data["completePhoto"]
     urls = [photo["originalUrl"], photo["thumbnailUrl"]]
@@ -165,7 +168,7 @@ async def test_an_address_of_a_photo_is_good_for_nothing_once_it_is_deleted(serv
     assert await statuses() == [404, 404]
 
 
-# Bytes that wait
+# Bytes of unconfirmed uploads
 
 
 async def test_the_uploads_of_a_user_share_a_limit_of_bytes(served: Served, objects: LocalObjects) -> None:
@@ -176,7 +179,7 @@ async def test_the_uploads_of_a_user_share_a_limit_of_bytes(served: Served, obje
 
     assert (status, details["code"], details["retryAfter"], after) == (429, "THROTTLED", 60, "60")
     assert ledger_totals(objects) == (2, 1_800_000)
-    # To complete one, or give it up, makes room; and others have room of their own.
+    # Completing or cancelling an upload frees its bytes. Each user has a separate limit.
     await cancel(served, uploads[0]["imageId"])
     assert await post_form(served.http, uploads[2]["original"], b"x" * 900_000) == 204
     other = await reserved(served, EVE)
@@ -184,14 +187,14 @@ async def test_the_uploads_of_a_user_share_a_limit_of_bytes(served: Served, obje
 
 
 async def test_all_uploads_share_a_limit_of_bytes(served: Served, objects: LocalObjects) -> None:
-    taken = 0
+    accepted = 0
     for email in (ADA, EVE, "bob@example.com"):
         for _ in range(2):
             upload = await reserved(served, email)
             status, details, after = await send_upload(served, upload["original"], b"x" * 900_000)
-            taken += status == 204
+            accepted += status == 204
 
-    assert taken == 4
+    assert accepted == 4
     assert (status, details["code"], details["retryable"], after) == (503, "UNAVAILABLE", True, "60")
     assert ledger_totals(objects)[1] <= LIMITS.total
 
@@ -212,7 +215,7 @@ async def test_a_file_that_replaces_another_counts_once(served: Served, objects:
     assert len(files_of_gateway(served)) == 1
 
 
-async def test_uploads_at_once_stay_within_the_bounds(served: Served, objects: LocalObjects) -> None:
+async def test_concurrent_uploads_stay_within_the_limits(served: Served, objects: LocalObjects) -> None:
     uploads = [await reserved(served) for _ in range(12)]
     statuses = await asyncio.gather(*[post_form(served.http, upload["original"], b"x" * 900_000) for upload in uploads])
 
@@ -220,39 +223,41 @@ async def test_uploads_at_once_stay_within_the_bounds(served: Served, objects: L
     assert ledger_totals(objects) == (2, 1_800_000)
 
 
-ENTERS = """
+ADD_ENTRIES = """
 import sys
 from pathlib import Path
 from datastore.errors import DomainError
 from datastore.objects.ledger import IncomingLimits, Ledger
-ledger, taken = Ledger(Path(sys.argv[1])), 0
+ledger, accepted = Ledger(Path(sys.argv[1])), 0
 for number in range(40):
     try:
         ledger.add(f"{sys.argv[2]} {number}", "me", 2**20, 2.0**33, IncomingLimits(per_user=25 * 2**20))
-        taken += 1
+        accepted += 1
     except DomainError:
         pass
     if number % 10 == 9 and sys.argv[2] == "killed":
         import os, signal
         os.kill(os.getpid(), signal.SIGKILL)
-print(taken)
+print(accepted)
 """
 
 
-def test_several_processes_share_the_bounds(tmp_path: Path) -> None:
+def test_several_processes_share_the_limits(tmp_path: Path) -> None:
     path = tmp_path / "uploads.sqlite"
     names = ("one", "two", "killed")
     processes = [
-        subprocess.Popen([sys.executable, "-c", ENTERS, str(path), name], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", ADD_ENTRIES, str(path), name], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        )
         for name in names
     ]
-    taken = [process.communicate(timeout=50)[0] for process in processes]
+    accepted = [process.communicate(timeout=50)[0] for process in processes]
     with sqlite3.connect(path) as database:
-        (entered,) = database.execute("SELECT count(*) FROM incoming").fetchone()
+        (entries,) = database.execute("SELECT count(*) FROM incoming").fetchone()
     database.close()
 
-    assert entered == 25
-    assert sum(int(number) for number in taken if number) + 10 >= 25
+    assert entries == 25
+    assert sum(int(number) for number in accepted if number) + 10 >= 25
 
 
 async def test_partial_files_of_a_killed_gateway_count_until_they_are_swept(
@@ -262,7 +267,7 @@ async def test_partial_files_of_a_killed_gateway_count_until_they_are_swept(
     key = incoming_keys(OWN_ID)[0]
     dead = LocalObjects(objects.folder, SECRET.encode(), lambda: "")
     arriving = dead.incoming_file(key, owner=ADA, max_bytes=MEGABYTE, seconds=3_600, limits=limits)
-    (await arriving.__aenter__()).write(b"x" * 1000)  # and never goes on: its process is killed
+    (await arriving.__aenter__()).write(b"x" * 1000)  # and stops here, as if its process were killed
     assert (len(files_of_gateway(served)), ledger_totals(objects)) == (1, (1, MEGABYTE))
 
     with pytest.raises(Throttled):
@@ -281,7 +286,7 @@ async def test_partial_files_of_a_killed_gateway_count_until_they_are_swept(
     await arriving.__aexit__(None, None, None)
 
 
-async def test_a_file_waits_as_long_as_its_reservation(
+async def test_a_file_is_kept_as_long_as_its_reservation(
     served: Served, objects: LocalObjects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await upload_original(served, jpeg())
@@ -311,7 +316,7 @@ async def test_a_caller_that_leaves_at_once_leaves_no_entry(objects: LocalObject
     assert not objects.ledger._path.exists() or ledger_totals(objects) == (0, 0)
 
 
-async def test_a_damaged_ledger_is_started_again(served: Served, objects: LocalObjects) -> None:
+async def test_a_damaged_ledger_is_recreated(served: Served, objects: LocalObjects) -> None:
     upload = await reserved(served)
     assert await post_form(served.http, upload["original"], jpeg()) == 204
     objects.ledger._path.write_bytes(b"no database" * 1000)
@@ -319,7 +324,7 @@ async def test_a_damaged_ledger_is_started_again(served: Served, objects: LocalO
     assert (await send_upload(served, upload["original"], jpeg()))[:2][0] == 503
     assert await post_form(served.http, upload["original"], jpeg()) == 204
     assert ledger_totals(objects)[0] == 1
-    # What the damaged one knew is swept by its age.
+    # Files of the damaged ledger are swept by their age.
     lost = objects.path("incoming/lost/original")
     lost.parent.mkdir()
     lost.write_bytes(b"x")
@@ -346,7 +351,7 @@ async def test_the_ledger_contains_no_emails(served: Served, objects: LocalObjec
 
 
 class TestBudgets:
-    """Uploads are charged to the user who reserved their place."""
+    """Uploads are charged to the user who reserved them."""
 
     @pytest.fixture
     def settings(self, settings: Settings) -> Settings:
@@ -354,7 +359,7 @@ class TestBudgets:
         return replace(settings, capacity=capacity, port=free_port())
 
     async def left(self, served: Served, role: Role = Role.USER) -> float:
-        """Read units in the budget, from which this takes a quarter of one."""
+        """Return the read units that are left in the budget. This request is charged a quarter of a unit."""
         answer = await served.ask("{ __typename }", user="ada", role=role)
         return float(answer.headers["RateLimit-Remaining"])
 
@@ -377,7 +382,7 @@ class TestBudgets:
         assert after is not None
         assert int(after) == details["retryAfter"] > 0
 
-    async def test_a_refused_upload_costs_its_read_alone(self, served: Served) -> None:
+    async def test_a_refused_upload_is_charged_its_read_only(self, served: Served) -> None:
         upload = await reserved(served)
         await cancel(served, upload["imageId"])
         before = await self.left(served)
@@ -387,7 +392,7 @@ class TestBudgets:
         assert before - await self.left(served) == pytest.approx(5, abs=1)
 
     async def test_services_have_no_budget(self, served: Served) -> None:
-        """A token of a version before, which names nobody, has none either."""
+        """A token of an earlier version, which names no user, has none either."""
         objects = served.gateway.objects
         upload = await reserved(served, imageId=OWN_ID)
         before = await self.left(served)
@@ -400,7 +405,7 @@ class TestBudgets:
         assert before - await self.left(served) < 2
 
 
-def test_totals_are_what_the_entries_add_up_to(tmp_path: Path) -> None:
+def test_totals_are_the_sums_of_the_entries(tmp_path: Path) -> None:
     ledger, none = Ledger(tmp_path / "uploads.sqlite"), IncomingLimits()
     for number in range(20):
         ledger.add(f"part {number}", f"user {number % 3}", number * 20_000, 9.0, none)

@@ -1,4 +1,4 @@
-"""`livestreamChanged`: livestreams as they are changed, and as they begin and end by the clock (SPARKS-S1)."""
+"""`livestreamChanged`: changes of livestreams, and their scheduled starts and ends (SPARKS-S1)."""
 
 import asyncio
 import logging
@@ -20,8 +20,8 @@ FIELDS = "{ title state startTime endTime }"
 
 
 @pytest.fixture(autouse=True)
-def watchful(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock of the tests is moved, and not waited for."""
+def short_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the sleeps of schedules, as tests move the clock instead of waiting."""
     monkeypatch.setattr(livestreams, "MAX_SLEEP_SECONDS", 0.02)
 
 
@@ -38,13 +38,13 @@ async def next_title_and_state(listener: Listener) -> tuple[str, str]:
 
 
 async def all_ready(served: Served, *listeners: Listener) -> None:
-    """Wait until what was there at the start is known to all: only then the clock may be moved."""
+    """Wait until each listener has read the initial livestreams. The clock may be moved only then."""
     await announce(served, title="Ready", startTime=iso_after_noon(days=300), endTime=None)
     assert [await next_title_and_state(listener) for listener in listeners] == [("Ready", "UPCOMING")] * len(listeners)
 
 
-async def rest(served: Served, *listeners: Listener) -> list[tuple[str, str]]:
-    """What is told until a livestream that is announced now comes last: that one left out."""
+async def remaining_events(served: Served, *listeners: Listener) -> list[tuple[str, str]]:
+    """Announce a last livestream. Return the events that the listeners receive before it."""
     await announce(served, title="Last", startTime=iso_after_noon(days=300), endTime=None)
     found = []
     for listener in listeners:
@@ -56,11 +56,11 @@ async def rest(served: Served, *listeners: Listener) -> list[tuple[str, str]]:
 async def test_a_livestream_is_sent_when_it_is_announced_changed_and_ended(served: Served) -> None:
     listener = await listen(served)
 
-    made = await announce(served)
+    created = await announce(served)
     events = [(await listener.event())["livestreamChanged"]]
-    await change_livestream(served, made["livestreamId"], title="Closing", startTime=iso_after_noon(minutes=-1))
+    await change_livestream(served, created["livestreamId"], title="Closing", startTime=iso_after_noon(minutes=-1))
     events.append((await listener.event())["livestreamChanged"])
-    await admin(served, END, id=made["livestreamId"])
+    await admin(served, END, id=created["livestreamId"])
     events.append((await listener.event())["livestreamChanged"])
 
     first = {
@@ -88,8 +88,8 @@ async def test_each_subscriber_receives_the_start_and_the_end_of_a_livestream_on
 
     for _ in range(4):
         served.clock.forward(hours=1)
-        for listener, heard in zip(listeners, events, strict=True):
-            heard.append(await next_title_and_state(listener))
+        for listener, received in zip(listeners, events, strict=True):
+            received.append(await next_title_and_state(listener))
 
     expected = [
         ("Opening", "UPCOMING"),
@@ -99,10 +99,10 @@ async def test_each_subscriber_receives_the_start_and_the_end_of_a_livestream_on
         ("Opening", "ENDED"),
     ]
     assert events == [expected, expected]
-    assert await rest(served, *listeners) == []
+    assert await remaining_events(served, *listeners) == []
 
 
-async def test_of_a_livestream_that_began_and_ended_between_reads_the_end_is_sent(served: Served) -> None:
+async def test_only_the_end_of_a_livestream_is_sent_if_its_start_has_passed_too(served: Served) -> None:
     await put_library_items(served, livestream("a", NOON + timedelta(hours=1), NOON + timedelta(hours=2)))
     listener = await listen(served)
     await all_ready(served, listener)
@@ -110,36 +110,36 @@ async def test_of_a_livestream_that_began_and_ended_between_reads_the_end_is_sen
     served.clock.forward(hours=3)
 
     assert await next_title_and_state(listener) == ("Livestream a", "ENDED")
-    assert await rest(served, listener) == []
+    assert await remaining_events(served, listener) == []
 
 
-async def test_the_times_before_a_change_are_not_sent(served: Served) -> None:
+async def test_the_former_times_of_a_changed_livestream_are_not_sent(served: Served) -> None:
     await put_library_items(served, livestream("a", NOON + timedelta(hours=1), NOON + timedelta(hours=2)))
     listener = await listen(served)
     await change_livestream(served, "a", startTime=iso_after_noon(hours=5), endTime=iso_after_noon(hours=6))
     events = [await next_title_and_state(listener)]
 
     served.clock.forward(hours=3)
-    events += await rest(served, listener)
+    events += await remaining_events(served, listener)
     served.clock.forward(hours=2)
     events.append(await next_title_and_state(listener))
     await change_livestream(served, "a", endTime=None)
     events.append(await next_title_and_state(listener))
     served.clock.forward(hours=2)
-    events += await rest(served, listener)
+    events += await remaining_events(served, listener)
 
     assert events == [("Livestream a", state) for state in ("UPCOMING", "LIVE", "LIVE")]
 
 
-async def test_one_alone_comes_as_it_stands_and_then_as_it_changes_and_passes(served: Served) -> None:
-    made = await announce(served)
-    listener = await listen(served, made["livestreamId"])
+async def test_a_subscriber_of_one_livestream_receives_its_state_changes_start_and_end(served: Served) -> None:
+    created = await announce(served)
+    listener = await listen(served, created["livestreamId"])
     await announce(served, title="Other")
 
     events = [await next_title_and_state(listener)]
     served.clock.forward(hours=1)
     events.append(await next_title_and_state(listener))
-    await change_livestream(served, made["livestreamId"], title="Still on")
+    await change_livestream(served, created["livestreamId"], title="Still on")
     events.append(await next_title_and_state(listener))
     served.clock.forward(hours=1)
     events.append(await next_title_and_state(listener))
@@ -147,7 +147,7 @@ async def test_one_alone_comes_as_it_stands_and_then_as_it_changes_and_passes(se
     assert events == [("Opening", "UPCOMING"), ("Opening", "LIVE"), ("Still on", "LIVE"), ("Still on", "ENDED")]
 
 
-async def test_an_unknown_one_is_not_found(served: Served) -> None:
+async def test_an_unknown_livestream_is_not_found(served: Served) -> None:
     listener = await served.listen(f'subscription {{ livestreamChanged(id: "gone") {FIELDS} }}')
 
     message = await listener.message()
@@ -193,14 +193,14 @@ async def test_a_change_during_a_read_is_sent_once(
     served.clock.forward(hours=1)
     events.append(await next_title_and_state(listener))
 
-    waited = {"CLOSE": ["Fourth", "Fifth"], "LATEST": ["Fifth"]}[when_slow]
-    assert events == [*[(title, "UPCOMING") for title in ("Third", *waited, "Sixth")], ("Sixth", "LIVE")]
+    buffered = {"CLOSE": ["Fourth", "Fifth"], "LATEST": ["Fifth"]}[when_slow]
+    assert events == [*[(title, "UPCOMING") for title in ("Third", *buffered, "Sixth")], ("Sixth", "LIVE")]
 
 
 async def test_a_livestream_is_read_again_when_the_change_after_the_read_is_lost(
     served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is read at first is as no change will find it; the first time that it is read anew, that fails."""
+    """The first read returns a state that no change matches. The first repetition of the read fails."""
     id = (await announce(served))["livestreamId"]
     read, reads, has_failed = livestreams.Livestreams.one_at_start, 0, asyncio.Event()
 
@@ -209,7 +209,7 @@ async def test_a_livestream_is_read_again_when_the_change_after_the_read_is_lost
         reads += 1
         if reads == 2:
             has_failed.set()
-            raise Unavailable("Not now.")
+            raise Unavailable("The store is unavailable.")
         item, found = await read(self, livestream_id)
         return (item | {"title": "Lost"}, found) if reads == 1 else (item, found)
 
@@ -253,29 +253,29 @@ async def test_changes_of_other_items_are_neither_sent_nor_logged(
     )
     await put_library_items(served, livestream("damaged", startTime="soon"))
 
-    assert await rest(served, listener) == []
+    assert await remaining_events(served, listener) == []
     assert "secret" not in caplog.text
     assert ["damaged" in line for line in caplog.messages if "cannot be read" in line] == [True]
 
 
 async def test_invisible_changes_and_deletions_are_not_sent(served: Served) -> None:
-    there = livestream("a", NOON + timedelta(hours=1))
-    await put_library_items(served, there, livestream("b", NOON + timedelta(hours=1)))
+    stored = livestream("a", NOON + timedelta(hours=1))
+    await put_library_items(served, stored, livestream("b", NOON + timedelta(hours=1)))
     listener = await listen(served)
 
-    await put_library_items(served, there | {"note": "of another program"})
+    await put_library_items(served, stored | {"note": "of another program"})
     await served.store().write_all(SPARKS, deletes=[Key("LIVESTREAM#b", f"LIVESTREAM#{WRITTEN}")])
-    assert await rest(served, listener) == []
+    assert await remaining_events(served, listener) == []
     served.clock.forward(hours=1)
 
     assert await next_title_and_state(listener) == ("Livestream a", "LIVE")
-    assert await rest(served, listener) == []
+    assert await remaining_events(served, listener) == []
 
 
-async def test_a_slow_subscriber_is_disconnected_or_gets_the_newest_of_each(
+async def test_a_slow_subscriber_is_disconnected_or_gets_the_newest_event_of_each_livestream(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two subscribers are held up while they begin, and fall behind meanwhile."""
+    """The first reads of two subscribers are delayed, so that their queues fill up."""
     released, read = asyncio.Event(), livestreams.Livestreams.at_start
     quick = await listen(served)
     await all_ready(served, quick)
@@ -298,10 +298,10 @@ async def test_a_slow_subscriber_is_disconnected_or_gets_the_newest_of_each(
     closing = await slow.message()
     assert (closing["type"], closing["payload"][0]["extensions"]["code"]) == ("error", "SLOW_SUBSCRIBER")
     assert [await next_title_and_state(latest) for _ in range(2)] == [("Other", "UPCOMING"), ("C", "UPCOMING")]
-    assert await rest(served, latest) == []
+    assert await remaining_events(served, latest) == []
 
 
-async def test_a_subscriber_that_leaves_stops_the_reading_and_the_waiting(served: Served) -> None:
+async def test_no_stream_is_read_and_no_task_waits_after_the_last_subscriber_leaves(served: Served) -> None:
     before = asyncio.all_tasks()
     listener = await listen(served)
     await all_ready(served, listener)
@@ -312,20 +312,20 @@ async def test_a_subscriber_that_leaves_stops_the_reading_and_the_waiting(served
     await listener.socket.close()
 
     async with asyncio.timeout(50):
-        while services.changes.followers(SPARKS) or asyncio.all_tasks() - before:  # noqa: ASYNC110 - it tells no event
+        while services.changes.followers(SPARKS) or asyncio.all_tasks() - before:  # noqa: ASYNC110 - no event signals it
             await asyncio.sleep(0.01)
 
 
-async def test_a_subscriber_looks_at_no_clock_while_nothing_is_to_begin_or_end(
+async def test_the_schedule_is_not_checked_while_no_start_or_end_is_due(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks: list[LivestreamSchedule] = []
+    checks: list[LivestreamSchedule] = []
 
-    def passed(schedule: LivestreamSchedule) -> list[Livestream]:
-        looks.append(schedule)
+    def record(schedule: LivestreamSchedule) -> list[Livestream]:
+        checks.append(schedule)
         return []
 
-    monkeypatch.setattr(LivestreamSchedule, "due", passed)
+    monkeypatch.setattr(LivestreamSchedule, "due", record)
     monkeypatch.setattr(livestreams, "MAX_SLEEP_SECONDS", 60.0)
     listener = await listen(served)
 
@@ -334,35 +334,35 @@ async def test_a_subscriber_looks_at_no_clock_while_nothing_is_to_begin_or_end(
         await announce(served, title=title, startTime=iso_after_noon(minutes=-1), endTime=None)
         events.append(await next_title_and_state(listener))
 
-    assert (events, looks) == ([("A", "LIVE"), ("B", "LIVE")], [])
+    assert (events, checks) == ([("A", "LIVE"), ("B", "LIVE")], [])
 
 
 def stream(start: float, end: float | None = None) -> Livestream:
-    """One that begins, and ends, so many minutes after noon."""
+    """Return a livestream that begins and ends this number of minutes after noon."""
     ends = None if end is None else NOON + timedelta(minutes=end)
     return Livestream("a", "A", None, "https://example.com", NOON + timedelta(minutes=start), ends, NOON)
 
 
-def test_no_timer_waits_for_what_only_a_change_can_bring(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schedule_without_a_start_or_end_ahead_has_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(livestreams, "MAX_SLEEP_SECONDS", 60.0)
     clock = Clock()
-    naps = []
+    sleeps = []
     for start, end in ((-1, None), (-2, 0), (0.5, None), (-1, 0.25), (10, 20)):
         schedule = LivestreamSchedule(clock)
         schedule.publish(stream(start, end))
-        naps.append(schedule.sleep_seconds())
+        sleeps.append(schedule.sleep_seconds())
 
-    assert naps == [None, None, 30, 15, 60]
+    assert sleeps == [None, None, 30, 15, 60]
 
 
-def test_a_clock_that_is_set_back_tells_nothing_again() -> None:
+def test_a_clock_that_is_set_back_repeats_no_event() -> None:
     clock = Clock()
     schedule = LivestreamSchedule(clock)
     states = [schedule.publish(stream(1, 2)).state(clock.now)]
 
     for minutes in (1.0, -0.5, 0.5, 1.0, -1.5):
         clock.forward(minutes=minutes)
-        states += [passed.state(clock.now) for passed in schedule.due()]
+        states += [record.state(clock.now) for record in schedule.due()]
 
     assert states == ["upcoming", "live", "ended"]
     assert schedule.sleep_seconds() is None

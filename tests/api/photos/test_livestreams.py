@@ -1,4 +1,4 @@
-"""Livestreams: announced, changed, ended, and read (SPARKS-8, SPARKS-N3, SPARKS-W1)."""
+"""Announcing, changing, ending and reading livestreams (SPARKS-8, SPARKS-N3, SPARKS-W1)."""
 
 import asyncio
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ async def livestream_of(served: Served, id: str) -> Any:
 
 
 async def test_a_livestream_is_announced_and_found_by_its_id_and_as_the_latest(served: Served) -> None:
-    made = await admin(
+    created = await admin(
         served,
         CREATE,
         input={
@@ -35,7 +35,7 @@ async def test_a_livestream_is_announced_and_found_by_its_id_and_as_the_latest(s
             "startTime": "2026-06-25T15:00:00.123456+02:00",
         },
     )
-    id = made.data["createLivestream"]["livestreamId"]
+    id = created.data["createLivestream"]["livestreamId"]
 
     expected = {
         "livestreamId": id,
@@ -47,7 +47,7 @@ async def test_a_livestream_is_announced_and_found_by_its_id_and_as_the_latest(s
         "createdAt": iso_after_noon(),
         "state": "UPCOMING",
     }
-    assert (made.data["createLivestream"], made.made) == (expected, ["PutItem sparks"])
+    assert (created.data["createLivestream"], created.made) == (expected, ["PutItem sparks"])
     found = await served.ask("query ($id: ID!) { livestream(id: $id) { ...All } }" + ALL, {"id": id})
     assert (found.data["livestream"], found.made) == (expected, [TABLE])
     latest = await served.ask("{ latestLivestream { id ...All } }" + ALL)
@@ -61,7 +61,7 @@ async def test_a_livestream_is_announced_and_found_by_its_id_and_as_the_latest(s
     assert (node.data["node"], node.made) == (expected, [TABLE])
 
 
-async def test_where_there_is_none_nothing_is_answered(served: Served) -> None:
+async def test_without_livestreams_the_latest_is_null_and_lists_are_empty(served: Served) -> None:
     await put_library_items(served, photo("i1"), photo_user())
 
     answer = await served.ask(
@@ -71,7 +71,7 @@ async def test_where_there_is_none_nothing_is_answered(served: Served) -> None:
     assert answer.data == {"latestLivestream": None, "livestream": None, "livestreams": {"nodes": []}}
 
 
-async def test_livestreams_that_others_wrote_are_read_with_their_state_by_the_clock(served: Served) -> None:
+async def test_the_state_of_livestreams_of_another_program_follows_the_clock(served: Served) -> None:
     hour = timedelta(hours=1)
     await put_library_items(
         served,
@@ -109,7 +109,7 @@ async def test_livestreams_that_others_wrote_are_read_with_their_state_by_the_cl
     )
 
 
-async def test_pages_go_both_ways_the_last_made_first(served: Served) -> None:
+async def test_livestreams_are_paged_both_ways_newest_first(served: Served) -> None:
     ids = []
     for _ in range(5):
         ids.append((await announce(served))["livestreamId"])
@@ -130,17 +130,17 @@ async def test_pages_go_both_ways_the_last_made_first(served: Served) -> None:
     assert other.codes == ["BAD_CURSOR"]
 
 
-async def test_a_list_cannot_be_consistent_one_livestream_can(served: Served) -> None:
-    made = await announce(served)
+async def test_one_livestream_can_be_read_consistently_but_no_list(served: Served) -> None:
+    created = await announce(served)
 
     refused = await served.ask("{ livestreams(consistent: true) { nodes { title } } }")
-    read = await served.ask(ONE, {"id": made["livestreamId"]})
+    read = await served.ask(ONE, {"id": created["livestreamId"]})
 
     assert (refused.codes, refused.made) == (["BAD_USER_INPUT"], [])
-    assert (read.data["livestream"], [call.request["ConsistentRead"] for call in read.calls]) == (made, [True])
+    assert (read.data["livestream"], [call.request["ConsistentRead"] for call in read.calls]) == (created, [True])
 
 
-async def test_announced_again_with_its_id_it_is_the_one_there_is(served: Served) -> None:
+async def test_announcing_an_id_again_returns_the_stored_livestream(served: Served) -> None:
     id = uuid7(NOON, "mine")
     first = await announce(served, livestreamId=id)
     served.clock.forward(minutes=5)
@@ -169,7 +169,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-async def test_a_bad_livestream_is_refused_and_nothing_is_written(served: Served) -> None:
+async def test_an_invalid_livestream_is_refused_and_not_stored(served: Served) -> None:
     for wrong, field in WRONG:
         answer = await admin(
             served,
@@ -184,13 +184,13 @@ async def test_a_bad_livestream_is_refused_and_nothing_is_written(served: Served
 
 
 @pytest.mark.parametrize("role", [None, Role.USER, Role.SYSTEM])
-async def test_only_admins_write_livestreams(served: Served, role: Role | None) -> None:
-    made = await announce(served)
+async def test_only_admins_create_and_change_livestreams(served: Served, role: Role | None) -> None:
+    created = await announce(served)
     fields = {"title": "Mine", "streamUrl": "https://example.com", "startTime": iso_after_noon()}
     asked: list[tuple[str, dict[str, Any]]] = [
         (CREATE, {"input": fields}),
-        (UPDATE, {"input": {"livestreamId": made["livestreamId"], "title": "Mine"}}),
-        (END, {"id": made["livestreamId"]}),
+        (UPDATE, {"input": {"livestreamId": created["livestreamId"], "title": "Mine"}}),
+        (END, {"id": created["livestreamId"]}),
     ]
 
     answers = [
@@ -199,18 +199,18 @@ async def test_only_admins_write_livestreams(served: Served, role: Role | None) 
 
     code = "FORBIDDEN" if role else "UNAUTHENTICATED"
     assert [(answer.codes, answer.made) for answer in answers] == [([code], [])] * 3
-    assert await livestream_of(served, made["livestreamId"]) == made
+    assert await livestream_of(served, created["livestreamId"]) == created
 
 
 async def test_an_update_changes_the_given_fields_only(served: Served) -> None:
-    made = await announce(served, description="Doors at noon")
-    id = made["livestreamId"]
+    created = await announce(served, description="Doors at noon")
+    id = created["livestreamId"]
 
     renamed = await change_livestream(served, id, title="Closing", description=None)
     moved = await change_livestream(served, id, startTime=iso_after_noon(hours=5), endTime=None)
     closed = await change_livestream(served, id, endTime=iso_after_noon(hours=6))
 
-    expected = made | {"title": "Closing", "description": None}
+    expected = created | {"title": "Closing", "description": None}
     assert renamed.data["updateLivestream"] == expected
     assert renamed.made == [TABLE, "UpdateItem sparks"]
     assert moved.data["updateLivestream"] == expected | {"startTime": iso_after_noon(hours=5), "endTime": None}
@@ -223,8 +223,8 @@ async def test_an_update_changes_the_given_fields_only(served: Served) -> None:
     assert latest.data["latestLivestream"] == closed.data["updateLivestream"]
 
 
-async def test_no_change_makes_it_end_before_it_begins(served: Served) -> None:
-    made = await announce(served)
+async def test_an_update_with_an_end_before_the_start_is_refused(served: Served) -> None:
+    created = await announce(served)
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"startTime": iso_after_noon(hours=2)}, "startTime"),
         ({"startTime": iso_after_noon(days=-30)}, "startTime"),
@@ -238,17 +238,17 @@ async def test_no_change_makes_it_end_before_it_begins(served: Served) -> None:
     ]
 
     for changes, field in wrong:
-        answer = await change_livestream(served, made["livestreamId"], **changes)
+        answer = await change_livestream(served, created["livestreamId"], **changes)
         assert (answer.codes, (answer.errors or [])[0]["extensions"]["field"]) == (["BAD_USER_INPUT"], field)
         assert "UpdateItem sparks" not in answer.made
 
-    assert await livestream_of(served, made["livestreamId"]) == made
+    assert await livestream_of(served, created["livestreamId"]) == created
 
 
-async def test_of_changes_at_once_none_is_lost_and_none_makes_it_end_before_it_begins(
+async def test_concurrent_changes_are_all_applied_or_refused_and_keep_the_end_after_the_start(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three changes go by what they read before any of them was written."""
+    """All three changes read the livestream before any of them is written."""
     id = (await announce(served, endTime=iso_after_noon(hours=9)))["livestreamId"]
     write, all_have_read, tries = Livestreams._write, asyncio.Barrier(3), iter(range(100))
 
@@ -278,7 +278,7 @@ async def test_of_changes_at_once_none_is_lost_and_none_makes_it_end_before_it_b
     assert renamed.codes == []
 
 
-async def test_a_livestream_that_others_wrote_can_be_changed(served: Served) -> None:
+async def test_a_livestream_of_another_program_can_be_changed(served: Served) -> None:
     await put_library_items(
         served, livestream("theirs", startTime="2026-06-25T12:00:00Z"), livestream("closed", end=NOON)
     )
@@ -293,7 +293,7 @@ async def test_a_livestream_that_others_wrote_can_be_changed(served: Served) -> 
     )
 
 
-async def test_an_end_that_others_wrote_as_null_is_not_known(served: Served) -> None:
+async def test_an_end_that_another_program_wrote_as_null_is_unknown(served: Served) -> None:
     await put_library_items(served, livestream("a", endTime=None), livestream("b", endTime=None))
 
     latest = await served.ask("{ latestLivestream { livestreamId endTime state } }")
@@ -308,9 +308,9 @@ async def test_an_end_that_others_wrote_as_null_is_not_known(served: Served) -> 
     assert (ended.data["endLivestream"]["endTime"], ended.data["endLivestream"]["state"]) == (iso_after_noon(), "ENDED")
 
 
-async def test_one_that_is_live_is_ended_now_and_stays_ended(served: Served) -> None:
-    made = await announce(served, endTime=None)
-    id = made["livestreamId"]
+async def test_a_live_livestream_is_ended_now_and_stays_ended(served: Served) -> None:
+    created = await announce(served, endTime=None)
+    id = created["livestreamId"]
     too_soon = await admin(served, END, id=id)
     served.clock.forward(hours=1, minutes=30)
 
@@ -319,31 +319,31 @@ async def test_one_that_is_live_is_ended_now_and_stays_ended(served: Served) -> 
     again = await admin(served, END, id=id)
 
     assert too_soon.codes == ["CONFLICT"]
-    assert ended.data["endLivestream"] == made | {"endTime": iso_after_noon(hours=1, minutes=30), "state": "ENDED"}
+    assert ended.data["endLivestream"] == created | {"endTime": iso_after_noon(hours=1, minutes=30), "state": "ENDED"}
     assert (again.data, again.made) == (ended.data, [TABLE])
 
 
-async def test_one_that_is_not_there_cannot_be_changed_or_ended(served: Served) -> None:
+async def test_a_missing_livestream_cannot_be_changed_or_ended(served: Served) -> None:
     answers = [await change_livestream(served, "gone", title="Mine"), await admin(served, END, id="gone")]
 
     assert [answer.codes for answer in answers] == [["NOT_FOUND"]] * 2
     assert (await served.ask("{ livestreams { nodes { title } } }")).data == {"livestreams": {"nodes": []}}
 
 
-async def test_a_damaged_livestream_is_an_error_in_its_own_place(served: Served) -> None:
-    made = await announce(served)
+async def test_a_damaged_livestream_is_an_error_in_its_place(served: Served) -> None:
+    created = await announce(served)
     await put_library_items(served, livestream("damaged", startTime="soon"))
 
     answer = await served.ask("{ livestreams { nodes { livestreamId } } }")
 
-    assert answer.data == {"livestreams": {"nodes": [None, {"livestreamId": made["livestreamId"]}]}}
+    assert answer.data == {"livestreams": {"nodes": [None, {"livestreamId": created["livestreamId"]}]}}
     assert answer.codes == ["INTERNAL"]
 
 
 @pytest.mark.parametrize(
     "url", ["https://", "https:// <script>", "https://exa mple.com", "http://[x", "https://a\u200b.com"]
 )
-async def test_an_address_names_a_host_and_holds_no_spaces(served: Served, url: str) -> None:
+async def test_a_url_needs_a_host_and_may_not_contain_spaces(served: Served, url: str) -> None:
     answer = await served.ask(
         """mutation ($url: String!) { createLivestream(
           input: {title: "Live", streamUrl: $url, startTime: "2026-06-25T12:00:00Z"}
@@ -358,7 +358,7 @@ async def test_an_address_names_a_host_and_holds_no_spaces(served: Served, url: 
     ]
 
 
-async def test_a_title_holds_no_control_characters(served: Served) -> None:
+async def test_a_title_may_not_contain_control_characters(served: Served) -> None:
     answer = await served.ask(
         """mutation { createLivestream(
           input: {title: "Li\\u0000ve", streamUrl: "https://example.com", startTime: "2026-06-25T12:00:00Z"}

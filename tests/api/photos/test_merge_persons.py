@@ -1,4 +1,4 @@
-"""Two persons become one (SPARKS-W1): each face, each photo and both counts, some at a time, to the end."""
+"""Merging two persons (SPARKS-W1): faces, photos and counts are moved in several transactions, until none is left."""
 
 import asyncio
 from dataclasses import replace
@@ -27,8 +27,8 @@ from tests.support.served import Served
 
 
 @pytest.fixture(autouse=True)
-def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an index may lack is looked for again without waiting."""
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Query a lagging index again without waiting."""
     monkeypatch.setattr(merging, "INDEX_LAG_RETRIES", Backoff(initial=0.0, maximum=0.0, attempts=3))
 
 
@@ -36,7 +36,7 @@ async def merge(served: Served, source: str, into: str) -> Any:
     return await ask_as(served, MERGE, role=Role.ADMIN, one=source, into=into)
 
 
-async def test_the_faces_of_the_one_become_the_others(served: Served) -> None:
+async def test_a_merge_moves_the_faces_to_the_other_person(served: Served) -> None:
     await put_library_items(
         served, photo_user(uploadCount=2), photo("i"), photo("j"), person("p"), person("q"), person("r")
     )
@@ -55,7 +55,7 @@ async def test_the_faces_of_the_one_become_the_others(served: Served) -> None:
     await assert_consistent(served)
 
 
-async def test_a_merge_of_few_faces_takes_few_calls(served: Served) -> None:
+async def test_a_merge_of_few_faces_makes_few_calls(served: Served) -> None:
     await put_library_items(served, photo("i"), person("p"), person("q"))
     await tag_person(served, "i", "p")
     await tag_person(served, "i", "p")
@@ -65,13 +65,13 @@ async def test_a_merge_of_few_faces_takes_few_calls(served: Served) -> None:
     assert answer.made == [
         "BatchGetItem sparks",  # the faces
         "GetItem sparks",  # their photo
-        *["Query sparks"] * 9,  # both persons, four times, and in the end who is left
-        *["Query sparks.personId-PK-index"] * 2,  # the faces, and whether there are more
-        *["TransactWriteItems sparks"] * 3,  # begun, moved, ended
+        *["Query sparks"] * 9,  # both persons, four times, and finally the remaining one
+        *["Query sparks.personId-PK-index"] * 2,  # the faces, and a check for more
+        *["TransactWriteItems sparks"] * 3,  # start, move, end
     ]
 
 
-async def test_many_faces_are_moved_some_at_a_time(served: Served) -> None:
+async def test_many_faces_are_moved_in_several_transactions(served: Served) -> None:
     people = person("p", faceCount=45), person("q")
     faces = [face(f"f{number:02}", f"i{number % 3}", "p") for number in range(45)]
     photos = [tagged(photo(f"i{number}"), faces[number::3], people[0]) for number in range(3)]
@@ -99,10 +99,10 @@ async def test_an_interrupted_merge_continues_and_a_completed_one_changes_nothin
     await assert_consistent(served)
 
 
-async def test_faces_without_a_photo_and_photos_that_know_no_faces_are_merged_too(served: Served) -> None:
+async def test_faces_without_a_photo_and_photos_that_list_no_faces_are_merged_too(served: Served) -> None:
     old = photo("i", persons=["p", "q"])
     faces = [face("f1", "i", "p", None), face("f2", "i", "q", None), face("f3", "gone", "p")]
-    del faces[2]["boundingBox"]  # nor need it be whole
+    del faces[2]["boundingBox"]  # nor need it be complete
     await put_library_items(served, old, person("p", faceCount=2), person("q", faceCount=1), *faces)
 
     answer = await merge(served, "p", "q")
@@ -118,7 +118,7 @@ async def test_faces_without_a_photo_and_photos_that_know_no_faces_are_merged_to
     }
 
 
-async def test_a_count_that_was_too_low_does_not_keep_a_merge_from_its_end(served: Served) -> None:
+async def test_a_merge_with_a_count_that_is_too_low_finishes(served: Served) -> None:
     await put_library_items(served, person("p"), person("q"), face("f", "i", "p"))
 
     assert (await merge(served, "p", "q")).errors is None
@@ -126,11 +126,11 @@ async def test_a_count_that_was_too_low_does_not_keep_a_merge_from_its_end(serve
 
 
 async def test_the_count_of_an_uncounted_person_does_not_begin_during_a_merge(served: Served) -> None:
-    """Neither by the merge nor by what comes meanwhile: what the index does not show yet would be lost."""
-    uncounted, nothing = person("p1"), person("p2", faceCount=None)
+    """Neither the merge nor a concurrent untag starts a count: it would miss faces that the index does not show yet."""
+    uncounted, null_count = person("p1"), person("p2", faceCount=None)
     del uncounted["faceCount"]
     faces = [face(f"f{number}", "i", whose) for number, whose in enumerate(("p1", "p1", "p2"))]
-    await put_library_items(served, photo("i"), uncounted, nothing, person("q"), *faces)
+    await put_library_items(served, photo("i"), uncounted, null_count, person("q"), *faces)
 
     for source in ("p1", "p2"):
         assert (await merge(served, source, "q")).codes == ["CONFLICT"]
@@ -146,7 +146,7 @@ async def test_the_count_of_an_uncounted_person_does_not_begin_during_a_merge(se
 
 
 @pytest.mark.parametrize("begun", [{}, {"mergedInto": "q"}])
-async def test_a_count_that_was_too_high_keeps_a_merge_open_for_as_long_as_an_index_may_lag(
+async def test_a_count_that_is_too_high_keeps_a_merge_open_for_the_maximal_lag_of_an_index(
     served: Served, begun: dict[str, str]
 ) -> None:
     await put_library_items(served, person("p", faceCount=7, **begun), person("q"), face("f", "i", "p"))
@@ -209,7 +209,7 @@ async def test_a_mark_of_a_deleted_person_is_removed_when_the_merge_is_requested
     assert await library_items(served, "PERSON") == [person("r")]
 
 
-async def test_tags_and_names_of_the_moment_are_merged_exactly(served: Served) -> None:
+async def test_a_merge_is_exact_with_concurrent_tags_and_renames(served: Served) -> None:
     await put_library_items(served, photo_user(uploadCount=1), photo("i"), person("p"), person("q"))
     for _ in range(5):
         await tag_person(served, "i", "p")
@@ -233,7 +233,7 @@ TAG_ONE = """mutation ($who: ID!) { tagFace(input: {
 }) { faceId } }"""
 
 
-async def test_of_two_merges_across_each_other_one_is_refused(served: Served) -> None:
+async def test_one_of_two_opposite_merges_is_refused(served: Served) -> None:
     await put_library_items(served, photo("i"), person("p"), person("q"))
     await tag_person(served, "i", "p")
     await tag_person(served, "i", "q")
@@ -242,7 +242,7 @@ async def test_of_two_merges_across_each_other_one_is_refused(served: Served) ->
 
     (left,) = await library_items(served, "PERSON")
     assert left["faceCount"] == 2
-    # The other comes too soon, or too late.
+    # The other one arrives during the merge, or after it.
     assert sorted(answer.codes for answer in answers) in ([[], ["CONFLICT"]], [[], ["NOT_FOUND"]])
     await assert_consistent(served)
 
@@ -268,7 +268,7 @@ async def test_the_target_of_a_merge_must_exist_and_be_another(served: Served) -
     assert await library_items(served) == [person("p")]
 
 
-async def test_persons_are_merged_by_admins_alone(served: Served) -> None:
+async def test_only_admins_merge_persons(served: Served) -> None:
     await put_library_items(served, person("p"), person("q"))
 
     for role in (Role.USER, Role.SYSTEM):
@@ -276,13 +276,13 @@ async def test_persons_are_merged_by_admins_alone(served: Served) -> None:
     assert len(await library_items(served, "PERSON")) == 2
 
 
-class TestBehindAnIndexThatLags:
+class TestLaggingIndex:
     @pytest.fixture
     def store_options(self, store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
         return replace(store_options, store=proxy.url)
 
     def lag(self, proxy: Proxy, times: int) -> None:
-        """The index shows nothing so many times."""
+        """Let the index return no items this number of times."""
         left = times
 
         async def lagging(proxy: Proxy, seen: Seen) -> web.StreamResponse:
@@ -304,7 +304,7 @@ class TestBehindAnIndexThatLags:
         assert answer.data["mergePersons"]["faceCount"] == 1
         await assert_consistent(served)
 
-    async def test_faces_that_the_index_shows_much_later_are_merged_when_it_is_asked_for_again(
+    async def test_faces_that_the_index_shows_much_later_are_merged_when_the_merge_is_requested_again(
         self, served: Served, proxy: Proxy
     ) -> None:
         await put_library_items(served, photo_user(uploadCount=1), photo("i"), person("p"), person("q"))
@@ -330,7 +330,7 @@ class TestBehindAnIndexThatLags:
 
         self.lag(proxy, 2)
         first = await merge(served, "p", "q")
-        # What the index showed is moved; what it did not show yet is when it is asked for again.
+        # The faces that the index showed are moved. The next request moves those that it did not show yet.
         moved = await library_items(served, "FACE")
         await put_library_items(served, face("late", "i", "p"))
         served.clock.forward(minutes=11)

@@ -1,4 +1,4 @@
-"""Persons are named, and named otherwise (SPARKS-W1), without losing a face."""
+"""Creating and renaming persons (SPARKS-W1), without losing a face."""
 
 import asyncio
 from typing import Any
@@ -31,7 +31,7 @@ async def rename_person(served: Served, **given: Any) -> Any:
     return await ask_library(served, RENAME, role=Role.ADMIN, input=given)
 
 
-async def test_a_person_is_answered_as_they_are_kept(served: Served) -> None:
+async def test_a_person_is_returned_as_stored(served: Served) -> None:
     url = "https://example.com/grace.jpg"
     answer = await ask_as(
         served, CREATE, role=Role.ADMIN, input={"name": " Grace #1 ", "thumbnailUrl": url, "personId": OWN}
@@ -44,7 +44,7 @@ async def test_a_person_is_answered_as_they_are_kept(served: Served) -> None:
         "thumbnailUrl": url,
         "createdAt": "2026-06-25T12:00:00+00:00",
     }
-    # Whether they are there, and whether they are alone.
+    # Checks whether the person exists, and whether it is the only item of the id.
     assert answer.made == ["PutItem sparks", "Query sparks", "Query sparks"]
     assert await library_items(served) == [
         {
@@ -60,7 +60,7 @@ async def test_a_person_is_answered_as_they_are_kept(served: Served) -> None:
     ]
 
 
-async def test_without_an_id_one_is_made_for_one_write(served: Served) -> None:
+async def test_a_person_without_an_id_gets_one_in_one_write(served: Served) -> None:
     answer = await ask_as(served, CREATE, role=Role.ADMIN, input={"name": "Grace"})
 
     assert answer.made == ["PutItem sparks"]
@@ -78,7 +78,7 @@ async def test_a_repeated_creation_of_a_person_returns_the_stored_one(served: Se
     assert await library_items(served) == before
 
 
-async def test_a_new_name_moves_the_item_with_all_that_is_known(served: Served) -> None:
+async def test_a_new_name_moves_the_item_with_all_attributes(served: Served) -> None:
     await put_library_items(served, person("p", "Grace", faceCount=5, theirs="kept"))
 
     answer = await ask_as(served, RENAME, role=Role.ADMIN, input={"personId": "p", "name": "Hopper"})
@@ -94,7 +94,7 @@ async def test_a_new_name_moves_the_item_with_all_that_is_known(served: Served) 
 
 
 async def test_without_a_new_name_the_item_stays_where_it_is(served: Served) -> None:
-    # A name that others wrote into a key as it is.
+    # Another program wrote the name into the key without encoding it.
     await put_library_items(served, person("p", "A#B"))
 
     answer = await ask_as(served, RENAME, role=Role.ADMIN, input={"personId": "p", "name": "A#B", "thumbnailUrl": None})
@@ -121,7 +121,7 @@ async def test_a_renamed_person_has_the_new_name_on_photos(served: Served) -> No
     assert (await library_item(served, "IMAGE#i") or {})["personNames"] == {"p": "Hopper"}
 
 
-async def test_many_names_and_faces_at_once_leave_one_person_with_every_face(served: Served) -> None:
+async def test_concurrent_renames_and_tags_leave_one_person_with_every_face(served: Served) -> None:
     await put_library_items(served, photo_user(uploadCount=1), photo("i"), person("p"))
 
     await asyncio.gather(
@@ -134,7 +134,7 @@ async def test_many_names_and_faces_at_once_leave_one_person_with_every_face(ser
     await assert_consistent(served)
 
 
-async def test_a_person_without_a_count_keeps_having_none_under_a_new_name(served: Served) -> None:
+async def test_a_renamed_person_without_a_count_still_has_none(served: Served) -> None:
     item = person("p", "Grace")
     del item["faceCount"]
     await put_library_items(served, item, face("f", "i", "p"))
@@ -162,7 +162,7 @@ async def test_values_out_of_bounds_are_refused(served: Served) -> None:
         assert answer.calls == []
 
 
-async def test_persons_are_named_by_admins_alone(served: Served) -> None:
+async def test_only_admins_create_and_rename_persons(served: Served) -> None:
     await put_library_items(served, person("p"))
     asked = [(CREATE, {"name": "x"}), (RENAME, {"personId": "p", "name": "x"})]
 
@@ -180,18 +180,18 @@ async def test_a_missing_person_cannot_be_changed(served: Served) -> None:
     assert await library_items(served) == []
 
 
-async def test_of_two_names_given_to_one_id_at_once_one_stays(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_of_two_concurrent_names_of_an_id_is_kept(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     person_now, only = OptimisticUpdate.person, PersonRename._only
-    looked, wrote = (Together(2) for _ in range(2))
+    looked, wrote = (Barrier(2) for _ in range(2))
 
     async def look(current: OptimisticUpdate, person_id: str, *of: Any, **how: Any) -> Any:
-        """Nobody writes before both have looked."""
+        """Read the person, then wait until both creations have read it."""
         found = await person_now(current, person_id, *of, **how)
         await looked.wait()
         return found
 
     async def look_again(naming: PersonRename, person_id: str) -> Any:
-        """Nor looks again before both have written."""
+        """Wait until both creations have written, then read again."""
         await wrote.wait()
         return await only(naming, person_id)
 
@@ -199,12 +199,12 @@ async def test_of_two_names_given_to_one_id_at_once_one_stays(served: Served, mo
     monkeypatch.setattr(PersonRename, "_only", look_again)
     named = await asyncio.gather(*[create_named_person(served, name=name, personId=OWN) for name in ("Bob", "Ann")])
 
-    assert [told["name"] for told in named] == ["Ann", "Ann"]
+    assert [answer["name"] for answer in named] == ["Ann", "Ann"]
     assert [item["name"] for item in await library_items(served)] == ["Ann"]
 
 
-class Together:
-    """Lets nobody on before so many are there, and from then on everybody."""
+class Barrier:
+    """Blocks each task until this number of tasks waits."""
 
     def __init__(self, many: int) -> None:
         self._missing = many
@@ -218,7 +218,7 @@ class Together:
 
 
 @pytest.mark.parametrize("there", [{"faceCount": 1, "createdAt": "2030-01-01T00:00:00Z"}, {}])
-async def test_a_name_that_comes_late_does_not_stand_against_who_has_faces_or_came_before(
+async def test_a_late_name_loses_against_a_person_with_faces_or_an_earlier_one(
     served: Served, monkeypatch: pytest.MonkeyPatch, there: dict[str, Any]
 ) -> None:
     await put_library_items(served, before := person(OWN, "Zed", **there))

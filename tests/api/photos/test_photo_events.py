@@ -1,4 +1,4 @@
-"""`logEvent`: what happened in the apps of the photo library (SPARKS-W1)."""
+"""`logEvent`: events of the apps of the photo library (SPARKS-W1)."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -35,7 +35,7 @@ async def stored_log_items(served: Served) -> list[dict[str, Any]]:
     return sorted(await served.store().scan(EVERYTHING), key=lambda item: str(item["PK"]))
 
 
-async def test_events_are_kept_as_the_document_has_them(served: Served) -> None:
+async def test_events_are_stored_as_documented(served: Served) -> None:
     when = NOON - timedelta(hours=1)
 
     answer = await log_events(served, view(at=when.isoformat()), {"eventType": "app.open-2"}, email="Ada@Example.com")
@@ -63,7 +63,7 @@ async def test_events_are_kept_as_the_document_has_them(served: Served) -> None:
     assert len(items) == 2
 
 
-async def test_without_a_verified_email_there_is_none_in_the_event(served: Served) -> None:
+async def test_an_event_without_a_verified_email_has_none(served: Served) -> None:
     assert (await log_events(served, view(), email=None)).errors is None
 
     assert [item.get("email") for item in await stored_log_items(served)] == [None]
@@ -83,7 +83,7 @@ async def test_twenty_five_events_are_one_call_and_each_has_its_own_id(served: S
     assert sorted(item["eventData"]["n"] for item in await stored_log_items(served)) == list(range(25))
 
 
-async def test_text_in_events_is_kept_in_one_form(served: Served) -> None:
+async def test_text_in_events_is_stored_in_nfc(served: Served) -> None:
     answer = await log_events(served, view(eventData={"cafe\u0301": ["e\u0301", {"in": "Zoe\u0308"}]}))
 
     kept_as = {"caf\u00e9": ["\u00e9", {"in": "Zo\u00eb"}]}
@@ -91,7 +91,7 @@ async def test_text_in_events_is_kept_in_one_form(served: Served) -> None:
     assert [item["eventData"] for item in await stored_log_items(served)] == [kept_as]
 
 
-async def test_more_or_no_events_are_refused(served: Served) -> None:
+async def test_too_many_or_no_events_are_refused(served: Served) -> None:
     for number in (0, 26):
         answer = await log_events(served, *[view()] * number)
         assert (answer.codes, answer.made) == (["BAD_USER_INPUT"], [])
@@ -154,7 +154,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-async def test_one_wrong_event_refuses_the_call_by_its_name_and_nothing_is_written(served: Served) -> None:
+async def test_one_invalid_event_is_named_and_no_event_is_stored(served: Served) -> None:
     for wrong, field, limit in WRONG:
         answer = await log_events(served, view(), view(), view(), view(**wrong), view())
         (error,) = answer.errors or [{}]
@@ -166,7 +166,7 @@ async def test_one_wrong_event_refuses_the_call_by_its_name_and_nothing_is_writt
     assert await stored_log_items(served) == []
 
 
-async def test_numbers_that_are_written_in_the_query_are_checked_too(served: Served) -> None:
+async def test_number_literals_in_the_query_are_checked_too(served: Served) -> None:
     query = """mutation {{
       logEvent(events: [{{eventType: "a", eventData: {{n: {}, deep: [{{a: "b"}}, ENUM]}}}}]) {{ eventData }}
     }}"""
@@ -194,7 +194,7 @@ async def test_events_are_in_no_index_and_not_among_photos(served: Served) -> No
     assert photos.data == {"photosByUser": {"nodes": [{"imageId": "i1"}]}}
 
 
-class TestBehindAStoreThatIsBusy:
+class TestBusyStore:
     @pytest.fixture
     def store_options(self, store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
         return replace(store_options, store=proxy.url)
@@ -229,7 +229,7 @@ class TestBehindAStoreThatIsBusy:
 
 
 def unprocessed_puts(count: int) -> Any:
-    """A store that does all of a batch but the last so many, and says so."""
+    """Return a proxy fault that leaves the last `count` puts of a batch unprocessed."""
 
     async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
         ((table, requests),) = seen.body["RequestItems"].items()

@@ -1,4 +1,4 @@
-"""Lists of photos: paging in both directions, and cursors that fit one list only."""
+"""Lists of photos: paging in both directions, and cursors that are valid for one list only."""
 
 import pytest
 
@@ -43,7 +43,7 @@ async def test_lists_are_paged_both_ways_in_both_orders(served: Served) -> None:
     await assert_paged(served, "persons(order: DESCENDING, %s)", "personId", people[::-1])
 
 
-async def test_the_last_evaluated_key_goes_on_where_the_page_ends_and_ends_with_the_list(served: Served) -> None:
+async def test_the_last_evaluated_key_continues_after_the_page_and_is_null_at_the_end(served: Served) -> None:
     await put_library_items(served, photo_user(), *[photo(f"i{number}") for number in range(3)])
     ask = """query ($after: String) { photosByUser(email: "ada@example.com", first: 2, after: $after) {
       nodes { imageId } lastEvaluatedKey pageInfo { endCursor } } }"""
@@ -57,7 +57,7 @@ async def test_the_last_evaluated_key_goes_on_where_the_page_ends_and_ends_with_
     assert second["lastEvaluatedKey"] is None
 
 
-async def test_a_cursor_is_good_for_its_own_list_alone(served: Served) -> None:
+async def test_a_cursor_is_valid_for_its_own_list_only(served: Served) -> None:
     await put_library_items(
         served, photo_user(), photo_user(EVE), person("p1"), person("p2"), photo("a"), photo("b"), photo("c", EVE)
     )
@@ -88,7 +88,7 @@ async def test_a_cursor_is_good_for_its_own_list_alone(served: Served) -> None:
             flipped = list(cursor)
             flipped[at] = "A" if flipped[at] != "A" else "B"
             assert (await page(lists[name], f'after: "{"".join(flipped)}"')).codes == ["BAD_CURSOR"]
-    # However the same user is named, it is the same list.
+    # A user named by id or by email has the same list.
     mine = cursors["ada's"]
     answer = await page(f'photosByUser(userId: "{user_id(served, ADA)}", %s)', f'after: "{mine}"')
     assert [node["id"] for node in data_of(answer)["page"]["nodes"]] == [photo_id("a")]
@@ -98,7 +98,7 @@ def photo_id(image_id: str) -> str:
     return global_id("Photo", image_id, WRITTEN)
 
 
-async def test_a_user_id_of_no_email_is_no_user_and_lists_nothing(served: Served) -> None:
+async def test_an_invalid_user_id_finds_no_user_and_no_photos(served: Served) -> None:
     await put_library_items(served, photo_user(), photo("a"))
 
     one = await served.ask('{ photoUser(userId: "forged") { id } }')
@@ -121,7 +121,7 @@ async def test_a_user_id_of_no_email_is_no_user_and_lists_nothing(served: Served
         (f'email: "{"a" * 250}@x.org"', "email"),
     ],
 )
-async def test_a_user_is_named_in_one_way(served: Served, field: str, named: str, fault: str) -> None:
+async def test_a_user_is_named_by_either_id_or_email(served: Served, field: str, named: str, fault: str) -> None:
     answer = await served.ask(f"{{ {field % named if named else field.replace('(%s)', '')} }}")
 
     assert [error["extensions"]["code"] for error in answer.errors or ()] == ["BAD_USER_INPUT"]

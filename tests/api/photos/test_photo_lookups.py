@@ -1,4 +1,4 @@
-"""Items of the photo library found by their partition alone, and what is shown when some of it cannot be read."""
+"""Items of the photo library found by their partition alone, and responses when some items cannot be read."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -25,7 +25,7 @@ from tests.support.served import Served
 
 @pytest.fixture
 def store_options(store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
-    """The gateway's calls go through the proxy."""
+    """Options with which the gateway's calls go through the proxy."""
     return replace(store_options, store=proxy.url)
 
 
@@ -36,15 +36,15 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def lookups(served: Served, proxy: Proxy, store_options: StoreOptions) -> AsyncIterator[Lookups]:
-    """Those of one request, which gives up soon."""
+    """Yield the lookups of one request, with few retries."""
     async with client_of(proxy) as client:
         yield Lookups(Store(client, prefix=store_options.prefix, deadline=Deadline(10), token=lambda: ""))
 
 
 def queries(proxy: Proxy, of: str = "PERSON#") -> list[str]:
-    """The partitions that were asked for."""
-    asked = [seen.body["ExpressionAttributeValues"][":partition"]["S"] for seen in proxy.seen if is_query(seen)]
-    return sorted(partition for partition in asked if partition.startswith(of))
+    """Return the queried partitions."""
+    partitions = [seen.body["ExpressionAttributeValues"][":partition"]["S"] for seen in proxy.seen if is_query(seen)]
+    return sorted(partition for partition in partitions if partition.startswith(of))
 
 
 def is_query(seen: Seen) -> bool:
@@ -52,7 +52,7 @@ def is_query(seen: Seen) -> bool:
 
 
 def only_queries(fault: Callable[[Proxy, Seen], Any], partition: str = "") -> Callable[[Proxy, Seen], Any]:
-    """The fault for Queries of that partition, or of any."""
+    """Return the fault for Queries of this partition, or of any."""
 
     async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
         values = seen.body.get("ExpressionAttributeValues", {})
@@ -63,13 +63,13 @@ def only_queries(fault: Callable[[Proxy, Seen], Any], partition: str = "") -> Ca
 
 
 async def find_names(lookups: Lookups, *ids: str) -> list[Any]:
-    """The names of those people, None, or the exception."""
+    """Return for each id the name of the person, None, or the exception."""
     finding = [lookups.find(keys.PERSON, keys.partition(id), keys.PREFIX) for id in ids]
     found = await asyncio.gather(*finding, return_exceptions=True)
     return [item["name"] if isinstance(item, dict) else item for item in found]
 
 
-async def test_each_is_asked_for_once_in_a_request(served: Served, proxy: Proxy, lookups: Lookups) -> None:
+async def test_each_partition_is_queried_once_in_a_request(served: Served, proxy: Proxy, lookups: Lookups) -> None:
     await put_library_items(served, person("p1"), person("p2"))
 
     assert await find_names(lookups, "p1", "p2", "p1", "none") == ["P1", "P2", "P1", None]
@@ -77,7 +77,7 @@ async def test_each_is_asked_for_once_in_a_request(served: Served, proxy: Proxy,
     assert queries(proxy) == ["PERSON#none", "PERSON#p1", "PERSON#p2"]
 
 
-async def test_some_are_looked_for_at_once_and_no_more(served: Served, proxy: Proxy, lookups: Lookups) -> None:
+async def test_the_number_of_concurrent_queries_is_limited(served: Served, proxy: Proxy, lookups: Lookups) -> None:
     ids = [f"p{number:02}" for number in range(2 * CONCURRENCY + 3)]
     await put_library_items(served, *map(person, ids))
     inside, most = 0, 0
@@ -89,7 +89,7 @@ async def test_some_are_looked_for_at_once_and_no_more(served: Served, proxy: Pr
         most = max(most, inside)
         if inside == CONCURRENCY:
             full.set()
-        # The first do not come back before as many as may be are on their way.
+        # Delay the first responses until the maximal number of queries is in flight.
         await full.wait()
         answer = await forward(proxy, seen)
         inside -= 1
@@ -97,7 +97,7 @@ async def test_some_are_looked_for_at_once_and_no_more(served: Served, proxy: Pr
 
     proxy.always = only_queries(together)
 
-    # Also when they are asked for by several, one after another.
+    # Also if two callers start them one after the other.
     found = await asyncio.gather(find_names(lookups, *ids[:10]), _later(find_names, lookups, *ids[10:]))
 
     assert found[0] + found[1] == [id.title() for id in ids]
@@ -109,7 +109,7 @@ async def _later(find: Callable[..., Any], *arguments: Any) -> list[Any]:
     return list(await find(*arguments))
 
 
-async def test_one_that_fails_leaves_the_others_and_is_looked_for_again_when_asked_again(
+async def test_a_failed_lookup_does_not_affect_others_and_is_repeated_on_the_next_request(
     served: Served, proxy: Proxy, lookups: Lookups
 ) -> None:
     await put_library_items(served, person("p1"), person("p2"))
@@ -162,9 +162,7 @@ async def put_tagged_photo(served: Served) -> None:
     await put_library_items(served, *people, *faces, tagged(photo("a"), faces, *people))
 
 
-async def test_persons_and_faces_that_a_busy_table_withholds_are_errors_in_their_own_place(
-    served: Served, proxy: Proxy
-) -> None:
+async def test_unprocessed_persons_and_faces_are_errors_in_their_place(served: Served, proxy: Proxy) -> None:
     await put_tagged_photo(served)
     busy = withhold(SPARKS, lambda sort: sort == "PERSON#P2")
 
@@ -175,7 +173,7 @@ async def test_persons_and_faces_that_a_busy_table_withholds_are_errors_in_their
 
     shown = await served.ask(PHOTO)
 
-    # What is asked for again, behind the faces, is read again: alone, which no BatchGetItem does.
+    # The person of the face is read again: as a single key, which is no BatchGetItem.
     faces = [{"faceId": f"f{number}", "person": {"name": f"P{number}"}} for number in (1, 2, 3)]
     persons = [{"name": "P1"}, None, {"name": "P3"}]
     assert shown.data["photo"] == {"imageId": "a", "persons": persons, "faces": faces}
@@ -184,7 +182,7 @@ async def test_persons_and_faces_that_a_busy_table_withholds_are_errors_in_their
     ]
 
 
-async def test_a_batch_that_fails_leaves_the_photo(served: Served, proxy: Proxy) -> None:
+async def test_a_failed_batch_leaves_the_photo(served: Served, proxy: Proxy) -> None:
     await put_tagged_photo(served)
     broken = refuse(400, "AccessDeniedException")
 

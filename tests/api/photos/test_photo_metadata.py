@@ -1,4 +1,4 @@
-"""What is stored and told of the metadata in uploaded pictures: location to nobody, moment and camera to everybody."""
+"""The metadata of uploaded pictures: the location is not stored, the time and the camera are shown to every caller."""
 
 import struct
 import zlib
@@ -30,7 +30,7 @@ async def ada(served: Served) -> None:
 
 
 async def photo_of_picture(served: Served, content: bytes, **given: Any) -> Any:
-    """The photo that comes of a picture, as anybody sees it."""
+    """Upload a picture. Return its photo as an anonymous caller sees it."""
     image_id = await upload_original(served, content, **given)
     answer = await complete_photo(served, image_id)
     assert answer.errors is None, answer.errors
@@ -52,8 +52,8 @@ def taken(moment: str, offset: str | None = None) -> bytes:
     return jpeg(exif=exif)
 
 
-class Remembering(dict[str, tuple[bytes, str]]):
-    """Objects of a bucket, with all that was ever written."""
+class RecordingDict(dict[str, tuple[bytes, str]]):
+    """The objects of a bucket, and everything that was ever written."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class TestBucket:
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
         monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
         async with S3Server() as server:
-            server.objects = Remembering()
+            server.objects = RecordingDict()
             yield server
 
     @pytest.fixture
@@ -95,13 +95,13 @@ class TestBucket:
     async def test_a_bucket_holds_no_original_with_metadata_at_any_time(self, served: Served, server: S3Server) -> None:
         told = await photo_of_picture(served, KINDS["JPEG"](6))
 
-        assert isinstance(server.objects, Remembering)
+        assert isinstance(server.objects, RecordingDict)
         assert {key.partition("/")[0] for key, content in server.objects.written if MARKER in content} == {"incoming"}
         assert {key.partition("/")[0] for key in server.objects} == {"originals", "thumbnails"}
         assert MARKER not in await fetch_file(served, told["originalUrl"])
 
 
-class TestKeeping:
+class TestKeptMetadata:
     @pytest.fixture
     def settings(self, settings: Settings) -> Settings:
         return replace(settings, photo_metadata="keep")
@@ -120,7 +120,7 @@ class TestKeeping:
         assert [answer.data["photo"]["originalUrl"] for answer in others] == [None] * len(others)
         assert MARKER not in await fetch_file(served, others[0].data["photo"]["thumbnailUrl"])
 
-    async def test_it_stays_so_when_the_gateway_keeps_no_more(self, served: Served) -> None:
+    async def test_kept_metadata_stays_hidden_when_the_setting_changes(self, served: Served) -> None:
         image_id = await upload_original(served, KINDS["JPEG"](6))
         await complete_photo(served, image_id)
         listed = "{ photos { nodes { originalUrl } } }"
@@ -142,7 +142,7 @@ def strangers(image_id: str) -> list[tuple[str | None, Role, str]]:
     ]
 
 
-async def test_moment_and_camera_come_from_the_picture_where_the_client_states_none(served: Served) -> None:
+async def test_time_and_camera_come_from_the_picture_if_the_client_gives_none(served: Served) -> None:
     picture = taken("2024:05:06 07:08:09", "+02:00")
     cases: list[tuple[bytes, dict[str, str], str, str | None]] = [
         (picture, {}, "2024-05-06T05:08:09+00:00", "Box 1"),
@@ -175,7 +175,7 @@ CAMERAS = [
 
 
 @pytest.mark.parametrize(("stated", "camera"), CAMERAS, ids=ascii)
-async def test_a_camera_in_a_picture_is_one_that_could_be_stated(
+async def test_a_camera_in_a_picture_has_the_form_of_a_given_one(
     served: Served, stated: str, camera: str | None
 ) -> None:
     exif = Image.Exif()
@@ -202,7 +202,7 @@ async def test_a_picture_with_a_side_that_is_too_long_is_refused(
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-async def test_a_photo_is_read_by_the_moment_of_its_metadata(served: Served) -> None:
+async def test_a_photo_is_read_by_the_time_of_its_metadata(served: Served) -> None:
     image_id = await upload_original(served, taken("2024:05:06 07:08:09", "-01:00"))
     await complete_photo(served, image_id)
     by_key = 'query($id: ID!) { photo(id: $id, takenAt: "2024-05-06T08:08:09Z") { imageId } }'
@@ -213,7 +213,7 @@ async def test_a_photo_is_read_by_the_moment_of_its_metadata(served: Served) -> 
     assert (await complete_photo(served, image_id)).data["completePhoto"]["takenAt"] == "2024-05-06T08:08:09+00:00"
 
 
-async def test_a_moment_in_the_future_is_refused(served: Served) -> None:
+async def test_a_time_in_the_future_is_refused(served: Served) -> None:
     ahead = [(NOON + timedelta(minutes=5, milliseconds=extra)).isoformat() for extra in (0, 1)]
     near, far = [await create_photo(served, takenAt=moment) for moment in ahead]
 
@@ -224,7 +224,7 @@ async def test_a_moment_in_the_future_is_refused(served: Served) -> None:
     assert far.made == []
 
 
-async def test_a_camera_has_a_name_of_some_length(served: Served) -> None:
+async def test_the_name_of_a_camera_has_a_limited_length(served: Served) -> None:
     for camera in ("", "x" * 101, "a\0b"):
         refused = await create_photo(served, camera=camera)
         assert refused.codes == ["BAD_USER_INPUT"]
@@ -232,7 +232,7 @@ async def test_a_camera_has_a_name_of_some_length(served: Served) -> None:
         assert refused.errors[0]["extensions"]["field"] == "camera"
 
 
-async def test_a_reservation_says_the_same_camera_when_it_is_asked_for_again(served: Served) -> None:
+async def test_a_repeated_reservation_must_name_the_same_camera(served: Served) -> None:
     first = await reserved(served, camera="Box 1")
     again = [await create_photo(served, imageId=first["imageId"], **given) for given in ({}, {"camera": "Box 1"})]
     other = await create_photo(served, imageId=first["imageId"], camera="Box 2")
@@ -253,7 +253,7 @@ async def test_a_picture_of_too_many_chunks_is_refused(served: Served) -> None:
     assert refused.errors[0]["extensions"]["file"] == "original"
 
 
-async def test_a_thumbnail_of_the_clients_is_turned_and_bare(served: Served) -> None:
+async def test_a_thumbnail_of_the_client_is_rotated_and_stripped(served: Served) -> None:
     upload = await reserved(served)
     await post_form(served.http, upload["original"], jpeg(40, 60))
     small = encode_image(noise(), "JPEG", exif=exif_block(6), comment=MARKER)

@@ -1,4 +1,4 @@
-"""Emails appear in answers to their owner and to admins only, in no other answer in any form, and not in the log."""
+"""Emails appear in responses to their owner and to admins, in no form in any other response, and not in the log."""
 
 import asyncio
 import hashlib
@@ -146,7 +146,7 @@ def argument_values(images: Images, users: Sequence[str]) -> Values:
 
 
 @pytest.fixture
-def telling(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def exposed_keys(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """An object store whose URLs show the keys of files, as those of S3 do."""
     services = served.gateway.services
     assert services is not None
@@ -161,10 +161,10 @@ def telling(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
 async def answer_body(
     served: Served, document: str, variables: dict[str, Any], email: str | None, role: Role = Role.USER
 ) -> str:
-    """The whole body of an answer."""
+    """Return the body of a response."""
     headers = {} if email is None else served.headers(email.partition("@")[0], role, email)
-    asked = {"query": document, "variables": variables}
-    async with served.http.post(f"{served.url}/graphql", json=asked, headers=headers) as response:
+    body = {"query": document, "variables": variables}
+    async with served.http.post(f"{served.url}/graphql", json=body, headers=headers) as response:
         assert response.status == 200
         return await response.text()
 
@@ -172,13 +172,13 @@ async def answer_body(
 async def all_answers(
     served: Served, world: OwnedValues, email: str | None, role: Role, kinds: Sequence[str]
 ) -> dict[str, str]:
-    """The answers of all queries and mutations of the library, asked in every way."""
+    """Return the responses of all queries and mutations of the library, with all values of their arguments."""
     types = [node.__name__ for node in NODES]
     return {
         name: "\n".join(
             [
-                await answer_body(served, *asked, email, role)
-                for asked in operation_variants(kind, name, world.values, types)
+                await answer_body(served, *operation, email, role)
+                for operation in operation_variants(kind, name, world.values, types)
             ]
         )
         for kind in kinds
@@ -187,7 +187,7 @@ async def all_answers(
 
 
 QUERIES, ALL = ("query",), ("query", "mutation")
-# Who is not to be told, what they ask, and with which codes some of it is refused.
+# Callers that must not see the email, the operations that they send, and the codes of some refusals.
 OTHERS: list[tuple[str | None, Role, Sequence[str], set[str]]] = [
     (None, Role.USER, ALL, {"UNAUTHENTICATED", "INTERNAL", "BAD_USER_INPUT", "BAD_CURSOR"}),
     (EVE, Role.USER, ALL, {"FORBIDDEN", "INTERNAL", "BAD_USER_INPUT", "BAD_CURSOR", "NOT_FOUND", "CONFLICT"}),
@@ -195,7 +195,7 @@ OTHERS: list[tuple[str | None, Role, Sequence[str], set[str]]] = [
 ]
 
 
-@pytest.mark.usefixtures("telling")
+@pytest.mark.usefixtures("exposed_keys")
 async def test_no_field_of_the_library_shows_another_user_an_email(
     served: Served, world: OwnedValues, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -203,8 +203,8 @@ async def test_no_field_of_the_library_shows_another_user_an_email(
         with caplog.at_level(logging.DEBUG):
             answers = await all_answers(served, world, email, role, kinds)
 
-        assert [name for name, told in answers.items() if reveals(told, *NEEDLES)] == []
-        # It is not for want of answers, nor of refusals of every kind.
+        assert [name for name, body in answers.items() if reveals(body, *NEEDLES)] == []
+        # The responses contain data, and refusals of every kind.
         assert {
             name for name in ("photos", "photosByUser", "photoUser", "photo", "nodes") if "Vic" in answers[name]
         } == {*("photos", "photosByUser", "photoUser", "photo", "nodes")}
@@ -213,49 +213,49 @@ async def test_no_field_of_the_library_shows_another_user_an_email(
     assert not reveals(caplog.text, *NEEDLES)
 
 
-@pytest.mark.usefixtures("telling")
+@pytest.mark.usefixtures("exposed_keys")
 async def test_owners_see_their_own_emails_and_admins_all(served: Served, world: OwnedValues) -> None:
     shown = "{ photos { nodes { email originalUrl thumbnailUrl user { email } } } }"
 
     own = await answer_body(served, shown, {}, OWNER.upper())
-    everybodys = await answer_body(served, shown, {}, ROOT, Role.ADMIN)
+    all_users = await answer_body(served, shown, {}, ROOT, Role.ADMIN)
     me = await answer_body(served, "{ me { photoUser { email photos { nodes { email thumbnailUrl } } } } }", {}, OWNER)
 
     assert [reveals(own, needle) for needle in NEEDLES] == [True, False, True]
-    assert [reveals(everybodys, needle) for needle in NEEDLES] == [True, True, True]
+    assert [reveals(all_users, needle) for needle in NEEDLES] == [True, True, True]
     assert reveals(me, "victim.v")
     assert "https://bucket.s3.example/originals/victim.v@private.example/" in own
-    # What a search in all of it finds, it finds in the same answers that others get without.
+    # The search finds the emails in the responses to an admin, so it would find them in those to others.
     answers = await all_answers(served, world, ROOT, Role.ADMIN, QUERIES)
     assert {"photos", "photosByUser", "photoUser", "photo", "node", "nodes", "photoUsers", "photosOfPerson"} <= {
-        name for name, told in answers.items() if reveals(told, *NEEDLES)
+        name for name, body in answers.items() if reveals(body, *NEEDLES)
     }
 
 
 async def test_cursors_and_ids_of_every_caller_contain_no_email(served: Served, world: OwnedValues) -> None:
     page = "edges { cursor node { id } } lastEvaluatedKey pageInfo { startCursor endCursor }"
-    asked = f"""{{ photoUsers(first: 1) {{ {page} nodes {{ id userId }} }}
+    query = f"""{{ photoUsers(first: 1) {{ {page} nodes {{ id userId }} }}
       photosByUser(email: "{OWNER}", first: 1) {{ {page} nodes {{ id userId }} }}
       photos(first: 1) {{ {page} nodes {{ id userId thumbnailUrl originalUrl faces {{ id }} }} }} }}"""
 
-    answer = await answer_body(served, asked, {}, ROOT, Role.ADMIN)
+    answer = await answer_body(served, query, {}, ROOT, Role.ADMIN)
 
     assert answer.count("lastEvaluatedKey") == 3
     assert '"lastEvaluatedKey":null' not in answer
     assert not reveals(answer, *NEEDLES)
 
 
-@pytest.mark.usefixtures("telling")
-async def test_urls_that_show_keys_are_given_to_others_only_where_no_email_is_in_them(served: Served) -> None:
+@pytest.mark.usefixtures("exposed_keys")
+async def test_urls_that_show_keys_are_given_to_others_only_if_they_contain_no_email(served: Served) -> None:
     keys = {"originalKey": "originals/1.jpg", "thumbnailKey": "thumbnails/1.jpg"}
     encoded = {"originalKey": f"originals/{OWNER.replace('@', '%40')}/2.jpg", "thumbnailKey": "thumbnails/2.jpg"}
-    elses = {"originalKey": f"originals/{BROKEN}/3.jpg", "thumbnailKey": f"thumbnails/{OWNER.title()}/3.jpg"}
+    foreign = {"originalKey": f"originals/{BROKEN}/3.jpg", "thumbnailKey": f"thumbnails/{OWNER.title()}/3.jpg"}
     await put_library_items(
         served,
         photo("a", OWNER),
         photo("b", OWNER, **keys),
         photo("c", OWNER, **encoded),
-        photo("d", OWNER, **elses),
+        photo("d", OWNER, **foreign),
     )
     ask = "{ photos(order: ASCENDING) { nodes { originalUrl thumbnailUrl } } }"
 
@@ -268,7 +268,7 @@ async def test_urls_that_show_keys_are_given_to_others_only_where_no_email_is_in
     assert await given(OWNER) == await given(ROOT, Role.ADMIN) == [[True, True]] * 4
 
 
-async def test_a_picture_of_a_person_is_shown_to_others_only_where_no_email_is_in_its_url(served: Served) -> None:
+async def test_the_thumbnail_of_a_person_is_shown_to_others_only_if_its_url_contains_no_email(served: Served) -> None:
     urls = {
         "a": "https://example.com/thumbnail.jpg",
         "b": "https://example.com/thumbnail@2x.jpg",
@@ -320,13 +320,13 @@ def test_a_logged_key_with_an_at_sign_is_a_short_hash(email: str) -> None:
     assert len(hashed) == 10
     assert hashed != redact_emails("x" + email)
     assert redact_emails(email.upper()) == hashed
-    told = logged_keys({"PK": f"USER#{email}", "SK": f"A#1#{email}#B", "email": email, "displayName": email})
-    assert told == {"PK": f"USER#{hashed}", "SK": f"A#1#{hashed}#B"}
+    logged = logged_keys({"PK": f"USER#{email}", "SK": f"A#1#{email}#B", "email": email, "displayName": email})
+    assert logged == {"PK": f"USER#{hashed}", "SK": f"A#1#{hashed}#B"}
     assert logged_keys({"pk": 7, "matchId": "m-1"}) == {"pk": 7, "matchId": "m-1"}
 
 
-def test_no_other_process_makes_the_hashes_of_this_one() -> None:
-    """Else whoever reads the log could try which email a hash is of."""
+def test_hashes_of_emails_differ_from_process_to_process() -> None:
+    """Otherwise a reader of the log could find the email of a hash by trying."""
     elsewhere = runpy.run_path(emails.__file__)["redact_emails"]
 
     assert elsewhere(OWNER) == elsewhere(OWNER.upper()) != redact_emails(OWNER)

@@ -1,4 +1,4 @@
-"""What one has read changes before one writes: each operation with each other just before its transaction."""
+"""Items change between the read and the write of an operation: each runs just before the transaction of another."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -69,47 +69,49 @@ async def merges_back(served: Served, at: str) -> Any:
 
 
 async def begins(served: Served, one: str, into: str) -> None:
-    """A merge that is cut off."""
+    """Start a merge, and leave it unfinished."""
     store = served.store()
     await PersonMerge(store, Lookups(store), served.clock())._start(one, into)
 
 
-# What finds nothing after what.
+# The operations that find no item after another one.
 GONE = {"tags": {"deletes", "merges"}, "renames": {"merges"}}
 OPERATIONS: tuple[Operation, ...] = (tags, untags, renames, renames_the_other, deletes, merges, merges_back)
 
 
-class Between:
-    """Has something done just before a transaction, after all that it goes by was read."""
+class BeforeTransaction:
+    """Runs an operation just before a transaction of another one, after its reads."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._left = 0
-        self._what: Callable[[], Awaitable[Any]] | None = None
+        self._inner: Callable[[], Awaitable[Any]] | None = None
         commit = OptimisticUpdate.commit
 
-        async def after(current: OptimisticUpdate, pattern: AccessPattern, actions: Sequence[Action]) -> None:
+        async def commit_after_inner(
+            current: OptimisticUpdate, pattern: AccessPattern, actions: Sequence[Action]
+        ) -> None:
             self._left -= 1
-            if self._left == 0 and self._what is not None:
-                await self._what()
+            if self._left == 0 and self._inner is not None:
+                await self._inner()
             await commit(current, pattern, actions)
 
-        monkeypatch.setattr(OptimisticUpdate, "commit", after)
+        monkeypatch.setattr(OptimisticUpdate, "commit", commit_after_inner)
 
     async def run(self, outer: Awaitable[Answer], inner: Callable[[], Awaitable[Any]], transaction: int) -> Answer:
-        """The outer one's answer, with the inner one done before its first, second, … transaction."""
-        self._left, self._what = transaction, inner
+        """Return the response of `outer`. `inner` runs before its transaction with this number, counted from 1."""
+        self._left, self._inner = transaction, inner
         answer = await outer
         self._left = 0
         return answer
 
 
 async def place_photos(served: Served, count: int) -> None:
-    """For each number a photo with a face of each of two persons."""
+    """Store `count` photos, each with a face of each of two persons."""
     await put_library_items(served, photo_user(uploadCount=count))
     for number in range(count):
-        them = person(f"p{number}", faceCount=1), person(f"q{number}", faceCount=1)
+        pair = person(f"p{number}", faceCount=1), person(f"q{number}", faceCount=1)
         faces = [face(f"f{number}", f"i{number}", f"p{number}"), face(f"g{number}", f"i{number}", f"q{number}")]
-        await put_library_items(served, *them, tagged(photo(f"i{number}"), faces, *them), *faces)
+        await put_library_items(served, *pair, tagged(photo(f"i{number}"), faces, *pair), *faces)
 
 
 @pytest.mark.parametrize("outer", [tags, untags, untags_as_admin, renames, deletes, deletes_as_admin])
@@ -117,7 +119,7 @@ async def test_an_item_that_changed_since_its_read_is_read_again(
     served: Served, monkeypatch: pytest.MonkeyPatch, outer: Operation
 ) -> None:
     await place_photos(served, len(OPERATIONS))
-    between = Between(monkeypatch)
+    between = BeforeTransaction(monkeypatch)
     codes = {}
 
     for number, inner in enumerate(OPERATIONS):
@@ -125,7 +127,7 @@ async def test_an_item_that_changed_since_its_read_is_read_again(
         answer = await between.run(outer(served, at), partial(inner, served, at), 1)
         codes[inner.__name__] = answer.codes
 
-    # What was deleted cannot be tagged, nor who became another be named, or be tagged.
+    # A deleted photo cannot be tagged. A merged person can be neither renamed nor tagged.
     gone = GONE.get(outer.__name__, set())
     assert codes == {name: ["NOT_FOUND"] if name in gone else [] for name in codes}
     await assert_consistent(served)
@@ -136,7 +138,7 @@ async def test_a_person_that_is_being_merged_is_tagged_as_the_other(
 ) -> None:
     await place_photos(served, 1)
 
-    answer = await Between(monkeypatch).run(tags(served, "0"), partial(begins, served, "p0", "q0"), 1)
+    answer = await BeforeTransaction(monkeypatch).run(tags(served, "0"), partial(begins, served, "p0", "q0"), 1)
 
     assert answer.data["tagFace"]["personId"] == "q0"
     assert (await merges(served, "0")).data["mergePersons"]["faceCount"] == 3
@@ -164,7 +166,7 @@ async def test_an_item_that_changes_too_often_is_reported_as_retryable(
 
 async def test_a_new_name_keeps_concurrent_changes(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     await place_photos(served, 3)
-    between, changes = Between(monkeypatch), {"personId": "p2", "thumbnailUrl": None}
+    between, changes = BeforeTransaction(monkeypatch), {"personId": "p2", "thumbnailUrl": None}
 
     await between.run(renames(served, "0"), partial(begins, served, "p0", "q0"), 1)
     await between.run(renames(served, "1"), partial(begins, served, "q1", "p1"), 1)
@@ -175,29 +177,27 @@ async def test_a_new_name_keeps_concurrent_changes(served: Served, monkeypatch: 
     assert (first["mergedInto"], second["receives"], "thumbnailUrl" in third) == ("q0", {"q1"}, False)
 
 
-async def test_of_merges_that_stand_against_each_other_the_first_stays(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_first_of_conflicting_merges_is_kept(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     await place_photos(served, 3)
-    between = Between(monkeypatch)
+    between = BeforeTransaction(monkeypatch)
 
     for at, begun in enumerate((("r0", "p0"), ("p1", "r1"), ("q2", "r2"))):
         await put_library_items(served, person(f"r{at}"))
         answer = await between.run(merges(served, str(at)), partial(begins, served, *begun), 1)
         assert answer.codes == ["CONFLICT"]
         assert (await ask_as(served, MERGE, role=ADMIN, one=begun[0], into=begun[1])).errors is None
-        # Now that it is done the other may be: the second was for somebody who is gone, and so is done.
+        # Then the other merge is possible, unless its target was merged, too.
         assert (await merges(served, str(at))).codes == (["NOT_FOUND"] if begun[0] == "q2" else [])
 
     await assert_consistent(served)
 
 
 @pytest.mark.parametrize("transaction", [1, 2, 3])
-async def test_a_merge_is_exact_whatever_comes_between(
+async def test_a_merge_is_exact_with_any_operation_between_its_transactions(
     served: Served, monkeypatch: pytest.MonkeyPatch, transaction: int
 ) -> None:
     await place_photos(served, len(OPERATIONS))
-    between = Between(monkeypatch)
+    between = BeforeTransaction(monkeypatch)
 
     for number, inner in enumerate(OPERATIONS):
         at = str(number)

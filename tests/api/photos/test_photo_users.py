@@ -1,4 +1,4 @@
-"""Those who upload photos: who may see and change what of them (SPARKS-1, SPARKS-4, SPARKS-W1), and their ids."""
+"""Users of the photo library: access to their attributes (SPARKS-1, SPARKS-4, SPARKS-W1), and their ids."""
 
 import asyncio
 import hmac
@@ -44,7 +44,7 @@ def codes_and_fields(answer: Answer) -> list[tuple[str, str | None]]:
     return [(error["extensions"]["code"], error["extensions"].get("field")) for error in answer.errors or ()]
 
 
-# Entering.
+# Creating.
 
 
 async def test_a_new_profile_is_returned_as_stored(served: Served) -> None:
@@ -91,7 +91,7 @@ async def test_a_repeated_creation_leaves_the_profile(served: Served) -> None:
     assert await stored_photo_user(served) == before
 
 
-async def test_an_admin_enters_others_with_a_limit(served: Served) -> None:
+async def test_an_admin_creates_users_with_a_limit(served: Served) -> None:
     answer = await create_photo_user(served, "root@example.com", Role.ADMIN, email="Eve@Example.com", uploadLimit=0)
 
     assert answer.data["createPhotoUser"]["email"] == EVE
@@ -102,7 +102,7 @@ async def test_an_admin_enters_others_with_a_limit(served: Served) -> None:
 
 @pytest.mark.parametrize("role", [Role.USER, Role.SYSTEM])
 @pytest.mark.parametrize("given", [{"email": EVE}, {"uploadLimit": 5}, {"email": ADA, "uploadLimit": 5}], ids=str)
-async def test_others_may_say_neither_whose_entry_it_is_nor_the_limit(
+async def test_other_callers_may_give_neither_the_email_nor_the_limit(
     served: Served, role: Role, given: dict[str, Any]
 ) -> None:
     answer = await create_photo_user(served, role=role, **given)
@@ -112,7 +112,7 @@ async def test_others_may_say_neither_whose_entry_it_is_nor_the_limit(
     assert answer.calls == []
 
 
-async def test_one_may_name_oneself(served: Served) -> None:
+async def test_a_user_may_give_the_own_email(served: Served) -> None:
     entered = await create_photo_user(served, email="ADA@example.com")
     me = (await ask_as(served, "{ me { photoUser { userId } } }")).data["me"]["photoUser"]["userId"]
     changed = await ask_as(served, UPDATE, input={"userId": me, "displayName": "Countess"})
@@ -163,7 +163,7 @@ async def test_values_outside_the_limits_are_refused(served: Served, given: dict
 # Changing.
 
 
-async def test_one_changes_ones_own_name_and_nothing_else_of_it(served: Served) -> None:
+async def test_a_user_changes_the_own_name_only(served: Served) -> None:
     await put_library_items(served, photo_user(uploadCount=3, since="long"))
 
     answer = await change_photo_user(served, displayName=" Countess ")
@@ -180,7 +180,7 @@ async def test_one_changes_ones_own_name_and_nothing_else_of_it(served: Served) 
     assert answer.made == ["UpdateItem sparks"]
 
 
-async def test_an_admin_changes_anybodys_limit_by_their_id(served: Served) -> None:
+async def test_an_admin_changes_the_limit_of_any_user_by_id(served: Served) -> None:
     await put_library_items(served, photo_user(), photo_user(EVE))
 
     answer = await change_photo_user(served, None, Role.ADMIN, userId=user_id(served, EVE), uploadLimit=3)
@@ -221,7 +221,7 @@ async def test_a_change_without_fields_or_of_a_missing_user_is_refused(served: S
 # Reading.
 
 
-async def test_the_list_of_users_is_for_admins(served: Served) -> None:
+async def test_only_admins_list_users(served: Served) -> None:
     await put_library_items(served, photo_user(), photo_user(EVE, uploadCount=2), photo("a"))
     ask = "{ photoUsers { nodes { userId email displayName uploadCount } } }"
 
@@ -261,7 +261,7 @@ async def test_users_find_their_own_profile_by_their_verified_email(served: Serv
     assert (await served.ask(ask)).data["me"] is None
 
 
-async def test_entries_that_others_wrote_in_another_spelling_are_known_by_their_ids(served: Served) -> None:
+async def test_users_with_another_spelling_of_the_email_are_found_by_id(served: Served) -> None:
     await put_library_items(served, photo_user("Ada@Example.com"), photo("a", "Ada@Example.com"))
 
     ask = "{ photos { nodes { userId email user { userId email photos { nodes { imageId } } } } } }"
@@ -331,7 +331,7 @@ async def test_every_caller_finds_a_user_by_id_without_the_email(served: Served)
         assert (answer.errors, answer.data) == (None, {"photoUser": {"displayName": "ada", "email": None}})
 
 
-async def test_a_list_of_photos_by_email_is_empty_alike_with_and_without_an_account(served: Served) -> None:
+async def test_a_list_of_photos_by_email_does_not_show_whether_there_is_an_account(served: Served) -> None:
     await put_library_items(served, photo_user(EXISTING))
 
     for email in (None, EVE):
@@ -346,7 +346,7 @@ async def test_a_list_of_photos_by_email_is_empty_alike_with_and_without_an_acco
         assert answers[0].errors is answers[1].errors is None
 
 
-async def test_forbidden_requests_for_others_are_refused_alike_for_every_email(served: Served) -> None:
+async def test_forbidden_requests_for_others_have_the_same_refusal_for_every_email(served: Served) -> None:
     await put_library_items(served, photo_user(EXISTING))
 
     created = [await create_photo_user(served, EVE, email=email) for email in (EXISTING, UNKNOWN)]
@@ -371,7 +371,7 @@ EMAILS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=
 @example(email="ada@example.com", other="Ada@example.com")
 @example(email="x" * 254, other="x" * 253)
 @example(email="日" * 84, other="\0")
-def test_an_id_stands_for_one_email_and_every_process_with_the_secret_makes_it(email: str, other: str) -> None:
+def test_an_id_is_the_same_in_every_process_with_the_secret(email: str, other: str) -> None:
     id = IDS.encrypt(email)
 
     assert IDS.decrypt(id) == email
@@ -383,7 +383,7 @@ def test_an_id_stands_for_one_email_and_every_process_with_the_secret_makes_it(e
 @given(text=st.text(st.characters(), max_size=80), email=EMAILS, place=st.integers(min_value=0))
 @example(text="\ud800", email="a", place=0)
 @example(text="A" * (MAX_LENGTH + 1), email="a", place=0)
-def test_nothing_else_is_an_id(text: str, email: str, place: int) -> None:
+def test_any_other_text_is_no_id(text: str, email: str, place: int) -> None:
     id = IDS.encrypt(email)
     at = place % len(id)
     changed = id[:at] + ("A" if id[at] != "A" else "B") + id[at + 1 :]
@@ -395,7 +395,7 @@ def test_nothing_else_is_an_id(text: str, email: str, place: int) -> None:
     assert IDS.decrypt(id + text if text else "=") is None
 
 
-def test_an_id_tells_nothing_of_the_email_but_whether_it_is_unusually_long() -> None:
+def test_an_id_reveals_only_whether_the_email_is_unusually_long() -> None:
     lengths = [len(IDS.encrypt("a" * length)) for length in (1, 5, 31, 32, 63, 64)]
     assert lengths == [64, 64, 64, 107, 107, 150]
     assert not set(IDS.encrypt("ada@example.com")) & set("@.+/=")
@@ -416,7 +416,7 @@ def test_a_wrongly_padded_ciphertext_is_no_id(padding: bytes) -> None:
 # Tokens.
 
 
-async def test_demo_tokens_have_the_emails_by_which_the_library_knows_them() -> None:
+async def test_demo_tokens_have_the_emails_of_the_library() -> None:
     gateway = Gateway(Settings(secret=SECRET, demo=True), StoreOptions("embedded"))
 
     seen = [await gateway.edge.tokens.identify(offered["token"]) for offered in gateway.edge.demo_tokens()]

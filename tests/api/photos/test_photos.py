@@ -1,4 +1,4 @@
-"""Photos and what is read with them: SPARKS-1 … SPARKS-6, as this gateway writes them and as others did."""
+"""Photos and their related items (SPARKS-1 … SPARKS-6), as this gateway writes them and as other programs did."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ INSTANT = "2023-01-01T00:00:00+00:00"
 
 
 async def put_25_photos(served: Served) -> None:
-    """Ada's 25 photos of 12 people, two on each: faces and people as this gateway writes them."""
+    """Store 25 photos of Ada, with 12 persons, two on each photo, as this gateway writes them."""
     people = [person(f"p{number:02}") for number in range(12)]
     photos, faces = [], []
     for number in range(25):
@@ -49,7 +49,7 @@ async def put_25_photos(served: Served) -> None:
     await put_library_items(served, photo_user(), *people, *photos, *faces)
 
 
-# What pages cost.
+# The cost of pages.
 
 
 async def test_a_page_with_persons_and_faces_is_one_query_and_one_batch(served: Served) -> None:
@@ -121,17 +121,17 @@ async def test_the_faces_of_one_person_are_shown_and_a_person_without_profile_is
     assert data_of(answer)["photo"] == {
         "user": None,
         "email": None,
-        "persons": [],  # they are no more
+        "persons": [],  # the items of the others are deleted
         "all": [{"faceId": "f1"}, {"faceId": "f2"}, {"faceId": "f3"}],
         "hers": [{"faceId": "f1", "personId": "p1"}, {"faceId": "f3", "personId": "p1"}],
         "none": [],
     }
 
 
-# What others wrote.
+# Items of other programs.
 
 
-async def test_photos_are_read_as_the_document_has_them(served: Served) -> None:
+async def test_documented_photos_are_read(served: Served) -> None:
     bare = photo("b", createdAt=WRITTEN, colour="blue", tags=None, description=None, personNames=None, faces=None)
     old = photo("a", persons=["p1", "p2", "gone"])
     del old["tags"], old["description"], bare["persons"]
@@ -168,7 +168,7 @@ async def test_photos_are_read_as_the_document_has_them(served: Served) -> None:
         {"imageId": "a", "personIds": ["p1", "p2", "gone"], "persons": people, **common},
         {"imageId": "b", "personIds": [], "persons": [], **common},
     ]
-    # Nothing says what they are called: each is looked for by their id.
+    # The photo has no names of its persons, so each person is found by the id.
     assert answer.made == [GET, QUERY, QUERY, QUERY, BY_TYPE, *["Query sparks.personId-PK-index"] * 3]
 
 
@@ -210,7 +210,7 @@ def test_an_unreadable_field_of_a_photo_is_an_error_in_its_place(damage: dict[st
     assert isinstance(record_or_error(photo_from, photo("a") | damage), Internal)
 
 
-async def test_a_damaged_photo_is_an_error_in_its_own_place_of_the_page(served: Served) -> None:
+async def test_a_damaged_photo_is_an_error_in_its_place_of_the_page(served: Served) -> None:
     await put_library_items(served, photo("a"), photo("b", at="someday"), photo("c") | {"SK": "IMAGE"}, photo("d"))
 
     page = await served.ask("{ photos { nodes { imageId } edges { cursor } } }")
@@ -228,7 +228,7 @@ async def test_a_damaged_photo_is_an_error_in_its_own_place_of_the_page(served: 
     ]
 
 
-async def test_a_damaged_person_or_face_is_an_error_in_its_own_place_of_the_photo(served: Served) -> None:
+async def test_a_damaged_person_or_face_is_an_error_in_its_place_of_the_photo(served: Served) -> None:
     people = [person("p1"), person("p2", createdAt="once"), person("p3")]
     faces = [face("f1", "a", "p1"), face("f2", "a", "p2", boundingBox={"left": 0}), face("f3", "a", "p3")]
     await put_library_items(served, tagged(photo("a"), faces, *people), *people, *faces[:2])
@@ -237,7 +237,7 @@ async def test_a_damaged_person_or_face_is_an_error_in_its_own_place_of_the_phot
 
     assert answer.data["photo"] == {
         "persons": [{"name": "P1"}, None, {"name": "P3"}],
-        # The third is no more.
+        # The third person is deleted.
         "faces": [{"faceId": "f1", "person": {"name": "P1"}}, None],
     }
     assert [(error["path"], error["extensions"]["code"]) for error in answer.errors or ()] == [
@@ -249,7 +249,7 @@ async def test_a_damaged_person_or_face_is_an_error_in_its_own_place_of_the_phot
 # One photo, one person.
 
 
-async def test_a_photo_is_one_point_read_where_the_moment_it_was_taken_is_known_and_else_one_query(
+async def test_a_photo_is_one_point_read_if_its_time_is_given_else_one_query(
     served: Served,
 ) -> None:
     await put_library_items(served, photo("ours"), photo("theirs", at=OTHERWISE))
@@ -262,7 +262,7 @@ async def test_a_photo_is_one_point_read_where_the_moment_it_was_taken_is_known_
     ours, theirs = [{"imageId": id, "takenAt": INSTANT} for id in ("ours", "theirs")]
     assert await found("ours", "2023-01-01T01:00:00+01:00") == (ours, [GET])
     assert await found("ours") == (ours, [QUERY])
-    # Written in another form: the key that we would write finds nothing.
+    # Its key has another form than we would write, so the point read finds no item.
     assert await found("theirs", WRITTEN) == (theirs, [GET, QUERY])
     assert await found("ours", "2023-01-01T00:00:01Z") == (None, [GET, QUERY])
     assert await found("none") == (None, [QUERY])
@@ -281,7 +281,7 @@ async def test_a_renamed_user_is_queried_once_however_many_photos_have_the_old_n
     assert answer.made == [BATCH, QUERY, BY_TYPE]
 
 
-async def test_a_face_leads_to_its_photo_and_person_by_themselves(served: Served) -> None:
+async def test_a_face_has_its_photo_and_person(served: Served) -> None:
     await put_library_items(served, photo("a"), person("p"), face("new", "a", "p"), face("old", "a", "p", at=None))
 
     async def shown(id: str) -> tuple[Any, list[str]]:
@@ -365,11 +365,11 @@ async def test_every_node_of_the_library_is_read_by_its_id(served: Served) -> No
         {"__typename": "Face", "id": ids[3], "faceId": "f"},
         {"__typename": "PhotoUser", "id": ids[4]},
     ]
-    # Whoever wrote a photo, its id leads to its key; a person's does not hold the name.
+    # The id of a photo contains the time in its key, as either program wrote it. That of a person contains no name.
     assert answer.made == [BATCH, QUERY]
 
 
-async def test_ids_of_nothing_are_null(served: Served) -> None:
+async def test_ids_of_missing_items_are_null(served: Served) -> None:
     await put_library_items(served, photo_user(), photo("a"), person("p"), face("f", "a", "p"))
     ids = [
         global_id("Photo", "a", "2023-01-01T00:00:01Z"),
@@ -400,7 +400,7 @@ async def test_a_node_has_one_id_only(served: Served, spelling: str) -> None:
 
 
 @pytest.mark.parametrize("parts", [("", ""), ("i" * 3000, WRITTEN)], ids=["empty", "too long"])
-async def test_an_id_of_no_key_is_named(served: Served, parts: tuple[str, str]) -> None:
+async def test_an_id_without_a_valid_key_is_named(served: Served, parts: tuple[str, str]) -> None:
     answer = await served.ask("query ($ids: [ID!]!) { nodes(ids: $ids) { id } }", {"ids": [global_id("Photo", *parts)]})
 
     assert [(error["extensions"]["code"], error["extensions"]["field"]) for error in answer.errors or ()] == [

@@ -1,4 +1,4 @@
-"""SPARKS-7, the photos a person is on: each once, at the place of their first face there, whoever wrote it."""
+"""SPARKS-7, the photos of a person: each is listed once, at the position of the person's first face on it."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ Item = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class PersonPage:
-    """A page as a client got it: the photos, the person's faces on each, and the calls made for it."""
+    """A page as a client received it: the photos, the person's faces on each, and the calls."""
 
     photos: list[str]
     faces: list[list[str]]
@@ -38,7 +38,7 @@ class PersonPage:
 
     @property
     def cost(self) -> tuple[int, int, int]:
-        """How many Queries of the list, Queries for a photo, and batches."""
+        """The number of Queries of the list, Queries for a photo, and batches."""
         return self.made.count(LIST), self.made.count(FOUND), self.made.count(BATCH)
 
 
@@ -72,8 +72,8 @@ async def pages_forward(served: Served, size: int, person_id: str = "p1", **argu
     return pages
 
 
-async def backward(served: Served, size: int, person_id: str = "p1", **arguments: Any) -> list[PersonPage]:
-    """In the order of the list."""
+async def pages_backward(served: Served, size: int, person_id: str = "p1", **arguments: Any) -> list[PersonPage]:
+    """Read all pages backward. Return them in the order of the list."""
     pages = [await page_of_person(served, person_id, last=size, **arguments)]
     while pages[0].less:
         pages.insert(0, await page_of_person(served, person_id, last=size, before=pages[0].cursors[0], **arguments))
@@ -93,25 +93,29 @@ def numbered_names(letter: str, numbers: Sequence[int]) -> list[str]:
 ADA = person("p1", "Ada")
 
 
-async def library(
-    served: Served, shots: Sequence[Sequence[int]], *, knowing: bool = True, at: str | None = "2023-01-01T00:00:00Z"
+async def put_photos(
+    served: Served,
+    shots: Sequence[Sequence[int]],
+    *,
+    with_face_lists: bool = True,
+    at: str | None = "2023-01-01T00:00:00Z",
 ) -> list[dict[str, Any]]:
-    """A photo (`i000` …) for each list of numbers of Ada's faces on it (`f000` …). The photos are answered."""
+    """Store a photo (`i000` …) for each list of numbers of Ada's faces on it (`f000` …). Return the photos."""
     photos, faces = [], []
     for number, on_it in enumerate(shots):
-        those = [face(f"f{each:03}", f"i{number:03}", "p1", at) for each in on_it]
+        photo_faces = [face(f"f{each:03}", f"i{number:03}", "p1", at) for each in on_it]
         shot = photo(f"i{number:03}")
-        photos.append(tagged(shot, those, ADA) if knowing else shot)
-        faces += those
+        photos.append(tagged(shot, photo_faces, ADA) if with_face_lists else shot)
+        faces += photo_faces
     await put_library_items(served, photo_user(), ADA, *photos, *faces)
     return photos
 
 
-# What it costs
+# Cost
 
 
 async def test_a_page_of_25_is_one_query_and_one_batch(served: Served) -> None:
-    await library(served, [[number] for number in range(30)])
+    await put_photos(served, [[number] for number in range(30)])
 
     first = await page_of_person(served, faces=True)
     rest = await page_of_person(served, faces=True, after=first.cursors[-1])
@@ -128,8 +132,8 @@ async def test_a_page_of_25_is_one_query_and_one_batch(served: Served) -> None:
 
 
 @pytest.mark.parametrize("faces", [True, False])
-async def test_a_person_twice_on_every_photo_costs_no_more(served: Served, faces: bool) -> None:
-    await library(served, [[2 * number, 2 * number + 1] for number in range(40)])
+async def test_two_faces_on_every_photo_cost_no_more_than_one(served: Served, faces: bool) -> None:
+    await put_photos(served, [[2 * number, 2 * number + 1] for number in range(40)])
 
     first = await page_of_person(served, faces=faces)
     second = await page_of_person(served, faces=faces, after=first.cursors[-1])
@@ -141,13 +145,15 @@ async def test_a_person_twice_on_every_photo_costs_no_more(served: Served, faces
     assert [each.cost for each in (first, second, back)] == [(1, 0, 1)] * 3
 
 
-async def test_a_face_far_behind_does_not_show_its_photo_again_and_is_read_only_where_faces_are(served: Served) -> None:
+async def test_a_later_face_does_not_list_its_photo_again_and_is_read_only_if_faces_are_selected(
+    served: Served,
+) -> None:
     # The first four photos of the list have another face among those of the second page.
     shots = [[number] for number in range(60)]
     for number in range(4):
         shots[59 - number].append(10 + number)
-        shots[10 + number] = [100 - number]  # takes its place, at the list's beginning
-    await library(served, shots)
+        shots[10 + number] = [100 - number]  # replaces the moved face, at the beginning of the list
+    await put_photos(served, shots)
     order = [13, 12, 11, 10][::-1]
 
     first = await page_of_person(served)
@@ -163,8 +169,8 @@ async def test_a_face_far_behind_does_not_show_its_photo_again_and_is_read_only_
     assert [each.cost for each in (with_faces, back)] == [(1, 0, 2)] * 2
 
 
-async def test_many_faces_that_show_nothing_new_are_passed_in_few_calls(served: Served) -> None:
-    await library(served, [[900 + number, *range(100 + number, 500, 10)] for number in range(10)] + [[0]])
+async def test_many_faces_on_listed_photos_are_skipped_in_few_calls(served: Served) -> None:
+    await put_photos(served, [[900 + number, *range(100 + number, 500, 10)] for number in range(10)] + [[0]])
     first = await page_of_person(served, first=10)
 
     last = await page_of_person(served, first=1, after=first.cursors[-1])
@@ -173,8 +179,8 @@ async def test_many_faces_that_show_nothing_new_are_passed_in_few_calls(served: 
     assert last.made.count(LIST) <= 8
 
 
-async def test_persons_faces_and_users_of_the_photos_are_one_batch_more(served: Served) -> None:
-    await library(served, [[number] for number in range(25)])
+async def test_persons_faces_and_users_of_the_photos_cost_one_further_batch(served: Served) -> None:
+    await put_photos(served, [[number] for number in range(25)])
 
     answer = await served.ask(
         """{ photosOfPerson(personId: "p1") {
@@ -211,13 +217,13 @@ async def test_photos_of_a_list_of_persons_are_one_batch(served: Served) -> None
     assert answer.made == [BATCH, BATCH, "Query sparks.entityType-PK-index", *[LIST] * 5]
 
 
-# What others wrote
+# Items of other programs
 
 
-async def test_old_faces_have_their_photos_found_by_a_query_each_some_at_once(
+async def test_the_photo_of_each_old_face_is_queried_with_limited_concurrency(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await library(served, [[number] for number in range(25)], at=None)
+    await put_photos(served, [[number] for number in range(25)], at=None)
     most = queries_at_once(served, monkeypatch)
 
     found = await page_of_person(served)
@@ -227,14 +233,16 @@ async def test_old_faces_have_their_photos_found_by_a_query_each_some_at_once(
     assert max(most) == CONCURRENCY
 
 
-async def test_old_faces_among_others_are_looked_for_beside_the_batch(served: Served) -> None:
+async def test_photos_of_old_faces_are_queried_while_the_batch_reads_the_others(served: Served) -> None:
     photos, faces = [], []
     for number in range(25):
-        # Of two faces on one photo it is enough that one tells the photo's key.
+        # It is enough if one of two faces on a photo has the photo's key.
         ages = [(2 * number, number % 5 != 0), (2 * number + 1, number % 5 == 1)]
-        those = [face(f"f{each:03}", f"i{number:03}", "p1", **({} if new else {"at": None})) for each, new in ages]
-        faces += those
-        photos.append(tagged(photo(f"i{number:03}"), those, ADA))
+        photo_faces = [
+            face(f"f{each:03}", f"i{number:03}", "p1", **({} if new else {"at": None})) for each, new in ages
+        ]
+        faces += photo_faces
+        photos.append(tagged(photo(f"i{number:03}"), photo_faces, ADA))
     await put_library_items(served, ADA, *photos, *faces)
 
     await put_library_items(served, {**faces[0], "photoSK": 5})
@@ -246,16 +254,16 @@ async def test_old_faces_among_others_are_looked_for_beside_the_batch(served: Se
     assert found.cost == (1, 5, 1)
 
 
-async def test_photos_that_do_not_list_their_faces_cost_one_query_more_away_from_the_beginning(served: Served) -> None:
-    await library(served, [[0], [1, 20], *[[number] for number in range(2, 12)]], knowing=False)
+async def test_photos_without_a_list_of_faces_cost_one_further_query_except_on_the_first_page(served: Served) -> None:
+    await put_photos(served, [[0], [1, 20], *[[number] for number in range(2, 12)]], with_face_lists=False)
 
     pages = await pages_forward(served, 3)
     with_faces = await pages_forward(served, 3, faces=True)
-    back = await backward(served, 3, faces=True)
+    back = await pages_backward(served, 3, faces=True)
 
     assert photos_of(pages) == photos_of(back) == ["i001", *numbered_names("i", range(11, 1, -1)), "i000"]
     assert [each.cost for each in pages] == [(1, 0, 1), *[(2, 0, 1)] * 3]
-    # Where `faces` are shown, those that come after too: one Query more, but at the end.
+    # If `faces` are selected, later faces are read, too: one further Query, except at the end.
     assert with_faces[0].faces == [["f020", "f001"], ["f011"], ["f010"]]
     assert [each.cost for each in with_faces] == [(2, 0, 1), (3, 0, 1), (2, 0, 1), (2, 0, 1)]
     assert [faces for each in back for faces in each.faces] == [faces for each in with_faces for faces in each.faces]
@@ -277,20 +285,20 @@ async def test_photos_before_a_cursor_are_read_to_the_end(served: Served) -> Non
     assert (first.photos, second.photos, last.photos) == (["i3", "i2", "i1"], ["i0"], ["i2", "i1", "i0"])
 
 
-async def test_a_photo_that_lists_one_of_two_faces_stands_at_that_one(served: Served) -> None:
+async def test_a_photo_that_lists_one_of_two_faces_has_the_position_of_that_one(served: Served) -> None:
     shots = [photo(f"i{number}") for number in range(3)]
     on_it = {number: face(f"f{number}", f"i{number % 3}", "p1") for number in range(6)}
-    # The face that came last is listed by none of them: as the first or the second, or alone.
+    # No photo lists the face that was stored last.
     photos = [tagged(shots[0], [on_it[0]], ADA), tagged(shots[1], [on_it[4]], ADA), tagged(shots[2], [])]
     await put_library_items(served, ADA, *photos, *on_it.values())
 
-    ways = [await walk(served, size) for walk in (pages_forward, backward) for size in (1, 2, 5)]
+    results = [await walk(served, size) for walk in (pages_forward, pages_backward) for size in (1, 2, 5)]
 
-    assert [photos_of(pages) for pages in ways] == [["i2", "i1", "i0"]] * 6
+    assert [photos_of(pages) for pages in results] == [["i2", "i1", "i0"]] * 6
 
 
-async def test_a_photo_that_lists_a_face_that_is_gone_stands_at_the_next_one(served: Served) -> None:
-    photos = await library(served, [[0, 4], [1], [2]])
+async def test_a_photo_that_lists_a_deleted_face_has_the_position_of_the_next_one(served: Served) -> None:
+    photos = await put_photos(served, [[0, 4], [1], [2]])
     gone = [face("f009", "i000", "p1"), face("f000", "i000", "p1"), face("f004", "i000", "p1")]
     await put_library_items(served, tagged(photos[0], gone, ADA))
 
@@ -300,10 +308,10 @@ async def test_a_photo_that_lists_a_face_that_is_gone_stands_at_the_next_one(ser
     assert found.faces[0] == ["f004", "f000"]
 
 
-async def test_a_face_that_is_another_persons_by_now_is_not_shown(served: Served) -> None:
+async def test_a_face_that_now_belongs_to_another_person_is_not_shown(served: Served) -> None:
     shots = [[number] for number in range(1, 80)]
     shots[-1].append(0)
-    await library(served, shots)
+    await put_photos(served, shots)
     await put_library_items(served, face("f000", "i078", "p2"))
 
     found = await page_of_person(served, faces=True, first=1)
@@ -311,19 +319,19 @@ async def test_a_face_that_is_another_persons_by_now_is_not_shown(served: Served
     assert (found.photos, found.faces) == (["i078"], [["f079"]])
 
 
-async def test_faces_whose_photo_is_gone_are_left_out_and_the_page_is_full(served: Served) -> None:
-    await library(served, [[2 * number] for number in range(20)])
+async def test_faces_of_deleted_photos_are_omitted_and_the_page_is_full(served: Served) -> None:
+    await put_photos(served, [[2 * number] for number in range(20)])
     await put_library_items(served, *(face(f"f{2 * number + 1:03}", f"gone{number}", "p1") for number in range(20)))
 
     pages = await pages_forward(served, 7)
-    back = await backward(served, 7)
+    back = await pages_backward(served, 7)
 
     assert photos_of(pages) == photos_of(back) == numbered_names("i", range(19, -1, -1))
     assert not pages[0].less
 
 
 async def test_a_damaged_photo_is_an_error_in_its_own_place(served: Served) -> None:
-    await library(served, [[0, 3], [1], [2]])
+    await put_photos(served, [[0, 3], [1], [2]])
     broken = {**photo("i001"), "createdAt": "soon"}
     await put_library_items(
         served, broken, face("f003", "i000", "p1", boundingBox="here"), {**face("f9", "", "p1"), "SK": "IMAGE#"}
@@ -348,25 +356,25 @@ async def test_a_damaged_photo_is_an_error_in_its_own_place(served: Served) -> N
 # Arguments
 
 
-async def test_a_cursor_is_good_for_its_own_list_only(served: Served) -> None:
-    await library(served, [[number] for number in range(3)])
+async def test_a_cursor_is_valid_for_its_own_list_only(served: Served) -> None:
+    await put_photos(served, [[number] for number in range(3)])
     await put_library_items(served, person("p2"), face("f9", "i000", "p2"))
     cursor = (await page_of_person(served, first=1)).cursors[0]
-    of_field = 'query ($after: String) { person(id: "p1") { photos(after: $after) { nodes { imageId } } } }'
+    photos_field = 'query ($after: String) { person(id: "p1") { photos(after: $after) { nodes { imageId } } } }'
 
     refused = [
         await served.ask(PAGE.replace("FACES", ""), {"person": "p2", "after": cursor}),
         await served.ask(PAGE.replace("FACES", ""), {"person": "p1", "after": cursor, "order": "ASCENDING"}),
         await served.ask(PAGE.replace("FACES", ""), {"person": "p1", "after": cursor[:-1] + "A"}),
-        await served.ask(of_field, {"after": cursor}),
+        await served.ask(photos_field, {"after": cursor}),
     ]
 
     assert [each.codes for each in refused] == [["BAD_CURSOR"]] * 4
     assert (await page_of_person(served, after=cursor)).photos == ["i001", "i000"]
 
 
-async def test_a_persons_own_photos_are_paged_likewise(served: Served) -> None:
-    await library(served, [[number] for number in range(3)])
+async def test_the_photos_field_of_a_person_is_paged_in_the_same_way(served: Served) -> None:
+    await put_photos(served, [[number] for number in range(3)])
     query = """query ($before: String) { person(id: "p1") {
       photos(last: 2, before: $before, order: ASCENDING) {
         edges { node { imageId } faces { faceId } } pageInfo { startCursor hasPreviousPage }
@@ -406,7 +414,7 @@ async def test_impossible_arguments_are_refused_by_name(served: Served, argument
     assert answer.made == []
 
 
-# Any faces on any photos
+# Random faces on random photos
 
 
 Shot = tuple[str, list[str]]
@@ -414,30 +422,30 @@ Shot = tuple[str, list[str]]
 
 @dataclass(frozen=True)
 class ExpectedPhotos:
-    """Random faces of two persons on a few photos, as plain Python has them."""
+    """The expected lists of random faces of two persons on a few photos."""
 
     faces: list[dict[str, Any]]
     photos: list[dict[str, Any]]
 
     def list_of(self, person_id: str, order: str) -> list[Shot]:
-        """Each photo with the person's faces on it, in the order of the list."""
-        downward = order == "DESCENDING"
+        """Return each photo with the person's faces on it, in the order of the list."""
+        descending = order == "DESCENDING"
         shots: dict[str, Shot] = {}
         for shot in self.photos:
-            own = sorted(self._faces_on(shot, person_id), reverse=downward)
+            own = sorted(self._faces_on(shot, person_id), reverse=descending)
             if own:
-                # What it lists counts more than what it does not.
+                # Faces that the photo lists come before those that it does not list.
                 first = next((each for each in own if each in listed_face_ids(shot)), own[0])
                 shots[first] = (shot["imageId"], own)
-        return [shots[first] for first in sorted(shots, reverse=downward)]
+        return [shots[first] for first in sorted(shots, reverse=descending)]
 
     def _faces_on(self, shot: Item, person_id: str) -> list[str]:
         on_it = [each for each in self.faces if each["imageId"] == shot["imageId"]]
         return [face_id(each) for each in on_it if each["personId"] == person_id]
 
     @property
-    def half_known(self) -> set[str]:
-        """The photos that list some of the faces on them, and not others."""
+    def partly_listed(self) -> set[str]:
+        """The ids of the photos that list only some of the faces on them."""
         return {
             shot["imageId"]
             for shot in self.photos
@@ -473,17 +481,17 @@ def random_photos(chance: random.Random) -> ExpectedPhotos:
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_pages_of_any_size_both_ways_are_the_list(served: Served, seed: int) -> None:
+async def test_pages_of_any_size_in_both_directions_are_the_expected_list(served: Served, seed: int) -> None:
     chance = random.Random(seed)
-    made = random_photos(chance)
-    await put_library_items(served, person("p1"), person("p2"), *made.faces, *made.photos)
+    library = random_photos(chance)
+    await put_library_items(served, person("p1"), person("p2"), *library.faces, *library.photos)
 
     for person_id in ("p1", "p2"):
         for order in ("ASCENDING", "DESCENDING"):
-            expected = made.list_of(person_id, order)
-            for walk in (pages_forward, backward):
+            expected = library.list_of(person_id, order)
+            for walk in (pages_forward, pages_backward):
                 pages = await walk(served, chance.randint(1, 6), person_id, order=order, faces=True)
                 found = [pair for each in pages for pair in zip(each.photos, each.faces, strict=True)]
                 assert [image_id for image_id, _ in found] == [image_id for image_id, _ in expected]
-                known = [pair for pair in found if pair[0] not in made.half_known]
-                assert known == [pair for pair in expected if pair[0] not in made.half_known]
+                known = [pair for pair in found if pair[0] not in library.partly_listed]
+                assert known == [pair for pair in expected if pair[0] not in library.partly_listed]

@@ -1,4 +1,4 @@
-"""One's photos are changed and deleted (SPARKS-W1), with all that hangs on them."""
+"""Changing and deleting photos (SPARKS-W1), with their faces, counts and files."""
 
 import asyncio
 import logging
@@ -54,7 +54,7 @@ async def upload_files(served: Served) -> None:
 
 
 async def files_exist(served: Served) -> list[bool]:
-    """Whether each of the photo's files is there."""
+    """Return whether each of the photo's files exists."""
     return [await objects(served).read(key, max_bytes=100) is not None for key in FILES]
 
 
@@ -69,7 +69,7 @@ async def test_the_fields_of_a_photo_are_changed_in_one_call(served: Served) -> 
     assert await library_items(served) == [photo("i", at=AT, description="New", tags=["sea", "fog"], version=1)]
 
 
-async def test_without_the_moment_as_it_is_written_a_photo_is_found(served: Served) -> None:
+async def test_a_photo_is_found_without_its_time_and_with_another_spelling_of_it(served: Served) -> None:
     await put_library_items(served, photo("i", at=OTHERWISE))
 
     found = await ask_as(served, UPDATE, input={"imageId": "i", "description": None})
@@ -96,13 +96,13 @@ async def test_a_photo_with_another_version_is_a_conflict_and_stays(served: Serv
 
     assert await library_items(served) == before
     assert await files_exist(served) == [True, True]
-    # As it was written or not, the right moment is the photo's; and then it is gone, whatever moment is said.
+    # The time of the photo may be spelled otherwise. A deleted photo is not found with any time.
     assert await ask_library(served, DELETE, id="i", at=WRITTEN) is not None
     for moment in (WRITTEN, AT, None):
         assert await ask_library(served, DELETE, id="i", at=moment) is None
 
 
-async def test_the_moment_is_no_change_that_can_be_asked_for(served: Served) -> None:
+async def test_the_time_of_a_photo_cannot_be_changed(served: Served) -> None:
     await put_library_items(served, photo("i"))
 
     answer = await ask_as(served, UPDATE, input={"imageId": "i", "tags": [], "takenAt": AT})
@@ -112,7 +112,7 @@ async def test_the_moment_is_no_change_that_can_be_asked_for(served: Served) -> 
     assert await library_items(served) == [photo("i")]
 
 
-async def test_a_moment_without_an_offset_is_in_utc(served: Served) -> None:
+async def test_a_time_without_an_offset_is_in_utc(served: Served) -> None:
     await put_library_items(served, photo("i", at=AT))
 
     answer = await ask_as(served, DELETE, id="i", at=AT.removesuffix("Z"))
@@ -121,7 +121,7 @@ async def test_a_moment_without_an_offset_is_in_utc(served: Served) -> None:
     assert await library_items(served) == []
 
 
-async def test_photos_are_changed_and_deleted_by_their_owner_and_not_by_others(served: Served) -> None:
+async def test_only_the_owner_changes_and_deletes_photos(served: Served) -> None:
     await put_library_items(served, photo("i", at=AT))
     await upload_files(served)
     changes = {"imageId": "i", "description": "x"}
@@ -162,7 +162,7 @@ async def test_values_out_of_bounds_are_refused(served: Served) -> None:
         assert answer.calls == []
 
 
-async def test_a_photo_goes_with_its_faces_its_counts_and_its_files(served: Served) -> None:
+async def test_a_photo_is_deleted_with_its_faces_counts_and_files(served: Served) -> None:
     await put_library_items(
         served, photo_user(uploadCount=2), photo("i", at=AT), photo("j"), person("p"), person("q"), person("r")
     )
@@ -174,7 +174,7 @@ async def test_a_photo_goes_with_its_faces_its_counts_and_its_files(served: Serv
     again = await ask_library(served, DELETE, id="i", at=AT)
 
     assert answer.data["deletePhoto"] == {"imageId": "i", "description": "Photo i"}
-    # The photo; the persons and the user; all at once; and the note of the files, when they are gone.
+    # The photo; the persons and the user; the transaction; and the outbox entry, once the files are deleted.
     assert answer.made == [
         "BatchGetItem sparks",
         "DeleteItem sparks",
@@ -189,9 +189,7 @@ async def test_a_photo_goes_with_its_faces_its_counts_and_its_files(served: Serv
 
 
 @pytest.mark.parametrize("admin", [EVE, None])
-async def test_an_admin_deletes_anybodys_photo_and_its_owner_gets_the_place_back(
-    served: Served, admin: str | None
-) -> None:
+async def test_an_admin_deletes_any_photo_and_its_owner_gets_the_place_back(served: Served, admin: str | None) -> None:
     others = photo_user(EVE, uploadCount=1), photo("j", EVE)
     await put_library_items(served, photo_user(uploadCount=1), photo("i", at=AT), person("p"), *others)
     await upload_files(served)
@@ -207,14 +205,14 @@ async def test_an_admin_deletes_anybodys_photo_and_its_owner_gets_the_place_back
     assert await ask_library(served, DELETE, admin, Role.ADMIN, id="i", at=AT) is None
 
 
-async def test_an_admin_deletes_the_photo_of_an_owner_whose_email_others_wrote_in_capitals(served: Served) -> None:
+async def test_an_admin_deletes_the_photo_of_an_owner_with_an_email_in_capitals(served: Served) -> None:
     await put_library_items(served, photo("i", "Ada@Example.com"))
 
     assert await ask_library(served, DELETE, EVE, Role.ADMIN, id="i") is not None
     assert await library_items(served) == []
 
 
-async def test_the_faces_of_a_photo_that_others_wrote_go_with_it(served: Served) -> None:
+async def test_the_faces_of_a_photo_of_another_program_are_deleted_with_it(served: Served) -> None:
     faces = [face("f1", "i", "p", None), face("f2", "j", "p", None), face("f3", "i", "q", None)]
     await put_library_items(
         served, photo("i", persons=["p", "q"]), person("p", faceCount=2), person("q", faceCount=1), *faces
@@ -227,7 +225,7 @@ async def test_the_faces_of_a_photo_that_others_wrote_go_with_it(served: Served)
     assert [item["faceCount"] for item in await library_items(served, "PERSON")] == [1, 0]
 
 
-async def test_a_photo_with_more_faces_than_fit_goes_in_some_steps(
+async def test_a_photo_with_too_many_faces_for_a_transaction_is_deleted_in_steps(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(editing, "MAX_FACES", 2)
@@ -242,7 +240,7 @@ async def test_a_photo_with_more_faces_than_fit_goes_in_some_steps(
     assert await library_items(served) == [person("p"), photo_user(uploadCount=0)]
 
 
-async def test_where_no_count_is_kept_a_photo_goes_all_the_same(served: Served) -> None:
+async def test_a_photo_of_persons_without_a_count_is_deleted(served: Served) -> None:
     for kept in ((), (photo_user(uploadCount=0),)):
         await put_library_items(served, *kept, photo("i"))
 
@@ -250,7 +248,7 @@ async def test_where_no_count_is_kept_a_photo_goes_all_the_same(served: Served) 
         assert await library_items(served) == list(kept)
 
 
-async def test_a_photo_whose_revision_others_wrote_as_null_is_changed_and_deleted(served: Served) -> None:
+async def test_a_photo_with_a_null_revision_is_changed_and_deleted(served: Served) -> None:
     await put_library_items(
         served, photo_user(uploadCount=2), photo("i", revision=None), photo("j", revision=None), person("p")
     )
@@ -263,7 +261,7 @@ async def test_a_photo_whose_revision_others_wrote_as_null_is_changed_and_delete
 
 
 @pytest.mark.parametrize("count", [{}, {"uploadCount": None}])
-async def test_where_no_count_is_kept_it_begins_with_a_deletion(served: Served, count: Any) -> None:
+async def test_a_missing_upload_count_is_set_by_a_deletion(served: Served, count: Any) -> None:
     owner = photo_user(**count)
     del owner["uploadLimit"]
     await put_library_items(served, owner, photo("i"), photo("j"), photo("k", EVE))
@@ -274,7 +272,7 @@ async def test_where_no_count_is_kept_it_begins_with_a_deletion(served: Served, 
     assert await library_items(served, "USER") == [photo_user(uploadCount=1, uploadLimit=100)]
 
 
-async def test_a_photo_that_goes_while_the_photos_are_counted_holds_no_place(
+async def test_a_photo_that_is_deleted_while_photos_are_counted_is_not_counted(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await put_library_items(served, photo_user(), photo("i"), photo("j"))
@@ -290,12 +288,12 @@ async def test_a_photo_that_goes_while_the_photos_are_counted_holds_no_place(
     reserve = 'mutation { createPhoto(input: {contentType: JPEG, description: "New"}) { imageId } }'
     answer = await ask_as(served, reserve)
 
-    # One that is left, and one that is to come.
+    # The remaining photo, and the new reservation.
     assert answer.errors is None
     assert await library_items(served, "USER") == [photo_user(uploadCount=2)]
 
 
-async def test_of_concurrent_deletions_of_a_photo_one_returns_it(served: Served) -> None:
+async def test_one_of_concurrent_deletions_of_a_photo_returns_it(served: Served) -> None:
     await put_library_items(served, photo_user(uploadCount=1), photo("i"), person("p"))
     await tag_person(served, "i", "p")
 
@@ -336,7 +334,7 @@ async def test_files_that_cannot_be_removed_now_are_removed_later(
     assert await library_items(served) == [photo_user(uploadCount=0)]
 
 
-async def test_files_that_are_to_be_removed_already_are_not_forgotten_by_a_deletion(served: Served) -> None:
+async def test_a_deletion_keeps_the_files_of_an_existing_outbox_entry(served: Served) -> None:
     earlier, key = f"originals/{ADA}/earlier.jpg", "REMOVAL#i"
     note = {"PK": key, "SK": key, "entityType": "REMOVAL", "imageId": "i", "objectKeys": [earlier]}
     await put_library_items(served, photo_user(uploadCount=1), photo("i"), note | {"createdAt": AT})
@@ -350,7 +348,7 @@ async def test_files_that_are_to_be_removed_already_are_not_forgotten_by_a_delet
     assert await library_items(served) == [photo_user(uploadCount=0)]
 
 
-async def test_a_photo_that_lists_a_face_twice_goes_and_it_is_counted_once(served: Served) -> None:
+async def test_a_face_that_a_deleted_photo_lists_twice_is_counted_once(served: Served) -> None:
     twice, other = face("f", "i", "p"), face("g", "j", "p")
     await put_library_items(
         served, photo_user(uploadCount=1), tagged(photo("i"), [twice, twice], person("p")), twice, other
@@ -362,11 +360,11 @@ async def test_a_photo_that_lists_a_face_twice_goes_and_it_is_counted_once(serve
     assert await library_items(served) == [other, person("p", faceCount=1), photo_user(uploadCount=0)]
 
 
-async def test_faces_that_are_gone_already_are_not_counted_however_many_a_photo_lists(
+async def test_listed_but_deleted_faces_are_not_counted_by_a_deletion(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(editing, "MAX_FACES", 2)
-    # Still listed, as the index shows such a moment longer, too.
+    # Still listed, as the index may show deleted faces for some time, too.
     gone, left = [face(f"f{number}", "i", "p") for number in range(3)], face("f3", "i", "p")
     other = face("g", "j", "p")
     await put_library_items(
@@ -380,7 +378,7 @@ async def test_faces_that_are_gone_already_are_not_counted_however_many_a_photo_
 
 
 @pytest.mark.parametrize("count", [{}, {"uploadCount": None}])
-async def test_a_count_that_begins_while_a_photo_is_deleted_gives_its_place_back(
+async def test_an_upload_count_that_is_set_during_a_deletion_is_decremented(
     served: Served, monkeypatch: pytest.MonkeyPatch, count: Any
 ) -> None:
     await put_library_items(served, photo_user(**count), photo("i"))

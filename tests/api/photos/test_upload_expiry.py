@@ -1,4 +1,4 @@
-"""Reservations that expire: they are released once, with their files, while others confirm them."""
+"""Expired reservations are released once, with their files, also during concurrent confirmations."""
 
 import asyncio
 from datetime import timedelta
@@ -25,7 +25,7 @@ async def ada(served: Served) -> None:
     await put_library_items(served, photo_user(uploadCount=0, uploadLimit=10))
 
 
-async def test_an_expired_reservation_is_none_even_before_it_is_released(served: Served) -> None:
+async def test_an_expired_reservation_is_invalid_before_it_is_released(served: Served) -> None:
     await put_library_items(served, photo_user(uploadCount=9, uploadLimit=10))
     id = await upload_original(served, jpeg())
     full = await create_photo(served)
@@ -36,12 +36,12 @@ async def test_an_expired_reservation_is_none_even_before_it_is_released(served:
     assert (full.codes, late.codes) == (["CONFLICT"], ["NOT_FOUND"])
     assert sorted(str(answer.codes) for answer in answers) == ["['CONFLICT']", "['CONFLICT']", "[]"]
     assert (await upload_count(served), len(await items(served, "UPLOAD"))) == (10, 1)
-    assert (len(files_of_gateway(served)), len(await items(served, "REMOVAL"))) == (1, 1)  # nobody waits for that
+    assert (len(files_of_gateway(served)), len(await items(served, "REMOVAL"))) == (1, 1)  # removed in the background
     await janitor(served).clean_up()
     assert (files_of_gateway(served), await items(served, "REMOVAL")) == (set(), [])
 
 
-async def test_an_expired_reservation_of_the_same_id_is_reserved_again(served: Served) -> None:
+async def test_the_id_of_an_expired_reservation_can_be_reserved_again(served: Served) -> None:
     await upload_original(served, jpeg(), imageId=OWN_ID)
     served.clock.forward(minutes=61)
     await put_library_items(served, photo_user(EVE, uploadCount=0))
@@ -52,7 +52,7 @@ async def test_an_expired_reservation_of_the_same_id_is_reserved_again(served: S
     assert (await upload_count(served), await upload_count(served, EVE)) == (0, 1)
 
 
-async def test_a_released_place_is_given_back_once_however_many_do_it(served: Served) -> None:
+async def test_concurrent_releases_give_a_place_back_once(served: Served) -> None:
     kept, *gone = [await upload_original(served, jpeg()) for _ in range(3)]
     await complete_photo(served, kept)
     young = await reserved(served, imageId=uuid7(NOON + timedelta(minutes=4), "young"))
@@ -94,7 +94,7 @@ async def test_a_reservation_of_a_deleted_user_is_released_too(served: Served) -
     assert (await upload_count(served), await items(served, "UPLOAD")) == (None, [])
 
 
-async def test_one_that_is_released_while_it_is_confirmed_leaves_nothing(
+async def test_a_reservation_that_is_released_during_its_confirmation_leaves_no_photo_and_no_files(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id = await upload_original(served, jpeg())

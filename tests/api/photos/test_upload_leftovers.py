@@ -1,6 +1,4 @@
-"""What uploads leave when they are repeated, cut off or overtaken: no file stays that nobody shows, and none goes that
-somebody does.
-"""
+"""Leftovers of repeated, interrupted and concurrent uploads: no unused file is kept, no file of a photo removed."""
 
 import asyncio
 import logging
@@ -37,17 +35,17 @@ async def ada(served: Served) -> None:
     await put_library_items(served, photo_user(uploadCount=0, uploadLimit=10))
 
 
-def removal_note(image_id: str, **more: Any) -> dict[str, Any]:
+def outbox_entry(image_id: str, **more: Any) -> dict[str, Any]:
     key = f"REMOVAL#{image_id}"
     return {"PK": key, "SK": key, "entityType": "REMOVAL", "imageId": image_id} | more
 
 
 @pytest.mark.usefixtures("late")
-async def test_a_repeat_that_comes_late_takes_no_photo_its_files(served: Served) -> None:
-    # As one does that confirmed the first upload at the same time, and found the second one in its place.
+async def test_a_late_confirmation_removes_no_files_of_the_photo(served: Served) -> None:
+    # As a concurrent confirmation of the first upload does that finds the second one in its place.
     shown_keys = set(files_of_gateway(served))
-    here: dict[str, Any] = {"keys": shown_keys, "me": ADA, "now": int(NOON.timestamp())}
-    assert (await served.store().update(keys.COMPLETE_PHOTO, keys.upload(OWN_ID), **here)).ok
+    confirmation: dict[str, Any] = {"keys": shown_keys, "me": ADA, "now": int(NOON.timestamp())}
+    assert (await served.store().update(keys.COMPLETE_PHOTO, keys.upload(OWN_ID), **confirmation)).ok
     served.clock.forward(hours=2)
     await janitor(served).clean_up()
 
@@ -60,7 +58,7 @@ async def test_a_repeat_that_comes_late_takes_no_photo_its_files(served: Served)
 
 
 @pytest.mark.usefixtures("late")
-async def test_a_place_that_was_taken_late_is_given_back_when_the_photo_is_confirmed_again(served: Served) -> None:
+async def test_a_duplicate_reservation_is_released_when_the_photo_is_confirmed_again(served: Served) -> None:
     assert (await complete_photo(served, OWN_ID)).errors is None
     assert (await complete_photo(served, OWN_ID)).made == ["GetItem sparks", "Query sparks"]
     await janitor(served).clean_up()
@@ -74,10 +72,10 @@ async def test_a_place_that_was_taken_late_is_given_back_when_the_photo_is_confi
 
 
 @pytest.mark.usefixtures("late")
-async def test_a_photo_that_is_confirmed_again_ends_no_upload_that_came_after_it(
+async def test_a_photo_that_is_confirmed_again_ends_no_later_upload(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The photo is deleted, and its id reserved anew, by the time the place that was taken late is given back."""
+    """Before the duplicate reservation is released, the photo is deleted and its id reserved again."""
     left_by = ReservationExpiry._files_to_delete
 
     async def slow(self: ReservationExpiry, image_id: str, item: Any) -> Any:
@@ -99,7 +97,7 @@ async def test_files_uploaded_again_after_a_photo_are_removed_with_it(served: Se
     id = upload["imageId"]
     await post_form(served.http, upload["original"], jpeg())
     await complete_photo(served, id)
-    # As an upload that began before may do in a bucket.
+    # In a bucket, an upload that began earlier may do this.
     await served.gateway.objects.write(incoming_keys(id)[0], jpeg(70, 50), content_type="image/jpeg")
     await ask_library(served, DELETE, id=id)
 
@@ -111,11 +109,11 @@ async def test_a_repeat_removes_the_files_of_an_interrupted_try(
 ) -> None:
     id = await upload_original(served, jpeg())
 
-    async def nothing(*_: Any) -> None:
+    async def skip(*_: Any) -> None:
         return None
 
     with monkeypatch.context() as cut_off:
-        cut_off.setattr(Uploads, "_remove", nothing)
+        cut_off.setattr(Uploads, "_remove", skip)
         await complete_photo(served, id)
     assert incoming_keys(id)[0] in files_of_gateway(served)
     assert (await complete_photo(served, id)).errors is None
@@ -123,7 +121,7 @@ async def test_a_repeat_removes_the_files_of_an_interrupted_try(
     assert files_without_hashes(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
 
 
-async def test_nothing_is_uploaded_any_more_when_the_reservation_is_over(served: Served) -> None:
+async def test_an_expired_reservation_accepts_no_upload(served: Served) -> None:
     await reserved(served, imageId=OWN_ID)
     served.clock.forward(minutes=59)
     again = await reserved(served, imageId=OWN_ID)
@@ -144,21 +142,21 @@ async def test_abandoned_uploads_are_swept(served: Served) -> None:
     empty = objects.path("incoming/empty")
     empty.mkdir()
     for path in (*map(objects.path, ("incoming/old/original", "incoming/both/original", "originals/old.jpg")), part):
-        aged(path)
+        make_old(path)
     for folder in ("incoming/old", "incoming/empty"):
-        aged(objects.path(folder))
+        make_old(objects.path(folder))
     await janitor(served).clean_up()
 
     assert files_of_gateway(served) == {"incoming/both/new", "originals/old.jpg"}
     assert [path.name for path in (objects.folder / "incoming").iterdir()] == ["both"]
 
 
-def aged(path: Path) -> None:
+def make_old(path: Path) -> None:
     then = path.stat().st_mtime - 7_300
     os.utime(path, (then, then))
 
 
-async def test_of_two_that_confirm_different_files_the_photo_shows_its_own(
+async def test_concurrent_confirmations_of_different_files_agree_on_one(
     served: Served, other_pictures: DecoderPool
 ) -> None:
     upload = await reserved(served)
@@ -167,7 +165,7 @@ async def test_of_two_that_confirm_different_files_the_photo_shows_its_own(
     write = objects.write
 
     class Slow:
-        """The objects of another process, which comes to write late."""
+        """The objects of another process, whose write is delayed."""
 
         def __getattr__(self, name: str) -> Any:
             return getattr(objects, name)
@@ -193,7 +191,7 @@ async def test_of_two_that_confirm_different_files_the_photo_shows_its_own(
     assert files_without_hashes(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
 
 
-async def test_files_of_another_try_that_breaks_off_meanwhile_go_with_the_upload(
+async def test_files_of_a_failed_concurrent_confirmation_are_removed_with_the_upload(
     served: Served, monkeypatch: pytest.MonkeyPatch, other_pictures: DecoderPool
 ) -> None:
     upload = await reserved(served)
@@ -201,11 +199,11 @@ async def test_files_of_another_try_that_breaks_off_meanwhile_go_with_the_upload
     await post_form(served.http, upload["original"], jpeg(60, 40))
     confirming = Uploads._confirm
 
-    async def breaks(*_: Any) -> Any:
-        raise RuntimeError("The power is off.")
+    async def fail(*_: Any) -> Any:
+        raise RuntimeError("The confirmation fails.")
 
     async def late(self: Uploads, *given: Any) -> Any:
-        monkeypatch.setattr(Uploads, "_confirm", breaks)
+        monkeypatch.setattr(Uploads, "_confirm", fail)
         await post_form(served.http, upload["original"], jpeg(80, 40))
         other = Uploads(served.store(), served.gateway.objects, other_pictures, served.clock.now, served.store)
         with pytest.raises(RuntimeError):
@@ -221,16 +219,16 @@ async def test_files_of_another_try_that_breaks_off_meanwhile_go_with_the_upload
     assert len(files_of_gateway(served)) == 2
 
 
-async def test_files_that_were_written_before_it_broke_off_are_released(
+async def test_files_of_a_failed_confirmation_are_removed_with_the_reservation(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id = await upload_original(served, jpeg())
 
-    def breaks(*_: Any) -> None:
-        raise RuntimeError("The power is off.")
+    def fail(*_: Any) -> None:
+        raise RuntimeError("The confirmation fails.")
 
     with monkeypatch.context() as broken:
-        broken.setattr(Uploads, "_confirm_actions", breaks)
+        broken.setattr(Uploads, "_confirm_actions", fail)
         assert (await complete_photo(served, id)).codes == ["INTERNAL"]
     assert len(files_of_gateway(served)) == 3
     served.clock.forward(hours=1)
@@ -239,7 +237,9 @@ async def test_files_that_were_written_before_it_broke_off_are_released(
     assert (files_of_gateway(served), await upload_count(served)) == (set(), 0)
 
 
-async def test_one_damaged_item_does_not_keep_the_others(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_damaged_item_does_not_stop_the_cleanup_of_others(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
     await upload_original(served, jpeg())
 
     def reservation(id: str, **more: Any) -> dict[str, Any]:
@@ -248,28 +248,28 @@ async def test_one_damaged_item_does_not_keep_the_others(served: Served, caplog:
     await put_library_items(
         served,
         reservation("0", email=ADA, createdAt=None, expires=None),
-        reservation("00", createdAt="2026-01-01T00:00:00Z", expires=1),  # whose it is is not told
-        removal_note("0", objectKeys="x"),
-        removal_note("1", objectKeys=["../../x"]),
-        removal_note("2", objectKeys=["originals/2.jpg"]),
+        reservation("00", createdAt="2026-01-01T00:00:00Z", expires=1),  # without an owner
+        outbox_entry("0", objectKeys="x"),
+        outbox_entry("1", objectKeys=["../../x"]),
+        outbox_entry("2", objectKeys=["originals/2.jpg"]),
     )
     served.clock.forward(hours=5)
-    tidying = janitor(served)
-    await tidying.clean_up()
-    told = len(told_of_files(caplog))
-    await tidying.clean_up()
+    cleanup = janitor(served)
+    await cleanup.clean_up()
+    first_warnings = len(file_warnings(caplog))
+    await cleanup.clean_up()
 
     assert [item["PK"] for item in await library_items(served, "REMOVAL")] == ["REMOVAL#0", "REMOVAL#1"]
     assert [item["PK"] for item in await library_items(served, "UPLOAD")] == ["UPLOAD#0", "UPLOAD#00"]
     assert (files_of_gateway(served), await upload_count(served)) == (set(), 0)
-    assert (told, len(told_of_files(caplog))) == (2, 2)
+    assert (first_warnings, len(file_warnings(caplog))) == (2, 2)
 
 
-async def test_damaged_uploads_do_not_keep_a_user_from_the_places_of_good_ones(served: Served) -> None:
+async def test_damaged_uploads_do_not_block_the_places_of_valid_ones(served: Served) -> None:
     def damaged(number: int) -> dict[str, Any]:
         key = f"UPLOAD#00{number}"
-        made = {"email": ADA, "createdAt": "2026-01-01T00:00:00Z", "expires": None}
-        return {"PK": key, "SK": key, "entityType": "UPLOAD"} | made
+        attributes = {"email": ADA, "createdAt": "2026-01-01T00:00:00Z", "expires": None}
+        return {"PK": key, "SK": key, "entityType": "UPLOAD"} | attributes
 
     await put_library_items(served, photo_user(uploadCount=0, uploadLimit=1), *map(damaged, range(MAX_RELEASED)))
     await reserved(served)
@@ -281,46 +281,46 @@ async def test_damaged_uploads_do_not_keep_a_user_from_the_places_of_good_ones(s
     assert (await upload_count(served), len(await items(served, "UPLOAD"))) == (1, MAX_RELEASED + 1)
 
 
-def told_of_files(caplog: pytest.LogCaptureFixture) -> list[str]:
+def file_warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.message for record in caplog.records if "could not be deleted; retrying" in record.message]
 
 
-async def test_a_table_that_cannot_be_asked_does_not_keep_files_from_being_swept(
+async def test_files_are_swept_although_the_table_cannot_be_read(
     served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     objects = served.gateway.objects
     assert isinstance(objects, LocalObjects)
     await objects.write("incoming/old/original", b"x", content_type="image/jpeg")
-    aged(objects.path("incoming/old/original"))
-    tidying = janitor(served)
+    make_old(objects.path("incoming/old/original"))
+    cleanup = janitor(served)
 
     def fails() -> Any:
         raise RuntimeError("There is no table.")
 
-    monkeypatch.setattr(tidying, "_open_store", fails)
+    monkeypatch.setattr(cleanup, "_open_store", fails)
     with caplog.at_level(logging.WARNING):
-        await tidying.clean_up()
+        await cleanup.clean_up()
 
     assert files_of_gateway(served) == set()
     assert caplog.text.count("There is no table.") == 2
 
 
-async def test_a_gateway_without_a_place_for_files_leaves_notes_to_others(
+async def test_a_gateway_without_an_object_store_leaves_outbox_entries_to_others(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await put_library_items(served, removal_note("1", objectKeys=["originals/1.jpg"]))
-    tidying = janitor(served)
-    tidying._objects = NoObjects()
-    await tidying.clean_up()
+    await put_library_items(served, outbox_entry("1", objectKeys=["originals/1.jpg"]))
+    cleanup = janitor(served)
+    cleanup._objects = NoObjects()
+    await cleanup.clean_up()
 
-    assert (len(await library_items(served, "REMOVAL")), told_of_files(caplog)) == (1, [])
+    assert (len(await library_items(served, "REMOVAL")), file_warnings(caplog)) == (1, [])
 
 
-async def test_a_note_that_came_meanwhile_stays_and_knows_all_files(served: Served) -> None:
-    """A reservation of the id of a deleted photo is released while the photo's files are still to be removed."""
+async def test_an_outbox_entry_keeps_the_files_of_a_concurrent_one(served: Served) -> None:
+    """A reservation of the id of a deleted photo is released before the photo's files are removed."""
     await upload_original(served, jpeg(), imageId=OWN_ID)
     await put_library_items(
-        served, removal_note(OWN_ID, objectKeys=["originals/1.jpg"], createdAt="2026-06-25T12:00:00.000Z")
+        served, outbox_entry(OWN_ID, objectKeys=["originals/1.jpg"], createdAt="2026-06-25T12:00:00.000Z")
     )
     await served.gateway.objects.write("originals/1.jpg", b"x", content_type="image/jpeg")
     served.clock.forward(hours=1)
@@ -334,7 +334,7 @@ async def test_a_note_that_came_meanwhile_stays_and_knows_all_files(served: Serv
     assert (still, await library_items(served, "REMOVAL"), files_of_gateway(served)) == ([after], [], set())
 
 
-async def test_a_photo_in_the_form_of_others_is_no_reason_to_keep_a_place(served: Served) -> None:
+async def test_a_photo_of_another_program_does_not_keep_a_place(served: Served) -> None:
     await upload_original(served, jpeg(), imageId=OWN_ID)
     await put_library_items(served, photo(OWN_ID))
     served.clock.forward(hours=1)
@@ -354,6 +354,6 @@ async def test_partial_files_of_a_killed_gateway_are_swept(tmp_path: Path) -> No
         (partial,) = files_in(tmp_path)
         for path in (tmp_path / partial, (tmp_path / partial).parent):
             os.utime(path, (0, 0))
-        # As another gateway does when this one has been dead for hours.
+        # As another gateway does hours after this one was killed.
         assert await objects.sweep() == 1
     assert (files_in(tmp_path), os.listdir(tmp_path / "incoming")) == (set(), [])

@@ -1,4 +1,4 @@
-"""Uploads: SPARKS-W1's `createPhoto` and `completePhoto`, through the API and the forms it names."""
+"""Uploads (SPARKS-W1): `createPhoto`, the upload forms that it returns, and `completePhoto`."""
 
 import asyncio
 from collections import Counter
@@ -97,7 +97,7 @@ async def test_a_photo_is_reserved_uploaded_and_confirmed(served: Served) -> Non
     assert (await upload_count(served), await items(served, "UPLOAD")) == (1, [])
 
 
-async def test_an_email_is_in_no_key_and_no_address(served: Served) -> None:
+async def test_no_key_and_no_url_contains_an_email(served: Served) -> None:
     await complete_photo(served, await upload_original(served, jpeg()))
 
     answer = await served.ask("{ photos { nodes { id email originalUrl thumbnailUrl } } }")
@@ -107,7 +107,7 @@ async def test_an_email_is_in_no_key_and_no_address(served: Served) -> None:
     assert not any("ada" in name for name in files_of_gateway(served))
 
 
-async def test_fifty_at_once_leave_as_many_reservations_as_the_limit_is(served: Served) -> None:
+async def test_fifty_concurrent_uploads_leave_reservations_up_to_the_limit(served: Served) -> None:
     answers = await asyncio.gather(*[create_photo(served) for _ in range(50)])
 
     refused = [answer for answer in answers if answer.errors]
@@ -119,8 +119,8 @@ async def test_fifty_at_once_leave_as_many_reservations_as_the_limit_is(served: 
     assert (await upload_count(served), len(await items(served, "UPLOAD"))) == (10, 10)
 
 
-async def test_many_at_once_that_stand_in_each_others_way_are_as_many(served: Served, proxy: Proxy) -> None:
-    """As in DynamoDB, where of transactions on one item at a time one goes on and the others are to come again."""
+async def test_concurrent_uploads_with_conflicting_transactions_reach_the_limit(served: Served, proxy: Proxy) -> None:
+    """As in DynamoDB, one of concurrent transactions on an item proceeds, and the others have to be retried."""
     await put_library_items(served, photo_user(uploadCount=5, uploadLimit=10))
     going = asyncio.Lock()
 
@@ -138,7 +138,7 @@ async def test_many_at_once_that_stand_in_each_others_way_are_as_many(served: Se
         async def reserve(number: int) -> str:
             store = Store(client, prefix=served.gateway._store.prefix, deadline=Deadline(30), token=new_id)
             reservations = UploadReservations(store, served.gateway.objects, NOON)
-            wanted = Reservation(
+            reservation = Reservation(
                 image_id=uuid7(NOON, str(number)),
                 email=ADA,
                 content_type=PictureType.JPEG,
@@ -150,7 +150,7 @@ async def test_many_at_once_that_stand_in_each_others_way_are_as_many(served: Se
                 nonce=new_id(),
             )
             try:
-                await reservations.reserve(wanted, is_client_id=False)
+                await reservations.reserve(reservation, is_client_id=False)
             except DomainError as problem:
                 return problem.code
             return "RESERVED"
@@ -161,7 +161,7 @@ async def test_many_at_once_that_stand_in_each_others_way_are_as_many(served: Se
     assert (await upload_count(served), len(await items(served, "UPLOAD"))) == (10, 5)
 
 
-async def test_photos_that_others_wrote_are_counted_at_the_first_upload(served: Served) -> None:
+async def test_photos_of_another_program_are_counted_at_the_first_upload(served: Served) -> None:
     written = photo_user(EVE)
     del written["uploadLimit"]
     await put_library_items(served, written, photo("a", EVE), photo("b", EVE), photo("c"))
@@ -175,7 +175,7 @@ async def test_photos_that_others_wrote_are_counted_at_the_first_upload(served: 
 
 
 @pytest.mark.parametrize("given", [{"uploadLimit": None}, {"uploadCount": None, "uploadLimit": None}, {}])
-async def test_a_count_or_a_limit_that_is_null_or_missing_is_none(served: Served, given: dict[str, Any]) -> None:
+async def test_a_null_or_missing_count_or_limit_is_replaced(served: Served, given: dict[str, Any]) -> None:
     written = {"uploadCount": 2} | photo_user(EVE) | given
     if not given:
         del written["uploadLimit"]
@@ -189,18 +189,16 @@ async def test_a_count_or_a_limit_that_is_null_or_missing_is_none(served: Served
 
 async def test_photos_of_another_program_are_counted_when_a_profile_is_created(served: Served) -> None:
     await put_library_items(served, photo("a", EVE), photo("b", EVE))
-    entering = 'mutation { createPhotoUser(input: {displayName: "Eve"}) { uploadCount } }'
+    create_user = 'mutation { createPhotoUser(input: {displayName: "Eve"}) { uploadCount } }'
 
-    entered = await ask_as(served, entering, EVE)
+    user = await ask_as(served, create_user, EVE)
     await create_photo(served, EVE)
 
-    assert entered.data["createPhotoUser"] == {"uploadCount": None}
+    assert user.data["createPhotoUser"] == {"uploadCount": None}
     assert await upload_count(served, EVE) == 3
 
 
-async def test_a_lagging_index_does_not_hide_that_the_limit_is_reached(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_lagging_index_does_not_exceed_the_limit(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     await put_library_items(served, photo_user(uploadCount=10, uploadLimit=10))
 
     async def lagging(_self: ReservationExpiry, _email: str) -> bool:
@@ -262,7 +260,7 @@ async def test_invalid_values_of_a_photo_are_refused(served: Served) -> None:
     assert await upload_count(served) == 0
 
 
-async def test_asked_for_again_a_reservation_takes_no_second_place(served: Served) -> None:
+async def test_a_repeated_reservation_takes_no_second_place(served: Served) -> None:
     served.clock.forward(milliseconds=-400)  # a reservation expires at a whole second
     first = await reserved(served, imageId=OWN_ID, contentType="PNG", takenAt="2026-01-01T00:00:00Z")
     served.clock.forward(minutes=20, milliseconds=400)
@@ -276,9 +274,9 @@ async def test_asked_for_again_a_reservation_takes_no_second_place(served: Serve
     assert await upload_count(served) == 1
 
 
-async def test_asked_for_again_with_something_else_it_is_a_conflict(served: Served) -> None:
-    said: dict[str, Any] = {"description": "At sea", "tags": ["Sea"], "takenAt": "2026-01-01T00:00:00.123456Z"}
-    await reserved(served, imageId=OWN_ID, **said)
+async def test_a_repeated_reservation_with_other_values_is_a_conflict(served: Served) -> None:
+    values: dict[str, Any] = {"description": "At sea", "tags": ["Sea"], "takenAt": "2026-01-01T00:00:00.123456Z"}
+    await reserved(served, imageId=OWN_ID, **values)
     served.clock.forward(minutes=1)
     others: dict[str, Any] = {
         "contentType": "PNG",
@@ -287,17 +285,17 @@ async def test_asked_for_again_with_something_else_it_is_a_conflict(served: Serv
         "takenAt": "2026-01-02T00:00:00Z",
     }
     refused = [await create_photo(served, imageId=OWN_ID, **{name: value}) for name, value in others.items()]
-    nothing_else = [await create_photo(served, imageId=OWN_ID, **given) for given in ({}, said, {"tags": [" sea "]})]
+    repeated = [await create_photo(served, imageId=OWN_ID, **given) for given in ({}, values, {"tags": [" sea "]})]
 
     assert [(answer.codes, answer.errors and answer.errors[0]["extensions"]["field"]) for answer in refused] == [
         (["CONFLICT"], name) for name in others
     ]
     assert "is reserved with another `tags`." in str(refused[2].errors)
-    assert [answer.errors for answer in nothing_else] == [None] * 3
+    assert [answer.errors for answer in repeated] == [None] * 3
     assert await upload_count(served) == 1
 
 
-async def test_many_at_once_with_one_id_are_one_reservation_even_at_the_limit(served: Served) -> None:
+async def test_concurrent_uploads_with_one_id_are_one_reservation_even_at_the_limit(served: Served) -> None:
     await put_library_items(served, photo_user(uploadCount=9, uploadLimit=10))
 
     answers = await asyncio.gather(*[create_photo(served, imageId=OWN_ID) for _ in range(5)])
@@ -307,7 +305,7 @@ async def test_many_at_once_with_one_id_are_one_reservation_even_at_the_limit(se
     assert await upload_count(served) == 10
 
 
-async def test_an_id_that_is_anothers_or_a_photos_is_taken(served: Served) -> None:
+async def test_the_id_of_another_user_or_of_a_photo_is_taken(served: Served) -> None:
     await put_library_items(served, photo_user(EVE, uploadCount=0))
     await upload_original(served, jpeg(), imageId=OWN_ID)
     while_reserved = await create_photo(served, EVE, imageId=OWN_ID)
@@ -319,7 +317,7 @@ async def test_an_id_that_is_anothers_or_a_photos_is_taken(served: Served) -> No
     assert (await upload_count(served), await upload_count(served, EVE)) == (1, 0)
 
 
-async def test_an_id_whose_files_are_still_to_be_removed_is_taken(served: Served) -> None:
+async def test_an_id_with_files_to_be_removed_is_taken(served: Served) -> None:
     removal = keys.outbox_entry(OWN_ID)
     note = {"PK": removal.partition, "SK": removal.sort, "entityType": "REMOVAL", "imageId": OWN_ID, "objectKeys": []}
     await put_library_items(served, note)
@@ -329,7 +327,7 @@ async def test_an_id_whose_files_are_still_to_be_removed_is_taken(served: Served
     assert await upload_count(served) == 0
 
 
-async def test_confirmed_again_or_by_several_at_once_it_is_one_photo(served: Served) -> None:
+async def test_repeated_and_concurrent_confirmations_create_one_photo(served: Served) -> None:
     id = await upload_original(served, jpeg())
     answers = await asyncio.gather(*[complete_photo(served, id) for _ in range(12)])
     answers.append(await complete_photo(served, id))
@@ -364,7 +362,7 @@ async def test_a_late_upload_changes_no_photo(served: Served) -> None:
     assert (await complete_photo(served, upload["imageId"])).data["completePhoto"]["width"] == 60
 
 
-async def test_a_given_thumbnail_is_checked_and_made_small(served: Served) -> None:
+async def test_a_thumbnail_of_the_client_is_checked_and_scaled_down(served: Served) -> None:
     upload = await reserved(served, contentType="PNG")
     await post_form(served.http, upload["original"], png(40, 40, "red"))
     await post_form(served.http, upload["thumbnail"], b"not a picture")
@@ -410,7 +408,7 @@ async def test_after_a_file_that_is_no_picture_another_can_be_uploaded(served: S
     assert await upload_count(served) == 1
 
 
-async def test_a_file_with_more_bytes_than_its_form_takes_is_too_large(served: Served) -> None:
+async def test_a_file_beyond_the_limit_of_its_form_is_too_large(served: Served) -> None:
     id = await upload_original(served, jpeg())
     await served.gateway.objects.write(incoming_keys(id)[1], bytes(512 * 2**10 + 1), content_type="image/jpeg")
     refused = await complete_photo(served, id)

@@ -1,4 +1,4 @@
-"""Who confirmed a sighting is kept beside it: each user once, at the same cost however many there are (BLIP-5)."""
+"""The users that confirmed a sighting: each counts once, at a cost independent of their number (BLIP-5)."""
 
 import asyncio
 from dataclasses import replace
@@ -18,7 +18,7 @@ from tests.support.served import NOON, Answer, Served
 REPORT = 'mutation { reportSighting(input: {area: "Downtown", category: "Cats", description: "A cat"}) { sightingId } }'
 CONFIRM = 'mutation ($id: ID!) { confirmSighting(area: "Downtown", sightingId: $id) { confirmationCount } }'
 TRUST = '{ userProfile(userId: "ada") { confirmedReports } }'
-# As long as ids of users are elsewhere, so that some hundred of them would fill units.
+# As long as the ids of identity providers, so that some hundred of them would take several write units.
 WITNESS = "auth0|507f1f77bcf86cd799439011-{}"
 
 
@@ -44,12 +44,12 @@ async def confirmed_reports(served: Served) -> int:
     return int((await served.ask(TRUST)).data["userProfile"]["confirmedReports"])
 
 
-async def beside(served: Served, sighting: str, prefix: str) -> list[Item]:
+async def items_of_sighting(served: Served, sighting: str, prefix: str) -> list[Item]:
     values = {"partition": f"SIGHTING#{sighting}", "prefix": prefix}
     return [item async for item in served.store().query_all(keys.WATCHES_OF_USER, values)]
 
 
-async def test_one_more_confirmation_costs_the_same_however_many_there_are(served: Served) -> None:
+async def test_the_cost_of_a_confirmation_does_not_depend_on_their_number(served: Served) -> None:
     sighting = await report_sighting_id(served)
     await confirm_by_id(served, sighting, WITNESS.format("first"))
 
@@ -62,20 +62,20 @@ async def test_one_more_confirmation_costs_the_same_however_many_there_are(serve
     assert last.made == second.made == ["Query blip", "TransactWriteItems blip"]
 
 
-async def test_each_user_leaves_a_marker_that_goes_with_the_sighting(served: Served) -> None:
+async def test_each_user_leaves_a_marker_that_expires_with_the_sighting(served: Served) -> None:
     sighting = await report_sighting_id(served)
 
     await confirm_by_id(served, sighting, "grace")
     again = await confirm_by_id(served, sighting, "grace")
 
-    (marker,) = await beside(served, sighting, "CONFIRMER#")
+    (marker,) = await items_of_sighting(served, sighting, "CONFIRMER#")
     assert (marker["SK"], marker["userId"]) == ("CONFIRMER#grace", "grace")
     assert marker["expiresAt"] == int(NOON.timestamp()) + 1800
     assert confirmation_count(again) == 1
-    assert len(await beside(served, sighting, "CONFIRMATION#")) == 1
+    assert len(await items_of_sighting(served, sighting, "CONFIRMATION#")) == 1
 
 
-async def test_one_user_at_many_places_at_once_counts_once(served: Served) -> None:
+async def test_concurrent_confirmations_of_a_user_count_once(served: Served) -> None:
     sighting = await report_sighting_id(served)
 
     answers = await asyncio.gather(*[confirm_by_id(served, sighting, "grace") for _ in range(20)])
@@ -84,8 +84,8 @@ async def test_one_user_at_many_places_at_once_counts_once(served: Served) -> No
     assert await confirmed_reports(served) == 1
 
 
-def stored_before(**more: Any) -> Item:
-    """A sighting as earlier versions kept it."""
+def sighting_of_an_earlier_version(**more: Any) -> Item:
+    """Return a sighting as earlier versions stored it."""
     key = keys.sighting("Downtown", "2026-06-25T12:00:00.000Z", "before")
     return {
         "PK": key.partition,
@@ -106,7 +106,9 @@ def stored_before(**more: Any) -> Item:
 
 async def test_earlier_confirmers_do_not_count_again(served: Served) -> None:
     await report_sighting_id(served)
-    await served.store().write_all(BLIP, puts=[stored_before(confirmationCount=2, confirmers={"grace", "eve"})])
+    await served.store().write_all(
+        BLIP, puts=[sighting_of_an_earlier_version(confirmationCount=2, confirmers={"grace", "eve"})]
+    )
 
     counts = [
         confirmation_count(await confirm_by_id(served, "before", user))
@@ -114,12 +116,12 @@ async def test_earlier_confirmers_do_not_count_again(served: Served) -> None:
     ]
 
     assert counts == [2, 2, 3, 3, 3]
-    assert await confirmed_reports(served) == 0  # that was counted with the first, before
+    assert await confirmed_reports(served) == 0  # the earlier version counted it with the first confirmation
 
 
 async def test_an_old_unconfirmed_sighting_counts_for_trust(served: Served) -> None:
     await report_sighting_id(served)
-    await served.store().write_all(BLIP, puts=[stored_before()])
+    await served.store().write_all(BLIP, puts=[sighting_of_an_earlier_version()])
 
     counts = [confirmation_count(await confirm_by_id(served, "before", user)) for user in ("grace", "eve", "grace")]
 
@@ -134,7 +136,10 @@ class TestLostAnswers:
 
     @pytest.fixture
     def lost(self, proxy: Proxy) -> list[str]:
-        """Each transaction's first answer is lost, and the engine was killed before the second try."""
+        """Lose the response to the first try of each transaction, and remove the token of the second.
+
+        The engine then does not recognize the second try, as after a crash.
+        """
         tokens: list[str] = []
 
         async def lose(proxy: Proxy, seen: Seen) -> web.StreamResponse:
@@ -149,7 +154,7 @@ class TestLostAnswers:
         proxy.always = lose
         return tokens
 
-    async def test_a_confirmation_whose_answer_is_lost_counts_once(self, served: Served, lost: list[str]) -> None:
+    async def test_a_confirmation_with_a_lost_response_counts_once(self, served: Served, lost: list[str]) -> None:
         sighting = await report_sighting_id(served)
 
         answers = [await confirm_by_id(served, sighting, user) for user in ("grace", "eve", "grace")]
@@ -157,9 +162,9 @@ class TestLostAnswers:
         assert [confirmation_count(answer) for answer in answers] == [1, 2, 2]
         assert len(lost) > len(set(lost))
         assert await confirmed_reports(served) == 1
-        assert len(await beside(served, sighting, "CONFIRMER#")) == 2
+        assert len(await items_of_sighting(served, sighting, "CONFIRMER#")) == 2
 
-    async def test_a_key_sent_again_counts_once(self, served: Served, lost: list[str]) -> None:
+    async def test_a_repeated_idempotency_key_counts_once(self, served: Served, lost: list[str]) -> None:
         sighting = await report_sighting_id(served)
         body = {"query": CONFIRM, "variables": {"id": sighting}}
         headers = served.headers("grace", Role.USER) | {"Idempotency-Key": "k"}

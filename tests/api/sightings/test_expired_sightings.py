@@ -1,4 +1,4 @@
-"""Expired sightings that DynamoDB has not deleted yet cost a reader nothing (BLIP-1, BLIP-4, BLIP-5)."""
+"""Expired sightings that DynamoDB has not deleted yet cost no read units (BLIP-1, BLIP-4, BLIP-5)."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,7 +9,7 @@ from datastore.model.timestamps import iso
 from tests.support.served import Answer, Clock, Served
 from tests.support.sightings import put_sightings
 
-# Far ahead of the engine's own clock, whose sweeper deletes what has expired by that.
+# Far ahead of the engine's clock, so that its sweeper deletes no item.
 LATER = datetime(2100, 1, 1, 12, 0, tzinfo=UTC)
 LISTED = '{ sightings(area: "Downtown", first: 25) { nodes { sightingId } pageInfo { hasNextPage hasPreviousPage } } }'
 TRENDING = '{ trending(categories: ["Cats"], windowHours: 6) { score } }'
@@ -30,7 +30,7 @@ def clock() -> Clock:
 
 
 def aged_sighting(id: str, age: timedelta, *, whole_seconds: bool = False) -> dict[str, Any]:
-    """An item that was reported so long ago, in our form or in the document's."""
+    """Return a sighting of this age, with the time in milliseconds, or in whole seconds as documented."""
     reported = LATER - age
     moment = f"{reported:%Y-%m-%dT%H:%M:%SZ}" if whole_seconds else iso(reported)
     return {
@@ -54,20 +54,20 @@ def units_without_errors(answer: Answer) -> float:
 
 
 def expired(number: int) -> list[dict[str, Any]]:
-    """So many sightings of the last two days, none of which is alive."""
+    """Return this number of expired sightings of the last two days."""
     return [aged_sighting(f"old-{n}", timedelta(minutes=31, seconds=50 * n)) for n in range(number)]
 
 
 async def test_expired_sightings_cost_nothing(served: Served) -> None:
-    async def asked() -> list[Answer]:
+    async def answers() -> list[Answer]:
         return [await served.ask(query, user="eve") for query in (LISTED, TRENDING, CONFIRM % "nothing")]
 
     await put_sightings(served, [aged_sighting(f"new-{n}", timedelta(minutes=n)) for n in range(14)])
-    before = await asked()
+    before = await answers()
     old = expired(3000)
-    for first in range(0, len(old), 300):  # each write has a deadline of its own
+    for first in range(0, len(old), 300):  # each `put_sightings` has its own deadline
         await put_sightings(served, old[first : first + 300])
-    after = await asked()
+    after = await answers()
     confirmed = await served.ask(CONFIRM % "new-13", user="eve")
 
     listed, trending, unknown = after
@@ -82,7 +82,7 @@ async def test_expired_sightings_cost_nothing(served: Served) -> None:
 
 
 @pytest.mark.parametrize("whole_seconds", [False, True])
-async def test_a_sighting_is_there_until_the_second_it_expires(served: Served, whole_seconds: bool) -> None:
+async def test_a_sighting_is_listed_until_the_second_it_expires(served: Served, whole_seconds: bool) -> None:
     await put_sightings(
         served,
         [
@@ -97,12 +97,12 @@ async def test_a_sighting_is_there_until_the_second_it_expires(served: Served, w
     assert trending.data == {"trending": [{"score": 1}]}
 
 
-async def test_a_cursor_at_a_sighting_that_has_expired_meanwhile_leads_on(served: Served) -> None:
+async def test_a_cursor_at_a_sighting_that_expired_meanwhile_continues(served: Served) -> None:
     await put_sightings(
         served, [*expired(50), *[aged_sighting(f"new-{n}", timedelta(minutes=10 * n)) for n in range(3)]]
     )
     page = (await served.ask(PAGE, {"first": 3})).data["sightings"]
-    served.clock.forward(minutes=15)  # which leaves the first one and the second
+    served.clock.forward(minutes=15)  # the first and the second have not expired
 
     onward = await served.ask(PAGE, {"first": 3, "after": page["pageInfo"]["endCursor"]})
     back = await served.ask(PAGE, {"last": 3, "before": page["pageInfo"]["endCursor"]})

@@ -1,4 +1,4 @@
-"""How reporters earn trust: by reports that another user confirmed, each once, at most ten a day (BLIP-5, BLIP-6)."""
+"""The trust of reporters: the number of their reports that others confirmed, at most ten a day (BLIP-5, BLIP-6)."""
 
 import asyncio
 from typing import Any
@@ -35,7 +35,7 @@ async def confirm_in_area(served: Served, sighting: dict[str, Any], user: str = 
 
 
 async def trust(served: Served, user: str = "ada") -> tuple[str, int, int]:
-    """The user's tier, confirmed reports, and reports."""
+    """Return the user's tier, the number of confirmed reports, and that of all reports."""
     found = (await served.ask(PROFILE % user)).data["userProfile"]
     return found["trustTier"], found["confirmedReports"], found["reportTotal"]
 
@@ -46,17 +46,20 @@ async def stored_profile(served: Served, user: str = "ada") -> dict[str, Any]:
     return dict(item)
 
 
-async def keep(served: Served, table: Table = BLIP, **profile: Any) -> None:
-    """A profile as an earlier version wrote it."""
+async def store_profile(served: Served, table: Table = BLIP, **profile: Any) -> None:
+    """Store a profile as an earlier version wrote it."""
     key = keys.profile("ada")
     await served.store().write_all(table, puts=[{"PK": key.partition, "SK": key.sort, "userId": "ada", **profile}])
 
 
-async def test_reports_alone_earn_nothing(served: Served) -> None:
-    made = [await report_in_area(served) for _ in range(60)]
-    own = [await served.ask(CONFIRM, {"area": AREA, "id": one["sightingId"]}, user="ada") for one in made[:5]]
+async def test_reports_alone_earn_no_trust(served: Served) -> None:
+    sightings = [await report_in_area(served) for _ in range(60)]
+    own = [
+        await served.ask(CONFIRM, {"area": AREA, "id": sighting["sightingId"]}, user="ada")
+        for sighting in sightings[:5]
+    ]
 
-    assert {one["trustTier"] for one in made} == {"BRONZE"}
+    assert {sighting["trustTier"] for sighting in sightings} == {"BRONZE"}
     assert [answer.data["confirmSighting"]["confirmationCount"] for answer in own] == [0] * 5
     assert await trust(served) == ("BRONZE", 0, 60)
 
@@ -78,19 +81,19 @@ async def test_two_accounts_need_a_day_for_silver_and_five_for_gold(served: Serv
     ]
 
 
-async def test_the_day_is_that_of_utc(served: Served) -> None:
+async def test_days_are_counted_in_utc(served: Served) -> None:
     served.clock.forward(hours=11, minutes=59)
-    made = [await report_in_area(served) for _ in range(20)]
-    for sighting in made[:12]:
+    sightings = [await report_in_area(served) for _ in range(20)]
+    for sighting in sightings[:12]:
         await confirm_in_area(served, sighting)
     served.clock.forward(minutes=2)
-    for sighting in made[12:]:
+    for sighting in sightings[12:]:
         await confirm_in_area(served, sighting)
 
     assert await trust(served) == ("SILVER", 18, 20)
 
 
-async def test_a_report_counts_once_however_many_confirm_it(served: Served) -> None:
+async def test_a_report_counts_once_for_any_number_of_confirmations(served: Served) -> None:
     sighting = await report_in_area(served)
 
     answers = await asyncio.gather(*[confirm_in_area(served, sighting, f"witness-{number}") for number in range(30)])
@@ -103,18 +106,18 @@ async def test_a_report_counts_once_however_many_confirm_it(served: Served) -> N
     assert (await stored_profile(served))["confirmed20260625"] == 1
 
 
-async def test_many_reports_confirmed_at_once_are_counted_exactly(served: Served) -> None:
-    made = [await report_in_area(served) for _ in range(8)]
+async def test_concurrently_confirmed_reports_are_counted_exactly(served: Served) -> None:
+    sightings = [await report_in_area(served) for _ in range(8)]
 
     await asyncio.gather(
-        *[confirm_in_area(served, sighting, witness) for sighting in made for witness in ("grace", "eve")]
+        *[confirm_in_area(served, sighting, witness) for sighting in sightings for witness in ("grace", "eve")]
     )
 
     assert await trust(served) == ("BRONZE", 8, 8)
     assert (await stored_profile(served))["confirmed20260625"] == 8
 
 
-async def test_a_confirmation_is_one_transaction_whether_it_is_the_first_or_not(served: Served) -> None:
+async def test_a_first_or_later_confirmation_is_one_transaction(served: Served) -> None:
     sighting = await report_in_area(served)
 
     first, second = await confirm_in_area(served, sighting, "grace"), await confirm_in_area(served, sighting, "eve")
@@ -125,7 +128,7 @@ async def test_a_confirmation_is_one_transaction_whether_it_is_the_first_or_not(
         assert [kind for action in written.request["TransactItems"] for kind in action] == actions
 
 
-async def test_a_key_sent_again_counts_once(served: Served) -> None:
+async def test_a_repeated_idempotency_key_counts_once(served: Served) -> None:
     sighting = await report_in_area(served)
     body = {"query": CONFIRM, "variables": {"area": AREA, "id": sighting["sightingId"]}}
     headers = served.headers("grace", Role.USER) | {"Idempotency-Key": "k"}
@@ -137,8 +140,8 @@ async def test_a_key_sent_again_counts_once(served: Served) -> None:
     assert await trust(served) == ("BRONZE", 1, 1)
 
 
-async def test_gold_reporters_are_counted_no_longer(served: Served) -> None:
-    await keep(served, reportTotal=3, trustTier="gold", tierSince="2026-06-01")
+async def test_reports_of_gold_reporters_are_not_counted(served: Served) -> None:
+    await store_profile(served, reportTotal=3, trustTier="gold", tierSince="2026-06-01")
 
     answer = await confirm_in_area(served, await report_in_area(served))
 
@@ -151,25 +154,25 @@ async def test_gold_reporters_are_counted_no_longer(served: Served) -> None:
     ("reports", "given", "tier"),
     [(9, None, "BRONZE"), (10, None, "SILVER"), (49, None, "SILVER"), (50, None, "GOLD"), (2, "silver", "SILVER")],
 )
-async def test_a_profile_of_the_rule_before_keeps_its_tier_and_no_more(
+async def test_a_profile_of_the_former_rule_keeps_its_tier_but_not_its_counts(
     served: Served, reports: int, given: str | None, tier: str
 ) -> None:
     profile: dict[str, Any] = {"reportTotal": reports, "lastReportedOn": "2026-06-25", "streakDays": 1}
     if given:
         profile["trustTier"] = given
-    await keep(served, **profile)
+    await store_profile(served, **profile)
     before = await trust(served)
-    made = await asyncio.gather(*[report_in_area(served) for _ in range(5)])
-    made += [await report_in_area(served) for _ in range(45)]
+    sightings = await asyncio.gather(*[report_in_area(served) for _ in range(5)])
+    sightings += [await report_in_area(served) for _ in range(45)]
 
     assert before == (tier, 0, reports)
-    assert {one["trustTier"] for one in made} == {tier}
+    assert {sighting["trustTier"] for sighting in sightings} == {tier}
     assert await trust(served) == (tier, 0, reports + 50)
     assert (await stored_profile(served))["tierSince"] == "2026-06-25"
 
 
 async def test_a_reporter_without_a_profile_gets_one_with_the_first_confirmation(served: Served) -> None:
-    """Another program may have stored the sighting."""
+    """Another program stored the sighting."""
     key = keys.sighting(AREA, "2026-06-25T12:00:00Z", "theirs")
     item: dict[str, Any] = {
         "PK": key.partition,

@@ -1,4 +1,4 @@
-"""Sightings stored with whole seconds among this gateway's, which have milliseconds: newest first all the same."""
+"""Sightings with times in whole seconds among those of this gateway, in milliseconds, are listed newest first."""
 
 import random
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ TRENDING = """query ($first: Int, $after: String, $last: Int, $before: String, $
     }
   }
 }"""
-# Each second holds some of both forms; a name tells the seconds and milliseconds before noon.
+# Most seconds have sightings of both formats. A name states the seconds before noon.
 MIXED = [
     "1.000w",
     "1.000",
@@ -49,7 +49,7 @@ def moment(name: str) -> datetime:
 
 
 def named_sighting(name: str, **more: Any) -> dict[str, Any]:
-    """Names that end with a letter have whole seconds."""
+    """Return a sighting. The time is in whole seconds if its name ends with a letter."""
     reported = moment(name)
     text = iso(reported) if name[-1].isdigit() else f"{reported:%Y-%m-%dT%H:%M:%SZ}"
     return {
@@ -83,7 +83,7 @@ def ages(found: Sequence[str]) -> list[float]:
 async def walk_sightings(
     served: Served, query: str, size: int, *, backward: bool, **more: Any
 ) -> tuple[list[str], list[Answer]]:
-    """Every page from one end of the list to the other, as one list newest first."""
+    """Read all pages in one direction. Return the names of all sightings, newest first, and the responses."""
     found, cursor, answers = list[str](), None, list[Answer]()
     while True:
         paging = {"last": size, "before": cursor} if backward else {"first": size, "after": cursor}
@@ -100,7 +100,7 @@ async def walk_sightings(
 
 
 @pytest.mark.parametrize("query", [PAGE, TRENDING])
-async def test_both_forms_are_one_list_newest_first(served: Served, query: str) -> None:
+async def test_sightings_of_both_formats_are_one_list_newest_first(served: Served, query: str) -> None:
     await put_sightings(served, [named_sighting(name) for name in MIXED])
     more = {} if query is PAGE else {"hours": 6.0}
 
@@ -116,34 +116,34 @@ async def test_both_forms_are_one_list_newest_first(served: Served, query: str) 
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_no_page_loses_or_repeats_one_however_full_a_second_is(served: Served, seed: int) -> None:
-    random_ = random.Random(seed)
-    shares = random_.choice([0.0, 0.1, 0.5, 0.9, 1.0])
+async def test_no_page_loses_or_repeats_a_sighting_of_a_full_second(served: Served, seed: int) -> None:
+    chance = random.Random(seed)
+    shares = chance.choice([0.0, 0.1, 0.5, 0.9, 1.0])
     items = []
-    for number in range(random_.randint(20, 90)):
-        second = random_.randint(0, random_.choice([2, 8, 40]))
-        whole = random_.random() < shares
-        age = f"{second}.000" if whole else f"{second}.{random_.randint(0, 999):03}"
+    for number in range(chance.randint(20, 90)):
+        second = chance.randint(0, chance.choice([2, 8, 40]))
+        whole = chance.random() < shares
+        age = f"{second}.000" if whole else f"{second}.{chance.randint(0, 999):03}"
         reported = NOON - timedelta(seconds=float(age))
         text = f"{reported:%Y-%m-%dT%H:%M:%SZ}" if whole else iso(reported)
         item = named_sighting("0.000", sightingId=f"{number}", reportedAt=text, expiresAt=int(NOON.timestamp()) + 60)
-        # Some are expired: other programs' may live shorter.
-        if random_.random() < 0.2:
+        # Some are expired: other programs may give them a shorter lifetime.
+        if chance.random() < 0.2:
             item["expiresAt"] = int(NOON.timestamp()) - 1
         items.append(item | {"SK": f"SIGHTING#{text}#{number}", "GSI1SK": f"{text}#{number}"})
     await put_sightings(served, items)
     living = {item["sightingId"]: item["reportedAt"] for item in items if item["expiresAt"] > NOON.timestamp()}
 
     for size in (1, 3, 7, 25):
-        forth, _ = await walk_sightings(served, PAGE, size, backward=False)
+        forward, _ = await walk_sightings(served, PAGE, size, backward=False)
         back, _ = await walk_sightings(served, PAGE, size, backward=True)
-        assert forth == back
-        assert sorted(forth) == sorted(living)
-        told = [datetime.fromisoformat(living[name]) for name in forth]
-        assert told == sorted(told, reverse=True)
+        assert forward == back
+        assert sorted(forward) == sorted(living)
+        times = [datetime.fromisoformat(living[name]) for name in forward]
+        assert times == sorted(times, reverse=True)
 
 
-async def test_every_cursor_leads_both_ways(served: Served) -> None:
+async def test_every_cursor_works_in_both_directions(served: Served) -> None:
     await put_sightings(served, [named_sighting(name) for name in MIXED])
     query = """query ($first: Int, $after: String, $last: Int, $before: String) {
       sightings(area: "Downtown", first: $first, after: $after, last: $last, before: $before) {
@@ -158,7 +158,7 @@ async def test_every_cursor_leads_both_ways(served: Served) -> None:
         assert sighting_names(before) == order[max(place - 4, 0) : place]
 
 
-async def test_a_cursor_of_one_that_is_gone_leads_on(served: Served) -> None:
+async def test_a_cursor_of_a_deleted_sighting_continues(served: Served) -> None:
     await put_sightings(served, [named_sighting(name) for name in MIXED])
     pages = {name: sightings_of(await served.ask(PAGE, {"first": MIXED.index(name) + 1})) for name in MIXED}
     whole = sighting_names(sightings_of(await served.ask(PAGE, {"first": 100})))
@@ -176,7 +176,7 @@ def _key(name: str) -> Key:
     return Key(item["PK"], item["SK"])
 
 
-async def test_a_window_begins_with_the_same_second_for_both_forms(served: Served) -> None:
+async def test_a_window_begins_with_the_same_second_for_both_formats(served: Served) -> None:
     served.clock.forward(milliseconds=400)
     await put_sightings(served, [named_sighting(name) for name in ("59.999", "60.000", "60.000w", "60.500", "61.000w")])
 
@@ -187,7 +187,7 @@ async def test_a_window_begins_with_the_same_second_for_both_forms(served: Serve
     assert sighting_names(sightings_of(answer))[0] == "59.999"
 
 
-async def test_pages_of_this_gateways_own_sightings_are_one_query_each(served: Served) -> None:
+async def test_each_page_of_sightings_of_this_gateway_is_one_query(served: Served) -> None:
     await put_sightings(served, [named_sighting(f"{number}.{(number * 137) % 1000:03}") for number in range(1, 10)])
 
     for backward in (False, True):

@@ -45,7 +45,7 @@ async def test_a_report_reaches_subscribers_by_area_and_category(served: Served)
     assert await harbor.event() == expected[1]
 
 
-async def test_each_event_reads_again(served: Served) -> None:
+async def test_each_event_uses_fresh_reads(served: Served) -> None:
     listener = await served.listen(LISTEN % "")
     await served.settle(BLIP)
 
@@ -57,7 +57,7 @@ async def test_each_event_reads_again(served: Served) -> None:
     assert totals == [1, 2, 3]
 
 
-async def test_anybodys_write_shows_up_and_a_damaged_one_is_passed_over(served: Served) -> None:
+async def test_sightings_of_other_programs_are_delivered_and_damaged_ones_are_skipped(served: Served) -> None:
     listener = await served.listen("subscription { sightingReported { id sightingId description trustTier } }")
     await served.settle(BLIP)
 
@@ -74,7 +74,7 @@ async def test_anybodys_write_shows_up_and_a_damaged_one_is_passed_over(served: 
     assert node.data == {"node": {"sightingId": "theirs"}}
 
 
-async def test_confirmations_are_no_reports(served: Served) -> None:
+async def test_confirmations_are_not_delivered_as_reports(served: Served) -> None:
     sighting = await report_sighting(served)
     listener = await served.listen(LISTEN % "")
     await served.settle(BLIP)
@@ -85,7 +85,7 @@ async def test_confirmations_are_no_reports(served: Served) -> None:
     assert (await listener.event())["sightingReported"]["sightingId"] == later["sightingId"]
 
 
-async def test_alerts_follow_the_watches_as_they_come_and_go(served: Served) -> None:
+async def test_alerts_follow_the_current_watches(served: Served) -> None:
     create = 'mutation ($c: String!) { createWatch(input: {area: "Harbor", category: $c}) { watchId } }'
     cats = (await served.ask(create, {"c": "Cats"}, user="ada")).data["createWatch"]["watchId"]
     await served.ask(create, {"c": "Street Art"}, user="eve")
@@ -114,7 +114,7 @@ class TestWithAShortDeadline:
     def settings(self, settings: Settings) -> Settings:
         return replace(settings, deadline_seconds=0.5)
 
-    async def test_an_alert_comes_however_long_nothing_happened(self, served: Served) -> None:
+    async def test_an_alert_arrives_after_a_long_time_without_events(self, served: Served) -> None:
         create = 'mutation { createWatch(input: {area: "Harbor", category: "Cats"}) { watchId } }'
         await served.ask(create, user="ada")
         listener = await served.listen('subscription { watchAlerts(userId: "ada") { area } }', user="ada")
@@ -126,7 +126,7 @@ class TestWithAShortDeadline:
         assert await listener.event() == {"watchAlerts": {"area": "Harbor"}}
 
 
-async def test_a_damaged_watch_is_passed_over(served: Served) -> None:
+async def test_a_damaged_watch_is_skipped(served: Served) -> None:
     create = 'mutation { createWatch(input: {area: "Harbor", category: "Cats"}) { watchId } }'
     listener = await served.listen('subscription { watchAlerts(userId: "ada") { area } }', user="ada")
     await served.settle(BLIP)
@@ -149,7 +149,7 @@ async def test_a_sighting_that_expired_meanwhile_is_not_delivered(served: Served
     assert (await listener.event())["sightingReported"]["sightingId"] == "alive"
 
 
-async def test_alerts_are_the_users_own(served: Served) -> None:
+async def test_alerts_are_for_their_user_and_admins(served: Served) -> None:
     alerts = 'subscription { watchAlerts(userId: "ada") { area } }'
 
     anonymous = await (await served.listen(alerts)).message()
@@ -173,7 +173,7 @@ async def test_an_unknown_area_ends_the_subscription_with_its_error(served: Serv
     assert end["type"] == "complete"
 
 
-async def test_a_subscriber_that_leaves_stops_the_reading(served: Served) -> None:
+async def test_the_stream_is_no_longer_read_after_the_last_subscriber_leaves(served: Served) -> None:
     listener = await served.listen(LISTEN % "")
     await served.settle(BLIP)
 
@@ -182,11 +182,11 @@ async def test_a_subscriber_that_leaves_stops_the_reading(served: Served) -> Non
     services = served.gateway.services
     assert services is not None
     async with asyncio.timeout(50):
-        while services.changes.followers(BLIP):  # noqa: ASYNC110 - what is waited for is over the wire
+        while services.changes.followers(BLIP):  # noqa: ASYNC110 - the condition changes over the network
             await asyncio.sleep(0.01)
 
 
-async def test_a_stalled_subscriber_is_disconnected_and_the_others_miss_nothing(
+async def test_a_stalled_subscriber_is_disconnected_and_the_others_miss_no_event(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released = asyncio.Event()

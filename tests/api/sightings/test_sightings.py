@@ -72,7 +72,7 @@ async def test_reporters_of_a_page_are_read_in_one_batch(served: Served) -> None
     assert len(entry["Keys"]) == 3
 
 
-async def test_pages_lead_through_the_list_and_back(served: Served) -> None:
+async def test_the_list_is_paged_in_both_directions(served: Served) -> None:
     reported = []
     for _ in range(7):
         reported.append((await report_sighting(served))["sightingId"])
@@ -104,7 +104,7 @@ async def test_pages_lead_through_the_list_and_back(served: Served) -> None:
     )
 
 
-async def test_a_cursor_of_one_area_is_no_cursor_of_another(served: Served) -> None:
+async def test_a_cursor_is_valid_for_its_area_only(served: Served) -> None:
     await report_sighting(served)
     served.clock.forward(seconds=1)
     await report_sighting(served)
@@ -116,7 +116,7 @@ async def test_a_cursor_of_one_area_is_no_cursor_of_another(served: Served) -> N
     assert answer.calls == []
 
 
-async def test_an_expired_sighting_is_gone_from_every_reading_to_the_second(served: Served) -> None:
+async def test_an_expired_sighting_disappears_from_every_read_at_its_second(served: Served) -> None:
     sighting = await report_sighting(served)
     everywhere = f"""{{
       sightings(area: "Downtown") {{ nodes {{ sightingId }} }}
@@ -162,7 +162,7 @@ async def test_an_expired_sighting_is_gone_from_every_reading_to_the_second(serv
         (1207, 0, "ada", 0.3294, "STALE"),
     ],
 )
-async def test_confidence_is_time_left_and_confirmations_and_trust(
+async def test_confidence_depends_on_remaining_time_confirmations_and_trust(
     served: Served, seconds: int, confirmations: int, user: str, confidence: float, freshness: str
 ) -> None:
     for tier in ("silver", "gold"):
@@ -181,7 +181,7 @@ async def test_confidence_is_time_left_and_confirmations_and_trust(
     assert node == {"confidence": pytest.approx(confidence, abs=1e-3), "freshness": freshness}
 
 
-async def test_a_damaged_sighting_is_an_error_in_its_own_place(served: Served) -> None:
+async def test_a_damaged_sighting_is_an_error_in_its_place(served: Served) -> None:
     good = await report_sighting(served)
     key = keys.sighting("Downtown", "2026-06-25T12:00:01.000Z", "damaged")
     await served.store().put(
@@ -201,7 +201,7 @@ async def test_a_damaged_sighting_is_an_error_in_its_own_place(served: Served) -
     ]
 
 
-async def test_a_damaged_item_is_an_error_of_its_own_field(served: Served) -> None:
+async def test_a_damaged_item_is_an_error_of_its_field(served: Served) -> None:
     key = keys.profile("damaged")
     await served.store().put(keys.CREATE_WATCH, {"PK": key.partition, "SK": key.sort, "trustTier": "platinum"})
     await report_sighting(served, user="ada")
@@ -225,7 +225,7 @@ async def test_an_unknown_profile_is_null(served: Served) -> None:
     assert (answer.data, answer.errors, answer.made) == ({"userProfile": None}, None, ["GetItem blip"])
 
 
-async def test_a_report_is_stored_whole_and_counted(served: Served) -> None:
+async def test_a_report_is_stored_with_all_attributes_and_counted(served: Served) -> None:
     answer = await served.ask(REPORT, {"area": "Downtown", "category": "Cats"}, user="ada")
 
     sighting = answer.data["reportSighting"]
@@ -269,7 +269,7 @@ async def test_a_streak_grows_by_the_day_and_restarts_after_a_gap(served: Served
     ]
 
 
-async def test_totals_and_streak_are_exact_when_reports_race_into_a_new_day(served: Served) -> None:
+async def test_totals_and_streak_are_exact_for_concurrent_first_reports_of_a_day(served: Served) -> None:
     await report_sighting(served)
     served.clock.forward(days=1)
 
@@ -284,7 +284,7 @@ async def test_totals_and_streak_are_exact_when_reports_race_into_a_new_day(serv
     }
 
 
-async def test_a_sighting_keeps_the_tier_its_reporter_had(served: Served) -> None:
+async def test_a_sighting_keeps_the_tier_of_its_reporter_at_that_time(served: Served) -> None:
     tiers = []
     for _ in range(12):
         sighting = await report_sighting(served)
@@ -298,7 +298,7 @@ async def test_a_sighting_keeps_the_tier_its_reporter_had(served: Served) -> Non
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_fifty_confirmations_at_once_count_exactly(served: Served, times: int) -> None:
+async def test_fifty_concurrent_confirmations_are_counted_exactly(served: Served, times: int) -> None:
     sighting = await report_sighting(served)
     witnesses = [f"witness-{number}" for number in range(50)] * times
 
@@ -310,7 +310,7 @@ async def test_fifty_confirmations_at_once_count_exactly(served: Served, times: 
     assert standing.data["sightings"]["nodes"] == [{"confirmationCount": 50}]
 
 
-async def test_a_second_or_ones_own_confirmation_changes_nothing(served: Served) -> None:
+async def test_a_second_confirmation_or_that_of_the_reporter_changes_nothing(served: Served) -> None:
     sighting = await report_sighting(served)
 
     first = await confirm_sighting(served, sighting, "grace")
@@ -324,7 +324,7 @@ async def test_a_second_or_ones_own_confirmation_changes_nothing(served: Served)
     assert own.made == ["Query blip"]
 
 
-async def test_a_confirmation_is_kept_until_its_sighting_expires(served: Served) -> None:
+async def test_a_confirmation_is_stored_until_its_sighting_expires(served: Served) -> None:
     sighting = await report_sighting(served)
 
     served.clock.forward(seconds=10)
@@ -361,7 +361,7 @@ async def test_an_admin_seeds_eight_sightings_across_all_areas(served: Served) -
     assert [node["reporter"]["trustTier"] for node in listed.data["sightings"]["nodes"]] == ["GOLD", "GOLD"]
 
 
-async def test_seeding_again_adds_sightings_and_leaves_the_reporters_as_they_are(served: Served) -> None:
+async def test_seeding_again_adds_sightings_and_leaves_the_reporters_unchanged(served: Served) -> None:
     seed = "mutation { seedDemo { sightingId } }"
     await served.ask(seed, user="root", role=Role.ADMIN)
     before = await profile(served, "demo-ada")
@@ -384,7 +384,7 @@ async def test_only_admins_seed(served: Served) -> None:
     assert (await served.ask("{ trending { score } }")).data["trending"] == [{"score": 0}] * 5
 
 
-# What is refused
+# Refused input
 
 LONG_DESCRIPTION = (
     'mutation { reportSighting(input: {area: "Downtown", category: "Cats", description: "%s"}) { id } }' % ("x" * 501)
@@ -418,7 +418,7 @@ LONG_DESCRIPTION = (
         ('{ node(id: "WyJDYXQiLCJ4Il0") { id } }', "id"),
     ],
 )
-async def test_bad_input_is_named_and_reads_nothing(served: Served, query: str, names: str) -> None:
+async def test_bad_input_is_named_without_a_call(served: Served, query: str, names: str) -> None:
     answer = await served.ask(query, user="ada")
 
     assert answer.codes == ["BAD_USER_INPUT"]
@@ -426,7 +426,7 @@ async def test_bad_input_is_named_and_reads_nothing(served: Served, query: str, 
     assert answer.calls == []
 
 
-async def test_an_id_cannot_break_out_of_its_key(served: Served) -> None:
+async def test_an_id_with_separators_stays_within_its_key(served: Served) -> None:
     await report_sighting(served, user="eve#PROFILE")
     await report_sighting(served, user="eve%23PROFILE")
     await report_sighting(served, user="eve ")

@@ -6,7 +6,7 @@ from tests.support.sightings import report_sighting
 # BLIP-4
 
 
-async def test_trending_counts_live_sightings_of_the_window_in_all_areas(served: Served) -> None:
+async def test_trending_counts_unexpired_sightings_of_the_window_in_all_areas(served: Served) -> None:
     await report_sighting(served, category="Sneakers")
     served.clock.forward(minutes=20)
     for area, category in (("Downtown", "Cats"), ("Harbor", "Cats"), ("Harbor", "Sneakers"), ("Midtown", "Street Art")):
@@ -27,7 +27,7 @@ async def test_trending_counts_live_sightings_of_the_window_in_all_areas(served:
     assert {call.request["Select"] for call in everything.calls} == {"COUNT"}
 
 
-async def test_trending_sightings_come_with_their_count_and_page(served: Served) -> None:
+async def test_trending_returns_a_page_of_the_counted_sightings(served: Served) -> None:
     reported = []
     for _ in range(5):
         reported.append((await report_sighting(served))["sightingId"])
@@ -47,7 +47,7 @@ async def test_trending_sightings_come_with_their_count_and_page(served: Served)
     assert [page.made for page in pages] == [["Query blip.TrendingIndex"]] * 3
 
 
-async def test_a_cursor_of_one_window_is_no_cursor_of_another(served: Served) -> None:
+async def test_a_cursor_is_valid_for_its_window_only(served: Served) -> None:
     for _ in range(2):
         await report_sighting(served)
         served.clock.forward(seconds=1)

@@ -6,7 +6,7 @@ from tests.support.served import Served
 # BLIP-3, BLIP-7
 
 
-async def test_a_user_keeps_watches(served: Served) -> None:
+async def test_a_user_creates_lists_and_deletes_watches(served: Served) -> None:
     create = 'mutation { createWatch(input: {area: "Old Town", category: "Cats"}) { id watchId userId createdAt } }'
     created = await served.ask(create, user="ada")
     watch = created.data["createWatch"]
@@ -33,7 +33,7 @@ async def test_a_user_keeps_watches(served: Served) -> None:
     assert left.data == {"watches": []}
 
 
-async def test_a_watch_that_is_asked_for_again_is_the_same_one(served: Served) -> None:
+async def test_creating_a_watch_again_returns_the_same_watch(served: Served) -> None:
     create = 'mutation { createWatch(input: {area: "Harbor", category: "Cats"}) { id watchId createdAt } }'
 
     first = await served.ask(create, user="ada")
@@ -62,7 +62,7 @@ async def test_a_user_cannot_read_or_delete_the_watch_of_another(served: Served)
     assert admins.data == {"watches": [{"watchId": watch["watchId"]}]}
 
 
-async def test_a_new_watch_is_answered_as_it_is_stored(served: Served) -> None:
+async def test_a_new_watch_is_returned_as_it_is_stored(served: Served) -> None:
     served.clock.forward(microseconds=359_609)
 
     made = await served.ask(
