@@ -11,12 +11,14 @@ import pytest
 from tests.support.command_line import GatewayProcess, serve_process
 
 try:
-    from playwright.sync_api import BrowserContext, ConsoleMessage, Page, sync_playwright
+    from playwright.sync_api import BrowserContext, ConsoleMessage, Page, expect, sync_playwright
     from playwright.sync_api import Request as BrowserRequest
 except ImportError:  # the browser tests are skipped, or fail where a browser is required
     sync_playwright = None  # type: ignore[assignment]
 
 CHROMIUM = shutil.which("chromium")
+# Far above the time that the page takes, also on a busy machine.
+SECONDS = 120
 
 FLAGS = [
     "--no-sandbox",
@@ -46,6 +48,7 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator["BrowserContex
     if sync_playwright is None or CHROMIUM is None:
         message = f"GraphiQL is not tested in a browser: {missing}."
         pytest.fail(message) if os.environ.get("REQUIRE_BROWSER") == "1" else pytest.skip(message)
+    expect.set_options(timeout=1000 * SECONDS)
     profile = tmp_path_factory.mktemp("chromium")
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch_persistent_context(
@@ -64,7 +67,7 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator["BrowserContex
 def page_that_errs(context: "BrowserContext", gateway: GatewayProcess) -> Iterator["Page"]:
     """Open GraphiQL as at a first visit. The test judges the errors that the browser logs."""
     with closing(context.new_page()) as page:
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(1000 * SECONDS)
         forgotten = {"origin": gateway.url, "storageTypes": "local_storage"}
         context.new_cdp_session(page).send("Storage.clearDataForOrigin", forgotten)
         yield page
@@ -112,7 +115,16 @@ def set_query(page: "Page", query: str) -> None:
         ".find(m => m.uri.path.endsWith('operation.graphql')).setValue(query)",
         query,
     )
-    page.wait_for_timeout(300)
+    settle(page)
+
+
+def settle(page: "Page") -> None:
+    """Wait until the page has taken over what was entered.
+
+    GraphiQL does so by timers of up to 300 ms. A timer of the page that begins later and takes longer ends after them,
+    however busy the machine is.
+    """
+    page.evaluate("() => new Promise(done => setTimeout(done, 350))")
 
 
 def execute(page: "Page", until: str) -> str:

@@ -16,7 +16,7 @@ from tests.support.graphiql import (
     page,
     page_that_errs,
     set_query,
-    wait_for_response,
+    settle,
 )
 from tests.support.photo_files import picture
 from tests.support.until import until_blocking
@@ -35,7 +35,7 @@ def choose(page: "Page", name: str) -> None:
     """Open an example from the pane."""
     page.fill(".examples input", name)
     page.click(".examples li button")
-    page.wait_for_timeout(300)
+    settle(page)
 
 
 # The page
@@ -75,7 +75,7 @@ def test_the_role_can_be_switched(page: "Page") -> None:
     roles = page.locator(".role-switch select")
     for label, words in (("Admin", '"ADMIN"'), ("System", '"SYSTEM"'), ("nobody", '"me": null')):
         roles.select_option(label=label)
-        page.wait_for_timeout(300)
+        settle(page)
         execute(page, words)
 
 
@@ -101,7 +101,7 @@ def test_its_workers_run_under_the_policies_of_page_and_files(page: "Page") -> N
         page.wait_for_timeout(20)
         return {worker.url.rpartition("/")[2].partition(".")[0] for worker in page.workers}
 
-    until_blocking(lambda: workers() >= {"graphql", "json"}, 15)
+    until_blocking(lambda: workers() >= {"graphql", "json"})
 
 
 def test_a_script_that_got_in_can_do_little(page_that_errs: "Page", gateway: GatewayProcess) -> None:
@@ -154,9 +154,13 @@ def test_a_subscription_runs_until_it_is_stopped(page: "Page", gateway: GatewayP
     button = page.locator("button.graphiql-execute-button")
     button.click()
     expect(button).to_have_attribute("aria-label", re.compile("Stop"))
-    page.wait_for_timeout(500)
-    gateway.data(REPORT % "seen while following", gateway.token())
-    wait_for_response(page, "seen while following")
+
+    def is_seen() -> bool:
+        gateway.data(REPORT % "seen while following", gateway.token())
+        return "seen while following" in editor_text(page, "response.json")
+
+    # The page does not show when the subscription has begun.
+    until_blocking(is_seen)
     button.click()
     expect(button).to_have_attribute("aria-label", re.compile("Execute"))
     gateway.data(REPORT % "seen by nobody", gateway.token())
