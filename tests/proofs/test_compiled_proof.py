@@ -113,7 +113,7 @@ async def test_an_event_source_that_was_already_abandoned_is_found(monkeypatch: 
     for seed in range(ENOUGH):
         if await random_sharing.difference_of(seed):
             return
-    pytest.fail("It was not told from graphql-core.")
+    pytest.fail("The fault was not detected.")
 
 
 async def test_a_resolver_may_change_its_arguments() -> None:

@@ -83,7 +83,7 @@ def store_options(store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
 
 @pytest.fixture
 def settings(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    # Reads are cached as long as in production, however fast the tests' clock is.
+    # Reads are cached for the time of production, although the clock of the test is faster.
     monkeypatch.setattr("runtime.container.ReadCaches", lambda _, enabled: ReadCaches(enabled=enabled))
     return replace(settings, shared_reads=True)
 
@@ -181,7 +181,7 @@ def _tell(served: Served, load: MixedLoad, proxy: Proxy, mix: FaultMix, seconds:
     """Print the figures for a run at full length (with `-s`)."""
     client, told = client_of_gateway(served), load.told
     asked, tries = sum(told.operations.values()), sum(proxy.reached.values())
-    print(f"\n{asked} requests in {seconds:.0f} s, {told.asked_again} of them asked again under their key")
+    print(f"\n{asked} requests in {seconds:.0f} s, {told.asked_again} of them repeated with their idempotency key")
     print(f"errors by code: {dict(Counter([code for (_, code), n in told.codes.items() for _ in range(n)]))}")
     print(f"writes that may have been applied: {told.unsure}")
     print(f"tries that reached the store: {tries}, {tries / asked:.2f} a request; faults: {dict(mix.done)}")

@@ -174,7 +174,7 @@ def post_with_key(gateway: GatewayProcess, token: str, body: dict[str, Any]) -> 
 
 
 @pytest.mark.timeout(120)
-def test_an_upload_that_is_not_stored_is_no_photo(
+def test_an_upload_that_is_not_stored_creates_no_photo(
     disk: Disk, gateway: GatewayProcess, folder: Path, token: str
 ) -> None:
     gateway.data(ENTER, token)
@@ -201,7 +201,7 @@ def test_an_upload_that_is_not_stored_is_no_photo(
 
 
 @pytest.mark.parametrize("command", [["serve"], ["token"], ["tables", "describe"]])
-def test_a_start_on_a_full_disk_ends_in_a_line_and_leaves_nothing_in_the_way(
+def test_a_start_on_a_full_disk_ends_with_one_line_and_does_not_prevent_the_next(
     command: list[str], disk: Disk, folder: Path
 ) -> None:
     disk.fill()
@@ -218,7 +218,7 @@ def test_a_start_on_a_full_disk_ends_in_a_line_and_leaves_nothing_in_the_way(
     assert run_command("tables", "describe", GATEWAY_DATA_DIR=str(folder)).returncode == 0
 
 
-def test_a_start_on_a_read_only_disk_ends_in_a_line(disk: Disk, folder: Path) -> None:
+def test_a_start_on_a_read_only_disk_ends_with_one_line(disk: Disk, folder: Path) -> None:
     assert run_command("tables", "create", GATEWAY_DATA_DIR=str(folder)).returncode == 0
     disk.make_read_only()
     for command, status in ((["serve"], 2), (["token"], 2), (["tables", "describe"], 1)):

@@ -189,7 +189,7 @@ def test_endless_input_breaks_nothing(name: str, size: int) -> None:
     RIGS.http.check((Send(begin), *in_pieces(pieces)))
 
 
-def test_events_that_have_a_body_without_an_end_keep_nothing_of_it(rig: Rig) -> None:
+def test_event_streams_keep_nothing_of_an_endless_body(rig: Rig) -> None:
     wire = rig.connect()
     wire.send(EVENTS)
     for _ in range(500):
@@ -245,7 +245,7 @@ def attacks() -> Iterator[tuple[str, bytes]]:
 
 
 @pytest.mark.parametrize("data", [data for _, data in attacks()], ids=[name for name, _ in attacks()])
-def test_others_are_served_meanwhile(data: bytes) -> None:
+def test_other_clients_are_served_during_an_attack(data: bytes) -> None:
     rig = Rig(serve_sockets, counts=False)
     rig.check((Send(data),))  # sends a request on another connection, and raises if that takes 100 ms of CPU
 
@@ -292,7 +292,7 @@ def test_pipelined_requests_are_answered_in_order() -> None:
     assert [call.target for call in calls] == [b"/late?%d" % number for number in range(16)]
 
 
-def test_an_application_that_holds_up_others_is_found() -> None:
+def test_an_application_that_blocks_others_is_detected() -> None:
     async def burns(scope: Any, receive: Any, send: Any) -> None:
         if scope["path"] == "/burn":
             until = time.process_time() + 0.15

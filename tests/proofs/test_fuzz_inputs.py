@@ -20,7 +20,7 @@ from tests.support.fuzzing.targets import (
     Target,
 )
 
-# Thousands of examples, whose own limits are of CPU time: only a run that hangs takes this long.
+# There are thousands of examples with limits of CPU time. Only a run that hangs takes this long.
 pytestmark = pytest.mark.timeout(900)
 
 EXAMPLES = {
@@ -71,7 +71,7 @@ def test_an_accept_of_any_length_costs_little(text: str) -> None:
     ACCEPT.check((text * 32_000)[:32_000])
 
 
-def test_forms_that_are_none_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_forms_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Anyone can send any number of them."""
     caplog.set_level(logging.DEBUG)
     UPLOADS.check(("multipart/form-data; boundary=xyz", (b"--xyz\r\nX-A\r\n\r\n",)))

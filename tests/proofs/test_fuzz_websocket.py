@@ -7,7 +7,7 @@ from tests.support.fuzzing.sockets import HANDSHAKE
 from tests.support.fuzzing.steps import Do, Send, Step, Steps, in_pieces
 from tests.support.fuzzing.targets import RIGS, WEBSOCKET
 
-# Thousands of examples, whose own limits are of CPU time: only a run that hangs takes this long.
+# There are thousands of examples with limits of CPU time. Only a run that hangs takes this long.
 pytestmark = pytest.mark.timeout(900)
 
 EXAMPLES = 3_000

@@ -37,7 +37,7 @@ def hanging_gateway(folder: Path, *arguments: str, **environment: str) -> Iterat
 
 
 def ask_hanging_path(gateway: GatewayProcess, path: str) -> None:
-    """Ask for what never answers."""
+    """Send a request that never receives a response."""
     with pytest.raises((URLError, OSError)):
         urlopen(gateway.url + path, timeout=1)
 
@@ -80,7 +80,7 @@ def test_a_pipeline_that_hangs_ends_with_its_stacks(arguments: tuple[str, ...], 
 
 
 @pytest.mark.parametrize("told", ["-1", "0.5", "inf", "nan", "soon"])
-def test_a_time_that_cannot_be_is_a_mistake(told: str, tmp_path: Path) -> None:
+def test_an_invalid_time_is_refused(told: str, tmp_path: Path) -> None:
     words = f"Error: GATEWAY_WATCHDOG_SECONDS must be 0, or a number of seconds from 1, not '{told}'.\n"
     for command in (["serve"], ["pipeline", "feed"], ["pipeline", "cricket", "--matches", "demo"]):
         done = run_here(*command, "--data-dir", tmp_path, GATEWAY_WATCHDOG_SECONDS=told)

@@ -36,7 +36,7 @@ def test_requests_are_read_as_h11_reads_them(seed: int) -> None:
             break
 
     assert found[None] > sum(found.values()) / 3, "Enough of them are read alike."
-    # What is never met is no exception any more.
+    # An exception that never occurs must be removed.
     assert {name for name in found if name} == {URL, *STRICTER, *LAXER, *OTHERWISE}
 
 
@@ -69,5 +69,5 @@ def test_each_exception_has_a_reason() -> None:
         (b"GET /?a=b HTTP/1.0\r\n\r\n", None),
     ],
 )
-def test_where_we_mean_to_differ(stream: bytes, name: str | None) -> None:
+def test_intended_differences(stream: bytes, name: str | None) -> None:
     assert compare_readings(stream, Ours().read(stream), read_by_h11(stream)) == name

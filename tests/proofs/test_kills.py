@@ -1,4 +1,4 @@
-"""Each process of a deployment killed with -9 at random moments, under load: in the end all is as the model has it.
+"""Each process of a deployment killed with -9 at random moments, under load: the final state equals that of the model.
 
 `make kills` runs it at full length: each killed 50 times, with leases that live as long as in production.
 """

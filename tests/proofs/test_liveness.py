@@ -37,7 +37,7 @@ HEARD, NOTHING = True, False
         ([(5, NOTHING), (10, NOTHING)], True),
     ],
 )
-def test_silence_is_counted_for_as_long_as_the_watcher_itself_runs(looks: list[tuple[int, bool]], over: bool) -> None:
+def test_silence_is_counted_only_while_the_watcher_itself_runs(looks: list[tuple[int, bool]], over: bool) -> None:
     measured = Silence(10, 0)
     assert [measured.is_over_limit(now, heard=heard) for now, heard in looks][-1] is over
 
@@ -106,7 +106,7 @@ def test_heartbeats_end_with_the_supervisor() -> None:
         assert in_virtual_time(lambda: work(theirs))[0] == 0
 
 
-def test_a_supervisor_that_stood_still_waits_for_another_ten_seconds() -> None:
+def test_a_paused_supervisor_waits_for_another_ten_seconds() -> None:
     """Pending heartbeats are read first. There may be none: the worker was paused, too."""
     jump = 0.0
 
@@ -168,7 +168,7 @@ def watched_process(act: str, seconds: float = SECONDS, stderr: int = subprocess
 
 
 @pytest.mark.parametrize("act", ["spin", "block"])
-def test_a_hung_loop_ends_the_process_with_a_status_of_its_own_and_all_stacks(act: str) -> None:
+def test_a_hung_loop_ends_the_process_with_its_own_status_and_all_stacks(act: str) -> None:
     with watched_process(act) as one:
         one.act()
         status, told = one.ended()
@@ -178,7 +178,7 @@ def test_a_hung_loop_ends_the_process_with_a_status_of_its_own_and_all_stacks(ac
     assert "in _watch\n" in told  # the stacks of all threads
 
 
-def test_work_that_ends_in_time_ends_nothing() -> None:
+def test_work_that_ends_in_time_does_not_end_the_process() -> None:
     with watched_process("take_long") as one:
         one.act()
         assert one.ended() == (0, "")

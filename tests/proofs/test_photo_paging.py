@@ -239,7 +239,7 @@ async def test_the_photos_of_many_users_and_persons_each_another_way(filled: Fil
         await make(order=chance.choice(ORDERS)).is_right(size, backward=backward)
 
 
-async def test_any_cursor_leads_on_both_ways(filled: Filled, served: Served) -> None:
+async def test_any_cursor_continues_in_both_directions(filled: Filled, served: Served) -> None:
     chance, made = random.Random(3), filled.album
     lists = [photos(served, made, chance.choice(ORDERS)), by_user(served, made, made.users[0], chance.choice(ORDERS))]
     lists += [of_person(served, made, number, order) for number in (0, 3) for order in ORDERS]

@@ -1,4 +1,4 @@
-"""Whatever happens to Redis and to the processes on a bus, in any order: each follower sees each write once."""
+"""Random failures of Redis and of the processes on a bus: each follower sees each write once."""
 
 import asyncio
 import os

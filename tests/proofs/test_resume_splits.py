@@ -93,7 +93,9 @@ async def test_each_event_comes_once_though_iterators_expire_and_shards_have_sho
         assert had == [number for of, number in written if of == key]
 
 
-async def test_a_client_resumes_elsewhere_after_the_shard_and_its_children_have_ended(stack: AsyncExitStack) -> None:
+async def test_a_client_resumes_at_another_process_after_the_shard_and_its_children_have_ended(
+    stack: AsyncExitStack,
+) -> None:
     script = Splitting()
     client = SplitFeeds(script, stack)
     async with client.following(client.feed()) as events:
@@ -108,10 +110,10 @@ async def test_a_client_resumes_elsewhere_after_the_shard_and_its_children_have_
     assert sorted(client.numbers) == numbers
 
 
-async def test_an_idle_shard_that_is_split_again_and_again_leaves_a_position_that_stays_good(
+async def test_the_position_in_an_idle_shard_stays_valid_through_repeated_splits(
     stack: AsyncExitStack,
 ) -> None:
-    """AWS does so for tables without changes: after a day it no longer lists the ancestors."""
+    """AWS splits shards of tables without changes, and after a day no longer lists the ancestors."""
     script = Splitting()
     client = SplitFeeds(script, stack)
     feed = client.feed()
@@ -129,7 +131,7 @@ async def test_an_idle_shard_that_is_split_again_and_again_leaves_a_position_tha
     assert sorted(client.numbers) == sorted(numbers)
 
 
-async def test_a_shard_that_is_listed_no_longer_is_too_old(stack: AsyncExitStack) -> None:
+async def test_a_position_in_a_shard_that_is_no_longer_listed_is_too_old(stack: AsyncExitStack) -> None:
     script = Splitting()
     client = SplitFeeds(script, stack)
     async with client.following(client.feed()) as events:
@@ -171,7 +173,7 @@ async def test_a_client_without_a_record_of_a_shard_misses_none_and_gets_none_tw
     assert sorted(client.numbers) == numbers
 
 
-async def test_a_process_that_is_behind_waits_until_it_has_read_as_far(stack: AsyncExitStack) -> None:
+async def test_a_process_that_is_behind_waits_until_it_reaches_the_position(stack: AsyncExitStack) -> None:
     script = Splitting()
     client = SplitFeeds(script, stack)
     ahead, behind = client.feed(), client.feed(poll_interval=0.2)
@@ -205,7 +207,7 @@ async def test_a_position_that_stays_ahead_of_the_stream_is_too_old(
             assert events.is_too_old
 
 
-async def test_another_stream_of_the_table_knows_no_position_of_the_one_before(stack: AsyncExitStack) -> None:
+async def test_positions_of_a_previous_stream_of_the_table_are_unknown(stack: AsyncExitStack) -> None:
     script = Splitting()
     client = SplitFeeds(script, stack)
     async with client.following(client.feed()) as events:
@@ -217,7 +219,7 @@ async def test_another_stream_of_the_table_knows_no_position_of_the_one_before(s
         assert events.is_too_old
 
 
-async def test_positions_of_more_shards_than_fit_are_not_given(stack: AsyncExitStack) -> None:
+async def test_no_position_is_sent_for_more_shards_than_fit(stack: AsyncExitStack) -> None:
     script = Script(**{f"s{number}": Shard() for number in range(MAX_SHARDS + 1)})
     script.page = MAX_SHARDS * 2
     client = SplitFeeds(script, stack)
@@ -228,7 +230,9 @@ async def test_positions_of_more_shards_than_fit_are_not_given(stack: AsyncExitS
         assert events.is_too_old
 
 
-async def test_a_herd_that_resumes_from_different_positions_has_the_stream_read_once(stack: AsyncExitStack) -> None:
+async def test_many_clients_that_resume_from_different_positions_share_one_read_of_the_stream(
+    stack: AsyncExitStack,
+) -> None:
     script = Splitting(3)
     client = SplitFeeds(script, stack)
     places = []

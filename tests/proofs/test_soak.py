@@ -28,7 +28,7 @@ EVERY_SECONDS = min(5.0, SECONDS / 10)
 # How many more blocks a gateway may hold at the end: for connections, and for each request. A leak is at least one
 # block for each. In the short form, operations are still compiled during the run.
 NOISE, EACH = 1500 if SECONDS >= 60 else 8000, 0.1
-# On a busy machine a request may be late.
+# A request may be late on a busy machine.
 MOST_ERRORS = 0.01
 # The allowed growth of processes per minute. The engine keeps its stream, and maps its database.
 MOST_A_MINUTE = {"RSS MB": 2.0, "descriptors": 2.0, "sockets": 2.0, "threads": 0.5, "tasks": 2.0}
@@ -71,7 +71,7 @@ async def work_for(load: MixedLoad, seconds: float, spread: Paced) -> float:
     return (spread.asked - asked) / (time.monotonic() - began)
 
 
-async def test_at_half_load_nothing_grows_that_is_not_given_back(tmp_path: Path) -> None:
+async def test_memory_does_not_grow_at_half_load(tmp_path: Path) -> None:
     async with (
         deployed(tmp_path, SECONDS + FULL_SECONDS, SIZE, lease_seconds=10.0, clock_times=1.0, keep_little=True) as (
             world,

@@ -148,7 +148,7 @@ async def test_tokens_of_one_worker_are_valid_at_all_and_each_exports_its_own_me
 def test_workers_end_with_a_supervisor_that_was_killed(tmp_path: Path) -> None:
     with serve_process(tmp_path / "data", "--workers", "1", *QUIET) as gateway:
         there = child_processes(gateway)
-        assert len(there) == 3  # one that serves, one for jobs, and the engine
+        assert len(there) == 3  # a serving worker, the one for jobs, and the engine
         gateway.process.kill()
         until_blocking(lambda: not any(is_running(child) for child in there), 25)
 

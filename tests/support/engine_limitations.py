@@ -94,7 +94,7 @@ def _taken(*requests: str) -> dict[str, str]:
 UNKNOWN = {
     "test_request_rules.py::test_an_engine_refuses_it[unknown parameter]": "it ignores unknown parameters, as AWS does",
 }
-WITNESS = "test_client_writes.py::test_of_deletes_at_once_one_returns_the_item"
+WITNESS = "test_client_writes.py::test_only_one_of_several_concurrent_deletes_returns_the_item"
 LIMITATIONS: Mapping[str, Mapping[str, str]] = {
     "dynoxide": UNKNOWN
     | _taken(
@@ -103,20 +103,20 @@ LIMITATIONS: Mapping[str, Mapping[str, str]] = {
         *("many attributes of an index", "many attributes of indexes"),
     ),
     "dynamodb-local": {
-        "test_client.py::test_the_engines_own_refusals_keep_their_code_and_words": WORDS,
-        "test_client.py::test_a_prepared_request_is_sent_as_it_is_and_metered_like_any": OTHER_UNITS,
+        "test_client.py::test_refusals_of_the_engine_keep_their_code_and_message": WORDS,
+        "test_client.py::test_a_prepared_request_is_sent_unchanged_and_metered": OTHER_UNITS,
         "test_point_reads.py::test_keys_of_several_tables_share_a_call": OTHER_UNITS,
         "test_exactly_once.py::test_an_impossible_effect_raises_and_leaves_nothing_behind": WORDS,
-        "test_codec.py::test_any_value_comes_back_as_it_was": "it refuses empty attribute names, as AWS does",
+        "test_codec.py::test_any_value_is_returned_as_it_was_stored": "it refuses empty attribute names, as AWS does",
         "test_codec.py::test_a_number_read_and_written_back_is_the_same_text": "it writes 1E+1 as 10, as AWS does",
         WITNESS: "deletes at the same time may all return the item",
         **UNKNOWN,
         **_taken("many attributes of an index"),
     },
     "ministack": {
-        "test_client.py::test_the_engines_own_refusals_keep_their_code_and_words": "it looks for the table first",
+        "test_client.py::test_refusals_of_the_engine_keep_their_code_and_message": "it looks for the table first",
         "test_client_meter.py::test_the_units_are_those_that_boto3_reports": NO_UNITS,
-        "test_client_meter.py::test_every_operation_is_spoken_and_metered": NO_UNITS,
+        "test_client_meter.py::test_every_operation_is_supported_and_metered": NO_UNITS,
         "test_point_reads.py::test_keys_of_several_tables_share_a_call": NO_UNITS,
         "test_notification_handler.py::test_removed_likes_cost_one_read_of_their_posts": NO_UNITS,
         "test_read_cache.py::test_the_cache_is_bounded_by_the_read_units_of_its_items": NO_UNITS,

@@ -25,8 +25,8 @@ def root_value() -> dict[str, Any]:
     return {"name": "x", "me": {"name": "y", "me": {"name": "z"}}, "others": [], "none": None}
 
 
-async def execute_operation(made: CachedOperation) -> Any:
-    result = made.execute(None, root=root_value())
+async def execute_operation(operation: CachedOperation) -> Any:
+    result = operation.execute(None, root=root_value())
     assert isinstance(result, ExecutionResult)
     assert result.errors is None
     return result.data

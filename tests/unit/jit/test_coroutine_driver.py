@@ -91,15 +91,15 @@ async def waits_for() -> str:
 
 async def in_task_group() -> str:
     async def fails() -> None:
-        raise ValueError("one of them")
+        raise ValueError("a task failed")
 
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(never())
             group.create_task(fails())
-    except ExceptionGroup as told:
+    except ExceptionGroup as failure:
         await asyncio.sleep(0)
-        return str(told.exceptions[0])
+        return str(failure.exceptions[0])
     return "none failed"
 
 
@@ -119,7 +119,7 @@ async def cancels_and_uncancels() -> str:
         (times_out, "late", None),
         (waits_too_long, None, TimeoutError),
         (waits_for, None, TimeoutError),
-        (in_task_group, "one of them", None),
+        (in_task_group, "a task failed", None),
         (cancels_and_uncancels, "went on", None),
     ],
 )
@@ -128,4 +128,4 @@ async def test_cancelling_the_current_task_ends_one_resolver_only(
 ) -> None:
     result = await execute_resolvers(a=resolve, b=other)
     assert result.data == {"a": value, "b": "other"}
-    assert [type(told.original_error) for told in result.errors or ()] == ([error] if error else [])
+    assert [type(failure.original_error) for failure in result.errors or ()] == ([error] if error else [])

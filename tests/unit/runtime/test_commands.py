@@ -1,4 +1,4 @@
-"""The command line as its users meet it: real processes, a real engine, real signals."""
+"""The command line, with real processes, a real engine and real signals."""
 
 import asyncio
 import json
@@ -44,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def gateway(folder: Path) -> Iterator[GatewayProcess]:
-    """One that all tests share which do not stop it."""
+    """Yield a gateway shared by all tests that do not stop it."""
     with serve_process(folder) as gateway:
         yield gateway
 
@@ -157,7 +157,7 @@ def test_a_store_that_cannot_be_reached_ends_a_command_with_one_line() -> None:
     assert_command_failed(ingest, 1, "Error: the feed was ingested only in part: UNAVAILABLE")
 
 
-# Beside a gateway that serves
+# Beside a running gateway
 
 
 def test_an_ingest_beside_a_running_gateway_shows_there(gateway: GatewayProcess, folder: Path, tmp_path: Path) -> None:
@@ -184,8 +184,8 @@ def test_every_command_takes_the_store_options() -> None:
             ["statistics"],
             ["search"],
         ):
-            told = run_here(*command, "--help").stdout
-            assert [option for option in options if option not in told] == [], command
+            help_text = run_here(*command, "--help").stdout
+            assert [option for option in options if option not in help_text] == [], command
 
 
 def test_commands_work_beside_a_gateway_in_memory(tmp_path: Path) -> None:
@@ -210,28 +210,28 @@ def test_seed_and_tables_work_beside_a_running_gateway(gateway: GatewayProcess, 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo terminals")
-def test_creating_tables_shows_on_a_terminal_that_it_goes_on(engine: str) -> None:
+def test_creating_tables_shows_progress_on_a_terminal(engine: str) -> None:
     import pty
 
-    ours, theirs = pty.openpty()
+    controller, terminal_end = pty.openpty()
     environment = surroundings(GATEWAY_STORE=engine, GATEWAY_TABLE_PREFIX=f"shown{free_port()}__", TERM="xterm")
     command = [sys.executable, "gateway.py", "tables", "create"]
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=theirs) as process:
-        os.close(theirs)
-        shown = b"".join(_read_terminal(ours))
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=terminal_end) as process:
+        os.close(terminal_end)
+        shown = b"".join(_read_terminal(controller))
         assert process.stdout is not None
         assert process.stdout.read().startswith(b"Created: shown")
     assert "Creating the tables…" in shown.decode()
 
 
 def _read_terminal(descriptor: int) -> Iterator[bytes]:
-    """What is written to it until its other side is closed, which Linux tells by an error."""
+    """Yield the output to a terminal until its other side is closed, which Linux reports as an error."""
     with open(descriptor, "rb", buffering=0) as terminal, suppress(OSError):
         while piece := terminal.read(4096):
             yield piece
 
 
-def test_creating_tables_shows_nothing_but_the_result_elsewhere(engine: str) -> None:
+def test_creating_tables_shows_only_the_result_without_a_terminal(engine: str) -> None:
     done = run_command("tables", "create", "--store", engine, "--prefix", f"quiet{free_port()}__")
     assert (done.stderr, done.stdout.count("\n")) == ("", 1)
 
@@ -246,7 +246,7 @@ def test_a_printed_token_is_accepted_with_its_role(gateway: GatewayProcess, fold
     assert gateway.ask(logs, user)["errors"][0]["extensions"]["code"] == "FORBIDDEN"
 
 
-# Alone
+# Without a gateway
 
 
 def test_an_ingest_works_without_a_gateway_and_a_later_one_shows_it(tmp_path: Path) -> None:
@@ -340,7 +340,7 @@ async def test_expired_sightings_are_created_again_and_reporters_keep_their_tota
     assert await Reporters(served.store()).by_id("ada") == before
 
 
-async def test_the_demo_lives(served: Served, clock: Clock) -> None:
+async def test_the_demo_keeps_changing(served: Served, clock: Clock) -> None:
     sightings = await served.listen("subscription { sightingReported { sightingId } }")
     earthquakes = await served.listen("subscription { earthquakeDetected { eventId source } }")
     await served.settle(BLIP)

@@ -1,4 +1,4 @@
-"""What the process holds while it serves."""
+"""The objects of a process while it serves."""
 
 import asyncio
 from functools import partial
@@ -44,7 +44,7 @@ def test_the_pipeline_reads_a_shard_of_aws_once_a_second_at_most(store: str, int
 
 
 @pytest.mark.process
-async def test_what_runs_in_the_background_runs_in_one_of_several_processes() -> None:
+async def test_background_jobs_run_in_one_of_several_processes() -> None:
     found: dict[ProcessPart, list[str]] = {}
     settings = Settings(secret=SECRET, demo=True, matches="demo", feed_pipeline=True, ingest="all_hour")
     for part in ProcessPart:
@@ -56,7 +56,7 @@ async def test_what_runs_in_the_background_runs_in_one_of_several_processes() ->
     assert found[ProcessPart.SERVING] == []
 
 
-async def test_a_port_for_figures_is_taken_over_from_a_process_that_ends(
+async def test_the_port_for_metrics_is_taken_over_from_a_process_that_ends(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("runtime.jobs.METRICS_PAUSE_SECONDS", 0.01)
@@ -86,8 +86,8 @@ async def _figures(session: aiohttp.ClientSession, port: int) -> str:
 # A stop while a client's ingest runs
 
 
-async def left_and_stopped(settings: Settings, options: StoreOptions, answer: Handler) -> list[dict[str, Any]]:
-    """The log after a client began an ingest and left, and the gateway stopped while the feed was being waited for."""
+async def log_after_stop(settings: Settings, options: StoreOptions, answer: Handler) -> list[dict[str, Any]]:
+    """Start an ingest as a client that leaves, stop the gateway while it waits for the feed, and return the log."""
     asked = asyncio.Event()
 
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -119,7 +119,7 @@ async def test_an_ingest_that_a_client_began_ends_before_the_store_closes(
         await asyncio.sleep(0.3)
         return web.Response(body=feed_bytes(feature(id="late")))
 
-    (entry,) = await left_and_stopped(settings, store_options, soon)
+    (entry,) = await log_after_stop(settings, store_options, soon)
     assert (entry["status"], entry["upserted"]) == (200, 1)
 
 
@@ -127,5 +127,5 @@ async def test_an_ingest_that_does_not_end_is_cancelled_and_logged(
     settings: Settings, store_options: StoreOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipelines.earthquakes.client_ingests.STOP_SECONDS", 0.1)
-    (entry,) = await left_and_stopped(settings, store_options, hang_response)
+    (entry,) = await log_after_stop(settings, store_options, hang_response)
     assert entry["error"] == "CANCELLED"

@@ -1,4 +1,4 @@
-"""`gateway.py documents`: manifests made, checked and put into the table."""
+"""`gateway.py documents`: creating and checking manifests, and storing them in the table."""
 
 import asyncio
 import json
@@ -32,13 +32,13 @@ def manifest(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def changed(tmp_path: Path) -> Path:
-    """Another text for one of its ids, and a new one."""
+    """Return a manifest with another text for one id, and with a new id."""
     path = tmp_path / "changed.json"
     path.write_text(json.dumps({"a": AREAS, "areas": "{ categories }"}))
     return path
 
 
-def test_check_tells_each_operation_and_what_it_is_estimated_to_cost(manifest: Path) -> None:
+def test_check_prints_each_operation_and_its_estimated_cost(manifest: Path) -> None:
     done = run_here("documents", "check", manifest)
 
     assert done.returncode == 0
@@ -62,7 +62,7 @@ def test_check_fails_a_build_and_names_every_problem(tmp_path: Path) -> None:
     refused_in_a_line(run_here("documents", "check", path), 1, f"the SHA-256 of its text is {sha256_of(AREAS)}")
 
 
-def test_check_holds_documents_to_the_cost_that_an_operation_may_have(tmp_path: Path) -> None:
+def test_check_refuses_documents_above_the_maximum_cost(tmp_path: Path) -> None:
     path = tmp_path / "costly.json"
     path.write_text(json.dumps({"ten": "query Ten { earthquakes(first: 10) { nodes { eventId } } }"}))
 
@@ -103,8 +103,8 @@ async def test_documents_are_put_into_the_table_listed_and_deleted(
     assert texts == {name: text for text in (AREAS, f"{QUAKE} {FRAGMENT}") for name in _names(text)}
     assert_command_failed(other, 1, "these ids are taken by other texts: areas.")
     assert as_before.stdout == listed.stdout
-    told = f"areas is forgotten\nthe text {sha256_of(AREAS)} still runs: twin is another id of it\n"
-    assert (one_of_two.returncode, one_of_two.stdout) == (0, told)
+    output = f"areas is forgotten\nthe text {sha256_of(AREAS)} still runs: twin is another id of it\n"
+    assert (one_of_two.returncode, one_of_two.stdout) == (0, output)
     assert json.loads(between.stdout).keys() == texts.keys() - {"areas"} | {"twin"}
     assert (deleted.returncode, deleted.stderr) == (1, "Error: no document has the id nothing.\n")
     assert deleted.stdout == f"{sha256_of(AREAS)} is forgotten\ntwin is forgotten\n"
@@ -121,10 +121,10 @@ def _names(text: str) -> tuple[str, str]:
 def test_the_examples_make_a_manifest_that_can_be_used(tmp_path: Path) -> None:
     path = tmp_path / "manifest.json"
 
-    made = run_here("documents", "extract", ROOT / "web" / "examples", "-o", path)
+    done = run_here("documents", "extract", ROOT / "web" / "examples", "-o", path)
     checked = run_here("documents", "check", path)
 
-    assert (made.returncode, made.stdout) == (0, "")
+    assert (done.returncode, done.stdout) == (0, "")
     assert checked.returncode == 0, checked.stderr
     operations = json.loads(path.read_bytes())["operations"]
     assert len(checked.stdout.splitlines()) == len(operations) > 50

@@ -1,4 +1,4 @@
-"""How a process takes leave: what was asked for is answered, and who follows something is sent elsewhere."""
+"""Draining: requests are answered, and subscribers are asked to reconnect."""
 
 import asyncio
 import json
@@ -56,10 +56,10 @@ async def edge() -> ServedSockets:  # type: ignore[misc]
         yield edge
 
 
-# When
+# Delays
 
 
-def test_few_come_again_at_once_and_many_within_ten_seconds_each_at_a_moment_of_its_own() -> None:
+def test_few_clients_reconnect_at_once_and_many_spread_over_ten_seconds() -> None:
     few, many = ([kind.next_ms() for _ in range(200)] for kind in (delays(FEW), delays(MANY)))
     assert 0 <= min(few) < max(few) <= 100
     assert max(many) <= LONGEST_DELAY_SECONDS * 1000
@@ -75,18 +75,18 @@ def test_a_close_frame_has_room_for_the_reason() -> None:
 
 @pytest.mark.parametrize("streams", [FEW, 500, MANY])
 def test_many_streams_end_over_some_seconds_and_no_more(streams: int) -> None:
-    """In virtual time. Who has ended leaves the collection meanwhile, as sockets do."""
+    """It runs in virtual time. Ended streams leave the collection at once, as sockets do."""
     ended: list[float] = []
 
     async def work() -> None:
-        there = {*range(streams)}
+        streams_left = {*range(streams)}
 
         def end(one: int) -> None:
-            there.discard(one)
+            streams_left.discard(one)
             ended.append(asyncio.get_running_loop().time())
 
-        await end_gradually(there, end)
-        assert not there
+        await end_gradually(streams_left, end)
+        assert not streams_left
 
     in_virtual_time(work)
     expected = min(streams / ENDED_PER_SECOND, LONGEST_SPREAD_SECONDS)
@@ -95,8 +95,8 @@ def test_many_streams_end_over_some_seconds_and_no_more(streams: int) -> None:
     assert most <= streams * (STEP_SECONDS * 2 / expected) + 1
 
 
-def test_what_hangs_is_waited_for_no_longer_for_the_time_it_took_to_end_others() -> None:
-    """In virtual time, for streams and sockets alike."""
+def test_the_time_to_end_others_does_not_extend_the_wait_for_hanging_ones() -> None:
+    """It runs in virtual time, for streams and sockets alike."""
     took: list[float] = []
 
     class Hanging:
@@ -123,10 +123,10 @@ def test_what_hangs_is_waited_for_no_longer_for_the_time_it_took_to_end_others()
 
 
 @pytest.mark.parametrize(("grace", "seconds"), [(1.0, 1 + 9 + 1), (10.0, 16 + 1)])
-def test_however_long_the_grace_what_hangs_leaves_time_to_put_things_away(
+def test_hanging_requests_leave_time_to_close_resources_whatever_the_grace(
     monkeypatch: pytest.MonkeyPatch, grace: float, seconds: float
 ) -> None:
-    """In virtual time: streams that do not end, then requests that are not answered."""
+    """It runs in virtual time: first streams that do not end, then requests that are not answered."""
 
     async def end_streams(_: random.Random, most: float) -> None:
         await asyncio.sleep(most)
@@ -156,7 +156,7 @@ def test_however_long_the_grace_what_hangs_leaves_time_to_put_things_away(
 # Workers
 
 
-async def test_a_job_worker_that_hangs_at_its_start_leaves_when_told(
+async def test_a_job_worker_that_hangs_at_its_start_stops_on_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("server.uvicorn.end_process_in", lambda seconds: None)
@@ -177,14 +177,14 @@ async def test_a_job_worker_that_hangs_at_its_start_leaves_when_told(
         await asyncio.sleep(0)
         ours.close()
         await asyncio.wait([working], timeout=2)
-        assert working.done()  # to be cancelled by the test would look like leaving
+        assert working.done()  # a cancellation by the test would look like a stop
     assert told == ["closed"]
 
 
 # WebSockets
 
 
-async def test_subscribers_are_sent_elsewhere(edge: ServedSockets) -> None:
+async def test_subscribers_are_asked_to_reconnect(edge: ServedSockets) -> None:
     async with edge.ready() as peer:
         await peer.subscribe("1", "subscription { held }")
         await peer.next("1")
@@ -194,7 +194,7 @@ async def test_subscribers_are_sent_elsewhere(edge: ServedSockets) -> None:
     assert 0 <= json.loads(reason)["reconnectAfterMs"] <= 100
 
 
-async def test_what_a_socket_asked_for_is_answered_first_and_nothing_more_is_heard(edge: ServedSockets) -> None:
+async def test_operations_of_a_socket_are_completed_and_later_messages_ignored(edge: ServedSockets) -> None:
     async with edge.ready() as peer:
         await peer.subscribe("1", "{ patient }")
         await peer.subscribe("2", "subscription { held }")
@@ -208,10 +208,10 @@ async def test_what_a_socket_asked_for_is_answered_first_and_nothing_more_is_hea
         assert await peer.receive() == {"id": "1", "type": "complete"}
         assert (await peer.closed())[0] == 1012
         await leaving
-        assert world.contexts == contexts  # the mutation was not executed: its client asks again elsewhere
+        assert world.contexts == contexts  # the mutation was not executed: its client sends it to another process
 
 
-async def test_who_is_being_identified_is_waited_for_and_an_idle_socket_is_not(edge: ServedSockets) -> None:
+async def test_draining_waits_for_an_authentication_but_not_for_an_idle_socket(edge: ServedSockets) -> None:
     async with edge.peer() as idle, edge.ready() as used:
         await until(lambda: len(edge.edge) == 2)
         await used.subscribe("1", "{ hello }")
@@ -273,7 +273,7 @@ async def test_positions_that_moved_without_an_event_are_sent_at_the_end(served:
 # Server-sent events
 
 
-async def test_a_stream_of_streamends_with_a_moment_to_come_again() -> None:
+async def test_an_event_stream_ends_with_a_retry_delay() -> None:
     async with events() as here, here.ask("subscription { held }") as response:
         stream = blocks(response)
         assert [await anext(stream) for _ in range(2)][1] == next_of(1, {"data": {"held": 0}})
@@ -283,7 +283,7 @@ async def test_a_stream_of_streamends_with_a_moment_to_come_again() -> None:
         assert 0 <= int(last["retry"]) <= 100
 
 
-async def test_an_answer_as_an_event_is_waited_for() -> None:
+async def test_draining_waits_for_a_response_that_is_an_event() -> None:
     async with events() as here, here.ask("{ hello }") as response:
         await here.streams.drain(delays(), 5)
         told = [block async for block in blocks(response)]
@@ -294,7 +294,7 @@ async def test_an_answer_as_an_event_is_waited_for() -> None:
 # HTTP
 
 
-async def test_the_next_answer_is_the_last_of_its_connection() -> None:
+async def test_the_next_response_is_the_last_of_its_connection() -> None:
     async def app(scope: object, receive: object, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
         await send({"type": "http.response.body", "body": b"ok"})

@@ -1,4 +1,4 @@
-"""A gateway that is the first process of a container, which the kernel sends no signal that it has no handler for."""
+"""A gateway as the first process of a container, to which the kernel sends only signals that it handles."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ import pytest
 from tests.support.command_line import surroundings
 from tests.support.store_engines import ROOT, free_port
 
-# As root there is the right to make a namespace; others get it with a namespace of users.
+# Only root may create a namespace without a namespace of users.
 ALONE: tuple[str, ...] = ("unshare", "--pid", "--fork") if sys.platform == "linux" and os.geteuid() == 0 else ()
 if ALONE == () and sys.platform == "linux":
     ALONE = ("unshare", "--user", "--map-root-user", "--pid", "--fork")
@@ -28,9 +28,9 @@ async def alone() -> tuple[str, ...]:
     return ALONE
 
 
-async def test_the_first_process_is_ended_while_it_begins(alone: tuple[str, ...], tmp_path: Path) -> None:
+async def test_the_first_process_can_be_ended_while_it_starts(alone: tuple[str, ...], tmp_path: Path) -> None:
     environment = surroundings(GATEWAY_DATA_DIR=str(tmp_path), GATEWAY_PORT=str(free_port()))
-    # What has the namespace made waits for the first process, and ends as that does.
+    # The program that creates the namespace waits for the first process, and ends with its status.
     maker = await asyncio.create_subprocess_exec(
         *alone, sys.executable, "-X", "importtime", "gateway.py", "serve",
         cwd=ROOT, env=environment, stderr=asyncio.subprocess.PIPE,
@@ -39,7 +39,7 @@ async def test_the_first_process_is_ended_while_it_begins(alone: tuple[str, ...]
     try:
         async with asyncio.timeout(50):
             while b"typer" not in await maker.stderr.readline():
-                pass  # it has begun with its imports
+                pass  # it has started its imports
             os.kill(first_child(maker.pid), signal.SIGTERM)
             await maker.stderr.read()
             assert await maker.wait() == 128 + signal.SIGTERM

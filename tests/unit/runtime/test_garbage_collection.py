@@ -1,4 +1,4 @@
-"""The garbage collector of a server looks seldom, and still finds what holds itself."""
+"""The garbage collector of a server runs rarely, and still frees reference cycles."""
 
 import asyncio
 import gc
@@ -19,7 +19,7 @@ LAYERS = ("edge", "compiled", "schema", "resolvers", "datastore")
 
 
 class Node:
-    """Holds itself."""
+    """An object that refers to itself."""
 
     def __init__(self) -> None:
         self.itself = self
@@ -34,7 +34,7 @@ def settled() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("settled")
-def test_what_holds_itself_goes_by_and_by() -> None:
+def test_reference_cycles_are_freed_over_time() -> None:
     lost = weakref.ref(Node())
     assert lost() is not None
     kept = [[number] for number in range(2 * GC_THRESHOLDS[0])]
@@ -62,7 +62,7 @@ async def test_queries_leave_nothing_to_the_collector(served: Served) -> None:
             assert not (await runner.run(request)).errors
         await asyncio.sleep(0.02)
 
-    for _ in range(3):  # what is made once is made by now
+    for _ in range(3):  # objects that are created once exist by now
         await ask()
     gc.collect()
     gc.disable()

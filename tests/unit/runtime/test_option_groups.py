@@ -40,7 +40,7 @@ def test_a_command_receives_each_group_as_one_parameter(commands: typer.Typer) -
     assert json.loads(done.stdout) == ["heron", True, "embedded", "test-", 9100, 2]
 
 
-def test_the_options_of_a_group_stand_in_its_place(commands: typer.Typer) -> None:
+def test_the_options_of_a_group_are_listed_in_its_position(commands: typer.Typer) -> None:
     names = [parameter.name for parameter in get_command(commands).params]
 
     assert names[:8] == ["name", "loud", "store", "data_dir", "memory", "prefix", "region", "metrics_port"]

@@ -75,7 +75,7 @@ def test_tables_in_aws_need_an_opensearch(command: list[str], tmp_path: Path) ->
     refused_in_a_line(done, 2, "set GATEWAY_SEARCH_URL")
 
 
-def test_an_unusable_address_of_a_search_host_is_reported_in_one_line(tmp_path: Path) -> None:
+def test_an_invalid_url_of_a_search_host_is_reported_in_one_line(tmp_path: Path) -> None:
     done = run_here("search", "status", "--data-dir", str(tmp_path), GATEWAY_SEARCH_URL="ftp://ada:secret@host")
 
     refused_in_a_line(done, 1, "GATEWAY_SEARCH_URL must be an http(s) URL")

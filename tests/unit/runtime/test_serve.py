@@ -1,4 +1,4 @@
-"""`serve`, in our own server and in others'; and what sets it up."""
+"""`serve` and other ASGI servers, and their settings."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def gateway(folder: Path) -> Iterator[GatewayProcess]:
-    """One that all tests share which do not stop it."""
+    """Yield a gateway shared by all tests that do not stop it."""
     with serve_process(folder) as gateway:
         yield gateway
 
@@ -51,7 +51,7 @@ def gateway(folder: Path) -> Iterator[GatewayProcess]:
 # Serving
 
 
-def test_serve_tells_on_stderr_where_to_go_and_with_which_tokens(gateway: GatewayProcess, folder: Path) -> None:
+def test_serve_prints_its_urls_and_tokens_on_stderr(gateway: GatewayProcess, folder: Path) -> None:
     assert f"{gateway.url}/graphql" in gateway.told
     assert f"data in {folder}" in gateway.told
     assert (
@@ -80,7 +80,7 @@ def test_health_and_readiness_are_reported(gateway: GatewayProcess) -> None:
 
 
 @pytest.mark.parametrize("path", ["/nowhere", "/graphiql/assets/none.js", "/graphiql/assets/../../gateway.py"])
-def test_what_is_not_there_is_a_404_in_the_form_of_other_errors(gateway: GatewayProcess, path: str) -> None:
+def test_an_unknown_path_is_a_404_in_the_form_of_other_errors(gateway: GatewayProcess, path: str) -> None:
     status, kind, body = gateway.get(path, accept="text/html")
     assert (status, kind) == (404, "application/json")
     assert json.loads(body)["errors"][0]["extensions"] == {"code": "NOT_FOUND"}
@@ -131,8 +131,8 @@ def test_a_restart_keeps_written_data_and_every_stop_is_clean(tmp_path: Path) ->
 
     with serving_anew(folder) as gateway:
         assert gateway.data(WATCHES, token)["watches"] == [{"area": "Harbor", "category": "Cats"}]
-        there = gateway.data('{ sightings(area: "Harbor") { nodes { sightingId } } }')["sightings"]["nodes"]
-        assert reported["reportSighting"] in there
+        sightings = gateway.data('{ sightings(area: "Harbor") { nodes { sightingId } } }')["sightings"]["nodes"]
+        assert reported["reportSighting"] in sightings
         gateway.stop(signal.SIGINT)
         assert gateway.process.returncode == 0
         assert "Traceback" not in gateway.told
@@ -140,7 +140,7 @@ def test_a_restart_keeps_written_data_and_every_stop_is_clean(tmp_path: Path) ->
 
 @contextmanager
 def _subscription(gateway: GatewayProcess) -> Iterator[None]:
-    """Somebody follows the sightings, and has seen one."""
+    """Subscribe to sightings, and check at the end that the server closed the socket for a restart."""
     with connect(gateway.url.replace("http", "ws") + "/graphql", subprotocols=["graphql-transport-ws"]) as socket:  # type: ignore[list-item]
         socket.send('{"type": "connection_init"}')
         assert json.loads(socket.recv(5))["type"] == "connection_ack"
@@ -165,7 +165,7 @@ def _runs(pid: int) -> bool:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the engine in /proc")
 @pytest.mark.parametrize("flags", [(), ("--memory",)], ids=["in a file", "in memory"])
-def test_a_killed_engine_costs_a_moment_and_no_wrong_answer(tmp_path: Path, flags: tuple[str, ...]) -> None:
+def test_a_killed_engine_causes_a_short_outage_and_no_wrong_response(tmp_path: Path, flags: tuple[str, ...]) -> None:
     with serve_process(tmp_path / "data", *flags) as gateway:
         before = gateway.data(STRONG)
         for child in Path(f"/proc/{gateway.process.pid}/task/{gateway.process.pid}/children").read_text().split():
@@ -173,7 +173,7 @@ def test_a_killed_engine_costs_a_moment_and_no_wrong_answer(tmp_path: Path, flag
 
         answers = list(_answers(gateway, 2.0))
         ids = {event["eventId"] for event in before["earthquakes"]["nodes"]}
-        # One in memory has its demo loaded anew.
+        # A store in memory loads its demo again.
         end = time.monotonic() + 20
         while not _has(answers[-1], ids) and time.monotonic() < end:
             answers += _answers(gateway, 0.1)
@@ -197,11 +197,11 @@ def _has(answer: dict[str, Any], ids: set[str]) -> bool:
 
 
 def _is_retryable(answer: dict[str, Any]) -> bool:
-    told = [{**error["extensions"], "retryAfter": 1} for error in answer["errors"]]
-    return all(extensions == {"code": "UNAVAILABLE", "retryable": True, "retryAfter": 1} for extensions in told)
+    failures = [{**error["extensions"], "retryAfter": 1} for error in answer["errors"]]
+    return all(extensions == {"code": "UNAVAILABLE", "retryable": True, "retryAfter": 1} for extensions in failures)
 
 
-def test_serve_starts_without_its_store_and_says_so(tmp_path: Path) -> None:
+def test_serve_starts_without_its_store_and_reports_it(tmp_path: Path) -> None:
     with serve_process(tmp_path / "data", "--store", f"http://127.0.0.1:{free_port()}") as gateway:
         until_blocking(lambda: "Warning: the store cannot be reached." in gateway.told, 5)
         assert gateway.get("/healthz")[0] == 200
@@ -236,12 +236,12 @@ def test_missing_tables_are_reported_and_created(engine: str, tmp_path: Path) ->
         assert gateway.data(STRONG)["earthquakes"]["nodes"]
 
 
-# In a server of one's own
+# In another server
 
 
 @contextmanager
 def uvicorn_serving(folder: Path, *arguments: str, **environment: str) -> Iterator[GatewayProcess]:
-    """`uvicorn --factory` with its data in this folder, until it is left."""
+    """Run `uvicorn --factory` with its data in this folder."""
     port = free_port()
     log = folder.with_suffix(".log")
     command = [sys.executable, "-m", "uvicorn", "--factory", "gateway:create_app", "--port", str(port), *arguments]
@@ -302,8 +302,12 @@ def test_an_app_that_is_set_up_wrong_ends_its_server_with_one_line(
             patch.setenv(name, value)
         with pytest.raises(SystemExit) as ended:
             create_app()
-    told = capsys.readouterr()
-    refused_in_a_line(subprocess.CompletedProcess((), int(str(ended.value)), told.out, told.err), 2, words)
+    captured = capsys.readouterr()
+    refused_in_a_line(
+        subprocess.CompletedProcess((), int(str(ended.value)), captured.out, captured.err),
+        2,
+        words,
+    )
 
 
 def test_an_app_is_one_process_where_serve_would_have_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,7 +316,7 @@ def test_an_app_is_one_process_where_serve_would_have_several(tmp_path: Path, mo
     create_app()
 
 
-def test_what_an_app_is_given_counts_more_than_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arguments_of_an_app_override_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GATEWAY_STORE", "nonsense")
     create_app(Settings(secret=SECRET), StoreOptions())
     monkeypatch.delenv("GATEWAY_SECRET", raising=False)
@@ -341,7 +345,7 @@ def test_every_option_of_serve_can_come_from_the_environment(engine: str, tmp_pa
         assert gateway.data('{ areas sightings(area: "North") { nodes { area } } }')["areas"] == ["North", "South"]
         token = run_command("token", "--role", "system", **environment).stdout.strip()
         assert gateway.data("{ me { role } }", token) == {"me": {"role": "SYSTEM"}}
-        # The demo's pictures are there, and no secret beside the one that was given.
+        # The demo's pictures exist, and no secret besides the given one.
         assert not (tmp_path / "data" / "secret").exists()
 
 
@@ -400,7 +404,7 @@ def test_clients_reach_the_gateway_where_it_listens_by_default() -> None:
     assert Settings(secret=SECRET, public_url="https://example.com/api/").reached_at == "https://example.com/api"
 
 
-def test_what_is_given_counts_more_than_the_environment() -> None:
+def test_given_settings_override_the_environment() -> None:
     found = from_environment({"GATEWAY_INGEST": "all_hour"}, ingest="all_day", port=None)
     assert (found["ingest"], "port" in found) == ("all_day", False)
 
@@ -449,8 +453,8 @@ def test_a_key_set_without_its_issuer_and_audience_is_refused(
 
 
 def test_the_local_secret_is_made_once_for_its_owner_only(tmp_path: Path) -> None:
-    made = local_secret(tmp_path / "new")
-    assert local_secret(tmp_path / "new") == made
+    secret = local_secret(tmp_path / "new")
+    assert local_secret(tmp_path / "new") == secret
     assert (tmp_path / "new" / "secret").stat().st_mode & 0o777 == 0o600
 
 

@@ -1,4 +1,4 @@
-"""What starts workers, and keeps them: signals at odd moments, workers that hang or die. Others stand in for these."""
+"""The supervisor: signals at any moment, and workers that hang or die. Stand-ins play the workers."""
 
 import asyncio
 import errno
@@ -32,13 +32,13 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks processes
 
 @dataclass(frozen=True, slots=True)
 class Supervised:
-    """One supervisor and those that stand in for its workers, which do as the folder's files have them do."""
+    """A supervisor, and stand-ins for its workers that files in the folder control."""
 
     folder: Path
     process: Forked
 
     def noted(self, what: str, part: str = "serving") -> list[int]:
-        """The processes that have noted this, in their order."""
+        """Return the ids of the processes that noted `what`, in order."""
         notes = self.folder / "notes"
         lines = notes.read_text().splitlines() if notes.exists() else []
         return [int(line.split()[-1]) for line in lines if line.startswith(f"{what} {part} ")]
@@ -56,11 +56,11 @@ class Supervised:
         return (self.folder / "log").read_text().count(words)
 
     def until_served(self) -> None:
-        """Wait until it serves and its first worker has noted that it is ready, which happens in any order."""
+        """Wait until it serves and its first worker has noted that it is ready, in any order."""
         wait_blocking(lambda: (self.folder / "served").exists() and self.noted("ready"))
 
     def ended(self) -> int:
-        """The status with which it has ended. Nobody whom it started is left."""
+        """Wait for the end and return the exit status. Check that no process that it started is left."""
         status = self.process.wait(30)
         assert [pid for pid in self.noted("began") + self.noted("began", "jobs") if is_running(pid)] == []
         return status
@@ -87,16 +87,16 @@ def supervised(folder: Path, *options: str, count: int = 1, has: str = "", **env
 
 @pytest.fixture
 def one(tmp_path: Path) -> Iterator[Supervised]:
-    """It serves, with one worker, and one for jobs."""
+    """Yield a supervisor that serves with one worker, and has one for jobs."""
     with supervised(tmp_path) as one:
         one.until_served()
         yield one
 
 
-# Renewing
+# Replacing
 
 
-def test_a_sighup_while_all_are_replaced_has_them_replaced_once_more(one: Supervised) -> None:
+def test_a_sighup_while_all_are_replaced_replaces_them_once_more(one: Supervised) -> None:
     one.has("hang")
     one.send(signal.SIGHUP)
     wait_blocking(lambda: len(one.noted("began")) == 2)
@@ -130,7 +130,7 @@ def test_sigterm_while_all_are_replaced_ends_old_and_new(one: Supervised) -> Non
     assert one.ended() == 0
 
 
-def test_a_sighup_while_all_leave_starts_no_worker(one: Supervised) -> None:
+def test_a_sighup_while_all_stop_starts_no_worker(one: Supervised) -> None:
     one.has("deaf")
     one.send(signal.SIGTERM)
     wait_blocking(lambda: one.noted("told"))
@@ -139,7 +139,7 @@ def test_a_sighup_while_all_leave_starts_no_worker(one: Supervised) -> None:
     assert len(one.noted("began")) == 1
 
 
-# Beginning
+# Starting
 
 
 def test_sigterm_while_the_store_opens_ends_it_before_any_worker_starts(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_sigterm_while_the_store_opens_ends_it_before_any_worker_starts(tmp_path
         assert one.noted("began") == []
 
 
-def test_sigterm_while_workers_begin_ends_them(tmp_path: Path) -> None:
+def test_sigterm_while_workers_start_ends_them(tmp_path: Path) -> None:
     with supervised(tmp_path, count=3, has="hang") as one:
         wait_blocking(lambda: len(one.noted("began")) == 3)
         one.send(signal.SIGTERM)
@@ -158,7 +158,7 @@ def test_sigterm_while_workers_begin_ends_them(tmp_path: Path) -> None:
         assert one.noted("ready") == []
 
 
-def test_who_hangs_as_it_takes_the_place_of_one_that_died_is_killed_and_replaced(tmp_path: Path) -> None:
+def test_a_hanging_successor_of_a_worker_that_died_is_killed_and_replaced(tmp_path: Path) -> None:
     with supervised(tmp_path, START_SECONDS="2") as one:
         one.until_served()
         one.has("hang")
@@ -170,39 +170,39 @@ def test_who_hangs_as_it_takes_the_place_of_one_that_died_is_killed_and_replaced
         assert one.told("Worker 1 was not ready within") >= 1
 
 
-def test_workers_that_do_not_come_to_be_ready_end_it(tmp_path: Path) -> None:
+def test_workers_that_never_become_ready_end_the_supervisor(tmp_path: Path) -> None:
     with supervised(tmp_path, count=2, has="hang", START_SECONDS="0.3") as one:
         assert one.ended() == 1
         assert not (tmp_path / "served").exists()
 
 
-# Leaving
+# Stopping
 
 
-def test_who_does_not_leave_is_killed(one: Supervised) -> None:
+def test_a_worker_that_does_not_stop_is_killed(one: Supervised) -> None:
     one.has("deaf")
     one.send(signal.SIGTERM)
     assert one.ended() == 0
 
 
-def test_workers_leave_when_their_supervisor_is_killed(one: Supervised) -> None:
-    there = one.noted("ready") + one.noted("ready", "jobs")
+def test_workers_stop_when_their_supervisor_is_killed(one: Supervised) -> None:
+    workers = one.noted("ready") + one.noted("ready", "jobs")
     one.process.kill()
-    wait_blocking(lambda: not any(is_running(pid) for pid in there))
+    wait_blocking(lambda: not any(is_running(pid) for pid in workers))
 
 
-def test_it_ends_with_its_terminal(tmp_path: Path) -> None:
+def test_the_supervisor_ends_with_its_terminal(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     with supervised(tmp_path, os.ttyname(theirs)) as one:
         one.until_served()
         one.send(signal.SIGHUP)
-        wait_blocking(lambda: len(one.noted("ready")) == 2)  # while that is there workers are replaced
+        wait_blocking(lambda: len(one.noted("ready")) == 2)  # while the terminal exists, workers are replaced
         os.close(theirs)
         os.close(ours)
         assert one.ended() == 0
 
 
-def test_with_nohup_it_outlives_its_terminal(tmp_path: Path) -> None:
+def test_with_nohup_the_supervisor_outlives_its_terminal(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     with supervised(tmp_path, os.ttyname(theirs), "nohup") as one:
         one.until_served()
@@ -221,7 +221,7 @@ SILENT = 1.0
 
 @pytest.fixture
 def listening(tmp_path: Path) -> Iterator[Supervised]:
-    """It serves, with one worker and one for jobs, and kills those that are silent for `SILENT` seconds."""
+    """Yield a supervisor with a serving worker and one for jobs, which kills workers silent for `SILENT` seconds."""
     with supervised(tmp_path, SILENT_SECONDS=str(SILENT), LEAVE_SECONDS="60") as one:
         one.until_served()
         wait_blocking(lambda: len(one.noted("ready")) == len(one.noted("ready", "jobs")) == 1)
@@ -250,7 +250,7 @@ def test_a_worker_that_is_stopped_by_a_signal_is_killed_and_replaced(listening: 
     assert not is_running(first)
 
 
-def test_the_others_are_kept_while_a_silent_worker_is_replaced(listening: Supervised) -> None:
+def test_other_workers_are_kept_while_a_silent_worker_is_replaced(listening: Supervised) -> None:
     (jobs,) = listening.noted("ready", "jobs")
     for replaced in (1, 2):
         listening.has(f"silent-{listening.noted('ready')[-1]}")
@@ -311,7 +311,7 @@ async def stand_in(folder: Path) -> Worker:
 
 
 async def let_loop_run() -> None:
-    """What has happened is noticed."""
+    """Let the event loop process what has happened."""
     for _ in range(10):
         await asyncio.sleep(0)
 
@@ -381,9 +381,7 @@ async def test_a_successor_that_dies_is_replaced_while_the_one_before_still_leav
     await asyncio.gather(*[worker.end(0) for worker in started])
 
 
-async def test_where_no_process_can_be_started_another_try_follows(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_starting_a_process_is_retried_when_it_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("runtime.supervisor.slot.FIRST_DELAY", 0.0)
     tries, refusals = 0, 3
 
@@ -415,11 +413,11 @@ async def test_a_process_that_cannot_be_started_leaves_no_descriptor_open() -> N
     assert caught.value.errno == errno.ENOENT
 
 
-# What a worker is told
+# The assignment of a worker
 
 
 def test_an_assignment_is_removed_from_the_environment() -> None:
-    """An engine that it starts is no worker, and must neither listen nor hold the line open."""
+    """An engine that the worker starts is no worker, and must neither listen nor hold the line open."""
     with socket.create_server(("127.0.0.1", 0)) as listening, socket.socket() as line:
         given = [os.dup(one.fileno()) for one in (line, listening)]
         for descriptor in given:

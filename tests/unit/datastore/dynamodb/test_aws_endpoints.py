@@ -1,4 +1,4 @@
-"""DynamoDB's addresses in AWS: recognised by name, with their region and the address of their streams."""
+"""The endpoints of DynamoDB in AWS: recognised by host name, with their region and the endpoint of their streams."""
 
 from collections.abc import Iterator
 from io import BytesIO
@@ -21,7 +21,7 @@ from tests.support.served import SECRET
 
 VPC = "https://vpce-0a1b-2c3d.dynamodb.eu-central-1.vpce.amazonaws.com"
 CHINA_VPC = "https://vpce-0a1b-2c3d.dynamodb.cn-north-1.vpce.amazonaws.com.cn"
-# Address, region, address of the streams
+# Host, region, host of the streams
 IN_AWS = [
     ("dynamodb.eu-central-1.amazonaws.com", "eu-central-1", "streams.dynamodb.eu-central-1.amazonaws.com"),
     ("DynamoDB.EU-Central-1.AmazonAWS.com", "eu-central-1", "streams.dynamodb.eu-central-1.amazonaws.com"),
@@ -65,7 +65,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("host", "region", "streams"), IN_AWS, ids=[host for host, _, _ in IN_AWS])
-async def test_a_host_of_aws_tells_its_region_and_its_streams(host: str, region: str, streams: str) -> None:
+async def test_a_host_of_aws_determines_its_region_and_its_streams(host: str, region: str, streams: str) -> None:
     url = f"https://{host}"
     options = StoreOptions(url, region="us-west-2")
     assert (options.aws, options.named_region) == (True, region)
@@ -73,7 +73,7 @@ async def test_a_host_of_aws_tells_its_region_and_its_streams(host: str, region:
         endpoint = database.endpoint
         admin = database.admin().meta
     assert (endpoint.tables(), endpoint.streams(), endpoint.region) == (url, f"https://{streams}", region)
-    # Of an account's dual-stack address boto3 is told that it is one, and it takes the region's.
+    # For the dual-stack endpoint of an account, boto3 is configured for dual-stack and uses the region's endpoint.
     assert admin.region_name == region
     assert admin.endpoint_url.lower() == url.lower().replace("123456789012.ddb.us-east-1.api", "dynamodb.us-east-1.api")
 
@@ -97,7 +97,7 @@ def test_other_hosts_are_not_aws(url: str) -> None:
     ],
     ids=["plain", "dual-stack", "fips"],
 )
-def test_without_an_address_botocore_derives_both(
+def test_without_an_endpoint_botocore_derives_both(
     variables: dict[str, str], tables: str, streams: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in variables.items():
@@ -107,29 +107,29 @@ def test_without_an_address_botocore_derives_both(
 
 @pytest.mark.parametrize("store", ["aws", VPC, CHINA_VPC, *[f"https://{host}" for host, _, _ in IN_AWS]])
 @pytest.mark.parametrize("variable", ["AWS_USE_DUALSTACK_ENDPOINT", "AWS_USE_FIPS_ENDPOINT", "neither"])
-async def test_tables_are_administered_where_they_are_asked(
+async def test_tables_are_administered_at_the_endpoint_of_the_requests(
     store: str, variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """boto3 goes by rules of its own, which it tells with the first request."""
+    """boto3 derives the endpoint by its own rules, which its first request shows."""
     monkeypatch.setenv(variable, "true")
     monkeypatch.setenv(STREAMS_VARIABLE, "http://127.0.0.1:1")
     monkeypatch.setenv("AWS_ACCOUNT_ID", "123456789012")
     async with open_database(StoreOptions(store, region="eu-west-1")) as database:
         admin, tables = database.admin(), database.endpoint.tables()
-        asked: list[str] = []
+        urls: list[str] = []
 
         def answered(request: Any, **_: Any) -> AWSResponse:
-            asked.append(request.url)
+            urls.append(request.url)
             return AWSResponse(request.url, 200, {}, RawAnswer(b'{"TableNames": []}'))
 
         admin.meta.events.register("before-send.dynamodb.ListTables", answered)
         assert admin.list_tables()["TableNames"] == []
     expected = tables.lower().replace("123456789012.ddb.us-east-1.api", "dynamodb.us-east-1.api")
-    assert [url.lower() for url in asked] == [f"{expected}/"]
+    assert [url.lower() for url in urls] == [f"{expected}/"]
 
 
 class RawAnswer(BytesIO):
-    """The body of an answer as urllib3 has it."""
+    """The body of a response as urllib3 provides it."""
 
     def stream(self, **_: Any) -> Iterator[bytes]:
         yield self.read()
@@ -186,7 +186,7 @@ def test_a_host_of_aws_that_cannot_be_used_is_refused(host: str, words: str, tmp
     assert words in done.stderr
 
 
-async def test_a_dual_stack_address_that_botocore_has_no_streams_for_is_refused() -> None:
+async def test_a_dual_stack_endpoint_for_which_botocore_has_no_streams_is_refused() -> None:
     with pytest.raises(StoreMisconfigured, match=f"set {STREAMS_VARIABLE}"):
         async with open_database(StoreOptions("https://dynamodb.eu-isoe-west-1.api.cloud-aws.adc-e.uk")):
             pass
@@ -194,14 +194,14 @@ async def test_a_dual_stack_address_that_botocore_has_no_streams_for_is_refused(
 
 @pytest.mark.parametrize("variable", [TABLES_VARIABLE, STREAMS_VARIABLE, "AWS_ENDPOINT_URL"])
 @pytest.mark.parametrize("rest", ["/dynamodb", "/?a=b"])
-async def test_an_address_with_a_path_is_refused(variable: str, rest: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_endpoint_with_a_path_is_refused(variable: str, rest: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable, f"http://127.0.0.1:8000{rest}")
     with pytest.raises(StoreMisconfigured, match=f"{variable}.*set it to a scheme, a host and a port"):
         async with open_database(StoreOptions("aws", region="eu-west-1")):
             pass
 
 
-async def test_tables_and_streams_are_asked_where_each_is(
+async def test_requests_for_tables_and_streams_go_to_their_own_endpoints(
     engine: str, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Proxy(engine) as tables, Proxy(engine) as streams:
@@ -213,20 +213,20 @@ async def test_tables_and_streams_are_asked_where_each_is(
         assert (tables.operations(), streams.operations()) == (["ListTables"], ["ListStreams"])
 
 
-# --- What is otherwise with AWS ---------------------------------------------------------------------------------------
+# --- Differences with AWS ---------------------------------------------------------------------------------------------
 
 PLAIN = "https://dynamodb.eu-central-1.api.aws"
 
 
 @pytest.mark.parametrize("store", ["aws", PLAIN, VPC])
-def test_whatever_its_address_aws_is_read_no_more_often_than_it_allows(store: str) -> None:
+def test_aws_is_polled_no_more_often_than_it_allows_at_any_endpoint(store: str) -> None:
     options = StoreOptions(store)
     assert followed_every(options.aws, None) == 0.25
     assert pipeline_pace(options.aws, None).poll_seconds == 1.0
 
 
 @pytest.mark.parametrize("store", ["aws", PLAIN, VPC])
-def test_whatever_its_address_what_is_in_aws_is_no_toy(store: str) -> None:
+def test_a_store_in_aws_is_not_treated_as_a_demo_at_any_endpoint(store: str) -> None:
     gateway = Gateway(Settings(secret=SECRET, demo=True), StoreOptions(store))
     assert gateway.edge.demo_tokens() == []
     assert isinstance(gateway.objects, NoObjects)
@@ -240,14 +240,14 @@ def test_whatever_its_address_what_is_in_aws_is_no_toy(store: str) -> None:
     ],
     ids=["secret", "workers"],
 )
-def test_whatever_its_address_aws_needs_what_it_needs(
+def test_a_store_in_aws_has_the_requirements_of_aws_at_any_endpoint(
     arguments: tuple[str, ...], variables: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
     done = run_here("serve", "--store", PLAIN, *arguments, "--data-dir", tmp_path, **variables)
     refused_in_a_line(done, 2, words)
 
 
-async def test_pictures_are_in_the_region_of_the_tables_unless_another_is_given(
+async def test_pictures_are_in_the_region_of_the_tables_by_default(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for region, found in ((None, "eu-central-1"), ("us-west-2", "us-west-2")):

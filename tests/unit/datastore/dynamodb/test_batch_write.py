@@ -1,4 +1,4 @@
-"""Many items at once: 25 a call, what stays unprocessed sent again, and nothing lost in silence."""
+"""Batch writes: 25 items a call, unprocessed items are sent again, and none is lost silently."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -47,13 +47,13 @@ async def test_sixty_items_are_three_calls(store: Store) -> None:
     assert len(await store.scan(ALL_TEAMS)) == 60
 
 
-async def test_nothing_to_write_is_no_call(store: Store) -> None:
+async def test_an_empty_batch_makes_no_call(store: Store) -> None:
     await store.write_all(TEAMS)
 
     assert store.meter.calls == []
 
 
-async def test_puts_and_deletes_go_together_and_of_two_with_one_key_the_last_counts(store: Store) -> None:
+async def test_puts_and_deletes_share_calls_and_the_last_of_two_with_one_key_counts(store: Store) -> None:
     rows = [{"seasonId": "s", "teamId": f"t{number}", "won": number} for number in range(4)]
     await store.write_all(TEAM_SEASONS, puts=rows)
 
@@ -77,7 +77,7 @@ async def test_an_item_read_before_is_read_again_after_a_write(store: Store) -> 
     assert (await store.get(team, Key("t0")) or {})["name"] == "Other"
 
 
-async def test_a_key_that_cannot_be_is_refused_before_anything_is_written(store: Store) -> None:
+async def test_an_invalid_key_is_refused_before_anything_is_written(store: Store) -> None:
     with pytest.raises(BadUserInput):
         await store.write_all(TEAMS, puts=[*teams(30), {"teamId": ""}])
 
@@ -107,14 +107,14 @@ async def test_items_that_are_never_processed_are_reported_and_the_others_are_wr
     assert len(await store.scan(ALL_TEAMS)) == 22
 
 
-async def test_a_batch_of_several_megabytes_goes_out(store: Store) -> None:
+async def test_a_batch_of_several_megabytes_is_sent(store: Store) -> None:
     await store.write_all(TEAMS, puts=teams(25, history="x" * 200_000))
 
     assert len(await store.scan(ALL_TEAMS)) == 25
 
 
-async def test_a_write_reported_as_failed_is_over_at_that_time(store: Store, proxy: Proxy) -> None:
-    """Whoever looks then sees all that comes of it: no batch lands later."""
+async def test_a_write_has_ended_when_it_is_reported_as_failed(store: Store, proxy: Proxy) -> None:
+    """A reader then sees everything that was written: no batch arrives later."""
     slow = _Slow()
     proxy.faults.extend([refuse(400, "ValidationException"), slow, slow])
 
@@ -143,7 +143,7 @@ async def test_a_cancelled_caller_leaves_no_batch_in_flight(store: Store, proxy:
 
 
 class _Slow:
-    """Answers when others have been answered long ago."""
+    """A fault that answers long after other calls have been answered."""
 
     def __init__(self) -> None:
         self.began = self.ended = 0
@@ -157,7 +157,7 @@ class _Slow:
 
 
 def _leave(count: int) -> Any:
-    """The last so many of a batch stay unprocessed."""
+    """Return a fault that leaves the last `count` items of a batch unprocessed."""
 
     async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
         ((table, requests),) = seen.body["RequestItems"].items()

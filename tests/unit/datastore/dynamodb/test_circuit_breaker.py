@@ -1,4 +1,4 @@
-"""A store that fails is not asked ever more, and one that is away not at all: the budget of retries and the breaker."""
+"""The retry budget limits calls to a store that fails. The circuit breaker stops calls to a store that is away."""
 
 import asyncio
 from contextlib import suppress
@@ -36,14 +36,14 @@ from tests.support.time_jumps import jump
 from tests.support.until import until
 
 SOON = BreakerConfig(wait_seconds=0.1, first_probe_seconds=0.01, probe_interval=0.02, probe_timeout=50)
-# It stays with those who wait.
+# Callers wait for it.
 PATIENT = replace(SOON, wait_seconds=60)
 ASKED = {"Limit": 2}
 AWAY = {"code": "UNAVAILABLE", "retryable": True, "retryAfter": 1}
 
 
 async def code_of_call(client: Client, timeout: float = 50) -> str:  # noqa: ASYNC109 - as the client has it
-    """The code of the error, or OK."""
+    """Make a call and return the code of its error, or OK."""
     try:
         await client.call("ListTables", ASKED, timeout=timeout)
     except DomainError as error:
@@ -52,7 +52,7 @@ async def code_of_call(client: Client, timeout: float = 50) -> str:  # noqa: ASY
 
 
 def tries_at_store(proxy: Proxy) -> int:
-    """How many tries came, without the probes."""
+    """Return the number of tries that arrived, without the probes."""
     return sum(seen.body == ASKED for seen in proxy.seen)
 
 
@@ -75,7 +75,7 @@ async def test_when_the_retry_budget_is_spent_the_first_error_is_reported(proxy:
         assert (client.budget.tokens, client.budget.refused) == (0, 2)
 
 
-async def test_answers_give_back_what_retries_cost(proxy: Proxy) -> None:
+async def test_responses_refill_the_retry_budget(proxy: Proxy) -> None:
     async with client_of(proxy, budget=RetryBudget(10)) as client:
         proxy.faults.extend([plain_error(500)] * 3)
         assert await code_of_call(client) == "UNAVAILABLE"
@@ -86,11 +86,11 @@ async def test_answers_give_back_what_retries_cost(proxy: Proxy) -> None:
 
         proxy.faults.append(plain_error(503))
         assert await code_of_call(client) == "OK"
-        # Five were paid, and given back by the try that was answered.
+        # Five were spent, and the answered try returned them.
         assert client.budget.tokens == 5
 
 
-async def test_a_store_that_fails_for_all_is_not_stormed(proxy: Proxy) -> None:
+async def test_retries_do_not_overload_a_store_that_fails_for_all(proxy: Proxy) -> None:
     proxy.always = plain_error(500)
 
     async with client_of(proxy, backoff=replace(QUICK, attempts=8), budget=RetryBudget(100)) as client:
@@ -101,7 +101,7 @@ async def test_a_store_that_fails_for_all_is_not_stormed(proxy: Proxy) -> None:
 
 
 @pytest.mark.parametrize("fault", [lose_answer, damage, fail_after_all(500, "InternalServerError")])
-async def test_a_write_that_is_not_repeated_may_have_been_applied(
+async def test_a_write_that_is_not_retried_may_have_been_applied(
     proxy: Proxy, database: Database, fault: object
 ) -> None:
     proxy.always = fault  # type: ignore[assignment]
@@ -125,7 +125,7 @@ async def test_the_retries_of_streams_do_not_use_the_budget_of_tables(proxy: Pro
     assert tokens == {"tables": 10, "streams": 0}
 
 
-async def test_a_write_that_never_left_the_line_may_be_sent_again(proxy: Proxy, database: Database) -> None:
+async def test_a_write_that_was_never_sent_may_be_sent_again(proxy: Proxy, database: Database) -> None:
     async with client_of(proxy, limits=replace(HTTP_PATIENT, connections=1)) as client:
         proxy.faults.append(hang)
         first = asyncio.create_task(code_of_call(client))
@@ -140,7 +140,7 @@ async def test_a_write_that_never_left_the_line_may_be_sent_again(proxy: Proxy, 
 # --- The breaker ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_store_that_stays_away_is_asked_by_one_probe_at_a_time(proxy: Proxy) -> None:
+async def test_a_store_that_stays_away_receives_one_probe_at_a_time(proxy: Proxy) -> None:
     async with client_of(proxy, breaker_config=SOON, backoff=replace(QUICK, attempts=20)) as client:
         proxy.always = reset
         assert set(await asyncio.gather(*[code_of_call(client) for _ in range(20)])) == {"UNAVAILABLE"}
@@ -159,13 +159,13 @@ async def test_a_store_that_stays_away_is_asked_by_one_probe_at_a_time(proxy: Pr
         assert len(proxy.seen) == seen + 1
 
 
-async def test_the_first_answer_closes_it(proxy: Proxy) -> None:
+async def test_the_first_response_closes_the_breaker(proxy: Proxy) -> None:
     async with client_of(proxy, breaker_config=SOON) as client:
         await proxy.go_away()
         while client.breakers["tables"].state is not BreakerState.OPEN:
             assert await code_of_call(client) == "UNAVAILABLE"
         await proxy.come_back()
-        # Nobody asks meanwhile.
+        # No call is made in between.
         await until(lambda: client.breakers["tables"].state is BreakerState.CLOSED)
 
         assert await code_of_call(client) == "OK"
@@ -202,7 +202,7 @@ async def test_a_waiting_call_has_a_deadline(proxy: Proxy) -> None:
     assert late.value.extensions == AWAY
 
 
-async def test_silence_is_enough_to_look_whether_it_is_there(proxy: Proxy) -> None:
+async def test_a_silent_store_is_probed(proxy: Proxy) -> None:
     async with client_of(proxy, breaker_config=SOON, limits=replace(HTTP_PATIENT, silence_seconds=0.1)) as client:
         proxy.always = hang
         assert await code_of_call(client) == "UNAVAILABLE"
@@ -235,7 +235,7 @@ async def test_a_refusal_shows_that_the_store_works(proxy: Proxy) -> None:
         assert client.breakers["tables"].state is BreakerState.CLOSED
 
 
-async def test_streams_have_one_of_their_own(proxy: Proxy) -> None:
+async def test_streams_have_a_breaker_of_their_own(proxy: Proxy) -> None:
     proxy.always = FaultMix({"reset": 1.0}, 1, Only(("ListStreams",)))
 
     async with client_of(proxy, breaker_config=SOON) as client:
@@ -268,7 +268,7 @@ async def test_a_caller_that_leaves_at_once_proves_nothing(proxy: Proxy) -> None
         assert not client.breakers["tables"].tripped
 
 
-async def test_tries_from_before_it_came_back_tell_nothing_new(proxy: Proxy) -> None:
+async def test_tries_from_before_the_recovery_are_ignored(proxy: Proxy) -> None:
     jump(0)
     async with client_of(proxy, breaker_config=PATIENT, backoff=Backoff(attempts=1)) as client:
         breaker = client.breakers["tables"]
@@ -291,24 +291,24 @@ async def test_tries_from_before_it_came_back_tell_nothing_new(proxy: Proxy) -> 
         assert proxy.reached.total() == probes
 
 
-async def test_an_answer_that_comes_while_no_probe_gets_through_closes_it(proxy: Proxy) -> None:
-    come = asyncio.Event()
+async def test_a_late_response_closes_the_breaker_while_probes_fail(proxy: Proxy) -> None:
+    answering = asyncio.Event()
 
     async def late(proxy: Proxy, seen: Seen) -> web.StreamResponse:
-        await come.wait()
+        await answering.wait()
         return await forward(proxy, seen)
 
-    terms = replace(PATIENT, probe_timeout=60)
-    async with client_of(proxy, breaker_config=terms, backoff=QUICK) as client:
+    config = replace(PATIENT, probe_timeout=60)
+    async with client_of(proxy, breaker_config=config, backoff=QUICK) as client:
         proxy.faults.append(late)
         asking = asyncio.create_task(code_of_call(client))
         await until(lambda: tries_at_store(proxy) == 1)
-        proxy.always = hang  # the probe's, too
+        proxy.always = hang  # of the probe, too
         client.breakers["tables"].record_failure(asyncio.get_running_loop().time(), timed_out=True)
         waiting = asyncio.create_task(code_of_call(client))
         await until(lambda: len(proxy.seen) == 2)
         proxy.always = None
-        come.set()
+        answering.set()
 
         assert {await asking, await waiting} == {"OK"}
 

@@ -1,4 +1,4 @@
-"""The wire client against the real engine, with a proxy in between that misbehaves on demand."""
+"""The client against the real engine, through a proxy that injects faults."""
 
 import asyncio
 import threading
@@ -40,7 +40,7 @@ from tests.support.fault_proxy import (
 from tests.support.time_jumps import jump
 from tests.support.until import until
 
-# --- Trying again -----------------------------------------------------------------------------------------------------
+# --- Retries ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("fault", TRANSIENT.values(), ids=TRANSIENT.keys())
@@ -67,7 +67,7 @@ async def test_refused_requests_are_not_retried(client: Client, proxy: Proxy, co
 
 
 @pytest.mark.breaks_rules("it is about refusals")
-async def test_the_engines_own_refusals_keep_their_code_and_words(client: Client, proxy: Proxy) -> None:
+async def test_refusals_of_the_engine_keep_their_code_and_message(client: Client, proxy: Proxy) -> None:
     with pytest.raises(RequestRefused) as missing:
         await client.call("DescribeTable", {"TableName": "there-is-no-such-table"})
     with pytest.raises(RequestRefused) as invalid:
@@ -79,7 +79,7 @@ async def test_the_engines_own_refusals_keep_their_code_and_words(client: Client
     assert proxy.operations() == ["DescribeTable", "GetItem"]
 
 
-async def test_a_prepared_request_is_sent_as_it_is_and_metered_like_any(
+async def test_a_prepared_request_is_sent_unchanged_and_metered(
     client: Client, proxy: Proxy, database: Database
 ) -> None:
     table = database.prefix + BLIP.name
@@ -90,8 +90,8 @@ async def test_a_prepared_request_is_sent_as_it_is_and_metered_like_any(
 
     assert answer == await client.call("Scan", payload, meter=other)
     assert [seen.body for seen in proxy.seen] == [payload, payload]
-    told = [(call.tables, call.index, call.units, call.request) for call in meter.calls + other.calls]
-    assert told == [((table,), "TrendingIndex", 0.5, payload)] * 2
+    metered = [(call.tables, call.index, call.units, call.request) for call in meter.calls + other.calls]
+    assert metered == [((table,), "TrendingIndex", 0.5, payload)] * 2
 
 
 @pytest.mark.breaks_rules("it is about refusals")
@@ -116,7 +116,7 @@ async def test_a_value_outside_json_is_refused_before_sending(client: Client, pr
         (cut_json, Unavailable),
     ],
 )
-async def test_when_the_tries_are_used_up_the_caller_learns_why(
+async def test_the_last_failure_is_raised_after_the_last_try(
     client: Client, proxy: Proxy, fault: Fault, error: type[DomainError]
 ) -> None:
     proxy.always = fault
@@ -128,7 +128,7 @@ async def test_when_the_tries_are_used_up_the_caller_learns_why(
     assert len(proxy.seen) == QUICK.attempts
 
 
-async def test_a_store_that_is_not_there_is_unavailable(proxy: Proxy, client: Client) -> None:
+async def test_a_store_that_cannot_be_reached_is_unavailable(proxy: Proxy, client: Client) -> None:
     await proxy.runner.cleanup()
 
     with pytest.raises(Unavailable):
@@ -136,7 +136,7 @@ async def test_a_store_that_is_not_there_is_unavailable(proxy: Proxy, client: Cl
 
 
 @given(tries=st.integers(1, 12), draws=st.lists(st.floats(0, 1), min_size=12, max_size=12))
-def test_delays_are_anything_up_to_twice_the_last_bound(tries: int, draws: list[float]) -> None:
+def test_delays_are_random_up_to_a_bound_that_doubles(tries: int, draws: list[float]) -> None:
     drawn = iter(draws)
 
     delays = list(Backoff(initial=0.5, maximum=8, attempts=tries).delays(lambda: next(drawn)))
@@ -167,7 +167,7 @@ async def test_a_hanging_store_is_abandoned_at_the_deadline(proxy: Proxy, fault:
     assert [(call.operation, call.attempts) for call in meter.calls] == [("ListTables", 1)]
 
 
-async def test_a_try_that_hangs_is_cut_short_and_the_next_one_answers(proxy: Proxy) -> None:
+async def test_a_try_that_hangs_is_abandoned_and_the_next_one_is_answered(proxy: Proxy) -> None:
     proxy.faults.append(hang)
     patient = BreakerConfig(wait_seconds=50, probe_timeout=50)
     jump(0)
@@ -179,7 +179,7 @@ async def test_a_try_that_hangs_is_cut_short_and_the_next_one_answers(proxy: Pro
         jump(PATIENT.silence_seconds)
         await call
 
-    # Between the two it was asked whether it is there.
+    # Between the two tries, the breaker probed the store.
     assert [seen.body["Limit"] for seen in proxy.seen] == [2, 1, 2]
 
 
@@ -230,7 +230,7 @@ async def test_a_deadline_that_has_passed_sends_nothing(client: Client, proxy: P
 # --- Connections ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_cancelled_call_leaves_no_connection_and_the_pool_goes_on(proxy: Proxy) -> None:
+async def test_a_cancelled_call_leaves_no_connection_and_the_pool_stays_usable(proxy: Proxy) -> None:
     async with client_of(proxy, limits=replace(PATIENT, connections=1)) as client:
         for _ in range(3):
             proxy.faults.append(hang)
@@ -245,7 +245,7 @@ async def test_a_cancelled_call_leaves_no_connection_and_the_pool_goes_on(proxy:
         assert proxy.connections == 1
 
 
-async def test_many_calls_share_few_connections_and_none_is_tried_twice(proxy: Proxy) -> None:
+async def test_many_calls_share_few_connections_and_none_is_retried(proxy: Proxy) -> None:
     async def slowly(proxy: Proxy, seen: Seen) -> web.StreamResponse:
         await asyncio.sleep(0.025)
         return await forward(proxy, seen)
@@ -261,7 +261,7 @@ async def test_many_calls_share_few_connections_and_none_is_tried_twice(proxy: P
         assert proxy.connections <= 4
 
 
-# --- Where the store is -----------------------------------------------------------------------------------------------
+# --- The address of the store -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ async def test_a_slash_at_the_end_of_an_address_does_no_harm(engine: str) -> Non
         assert list(await database.client.call("ListTables", {"Limit": 1}))[:1] == ["TableNames"]
 
 
-async def test_a_table_that_comes_back_in_a_moment_is_waited_for(proxy: Proxy, database: Database) -> None:
+async def test_a_call_waits_for_a_table_that_is_created_again(proxy: Proxy, database: Database) -> None:
     async with client_of(proxy, recreates_tables=True) as client:
         proxy.faults.extend([refuse(400, "ResourceNotFoundException")] * 2)
 
@@ -291,7 +291,7 @@ async def test_a_table_that_comes_back_in_a_moment_is_waited_for(proxy: Proxy, d
             await client.call("Scan", {"TableName": "there-is-no-such-table"}, timeout=1)
 
 
-async def test_a_table_that_no_process_creates_is_not_waited_for(client: Client, proxy: Proxy) -> None:
+async def test_a_call_does_not_wait_for_a_table_that_no_process_creates(client: Client, proxy: Proxy) -> None:
     with pytest.raises(RequestRefused) as refused:
         await client.call("Scan", {"TableName": "there-is-no-such-table"})
 

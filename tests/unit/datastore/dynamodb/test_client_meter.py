@@ -1,4 +1,4 @@
-"""What the meter is told of calls: what they consumed, and how they ended."""
+"""The calls that the meter records: their read and write units, and their outcome."""
 
 import asyncio
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from tests.support.fault_proxy import QUICK, Proxy, hang, plain_error, refuse
 
 
 def _requests(table: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Calls that cost different things: big and small items, an index, a batch, a transaction."""
+    """Yield calls of different costs: big and small items, an index, a batch, a transaction."""
     total = {"ReturnConsumedCapacity": "TOTAL"}
     key = {"PK": {"S": "A"}, "SK": {"S": "0"}}
     index = {"GSI1PK": {"S": "G"}, "GSI1SK": {"S": "0"}}
@@ -50,7 +50,7 @@ def _boto_units(answer: Any) -> float:
 async def test_the_units_are_those_that_boto3_reports(database: Database, store_options: StoreOptions) -> None:
     twin = StoreOptions(store=store_options.store, prefix=f"{store_options.prefix}twin_")
     meter = Meter()
-    told: list[tuple[str, float]] = []
+    units_by_boto3: list[tuple[str, float]] = []
 
     async with open_database(twin) as other:
         await other.create_tables()
@@ -59,12 +59,12 @@ async def test_the_units_are_those_that_boto3_reports(database: Database, store_
             method = {"BatchGetItem": "batch_get_item", "TransactWriteItems": "transact_write_items"}.get(
                 operation, operation.replace("Item", "_item").lower()
             )
-            told.append((operation, _boto_units(await asyncio.to_thread(getattr(admin, method), **request))))
+            units_by_boto3.append((operation, _boto_units(await asyncio.to_thread(getattr(admin, method), **request))))
     for operation, request in _requests(f"{database.prefix}blip"):
         await database.client.call(operation, request, meter=meter)
 
-    assert [(call.operation, call.units) for call in meter.calls] == told
-    assert meter.units == sum(units for _, units in told) > 20
+    assert [(call.operation, call.units) for call in meter.calls] == units_by_boto3
+    assert meter.units == sum(units for _, units in units_by_boto3) > 20
 
 
 def _keys() -> dict[str, str]:
@@ -72,7 +72,7 @@ def _keys() -> dict[str, str]:
 
 
 @pytest.mark.breaks_rules("it is about refusals")
-async def test_calls_that_fail_are_calls_too(client: Client, proxy: Proxy) -> None:
+async def test_failed_calls_are_recorded(client: Client, proxy: Proxy) -> None:
     heard: list[tuple[str, tuple[str, ...], float, int]] = []
     client.add_call_listener(lambda call: heard.append((call.operation, call.tables, call.units, call.attempts)))
     proxy.faults.extend([FINAL["ValidationException"], *[plain_error(500)] * QUICK.attempts, hang])
@@ -97,7 +97,7 @@ async def test_calls_that_fail_are_calls_too(client: Client, proxy: Proxy) -> No
 
 
 @pytest.mark.breaks_rules("it is about refusals")
-async def test_a_condition_that_fails_carries_no_item_unless_asked(client: Client, proxy: Proxy) -> None:
+async def test_a_failed_condition_returns_no_item_unless_requested(client: Client, proxy: Proxy) -> None:
     proxy.faults.append(refuse(400, "ConditionalCheckFailedException"))
 
     with pytest.raises(ConditionFailed) as failed:
@@ -106,8 +106,8 @@ async def test_a_condition_that_fails_carries_no_item_unless_asked(client: Clien
     assert (failed.value.item, failed.value.after_lost_response) == (None, False)
 
 
-async def test_a_condition_that_fails_is_billed_by_the_item_that_is_there(client: Client, database: Database) -> None:
-    """DynamoDB reports no units for it."""
+async def test_a_failed_condition_is_billed_by_the_stored_item(client: Client, database: Database) -> None:
+    """DynamoDB reports no units for a failed condition."""
     store = store_on(client, database)
     small: Item = {"PK": "A", "SK": "1"}
     large: Item = {"PK": "A", "SK": "2", "value": b"x" * 20_000, "more": ["y" * 5000, {"z": 1}]}
@@ -129,7 +129,7 @@ async def test_a_condition_that_fails_is_billed_by_the_item_that_is_there(client
     assert not any(call.may_have_written for call in calls)
 
 
-async def test_every_operation_is_spoken_and_metered(client: Client, database: Database) -> None:
+async def test_every_operation_is_supported_and_metered(client: Client, database: Database) -> None:
     name = database.prefix + BLIP.name
     key = {"PK": {"S": "a"}, "SK": {"S": "b"}}
     capacity = {"ReturnConsumedCapacity": "TOTAL"}

@@ -1,4 +1,4 @@
-"""What is known of a write whose answer was lost, and of one that was refused."""
+"""Ambiguous writes, whose response was lost, and refused writes."""
 
 import asyncio
 from dataclasses import replace
@@ -41,7 +41,7 @@ COUNTED = AccessPattern(
 
 
 @pytest.mark.parametrize("fault", [lose_answer, cut_body, damage])
-async def test_a_transaction_whose_answer_is_lost_is_applied_once(
+async def test_a_transaction_whose_response_is_lost_is_applied_once(
     client: Client, proxy: Proxy, database: Database, fault: Fault
 ) -> None:
     store = store_on(client, database)
@@ -59,7 +59,7 @@ async def test_a_transaction_whose_answer_is_lost_is_applied_once(
     assert tokens == [database.prefix + number for number in "0001"]
 
 
-async def test_a_transaction_that_was_applied_before_its_engine_was_killed_is_recognised_as_ours(
+async def test_a_transaction_applied_before_the_engine_was_killed_is_recognised(
     client: Client, proxy: Proxy, database: Database
 ) -> None:
     store = store_on(client, database)
@@ -71,18 +71,18 @@ async def test_a_transaction_that_was_applied_before_its_engine_was_killed_is_re
 
     assert proxy.operations() == ["TransactWriteItems"] * 2
     assert await store.get(CONSISTENT, Key("COUNTER", "ONE")) == {"PK": "COUNTER", "SK": "ONE", "hits": 1}
-    with pytest.raises(TransactionCancelled):  # no answer was lost: this one is another
+    with pytest.raises(TransactionCancelled):  # no response was lost, so this is another transaction
         await store.transact(BLIP, [post, count])
     proxy.faults.extend([lose_answer, forget_token])
     with pytest.raises(TransactionCancelled):
         await store.transact(BLIP, [replace(post, item={"PK": "A", "SK": "B", "value": 2}), count])
     proxy.faults.extend([lose_answer, forget_token])
-    with pytest.raises(TransactionCancelled):  # of what another has put one half is not there
+    with pytest.raises(TransactionCancelled):  # one of the two items of the other transaction is missing
         await store.transact(BLIP, [post, replace(post, item={"PK": "A", "SK": "C"}), count])
 
 
 @pytest.mark.parametrize("fault", [lose_answer, cut_body, damage])
-async def test_an_insert_whose_answer_is_lost_is_recognised_as_ours(
+async def test_an_insert_whose_response_is_lost_is_recognised(
     client: Client, proxy: Proxy, database: Database, fault: Fault
 ) -> None:
     item = {"PK": "A", "SK": "B", "value": 1}
@@ -94,7 +94,7 @@ async def test_an_insert_whose_answer_is_lost_is_recognised_as_ours(
     assert proxy.operations() == ["PutItem", "PutItem"]
 
 
-async def test_an_insert_that_was_throttled_before_it_failed_is_not_ours(
+async def test_an_insert_that_was_throttled_before_it_failed_is_not_recognised(
     client: Client, proxy: Proxy, database: Database
 ) -> None:
     item = {"PK": "A", "SK": "B", "value": 1}
@@ -105,9 +105,7 @@ async def test_an_insert_that_was_throttled_before_it_failed_is_not_ours(
     assert await store.put(PUT_NEW, item) == WriteResult(False, item, is_retry=False)
 
 
-async def test_a_condition_that_fails_answers_the_item_that_is_there(
-    client: Client, proxy: Proxy, database: Database
-) -> None:
+async def test_a_failed_condition_returns_the_stored_item(client: Client, proxy: Proxy, database: Database) -> None:
     store = store_on(client, database)
     await store.put(PUT_NEW, {"PK": "A", "SK": "B", "value": 1})
 
@@ -128,7 +126,7 @@ async def test_a_cached_read_is_forgotten_when_a_write_of_it_fails(database: Dat
     assert await store.get(READ, key) == {"PK": "A", "SK": "B"}
 
 
-async def test_a_cancelled_transaction_tells_each_actions_reason_and_item(
+async def test_a_cancelled_transaction_has_the_reason_and_item_of_each_action(
     client: Client, proxy: Proxy, database: Database
 ) -> None:
     store = store_on(client, database)
@@ -146,9 +144,7 @@ async def test_a_cancelled_transaction_tells_each_actions_reason_and_item(
 
 
 @pytest.mark.breaks_rules("it is about refusals")
-async def test_a_transaction_cancelled_for_more_than_a_conflict_is_not_tried_again(
-    client: Client, proxy: Proxy
-) -> None:
+async def test_a_transaction_cancelled_for_more_than_a_conflict_is_not_retried(client: Client, proxy: Proxy) -> None:
     reasons = [{"Code": "TransactionConflict"}, {"Code": "ConditionalCheckFailed", "Item": {"PK": {"S": "A"}}}]
     proxy.always = refuse(400, "TransactionCanceledException", CancellationReasons=reasons)
 
@@ -187,9 +183,7 @@ async def test_a_write_that_may_have_been_applied_is_not_called_retryable(
     assert failed.value.extensions.get("mayHaveBeenApplied", False) is not safe
 
 
-async def test_of_each_call_it_is_known_whether_it_may_have_changed_something(
-    client: Client, proxy: Proxy, database: Database
-) -> None:
+async def test_each_call_records_whether_it_may_have_written(client: Client, proxy: Proxy, database: Database) -> None:
     meter = Meter()
     store = Store(client, prefix=database.prefix, deadline=Deadline(5), token=lambda: "", meter=meter)
     item = {"PK": "A", "SK": "B"}
@@ -212,12 +206,13 @@ async def test_of_each_call_it_is_known_whether_it_may_have_changed_something(
         async with asyncio.timeout(0.05):
             await store.put(PUT_NEW, {**item, "SK": "F"})
 
-    # Read, written, found there, written without an answer, the same and throttled then, throttled, left in between.
+    # A read, a write, a failed condition, a write without a response, the same and then throttled, throttled, and one
+    # that was cancelled in between.
     assert [call.may_have_written for call in meter.calls] == [False, True, False, True, True, False, True]
     assert caught.value.extensions["mayHaveBeenApplied"] is True
 
 
-async def test_an_update_that_counts_is_done_once_where_its_answer_is_lost(
+async def test_an_update_that_adds_is_applied_once_when_its_response_is_lost(
     client: Client, proxy: Proxy, database: Database
 ) -> None:
     store = store_on(client, database)
@@ -225,7 +220,7 @@ async def test_an_update_that_counts_is_done_once_where_its_answer_is_lost(
     first = await store.update(COUNTED, key, name="x", one=1)
     proxy.faults.append(lose_answer)
     lost = await store.update(COUNTED, key, name="y", one=1)
-    # The request was lost, and not the answer.
+    # The request was lost, not the response.
     proxy.faults.append(reset)
     never_came = await store.update(COUNTED, key, name="z", one=1)
 
@@ -234,7 +229,7 @@ async def test_an_update_that_counts_is_done_once_where_its_answer_is_lost(
     assert versions == [1, 2, 3]
 
 
-async def test_an_update_whose_condition_does_not_hold_the_second_time_was_done_if_its_outcome_is_there(
+async def test_an_update_whose_condition_fails_on_retry_succeeded_if_its_outcome_is_stored(
     client: Client, proxy: Proxy, database: Database
 ) -> None:
     store = store_on(client, database)
@@ -249,8 +244,8 @@ async def test_an_update_whose_condition_does_not_hold_the_second_time_was_done_
     assert done.item == refused.item == {"PK": "A", "SK": "B", "name": "y", "made": "x", "version": 2}
 
 
-async def test_of_deletes_at_once_one_returns_the_item(database: Database) -> None:
-    """The old item in the answer shows, without a condition, that this call deleted the item."""
+async def test_only_one_of_several_concurrent_deletes_returns_the_item(database: Database) -> None:
+    """The old item in the response shows, without a condition, that this call deleted the item."""
     for number in range(20):
         key = {"PK": {"S": f"POST#{number}"}, "SK": {"S": "META"}}
         table = {"TableName": database.prefix + BLIP.name}

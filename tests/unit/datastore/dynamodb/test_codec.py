@@ -1,4 +1,4 @@
-"""Attribute values to the real engine and back: nothing changes on the way, and what does not fit is refused."""
+"""Attribute values to the real engine and back: values do not change, and those that do not fit are refused."""
 
 from collections.abc import Mapping
 from decimal import Decimal
@@ -59,23 +59,23 @@ def nest(depth: int) -> Any:
 
 
 def exact(value: Any) -> Any:
-    """The value as it can be compared: numbers by all their digits, whatever type holds them, and no bool a number."""
+    """Return a value for comparison: numbers by all digits and without their type, and bools apart."""
     match value:
         case bool():
             return ("bool", value)
         case int() | float() | Decimal():
             return Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
         case Mapping():
-            return {name: exact(one) for name, one in value.items()}
+            return {name: exact(inner) for name, inner in value.items()}
         case list() | tuple():
-            return [exact(one) for one in value]
+            return [exact(inner) for inner in value]
         case set() | frozenset():
-            return {exact(one) for one in value}
+            return {exact(inner) for inner in value}
     return value
 
 
 async def stored_value(database: Database, raw: Mapping[str, Any]) -> dict[str, Any]:
-    """An attribute value as the engine tells it after it was put."""
+    """Put an attribute value and return it as the engine stores it."""
     name = f"{database.prefix}blip"
     await database.client.call("PutItem", {"TableName": name, "Item": KEY | {"value": raw}})
     answer = await database.client.call("GetItem", {"TableName": name, "Key": KEY})
@@ -90,7 +90,7 @@ async def stored_value(database: Database, raw: Mapping[str, Any]) -> dict[str, 
 @example(value=[1e-130, -1e-130, 9.99e125, 5e-130, 1.7976931348623157e100, 0.1, 1e22, 1e23, 123456789.123])
 @example(value=[10**38 - 1, -(10**38) + 1, 10**125, Decimal("9." + "9" * 37 + "E+125"), Decimal("1E-130")])
 @example(value=[Decimal("0." + "1" * 38), Decimal("-0"), Decimal("0E-500"), Decimal("1.50"), Decimal("0.1")])
-async def test_any_value_comes_back_as_it_was(database: Database, value: Any) -> None:
+async def test_any_value_is_returned_as_it_was_stored(database: Database, value: Any) -> None:
     raw = await stored_value(database, encode(value))
 
     assert exact(decode(raw)) == exact(value)
@@ -115,7 +115,7 @@ async def test_a_number_read_and_written_back_is_the_same_text(database: Databas
 @example(value=10**38 + 1)
 @example(value=Decimal("1." + "0" * 37 + "1"))
 @example(value=Decimal("1." + "0" * 40))
-async def test_a_number_that_is_not_refused_is_held_exactly(database: Database, value: Any) -> None:
+async def test_a_number_that_is_not_refused_is_stored_exactly(database: Database, value: Any) -> None:
     try:
         raw = encode(value)
     except ValueError:
@@ -163,7 +163,7 @@ class SizeEnum(int, Enum):
         ({"a": {"b": [None]}}, {"M": {"a": {"M": {"b": {"L": [{"NULL": True}]}}}}}),
     ],
 )
-def test_values_as_they_go_over_the_wire(value: Any, raw: dict[str, Any]) -> None:
+def test_values_are_encoded_for_the_wire(value: Any, raw: dict[str, Any]) -> None:
     assert encode(value) == raw
 
 
@@ -220,7 +220,7 @@ def test_an_invalid_attribute_value_is_refused(raw: dict[str, Any]) -> None:
     [nest(32), nest(100), nest(200), {0.1, Decimal("0.1")}, "x" * 410_000],
     ids=["33 levels", "101 levels", "201 levels", "the same number twice", "400 KB"],
 )
-async def test_what_only_the_engine_can_tell_is_its_refusal(database: Database, value: Any) -> None:
+async def test_the_engine_refuses_what_only_it_can_detect(database: Database, value: Any) -> None:
     with pytest.raises(RequestRefused, match=r"ValidationException|SerializationException"):
         await stored_value(database, encode(value))
 
@@ -247,7 +247,7 @@ def test_items_are_encoded_name_by_name() -> None:
 
 
 def test_the_size_of_an_item() -> None:
-    """Names and values; lists and maps three bytes, and one for each thing inside."""
+    """The size is that of names and values, plus 3 bytes for each list or map and 1 for each of its entries."""
     item = {
         "naïve": "naïve",
         "number": 12_345,

@@ -1,4 +1,4 @@
-"""How connections of the wire client come about, and callers who leave: they disturb nobody."""
+"""How the client connects, and callers that leave without an effect on others."""
 
 import asyncio
 import os
@@ -59,7 +59,7 @@ async def test_a_request_that_was_never_sent_was_not_applied() -> None:
 
 
 @on_both_loops
-async def test_a_server_that_does_not_finish_connecting_is_given_up_after_a_second_or_so() -> None:
+async def test_connecting_is_abandoned_after_about_a_second() -> None:
     async def silent(talk: ServerTalk) -> None:
         await talk.reader.read(10**6)
         await asyncio.Event().wait()
@@ -87,7 +87,7 @@ async def test_a_server_that_does_not_finish_connecting_is_given_up_after_a_seco
 
 
 @on_both_loops
-async def test_a_name_is_looked_up_and_each_of_its_addresses_tried() -> None:
+async def test_each_address_of_a_host_name_is_tried() -> None:
     async with serve_script(echo, host="localhost") as server, client_at(server.url, backoff=ONCE) as client:
         assert await call_numbered(client, 1) == 1
     async with client_at("http://no..name", backoff=ONCE) as client:
@@ -103,7 +103,7 @@ def no_trust_yet() -> Any:
 
 
 @pytest.mark.parametrize("place", ["a file", "a folder", "a store of its own", "nowhere", "a folder without any"])
-def test_the_systems_roots_are_trusted_and_mozillas_where_it_has_none(
+def test_the_roots_of_the_system_are_trusted_or_mozillas_if_it_has_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_trust_yet: None, place: str
 ) -> None:
     public, _ = self_signed_certificate(tmp_path, "localhost")
@@ -119,7 +119,7 @@ def test_the_systems_roots_are_trusted_and_mozillas_where_it_has_none(
 
     context = connecting.tls_context()
 
-    # Those of a folder are looked for when they are needed.
+    # The roots in a folder are loaded when they are needed.
     roots = {"a file": [1], "a folder": [0], "a store of its own": [1]}.get(place, range(100, 1000))
     assert context.cert_store_stats()["x509"] in roots
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
@@ -141,7 +141,7 @@ async def test_tls_is_used_with_the_trust_of_the_system(
 
 
 @on_both_loops
-async def test_a_read_over_tls_is_made_again_when_its_connection_was_closed(
+async def test_a_read_over_tls_is_retried_when_its_connection_was_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_trust_yet: None
 ) -> None:
     public, context = self_signed_certificate(tmp_path, "localhost")
@@ -191,14 +191,14 @@ async def test_closing_the_client_ends_every_call_and_connection() -> None:
             calls = [asyncio.create_task(call_numbered(client, number)) for number in range(5)]
             await until(lambda: server.open == 2)
         ended = await asyncio.gather(*calls, return_exceptions=True)
-        assert [type(one) for one in ended] == [Unavailable] * 5
+        assert [type(failure) for failure in ended] == [Unavailable] * 5
         await until(lambda: server.open == 0)
         with pytest.raises(Unavailable):
             await call_numbered(client)
 
 
 class Stepped:
-    """What drives a coroutine without a task: it is stepped on when what it waits for is done."""
+    """A driver of a coroutine without a task: it takes the next step when the awaited future is done."""
 
     def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
         self._work = work
@@ -232,7 +232,7 @@ class Stepped:
 
 
 @on_both_loops
-async def test_a_call_needs_no_task_to_be_driven_timed_or_left() -> None:
+async def test_a_call_without_a_task_can_be_driven_timed_and_left() -> None:
     async def script(talk: ServerTalk) -> None:
         while True:
             asked = await talk.asked()
@@ -267,8 +267,8 @@ async def test_a_call_needs_no_task_to_be_driven_timed_or_left() -> None:
 async def test_a_caller_that_leaves_at_any_await_disturbs_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_trust_yet: None, secure: bool
 ) -> None:
-    """For credentials, in line, for a connection, while sending, for the answer, between two tries: one further each
-    time, until the call is answered.
+    """The awaits: for credentials, in the queue, for a connection, while sending, for the response, and between two
+    tries. The caller leaves one await later each time, until the call is answered.
     """
     public, context = self_signed_certificate(tmp_path, "localhost")
     monkeypatch.setenv("SSL_CERT_FILE", str(public))
@@ -281,7 +281,7 @@ async def test_a_caller_that_leaves_at_any_await_disturbs_no_other(
             await talk.say(whole_answer(asked, status="503 Busy" if busy else "200 OK"), pause=0.001)
 
     async def leave_at(client: Client, steps: int) -> bool:
-        """Whether it was left; the call has been answered else."""
+        """Return whether the call was left at this step. Otherwise it has been answered."""
         left = Stepped(client.call("PutItem", large))
         while left.steps < steps and not left.ended.done():  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0)
@@ -310,8 +310,8 @@ async def test_a_caller_that_leaves_at_any_await_disturbs_no_other(
 
 @pytest.mark.parametrize("steps", [1, 2, 3])
 @on_both_loops
-async def test_a_call_that_is_closed_gives_back_its_place(steps: int) -> None:
-    """Also in the turn of the event loop in which it began to connect."""
+async def test_a_closed_call_releases_its_slot(steps: int) -> None:
+    """This holds even in the turn of the event loop in which it began to connect."""
     async with talking(echo, limits=replace(PATIENT, connections=1)) as (client, _):
         call = Stepped(call_numbered(client, 1))
         while call.steps < steps and not call.ended.done():  # noqa: ASYNC110 - it has no event

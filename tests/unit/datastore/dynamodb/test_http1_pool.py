@@ -1,4 +1,4 @@
-"""Connections of the wire client that are kept, and who waits for one."""
+"""The client's pool of connections, and the callers that wait for one."""
 
 import asyncio
 import random
@@ -19,12 +19,12 @@ from tests.support.wire_talks import NEVER, ONCE, PATIENT, call_numbered, count_
 
 pytestmark = pytest.mark.breaks_rules("the server is no DynamoDB, and reads no request")
 
-# --- Connections that are kept ----------------------------------------------------------------------------------------
+# --- Idle connections -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("goodbye", ["close", "half", "reset", "more", "a bit more"])
 @on_both_loops
-async def test_a_connection_that_was_closed_or_spoke_unasked_is_not_used_again(
+async def test_a_connection_that_was_closed_or_received_unrequested_bytes_is_not_used_again(
     goodbye: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answered, connections = asyncio.Event(), count_connections(monkeypatch)
@@ -58,11 +58,11 @@ async def test_a_connection_that_was_closed_or_spoke_unasked_is_not_used_again(
 async def test_a_connection_that_is_closed_but_not_yet_lost_is_not_used_again(
     monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:
-    """Who asks in the turn of the loop that heard of its end: nothing is sent on it, and so no write is in doubt."""
+    """A call in the turn of the loop that noticed the close sends nothing on it, so no write is ambiguous."""
     ended, close = asyncio.Event(), HttpConnection.close
 
-    def told(connection: HttpConnection) -> None:
-        ended.set()  # and so whoever waits for it runs before `connection_lost`
+    def notify_and_close(connection: HttpConnection) -> None:
+        ended.set()  # so the waiter of `ended` runs before `connection_lost`
         close(connection)
 
     async def script(talk: ServerTalk) -> None:
@@ -73,7 +73,7 @@ async def test_a_connection_that_is_closed_but_not_yet_lost_is_not_used_again(
     meter = Meter()
     async with talking(script, backoff=ONCE) as (client, server):
         await call_numbered(client)
-        monkeypatch.setattr(HttpConnection, "close", told)
+        monkeypatch.setattr(HttpConnection, "close", notify_and_close)
         await ended.wait()
         assert await call_numbered(client, 1, operation, meter=meter) == 1
         assert server.connections == 2
@@ -95,7 +95,7 @@ async def test_a_second_response_in_the_same_packet_is_discarded(length: int | N
 
 @pytest.mark.parametrize("operation", ["GetItem", "BatchGetItem", "Query", "Scan", "GetRecords", "TransactGetItems"])
 @on_both_loops
-async def test_a_read_on_a_connection_that_is_just_being_closed_is_made_again_at_once(operation: str) -> None:
+async def test_a_read_on_a_connection_that_is_just_being_closed_is_retried_at_once(operation: str) -> None:
     meter = Meter()
     async with talking(one_answer, backoff=NEVER) as (client, server):
         assert [await call_numbered(client, number, operation, meter=meter) for number in range(3)] == [0, 1, 2]
@@ -117,7 +117,7 @@ async def test_a_write_on_a_connection_that_is_just_being_closed_may_have_been_a
 
 
 @on_both_loops
-async def test_a_read_that_is_closed_on_without_an_answer_is_tried_again_at_once_only_once() -> None:
+async def test_a_read_whose_connection_closes_without_a_response_is_retried_at_once_only_once() -> None:
     async def script(talk: ServerTalk) -> None:
         await (one_answer(talk) if talk.number == 0 else talk.asked())
 
@@ -185,7 +185,7 @@ async def test_the_longest_waiter_gets_the_next_connection() -> None:
 
 
 @on_both_loops
-async def test_a_deadline_holds_in_line_and_costs_no_place() -> None:
+async def test_a_deadline_applies_in_the_queue_and_leaks_no_slot() -> None:
     received, may_answer = asyncio.Event(), asyncio.Event()
 
     async def script(talk: ServerTalk) -> None:
@@ -205,12 +205,12 @@ async def test_a_deadline_holds_in_line_and_costs_no_place() -> None:
         may_answer.set()
         assert [await first, await call_numbered(client, 2)] == [0, 2]
         assert server.connections == 1
-    # It was never sent: nothing can have been done.
+    # It was never sent, so it cannot have been applied.
     assert [(call.abandoned, call.ambiguous) for call in meter.calls] == [(False, False)]
 
 
 @on_both_loops
-async def test_connections_to_two_places_share_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_to_two_hosts_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     connections = count_connections(monkeypatch)
     async with serve_script(echo) as tables, serve_script(echo) as streams:
         credentials = CredentialSource(Credentials("local", "local"))
@@ -226,7 +226,7 @@ async def test_connections_to_two_places_share_what_there_is(monkeypatch: pytest
 
 
 @on_both_loops
-async def test_a_store_that_moves_is_found_at_the_next_call() -> None:
+async def test_the_next_call_finds_a_store_that_has_moved() -> None:
     async with serve_script(echo) as first, serve_script(echo) as second:
         urls = [first.url]
         credentials = CredentialSource(Credentials("local", "local"))

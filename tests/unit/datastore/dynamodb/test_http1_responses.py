@@ -1,4 +1,4 @@
-"""The wire client and servers that misbehave below HTTP: every answer goes to who asked for it, or to nobody."""
+"""The client and servers that break HTTP: each response goes to the caller that requested it, or to none."""
 
 import asyncio
 import random
@@ -17,12 +17,12 @@ from tests.support.wire_talks import LARGE, ONCE, PATIENT, call_numbered, change
 
 pytestmark = pytest.mark.breaks_rules("the server is no DynamoDB, and reads no request")
 
-# --- Answers in all their forms ---------------------------------------------------------------------------------------
+# --- Valid responses --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("pieces", [1, 7, 10_000])
 @on_both_loops
-async def test_an_answer_may_come_in_chunks_and_these_in_pieces(pieces: int) -> None:
+async def test_a_response_may_arrive_in_chunks_and_these_in_pieces(pieces: int) -> None:
     async def script(talk: ServerTalk) -> None:
         while True:
             said = chunked_answer(await talk.asked(), 3)
@@ -34,7 +34,7 @@ async def test_an_answer_may_come_in_chunks_and_these_in_pieces(pieces: int) -> 
 
 
 @on_both_loops
-async def test_an_answer_without_a_length_ends_with_its_connection() -> None:
+async def test_a_response_without_a_length_ends_with_its_connection() -> None:
     async def script(talk: ServerTalk) -> None:
         content = b'{"number":%d}' % (await talk.asked())["number"]
         await talk.say(b"HTTP/1.1 200 OK\r\n\r\n", content[:5], content[5:])
@@ -57,7 +57,7 @@ async def test_a_server_of_http_1_0_is_understood(header: str, connections: int)
 
 
 @on_both_loops
-async def test_what_is_said_before_the_answer_is_not_the_answer() -> None:
+async def test_informational_responses_are_skipped() -> None:
     async def script(talk: ServerTalk) -> None:
         while True:
             asked = await talk.asked()
@@ -70,19 +70,19 @@ async def test_what_is_said_before_the_answer_is_not_the_answer() -> None:
 
 
 @on_both_loops
-async def test_an_answer_that_ends_its_connection_is_the_last_one_on_it() -> None:
+async def test_a_connection_is_not_used_after_connection_close() -> None:
     async def script(talk: ServerTalk) -> None:
         status = "503 Service Unavailable" if talk.number == 0 else "200 OK"
         await talk.say(whole_answer(await talk.asked(), "Connection: close", status=status))
         await talk.asked()
-        raise AssertionError("It was asked again.")
+        raise AssertionError("The connection was used again.")
 
     async with talking(script) as (client, server):
         assert [await call_numbered(client, number) for number in range(2)] == [0, 1]
         assert server.connections == 3
 
 
-# --- Answers that are none --------------------------------------------------------------------------------------------
+# --- Invalid responses ------------------------------------------------------------------------------------------------
 
 
 async def _cut(talk: ServerTalk) -> None:
@@ -158,8 +158,8 @@ SPOILT = {
 
 @pytest.mark.parametrize("spoilt", SPOILT.values(), ids=SPOILT.keys())
 @on_both_loops
-async def test_half_an_answer_is_none_and_its_connection_is_closed(spoilt: Script) -> None:
-    """Asked again, it is answered; and of a write nobody knows what came of the first try."""
+async def test_a_broken_response_is_discarded_and_its_connection_closed(spoilt: Script) -> None:
+    """A read is answered when it is retried. Whether the first try of a write was applied is unknown."""
     meter = Meter()
 
     limits = replace(PATIENT, response_bytes=800_000)
@@ -179,7 +179,7 @@ async def test_half_an_answer_is_none_and_its_connection_is_closed(spoilt: Scrip
 
 
 @on_both_loops
-async def test_bytes_that_drip_are_waited_for_until_the_deadline() -> None:
+async def test_a_slow_response_is_read_until_the_deadline() -> None:
     async def script(talk: ServerTalk) -> None:
         await talk.asked()
         await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", *[b" "] * 100_000, pause=0.01)
@@ -197,12 +197,12 @@ async def test_bytes_that_drip_are_waited_for_until_the_deadline() -> None:
 
 # --- Requests ---------------------------------------------------------------------------------------------------------
 
-# More than the buffers of both ends' systems hold.
+# More than the socket buffers of both ends hold.
 HUGE = LARGE | {"text": "x" * 12_000_000}
 
 
 @on_both_loops
-async def test_a_large_request_goes_out_as_fast_as_it_is_read() -> None:
+async def test_a_large_request_is_sent_as_fast_as_it_is_read() -> None:
     async def script(talk: ServerTalk) -> None:
         await asyncio.sleep(0.05)
         await echo(talk)
@@ -247,13 +247,13 @@ async def test_a_large_request_that_is_not_read_is_abandoned(reads: int) -> None
             await call
 
 
-# --- All at once ------------------------------------------------------------------------------------------------------
+# --- Random faults ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(6))
 @on_both_loops
 async def test_no_caller_ever_receives_the_response_of_another(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers dawdle, cut, drop and say too much, callers leave at any moment: own answers come, or none."""
+    """Servers delay, truncate, close and send too much. Callers leave at any moment. Each gets its response or none."""
     chance, connections = random.Random(seed), count_connections(monkeypatch)
 
     async def script(talk: ServerTalk) -> None:
@@ -280,12 +280,12 @@ async def test_no_caller_ever_receives_the_response_of_another(seed: int, monkey
                     await talk.say(whole)
 
     async with talking(script, limits=replace(PATIENT, connections=5), backoff=Backoff(0.001, 0.004, 3)) as (client, _):
-        told: list[tuple[int, int]] = []
+        responses: list[tuple[int, int]] = []
 
         async def one(number: int) -> None:
             operation, timeout = chance.choice(["GetItem", "PutItem"]), chance.choice([0.003, 0.01, 50, 50])
             with suppress(Timeout, Unavailable):
-                told.append((number, await call_numbered(client, number, operation, timeout=timeout)))
+                responses.append((number, await call_numbered(client, number, operation, timeout=timeout)))
 
         async def leaving(task: asyncio.Task[None]) -> None:
             if chance.random() < 0.4:
@@ -300,9 +300,9 @@ async def test_no_caller_ever_receives_the_response_of_another(seed: int, monkey
             tasks = [asyncio.create_task(one(start + number)) for number in range(40)]
             await asyncio.gather(*map(leaving, tasks))
 
-        assert all(number == answered for number, answered in told)
-        assert len(told) > 20
-        # No place is lost: as many as there may be can still be asked at once.
+        assert all(number == answered for number, answered in responses)
+        assert len(responses) > 20
+        # No slot is lost: the maximum number of calls can still run at once.
         client._backoff = Backoff(0.001, 0.004, 60)
         connections.most = 0
         assert await asyncio.gather(*[call_numbered(client, number) for number in range(20)]) == list(range(20))

@@ -1,4 +1,4 @@
-"""HTTPS_PROXY and NO_PROXY: the tables are asked through a proxy's tunnel, as botocore asks."""
+"""HTTPS_PROXY and NO_PROXY: requests to the tables go through a proxy's tunnel, as those of botocore do."""
 
 import asyncio
 import base64
@@ -31,9 +31,9 @@ pytestmark = pytest.mark.breaks_rules("most servers here are no DynamoDB, and re
 
 
 class Tunnels:
-    """A proxy that speaks CONNECT alone; `heads` are what it was asked.
+    """A proxy that supports only CONNECT. `heads` are the heads of its requests.
 
-    With `password` it wants that one. `places` are where it leads to, of addresses that are elsewhere.
+    With `password` it requires that password. `places` maps targets to other addresses that it connects to.
     """
 
     def __init__(self, password: str | None = None, places: Mapping[str, str] | None = None) -> None:
@@ -44,17 +44,17 @@ class Tunnels:
     async def talk(self, talk: ServerTalk) -> None:
         head = (await talk.reader.readuntil(b"\r\n\r\n")).decode()
         self.heads.append(head)
-        wanted = base64.b64encode(f"ada:{self._password}".encode()).decode()
-        if self._password is not None and f"Proxy-Authorization: Basic {wanted}\r\n" not in head:
+        expected = base64.b64encode(f"ada:{self._password}".encode()).decode()
+        if self._password is not None and f"Proxy-Authorization: Basic {expected}\r\n" not in head:
             await talk.say(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 3\r\n\r\nNo.")
             return
         method, target, _ = head.split(" ", 2)
         assert method == "CONNECT"
         host, _, port = self._places.get(target, target).rpartition(":")
-        there, back = await asyncio.open_connection(host, int(port))
+        upstream, back = await asyncio.open_connection(host, int(port))
         try:
             await talk.say(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            await asyncio.gather(_pump(talk.reader, back), _pump(there, talk.writer))
+            await asyncio.gather(_pump(talk.reader, back), _pump(upstream, talk.writer))
         finally:
             back.close()
 
@@ -69,7 +69,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 @pytest.fixture(autouse=True)
 def no_proxies(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """None are set, and nobody is trusted yet."""
+    """Unset the variables of proxies, and clear the cached TLS context."""
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
@@ -82,7 +82,7 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 async def behind(
     tunnels: Tunnels, folder: Path, monkeypatch: pytest.MonkeyPatch, user: str = "", script: Script = echo
 ) -> AsyncIterator[tuple[Server, Server]]:
-    """A server with TLS, and the proxy that leads to it."""
+    """Yield a server with TLS and the proxy in front of it."""
     public, context = self_signed_certificate(folder, "localhost")
     monkeypatch.setenv("SSL_CERT_FILE", str(public))
     async with serve_script(tunnels.talk) as proxy, serve_script(script, context, "localhost") as server:
@@ -91,7 +91,7 @@ async def behind(
 
 
 @on_both_loops
-async def test_tables_are_asked_through_a_tunnel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_to_tables_go_through_a_tunnel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tunnels = Tunnels()
     async with behind(tunnels, tmp_path, monkeypatch) as (server, proxy), client_at(server.url) as client:
         assert await asyncio.gather(*[call_numbered(client, number) for number in range(4)]) == [0, 1, 2, 3]
@@ -121,9 +121,9 @@ async def test_a_proxy_that_refuses_is_named_in_the_log(
                 await call_numbered(client, 1)
         address = proxy.url.removeprefix("http://")
     assert server.connections == 0
-    (told,) = [record.getMessage() for record in caplog.records if "CONNECT" in record.getMessage()]
-    assert told.startswith(f"The store cannot be reached: The proxy {address} refuses CONNECT localhost:")
-    assert "407 Proxy Authentication Required" in told
+    (refusal,) = [record.getMessage() for record in caplog.records if "CONNECT" in record.getMessage()]
+    assert refusal.startswith(f"The store cannot be reached: The proxy {address} refuses CONNECT localhost:")
+    assert "407 Proxy Authentication Required" in refusal
     assert "wrong" not in caplog.text
 
 
@@ -147,7 +147,7 @@ async def test_a_bad_tunnel_is_not_used(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("excepted", ["localhost", "example.com,LOCALHOST", "*"])
 @on_both_loops
-async def test_hosts_of_no_proxy_are_asked_directly(
+async def test_requests_to_hosts_of_no_proxy_go_directly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, excepted: str
 ) -> None:
     monkeypatch.setenv("NO_PROXY", excepted)
@@ -156,7 +156,7 @@ async def test_hosts_of_no_proxy_are_asked_directly(
         assert proxy.connections == 0
 
 
-async def test_an_engine_nearby_is_asked_through_no_proxy(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_to_a_local_engine_use_no_proxy(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
     async with open_database(StoreOptions(engine)) as database:
@@ -178,7 +178,7 @@ async def test_an_engine_nearby_is_asked_through_no_proxy(engine: str, monkeypat
     ],
     ids=str,
 )
-def test_the_environment_says_which_proxy(
+def test_the_proxy_is_taken_from_the_environment(
     variables: dict[str, str], proxy: Proxy | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in variables.items():
@@ -199,15 +199,15 @@ async def test_a_proxy_that_cannot_be_used_is_refused_at_once(proxy: str, monkey
             pass
 
 
-# --- The whole way to AWS ---------------------------------------------------------------------------------------------
+# --- Through a proxy to AWS -------------------------------------------------------------------------------------------
 
 TABLES_HOST, STREAMS_HOST = "dynamodb.eu-central-1.api.aws", "streams-dynamodb.eu-central-1.api.aws"
 
 
-async def test_aws_is_reached_by_its_names_through_a_tunnel(
+async def test_aws_is_reached_by_its_host_names_through_a_tunnel(
     engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tables are made, an item is put and its change read, at hosts that prove the names of AWS's."""
+    """Create tables, put an item and read its change at hosts with certificates for the names of AWS."""
     files = {host: self_signed_certificate(tmp_path, host) for host in (TABLES_HOST, STREAMS_HOST)}
     authorities = tmp_path / "authorities.pem"
     authorities.write_bytes(b"".join(public.read_bytes() for public, _ in files.values()))
@@ -218,8 +218,8 @@ async def test_aws_is_reached_by_its_names_through_a_tunnel(
     host, _, port = engine.removeprefix("http://").rpartition(":")
 
     async def to_engine(talk: ServerTalk) -> None:
-        there, back = await asyncio.open_connection(host, int(port))
-        await asyncio.gather(_pump(talk.reader, back), _pump(there, talk.writer))
+        upstream, back = await asyncio.open_connection(host, int(port))
+        await asyncio.gather(_pump(talk.reader, back), _pump(upstream, talk.writer))
 
     async with AsyncExitStack() as stack:
         places = {}

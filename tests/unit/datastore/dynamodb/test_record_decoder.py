@@ -1,4 +1,4 @@
-"""Records made of items as DynamoDB answers them: the same as are made of plain items, damaged ones included."""
+"""Records decoded from DynamoDB's encoding: equal to those from plain items, including damaged items."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -298,16 +298,16 @@ SOUND: dict[RecordDecoder[Any], dict[str, Any]] = {
 MORE = ("bio", "avatar_ref", "followers", "merged_since", "version", "media_ref", "mentions", "GSI2SK", "imageUrl")
 
 
-def decoded_or_damaged(made: Any) -> Any:
-    return "damaged" if isinstance(made, Internal) else made
+def decoded_or_damaged(decoded: Any) -> Any:
+    return "damaged" if isinstance(decoded, Internal) else decoded
 
 
 @pytest.mark.proof
 @pytest.mark.parametrize("convert", BY_HAND, ids=lambda convert: convert.name)
 @settings(max_examples=60)
 @given(data=st.data())
-def test_a_record_is_what_its_item_says_however_it_is_read(convert: RecordDecoder[Any], data: st.DataObject) -> None:
-    """Some attributes are missing, and some are of any type."""
+def test_a_record_is_the_same_from_either_form_of_its_item(convert: RecordDecoder[Any], data: st.DataObject) -> None:
+    """Some attributes are missing, and some have any type."""
     item = dict(SOUND[convert])
     for name in data.draw(st.lists(st.sampled_from([*item, *MORE]), max_size=3, unique=True)):
         item.pop(name, None)
@@ -324,7 +324,7 @@ def test_a_record_is_what_its_item_says_however_it_is_read(convert: RecordDecode
     assert decoded_or_damaged(record_or_error(convert, plain)) == expected
 
 
-def test_sound_items_are_records() -> None:
+def test_valid_items_are_decoded() -> None:
     kinds = {User, Post, Comment, FeedEntry, Like, Follow, Notification, Earthquake, Sighting, Team, League}
 
     assert {type(convert(item)) for convert, item in SOUND.items()} == kinds
@@ -364,14 +364,14 @@ WHOLE = replace(
 )
 
 
-def test_a_match_is_what_was_stored() -> None:
+def test_a_match_is_decoded_as_it_was_stored() -> None:
     raw = encode_item(match_item(MATCH, NOON))
 
     assert match_from.raw(raw) == match_from(decode_item(raw)) == MATCH
     assert summary_from.raw(raw).revision is None
 
 
-def test_what_an_index_lacks_of_a_match_follows_from_the_rest() -> None:
+def test_attributes_of_a_match_that_an_index_lacks_are_derived() -> None:
     item = match_item(MATCH, NOON)
     for name in ("phase", "followOn", "scorecards", "revision"):
         del item[name]
@@ -387,7 +387,7 @@ def test_what_an_index_lacks_of_a_match_follows_from_the_rest() -> None:
 @pytest.mark.parametrize(
     "damage", [{"scores": "{"}, {"venue": "3"}, {"phase": "never"}, {"startTime": "soon"}, {"matchId": None}]
 )
-def test_a_damaged_match_is_one_either_way(damage: dict[str, Any]) -> None:
+def test_a_damaged_match_is_detected_in_either_form(damage: dict[str, Any]) -> None:
     item = {**match_item(MATCH, NOON), **damage}
     if damage == {"matchId": None}:
         del item["matchId"]
@@ -398,7 +398,7 @@ def test_a_damaged_match_is_one_either_way(damage: dict[str, Any]) -> None:
     } == {"damaged"}
 
 
-def test_what_a_reader_does_not_look_at_stays_as_it_is_by_default() -> None:
+def test_attributes_that_a_reader_does_not_use_keep_their_default() -> None:
     short = match_from.without(frozenset({"venue", "scorecards", "updated_at"}))
     raw = encode_item({**match_item(MATCH, NOON), "venue": "{damaged"})
 
@@ -416,7 +416,7 @@ def test_the_cached_combinations_of_unread_attributes_are_limited(monkeypatch: p
     assert len(decoder._variants) == 1
 
 
-def test_a_match_has_all_that_the_fields_show_that_it_is_read_for() -> None:
+def test_a_match_has_all_attributes_of_the_requested_fields() -> None:
     raw = encode_item(
         match_item(WHOLE, NOON) | {"liveUpdatedAt": iso(NOON), "archivedAt": iso(NOON), "operatorFields": {"note"}}
     )
@@ -429,7 +429,9 @@ def test_a_match_has_all_that_the_fields_show_that_it_is_read_for() -> None:
         alone = getattr(decoder_for(frozenset({field})).raw(raw), name)
         with_others = getattr(decoder_for(frozenset(fields.values()) - {"displayState"}).raw(raw), name)
         assert alone == with_others == getattr(match_from.raw(raw), name)
-        assert alone not in ((), None, 0, False, ""), "Say something else of it, so that one sees it is there."
+        assert alone not in ((), None, 0, False, ""), (
+            "Choose a value that differs from the default, so that a missing attribute is noticed."
+        )
     assert decoder_for(frozenset({"matchId", "displayState"})) is match_from
     assert decoder_for(frozenset({"matchId", "homeTeam"})).raw(raw) == Match(
         *("m", "l", "T20I", "a", "b", NOON, "Finished", MatchPhase.FINISHED), round="Final", format="T20"
@@ -437,7 +439,7 @@ def test_a_match_has_all_that_the_fields_show_that_it_is_read_for() -> None:
 
 
 @pytest.mark.parametrize("kind", [Team, League])
-def test_reference_data_that_differ_in_their_version_alone_are_equal(kind: Callable[..., Any]) -> None:
+def test_reference_data_that_differ_only_in_their_version_are_equal(kind: Callable[..., Any]) -> None:
     one, later, other = kind("1", "One", "A", version=1), kind("1", "One", "A", version=2), kind("2", "One", "A")
 
     assert (one == later, one != later, one == other, one != other) == (True, False, False, True)
@@ -445,14 +447,14 @@ def test_reference_data_that_differ_in_their_version_alone_are_equal(kind: Calla
     assert Team("1", "One", "A") != League("1", "One", "A")
 
 
-def test_a_record_without_a_value_that_it_needs_is_refused_when_it_is_declared() -> None:
+def test_a_decoder_without_a_required_field_is_refused_when_it_is_declared() -> None:
     with pytest.raises(TypeError, match="`created_at`"):
         user_from.without(frozenset({"version", "created_at"}))
     with pytest.raises(TypeError, match="`second`"):
         RecordDecoder(lambda first, second: (first, second), first=text("first"), _second=text("second"))
 
 
-def test_numbers_keep_what_they_are() -> None:
+def test_numbers_keep_their_type_and_value() -> None:
     convert = RecordDecoder(
         lambda value, twice: (value, twice), value=number("n"), twice=derived(lambda n: [n, n], "value")
     )
@@ -468,9 +470,9 @@ def test_numbers_keep_what_they_are() -> None:
 
     for stored in texts_of_numbers:
         raw = {"n": {"N": stored}}
-        made = convert.raw(raw)
-        assert made == convert(decode_item(raw)) == (decode_item(raw)["n"], [decode_item(raw)["n"]] * 2)
-        assert type(made[0]) is type(decode_item(raw)["n"])
+        decoded = convert.raw(raw)
+        assert decoded == convert(decode_item(raw)) == (decode_item(raw)["n"], [decode_item(raw)["n"]] * 2)
+        assert type(decoded[0]) is type(decode_item(raw)["n"])
 
 
 def test_a_missing_attribute_without_a_default_is_damage() -> None:

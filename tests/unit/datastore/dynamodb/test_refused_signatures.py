@@ -1,4 +1,4 @@
-"""Requests that AWS refuses for how they are signed: credentials are found anew, and clocks corrected."""
+"""Requests whose signature AWS refuses: credentials are loaded again, and the clock is corrected."""
 
 import asyncio
 import re
@@ -35,7 +35,7 @@ def access_key(seen: Seen) -> str:
 
 
 def accept_keys(*keys: str, code: str = "ExpiredTokenException") -> Fault:
-    """AWS as it takes requests with these access keys only."""
+    """Return a fault that accepts only requests with these access keys, as AWS does."""
 
     async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
         return await (forward if access_key(seen) in keys else refuse(400, code))(proxy, seen)
@@ -47,7 +47,7 @@ def accept_keys(*keys: str, code: str = "ExpiredTokenException") -> Fault:
 
 
 class Profile:
-    """A file with credentials, as a helper program or a colleague rewrites it."""
+    """A file with credentials that another program or a person rewrites."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -67,7 +67,7 @@ def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Profile:
 
 @pytest.fixture
 async def aws(proxy: Proxy, profile: Profile, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Client]:
-    """The client of a store in AWS, which is the proxy."""
+    """Yield the client of a store in AWS, which is the proxy."""
     monkeypatch.setenv(TABLES_VARIABLE, proxy.url)
     monkeypatch.setenv(STREAMS_VARIABLE, proxy.url)
     async with open_database(StoreOptions("aws", region="eu-west-1")) as database:
@@ -89,7 +89,7 @@ async def test_refused_credentials_are_loaded_again(aws: Client, proxy: Proxy, p
     assert aws.budget.spent == 0
 
 
-async def test_many_calls_that_are_refused_find_credentials_once(aws: Client, proxy: Proxy, profile: Profile) -> None:
+async def test_many_refused_calls_load_credentials_once(aws: Client, proxy: Proxy, profile: Profile) -> None:
     await aws.call("ListTables", {"Limit": 1})
     profile.become("SECOND")
     proxy.always = accept_keys("SECOND")
@@ -109,9 +109,7 @@ async def test_the_same_credentials_are_not_sent_twice(aws: Client, proxy: Proxy
     assert proxy.operations() == ["ListTables"] * 3
 
 
-async def test_other_credentials_that_are_refused_as_well_are_not_tried_without_end(
-    aws: Client, proxy: Proxy, profile: Profile
-) -> None:
+async def test_refused_credentials_are_not_replaced_without_end(aws: Client, proxy: Proxy, profile: Profile) -> None:
     await aws.call("ListTables", {"Limit": 1})
     profile.become("SECOND")
     proxy.always = accept_keys("THIRD")
@@ -122,7 +120,7 @@ async def test_other_credentials_that_are_refused_as_well_are_not_tried_without_
 
 
 class Source:
-    """Where credentials are found; `finds` counts how often."""
+    """A source of credentials. `finds` counts its calls."""
 
     def __init__(self) -> None:
         self.finds = 0
@@ -135,7 +133,7 @@ class Source:
         return Credentials("SAME", "secret")
 
 
-async def test_credentials_are_looked_for_every_few_seconds_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_credentials_are_loaded_every_few_seconds_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [time.monotonic()]
     monkeypatch.setattr("datastore.dynamodb.sigv4.time.monotonic", lambda: now[0])
     source = Source()
@@ -149,7 +147,9 @@ async def test_credentials_are_looked_for_every_few_seconds_at_most(monkeypatch:
     assert source.finds == 3
 
 
-async def test_a_source_that_fails_leaves_the_refusal_as_it_is(proxy: Proxy, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_refusal_is_raised_when_the_source_of_credentials_fails(
+    proxy: Proxy, caplog: pytest.LogCaptureFixture
+) -> None:
     source = Source()
     source.problem = RuntimeError("no network")
     async with client_of(proxy, credentials=CredentialSource(Credentials("SAME", "secret"), source.find)) as client:
@@ -159,7 +159,7 @@ async def test_a_source_that_fails_leaves_the_refusal_as_it_is(proxy: Proxy, cap
     assert "loading them again failed: no network" in caplog.text
 
 
-async def test_the_deadline_covers_the_search_for_credentials(proxy: Proxy) -> None:
+async def test_the_deadline_covers_loading_credentials(proxy: Proxy) -> None:
     released, searching = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
@@ -188,7 +188,7 @@ def offset(request: pytest.FixtureRequest) -> timedelta:
 
 
 @pytest.mark.parametrize("code", ["InvalidSignatureException", "RequestTimeTooSkewed", "RequestExpired"])
-async def test_a_clock_that_is_wrong_is_corrected_by_the_store_s(
+async def test_a_wrong_clock_is_corrected_by_that_of_the_store(
     client: Client, proxy: Proxy, offset: timedelta, code: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     proxy.always = clock_off_by(offset, code)
@@ -208,7 +208,7 @@ async def test_calls_signed_before_the_correction_are_signed_again(client: Clien
     assert {call.attempts for call in meter.calls} <= {1, 2}
 
 
-async def test_a_clock_that_is_set_right_is_followed(client: Client, proxy: Proxy) -> None:
+async def test_a_corrected_clock_is_followed(client: Client, proxy: Proxy) -> None:
     for offset in (timedelta(hours=1), timedelta(0), timedelta(hours=-1)):
         proxy.always = clock_off_by(offset)
         await client.call("ListTables", {"Limit": 1})
@@ -224,14 +224,14 @@ async def test_both_clock_and_credentials_may_be_wrong(aws: Client, proxy: Proxy
 
 
 @pytest.mark.parametrize("date", ["", "yesterday", "Wed, 99 Nov 2026 00:00:00 GMT"])
-async def test_a_date_that_is_none_corrects_nothing(client: Client, proxy: Proxy, date: str) -> None:
+async def test_an_invalid_date_corrects_nothing(client: Client, proxy: Proxy, date: str) -> None:
     proxy.always = clock_off_by(timedelta(hours=1), date=date)
     with pytest.raises(RequestRefused, match="InvalidSignatureException"):
         await client.call("ListTables", {})
     assert proxy.operations() == ["ListTables"]
 
 
-async def test_a_clock_that_is_nearly_right_is_left_alone(client: Client, proxy: Proxy) -> None:
+async def test_a_clock_that_is_nearly_right_is_not_corrected(client: Client, proxy: Proxy) -> None:
     proxy.always = clock_off_by(timedelta(minutes=3))
     await client.call("ListTables", {"Limit": 1})
     proxy.faults.append(plain_error(403, date=format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)))
@@ -241,7 +241,7 @@ async def test_a_clock_that_is_nearly_right_is_left_alone(client: Client, proxy:
     assert all(abs(signed_at(seen) - datetime.now(UTC)) < timedelta(minutes=1) for seen in proxy.seen)
 
 
-async def test_a_store_whose_clock_jumps_is_not_asked_without_end(client: Client, proxy: Proxy) -> None:
+async def test_calls_to_a_store_whose_clock_jumps_are_not_retried_without_end(client: Client, proxy: Proxy) -> None:
     dates = iter([datetime(2030, 1, day, tzinfo=UTC) for day in range(1, 20)])
 
     async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
@@ -256,7 +256,7 @@ async def test_a_store_whose_clock_jumps_is_not_asked_without_end(client: Client
 
 
 @pytest.mark.parametrize("is_known", [False, True])
-async def test_tables_are_administered_at_the_store_s_time(
+async def test_tables_are_administered_at_the_time_of_the_store(
     proxy: Proxy, profile: Profile, monkeypatch: pytest.MonkeyPatch, offset: timedelta, is_known: bool
 ) -> None:
     monkeypatch.setenv(TABLES_VARIABLE, proxy.url)

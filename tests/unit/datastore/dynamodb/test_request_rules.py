@@ -30,7 +30,7 @@ QUERY = {
 
 
 def table_with(*projected: int) -> dict[str, Any]:
-    """A table with an index for each number of projected attributes."""
+    """Return a table with an index for each number of projected attributes."""
     indexes = [
         {
             "IndexName": f"index{index}",
@@ -98,7 +98,7 @@ import asyncio
 from datastore.dynamodb.client import Client
 asyncio.run(Client.call(None, "GetItem", {GET | {"ProjectionExpression": "name"}}))
 """
-# Each rule by its name, which engine_limitations.py uses too: a request that breaks it, and the expected message.
+# By the name of the rule, which engine_limitations.py uses too: a request that breaks it, and the expected message.
 BROKEN: Mapping[str, tuple[str, dict[str, Any], str]] = {
     "missing parameter": ("GetItem", {"Key": KEY}, "Missing required parameter"),
     "unknown parameter": ("GetItem", GET | {"Keys": [KEY]}, "Unknown parameter"),
@@ -211,7 +211,7 @@ def test_requests_to_streams_are_checked(operation: str, request_: dict[str, Any
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_a_request_that_keeps_the_rules_is_not(name: str) -> None:
+def test_a_request_that_keeps_the_rules_is_accepted(name: str) -> None:
     assert violations(*KEPT[name]) == []
 
 
@@ -260,7 +260,7 @@ async def test_a_watch_that_refuses_sends_nothing(client: Client, proxy: Proxy) 
     assert proxy.seen == []
 
 
-def test_processes_that_tests_fork_refuse_what_breaks_a_rule(tmp_path: Path) -> None:
+def test_child_processes_of_tests_refuse_requests_that_break_a_rule(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
 

@@ -1,4 +1,4 @@
-"""Requests from templates are the JSON of the requests as one would put them together."""
+"""Requests from templates equal the JSON of requests that are built by hand."""
 
 from decimal import Decimal
 from typing import Any
@@ -61,7 +61,7 @@ def by_hand(
     }
 
 
-def test_a_value_that_is_missing_is_not_sent_as_nothing() -> None:
+def test_a_missing_value_is_an_error() -> None:
     pattern = QUERIES[0]
 
     with pytest.raises(KeyError):

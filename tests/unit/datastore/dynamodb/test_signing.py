@@ -1,4 +1,4 @@
-"""Signatures are those that botocore makes, and credentials are kept fresh."""
+"""Signatures equal those of botocore, and credentials are refreshed."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ SECRETS = st.text("abcXYZ019/+=", min_size=1, max_size=40)
 
 
 def _botocores(credentials: Credentials, target: str, body: bytes, now: float) -> dict[str, str]:
-    """The headers that botocore signs the same request with."""
+    """Return the headers that botocore adds to sign the same request."""
     headers = {"Content-Type": CONTENT_TYPE, "X-Amz-Target": target, "Host": "db.example:8000"}
     request = AWSRequest("POST", "http://db.example:8000/", data=body, headers=headers)
     moment = datetime.fromtimestamp(now, UTC)
@@ -62,7 +62,7 @@ def test_signatures_are_botocores(
     assert _headers(head) == {"content-length": str(len(body))} | _botocores(credentials, TARGET + operation, body, now)
 
 
-def test_one_signer_follows_the_day_and_the_credentials() -> None:
+def test_a_signer_follows_the_day_and_the_credentials() -> None:
     signer = Signer("eu-north-1")
     midnight = 1_782_432_000
     first, second = Credentials("ONE", "first", None), Credentials("TWO", "second", "token")
@@ -75,17 +75,21 @@ def test_one_signer_follows_the_day_and_the_credentials() -> None:
     ]
 
     answers = [
-        _headers(signer.request_head(one.get_frozen_credentials(), "db.example:8000", TARGET + "Query", b"{}", now))
-        for one, now in signed
+        _headers(
+            signer.request_head(credentials.get_frozen_credentials(), "db.example:8000", TARGET + "Query", b"{}", now)
+        )
+        for credentials, now in signed
     ]
 
-    wanted = [{"content-length": "2"} | _botocores(one, TARGET + "Query", b"{}", now) for one, now in signed]
-    assert answers == wanted
+    expected = [
+        {"content-length": "2"} | _botocores(credentials, TARGET + "Query", b"{}", now) for credentials, now in signed
+    ]
+    assert answers == expected
     assert len({answer["authorization"] for answer in answers}) == 4
 
 
 class Rotating:
-    """Credentials whose source takes a while, changes, and sometimes fails."""
+    """A source of credentials that takes a while, changes, and sometimes fails."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []
@@ -102,7 +106,7 @@ class Rotating:
         return Credentials(self.access, "secret").get_frozen_credentials()
 
 
-async def test_credentials_that_rotate_are_picked_up(
+async def test_rotated_credentials_are_used(
     monkeypatch: pytest.MonkeyPatch, proxy: Proxy, store_options: StoreOptions
 ) -> None:
     rotating = Rotating()
@@ -119,7 +123,7 @@ async def test_credentials_that_rotate_are_picked_up(
     assert len(rotating.asked) == 2
 
 
-async def test_credentials_are_fetched_once_in_a_thread_while_the_loop_goes_on() -> None:
+async def test_credentials_are_fetched_once_in_a_thread_while_the_loop_runs() -> None:
     rotating = Rotating()
     rotating.released.clear()
     source = CredentialSource(rotating)
@@ -140,7 +144,7 @@ async def test_credentials_are_fetched_once_in_a_thread_while_the_loop_goes_on()
     assert threading.get_ident() not in rotating.asked
 
 
-async def test_old_credentials_serve_on_while_new_ones_cannot_be_had(
+async def test_old_credentials_are_used_while_new_ones_are_unavailable(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     rotating = Rotating()
@@ -161,4 +165,4 @@ async def test_old_credentials_serve_on_while_new_ones_cannot_be_had(
     rotating.problem = None
     third = await source.current()
 
-    assert [one.access_key for one in (first, second, third)] == ["FIRST", "FIRST", "SECOND"]
+    assert [credentials.access_key for credentials in (first, second, third)] == ["FIRST", "FIRST", "SECOND"]

@@ -33,7 +33,7 @@ NEAR = timedelta(seconds=3)
 
 @pytest.fixture(params=[timedelta(minutes=-10), timedelta(minutes=10)], ids=["clock ahead", "clock behind"])
 def ahead(request: pytest.FixtureRequest) -> timedelta:
-    """The time by which the store's clock is ahead of this machine's."""
+    """Return the time by which the store's clock is ahead of this machine's."""
     return request.param  # type: ignore[no-any-return]
 
 
@@ -70,7 +70,7 @@ def times(monkeypatch: pytest.MonkeyPatch) -> Times:
     return times
 
 
-def test_the_time_is_that_of_the_answers(times: Times) -> None:
+def test_the_time_is_that_of_the_responses(times: Times) -> None:
     clock, store = StoreClock(), datetime(2026, 6, 25, 12, tzinfo=UTC)
     assert (clock.now().timestamp(), clock.skew) == (times.wall, 0)
     clock.observe(dated(store))
@@ -79,14 +79,14 @@ def test_the_time_is_that_of_the_answers(times: Times) -> None:
     assert clock.skew == store.timestamp() + 40 - times.wall
 
 
-def test_a_machine_s_clock_that_is_set_changes_nothing(times: Times) -> None:
+def test_setting_the_clock_of_the_machine_changes_nothing(times: Times) -> None:
     clock, store = StoreClock(), datetime(2026, 6, 25, 12, tzinfo=UTC)
     clock.observe(dated(store))
     times.wall += 3600
     assert clock.now() == store
 
 
-def test_an_answer_a_second_counts(times: Times) -> None:
+def test_one_response_a_second_is_used(times: Times) -> None:
     clock, store = StoreClock(), datetime(2026, 6, 25, 12, tzinfo=UTC)
     clock.observe(dated(store))
     clock.observe(dated(store + timedelta(hours=1)))
@@ -105,7 +105,7 @@ def test_a_malformed_date_is_ignored(times: Times, date: bytes | None) -> None:
     assert clock.skew == 0
 
 
-def test_another_clock_counts_until_the_store_has_answered(times: Times) -> None:
+def test_the_clock_of_the_machine_is_used_until_the_store_has_answered(times: Times) -> None:
     tables = StoreClock()
     bucket = StoreClock(tables)
     tables.observe(dated(datetime.fromtimestamp(times.wall + 600, UTC)))
@@ -114,7 +114,7 @@ def test_another_clock_counts_until_the_store_has_answered(times: Times) -> None
     assert bucket.skew == 0
 
 
-async def test_answers_and_refusals_tell_the_client_the_store_s_time(
+async def test_the_client_learns_the_time_of_the_store_from_responses_and_refusals(
     client: Client, proxy: Proxy, ahead: timedelta
 ) -> None:
     assert client.now() - datetime.now(UTC) < NEAR
@@ -123,7 +123,7 @@ async def test_answers_and_refusals_tell_the_client_the_store_s_time(
     assert abs(client.now() - datetime.now(UTC) - ahead) < NEAR
 
 
-async def test_answers_tell_the_time_of_a_store_that_refuses_no_clock(
+async def test_responses_give_the_time_of_a_store_that_accepts_any_clock(
     client: Client, proxy: Proxy, ahead: timedelta
 ) -> None:
     proxy.always = store_at(ahead)
@@ -135,7 +135,7 @@ async def test_answers_tell_the_time_of_a_store_that_refuses_no_clock(
 # --- Changes ----------------------------------------------------------------------------------------------------------
 
 
-async def test_one_who_resumes_at_another_process_misses_nothing(stack: AsyncExitStack, ahead: timedelta) -> None:
+async def test_a_client_that_resumes_at_another_process_misses_nothing(stack: AsyncExitStack, ahead: timedelta) -> None:
     script = Splitting(2)
     script.ahead = ahead
     client = SplitFeeds(script, stack)
@@ -150,7 +150,9 @@ async def test_one_who_resumes_at_another_process_misses_nothing(stack: AsyncExi
     assert old not in client.numbers
 
 
-async def test_an_idle_shard_whose_iterator_expires_misses_nothing(stack: AsyncExitStack, ahead: timedelta) -> None:
+async def test_no_change_is_missed_when_the_iterator_of_an_idle_shard_expires(
+    stack: AsyncExitStack, ahead: timedelta
+) -> None:
     script = Splitting()
     script.ahead = ahead
     script.write("s0", "k0", age=timedelta(minutes=20))
@@ -162,7 +164,7 @@ async def test_an_idle_shard_whose_iterator_expires_misses_nothing(stack: AsyncE
             assert number_of(await anext(events)) == number
 
 
-async def test_a_shard_that_showed_nothing_for_longer_than_records_are_kept_is_too_old_by_the_store_s_clock(
+async def test_a_shard_without_records_beyond_the_retention_is_too_old_by_the_store_s_clock(
     stack: AsyncExitStack,
 ) -> None:
     script = Splitting(2)
@@ -183,7 +185,7 @@ def redis() -> Iterator[RedisServer]:
     server.close()
 
 
-async def test_one_who_leaves_a_bus_without_a_record_of_a_shard_misses_nothing(
+async def test_a_process_that_leaves_a_bus_without_a_record_of_a_shard_misses_nothing(
     stack: AsyncExitStack, redis: RedisServer, ahead: timedelta
 ) -> None:
     """A process that joins the bus knows that the iterator of an idle shard is valid, so at most 15 minutes old."""
@@ -205,17 +207,17 @@ async def test_one_who_leaves_a_bus_without_a_record_of_a_shard_misses_nothing(
         assert await anext(events) == last
 
 
-# --- A store at another time ------------------------------------------------------------------------------------------
+# --- A store whose clock differs --------------------------------------------------------------------------------------
 
 
 def store_at(ahead: timedelta) -> Fault:
-    """A proxy of the engine with a clock that is ahead, in the Date of answers and the times of records."""
+    """Return a fault that moves the Date of responses and the times of records ahead."""
 
     async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
         status, _, content = await proxy.ask(seen)
         body_out: dict[str, Any] = orjson.loads(content)
-        for one in body_out.get("Records", ()):
-            one["dynamodb"]["ApproximateCreationDateTime"] += ahead.total_seconds()
+        for record in body_out.get("Records", ()):
+            record["dynamodb"]["ApproximateCreationDateTime"] += ahead.total_seconds()
         date = format_datetime(datetime.now(UTC) + ahead, usegmt=True)
         return web.Response(status=status, headers={"Date": date}, body=orjson.dumps(body_out))
 
@@ -227,9 +229,9 @@ async def test_a_feed_of_the_client_misses_nothing(database: Database, proxy: Pr
     async with client_of(proxy) as client, AsyncExitStack() as stack:
 
         def feed() -> ChangeFeed:
-            made = ChangeFeed(client, prefix=database.prefix, poll_interval=0.01, linger=0, empty_seconds=0)
-            stack.push_async_callback(made.aclose)
-            return made
+            opened = ChangeFeed(client, prefix=database.prefix, poll_interval=0.01, linger=0, empty_seconds=0)
+            stack.push_async_callback(opened.aclose)
+            return opened
 
         async def write(number: int) -> None:
             item = {"PK": {"S": f"k{number}"}, "SK": {"S": "x"}, "n": {"N": str(number)}}
@@ -246,9 +248,9 @@ async def test_a_feed_of_the_client_misses_nothing(database: Database, proxy: Pr
 async def test_a_pipeline_that_is_up_to_date_is_not_behind_by_its_clock(database: Database, ahead: timedelta) -> None:
     script, labels = Script(a=Shard()), {"table": "feed", "shard": "a"}
     script.ahead = ahead
-    made = stream_record(1)
-    made["dynamodb"]["ApproximateCreationDateTime"] = (script.now() - timedelta(minutes=3)).timestamp()
-    script.shards["a"].records.append(made)
+    record = stream_record(1)
+    record["dynamodb"]["ApproximateCreationDateTime"] = (script.now() - timedelta(minutes=3)).timestamp()
+    script.shards["a"].records.append(record)
     gate = HandlerGate()
     instance = ConsumerInstance(database, Noting("gated", gate), wire=script)
     async with instance.running():

@@ -1,4 +1,4 @@
-"""The embedded engine as a process: who owns it, what survives which death, and what people read when it fails."""
+"""The embedded engine as a process: its owner, the data that survive a kill, and its error messages."""
 
 import asyncio
 import json
@@ -51,7 +51,7 @@ def binary() -> Dynoxide:
 
 @pytest.fixture
 def owner(binary: Dynoxide, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another command that has started the engine of `tmp_path`; it ends when its stdin closes."""
+    """Yield another command that has started the engine of `tmp_path`. It ends when its stdin closes."""
     command = [sys.executable, "-c", OWNER, str(binary.binary), str(tmp_path)]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -62,14 +62,14 @@ def owner(binary: Dynoxide, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.fixture
 def left(binary: Dynoxide, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """An engine without an owner, as a system leaves it that does not end a child with its parent."""
+    """Yield an engine without an owner, as remains on a system that does not end a child with its parent."""
     free = next(filter(engine_process.is_free, random.sample(module.PORTS, 200)))
     command = [str(binary.binary), "serve", "--port", str(free), "--db-path", str(tmp_path / "engine.sqlite")]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
         assert b"listening on" in process.stderr.readline()
-        told = {"endpoint": f"http://127.0.0.1:{free}", "pid": process.pid, "key": "of one that is gone"}
-        (tmp_path / "engine.json").write_text(json.dumps(told))
+        record = {"endpoint": f"http://127.0.0.1:{free}", "pid": process.pid, "key": "of an engine that is gone"}
+        (tmp_path / "engine.json").write_text(json.dumps(record))
         yield process
         process.kill()
 
@@ -177,23 +177,23 @@ async def test_many_commands_at_once_share_one_engine(binary: Dynoxide, tmp_path
 async def test_attached_takes_over_when_the_owner_ends(
     binary: Dynoxide, tmp_path: Path, owner: subprocess.Popen[str]
 ) -> None:
-    told = asyncio.Event()
+    restarted = asyncio.Event()
 
     async def on_restart() -> None:
-        told.set()
+        restarted.set()
 
     async with Engine(binary, tmp_path, on_restart) as engine:
         endpoint = engine.endpoint
         await make_table(engine)
         await put_bird(engine, "wren")
         owner.communicate()
-        await asyncio.wait_for(told.wait(), 50)
+        await asyncio.wait_for(restarted.wait(), 50)
         assert (engine.endpoint, engine.attached, engine.restarts) == (endpoint, False, 1)
         assert await bird_keys(engine) == {"wren"}
 
 
 async def test_moves_when_its_port_is_lost(binary: Dynoxide, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a system that has no reservations."""
+    """This tests a system on which ports cannot be reserved."""
 
     def refused(*_: object, **__: object) -> socket.socket:
         raise EngineFailed("Two sockets cannot have one port here.")
@@ -212,19 +212,19 @@ async def test_moves_when_its_port_is_lost(binary: Dynoxide, tmp_path: Path, mon
 
 
 async def test_killed_engine_is_restarted_on_the_same_port(binary: Dynoxide) -> None:
-    made = asyncio.Event()
+    restarted = asyncio.Event()
 
     async def on_restart() -> None:
         await make_table(engine)
-        made.set()
+        restarted.set()
 
     async with Engine(binary, on_restart=on_restart) as engine:
         endpoint = engine.endpoint
         assert engine._running is not None
         for restart in (1, 2):
             os.kill(engine._running.pid, signal.SIGKILL)
-            await asyncio.wait_for(made.wait(), 50)
-            made.clear()
+            await asyncio.wait_for(restarted.wait(), 50)
+            restarted.clear()
             assert (engine.endpoint, engine.restarts) == (endpoint, restart)
             assert await tables(engine) == ["birds"]
 
@@ -305,13 +305,13 @@ async def test_engine_left_behind_is_ended_and_its_port_taken(
 
 
 async def test_a_stale_record_of_another_engine_is_ignored(binary: Dynoxide, tmp_path: Path) -> None:
-    async with Engine(binary, tmp_path / "theirs") as theirs:
-        ours = tmp_path / "ours"
-        ours.mkdir()
-        (ours / "engine.json").write_bytes((tmp_path / "theirs" / "engine.json").read_bytes())
-        async with Engine(binary, ours) as engine:
-            assert engine.endpoint != theirs.endpoint
-        assert await is_answering(theirs)
+    async with Engine(binary, tmp_path / "theirs") as other_engine:
+        own_folder = tmp_path / "ours"
+        own_folder.mkdir()
+        (own_folder / "engine.json").write_bytes((tmp_path / "theirs" / "engine.json").read_bytes())
+        async with Engine(binary, own_folder) as engine:
+            assert engine.endpoint != other_engine.endpoint
+        assert await is_answering(other_engine)
 
 
 async def test_engine_that_ignores_sigterm_is_killed(binary: Dynoxide, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,12 +333,14 @@ async def test_ctrl_c_at_the_terminal_spares_the_engine(binary: Dynoxide) -> Non
 
 async def test_a_corrupt_file_is_reported_in_one_line(binary: Dynoxide, tmp_path: Path) -> None:
     (tmp_path / "engine.sqlite").write_bytes(b"not a database " * 500)
-    with pytest.raises(EngineFailed, match=r"did not start on .*engine\.sqlite: .*not a valid SQLite database") as told:
+    with pytest.raises(
+        EngineFailed, match=r"did not start on .*engine\.sqlite: .*not a valid SQLite database"
+    ) as failure:
         async with Engine(binary, tmp_path):
             pass
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(failure.value)
     (tmp_path / "engine.sqlite").unlink()
-    async with Engine(binary, tmp_path) as engine:  # the failed one gave the lock back
+    async with Engine(binary, tmp_path) as engine:  # the failed engine released the lock
         assert not engine.attached
 
 

@@ -1,4 +1,4 @@
-"""Who may use the embedded engine: those who bear its access key, and no page in a browser."""
+"""Access to the embedded engine: clients with its access key may use it, pages in a browser may not."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ UNPORTED = pytest.mark.skipif(platform.machine() not in engine_seccomp.MACHINES,
 async def engine(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Engine]:
-    """An engine without a port of its own, and one behind the relay for systems that have no filters."""
+    """Yield an engine without a port of its own, or one behind the relay for systems without filters."""
     if request.param == "relay":
         monkeypatch.setattr(Child, "confined", False)
     monkeypatch.setenv(VARIABLE, KEY)
@@ -52,7 +52,7 @@ def headers(credential: str = KEY, **more: str) -> dict[str, str]:
 
 
 async def raw_answer(engine: Engine, method: str = "POST", **given: Any) -> tuple[int, Any, list[str]]:
-    """The status, the JSON, and the names of the headers of an answer over a connection of its own."""
+    """Send a request on a new connection. Return the response's status, JSON and header names."""
     async with (
         aiohttp.ClientSession() as session,
         session.request(method, engine.endpoint, **{"data": b"{}", **given}) as response,
@@ -77,13 +77,13 @@ async def test_only_requests_with_the_key_are_answered(engine: Engine) -> None:
         LIST | {"Authorization": KEY},
     ]
     for given in without:
-        status, told, _ = await raw_answer(engine, headers=given)
-        assert (status, told["__type"].rpartition("#")[2]) == (403, "AccessDeniedException"), given
-        assert KEY not in json.dumps(told)
+        status, refusal, _ = await raw_answer(engine, headers=given)
+        assert (status, refusal["__type"].rpartition("#")[2]) == (403, "AccessDeniedException"), given
+        assert KEY not in json.dumps(refusal)
 
 
 async def test_pages_in_browsers_are_refused_also_with_the_key(engine: Engine) -> None:
-    """And nothing tells a browser that its page may read the answer, or send another request."""
+    """No header allows a browser's page to read the response, or to send another request."""
     preflight = {
         "Origin": "https://evil.example",
         "Access-Control-Request-Method": "POST",
@@ -101,7 +101,7 @@ async def test_pages_in_browsers_are_refused_also_with_the_key(engine: Engine) -
         assert [name for name in names if name.startswith("access-control-")] == []
 
 
-async def test_the_key_is_taken_however_its_request_arrives(engine: Engine) -> None:
+async def test_the_key_is_read_from_a_request_in_any_pieces(engine: Engine) -> None:
     body = json.dumps({"ExclusiveStartTableName": "x" * 20_000}).encode()
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers().items())
     small = f"POST / HTTP/1.1\r\nHost: x\r\n{lines}Content-Length: 2\r\n\r\n{{}}".encode()
@@ -112,7 +112,7 @@ async def test_the_key_is_taken_however_its_request_arrives(engine: Engine) -> N
             writer.write(piece)
             await writer.drain()
             await asyncio.sleep(0)
-        for _ in range(2):  # what follows on the connection needs no other check
+        for _ in range(2):  # later requests on the connection are not checked
             assert (await reader.readuntil(b"\r\n\r\n")).startswith((b"HTTP/1.1 200", b"HTTP/1.1 400"))
             await reader.readuntil(b"}")
             if pieces != [small + small]:
@@ -140,10 +140,10 @@ async def test_a_head_without_an_end_is_cut_off(engine: Engine) -> None:
 
 
 def tcp_sockets(process: int) -> set[str]:
-    """The inodes of a process's TCP sockets."""
+    """Return the inodes of a process's TCP sockets."""
     links = set()
     for name in os.listdir(f"/proc/{process}/fd"):
-        with suppress(FileNotFoundError):  # it has been closed meanwhile
+        with suppress(FileNotFoundError):  # it has been closed since it was listed
             links.add(os.readlink(f"/proc/{process}/fd/{name}"))
     lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
     return {f"socket:[{line.split()[9]}]" for line in lines} & links
@@ -190,8 +190,8 @@ async def test_a_system_without_filters_uses_the_relay_and_reports_it(
         async with Engine(find_program(ROOT), tmp_path) as engine:
             assert (await raw_answer(engine, headers=headers(engine.key)))[0] == 200
             assert (await raw_answer(engine, headers=headers("other")))[0] == 403
-    told = [record.getMessage() for record in caplog.records if "own port" in record.getMessage()]
-    assert len(told) == 1
+    warnings = [record.getMessage() for record in caplog.records if "own port" in record.getMessage()]
+    assert len(warnings) == 1
 
 
 async def test_the_key_is_kept_with_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +205,7 @@ async def test_the_key_is_kept_with_the_data(tmp_path: Path, monkeypatch: pytest
     assert len(keys[0]) == 64
 
 
-async def test_others_reach_the_engine_of_a_service_with_its_key(
+async def test_other_processes_reach_the_engine_of_a_service_with_its_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, KEY)
@@ -230,7 +230,7 @@ def test_an_invalid_key_is_reported(tmp_path: Path) -> None:
     refused_in_a_line(run_here("tables", "describe", "--data-dir", tmp_path), 1, "engine.key holds no access key")
 
 
-def test_a_head_is_read_as_it_stands() -> None:
+def test_a_head_is_parsed_strictly() -> None:
     def head(*lines: str) -> bytes:
         return "\r\n".join(["POST / HTTP/1.1", *lines, "", ""]).encode()
 
@@ -263,9 +263,9 @@ print(taken)
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs two users")
 async def test_no_other_user_gets_the_port_while_the_engine_is_gone(engine: Engine, tmp_path: Path) -> None:
-    """Clients would send the key there."""
-    told = json.loads((tmp_path / "engine.json").read_text())
-    done = Path("/dev/shm") / f"done-{told['pid']}"
+    """Otherwise clients would send the key to that user."""
+    record = json.loads((tmp_path / "engine.json").read_text())
+    done = Path("/dev/shm") / f"done-{record['pid']}"
     command = [sys.executable, "-c", SQUATTER, str(port_of_engine(engine)), str(done)]
     squatter = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
     assert squatter.stdout is not None
@@ -288,9 +288,7 @@ async def test_no_other_user_gets_the_port_while_the_engine_is_gone(engine: Engi
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs Linux")
-async def test_connections_beyond_those_that_the_engine_can_have_wait_for_the_others(
-    engine: Engine, tmp_path: Path
-) -> None:
+async def test_connections_above_the_limit_of_the_engine_wait_for_the_others(engine: Engine, tmp_path: Path) -> None:
     process = json.loads((tmp_path / "engine.json").read_text())["pid"]
     resource.prlimit(process, resource.RLIMIT_NOFILE, (64, 64))
     most = 64 - len(os.listdir(f"/proc/{process}/fd"))
@@ -307,7 +305,7 @@ async def test_connections_beyond_those_that_the_engine_can_have_wait_for_the_ot
     async with asyncio.timeout(50):
         tasks = [asyncio.create_task(ask()) for _ in range(80)]
         held = [await answered.get() for _ in range(most)]
-        await asyncio.sleep(0.2)  # in which it finds that it can accept no more
+        await asyncio.sleep(0.2)  # in this time the engine finds that it can accept no more
         for writer in held:
             writer.close()
         for _ in range(len(tasks) - len(held)):

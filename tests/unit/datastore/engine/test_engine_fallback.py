@@ -54,7 +54,7 @@ REPORTED = '{ sightings(area: "Downtown", first: 25) { nodes { description } } }
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project with MiniStack but without dynoxide."""
+    """Return a copy of the project with MiniStack but without dynoxide."""
     copy = tmp_path_factory.mktemp("clone") / "project"
     shutil.copytree(ROOT, copy, ignore=LEFT_OUT)
     (copy / ".venv-ministack").symlink_to(PYTHON.parent.parent)
@@ -81,15 +81,15 @@ class Fallback:
         self._http = http
 
     @property
-    def told(self) -> str:
+    def output(self) -> str:
         return self._log.read_text()
 
     def _headers(self, user: str) -> dict[str, str]:
-        tokens = [line.split()[-1] for line in self.told.splitlines() if line.startswith(f"{user} token")]
+        tokens = [line.split()[-1] for line in self.output.splitlines() if line.startswith(f"{user} token")]
         return {"Authorization": f"Bearer {tokens[0]}"} if tokens else {}
 
     async def post(self, query: str, user: str = "Demo user") -> Any:
-        """The whole response to an operation of a user of the demo, errors included."""
+        """Execute an operation as a user of the demo. Return the whole response, with errors."""
         headers = self._headers(user)
         async with self._http.post(f"{self._url}/graphql", json={"query": query}, headers=headers) as response:
             return await response.json(content_type=None)
@@ -101,7 +101,11 @@ class Fallback:
 
     @asynccontextmanager
     async def listening(self, subscription: str) -> AsyncIterator[AsyncIterator[Any]]:
-        """Yield the data of a subscription's events from now on. Raises `Ended` at an error event."""
+        """Yield the data of a subscription's events from now on.
+
+        Raises:
+            Ended: The subscription sent an error.
+        """
         client = EventStreamClient(self._http, f"subscription {{ {subscription} }}", self._headers("Demo user"))
         async with client.connected(self._url) as received:
 
@@ -114,7 +118,7 @@ class Fallback:
                     if "data" in payload:
                         yield payload["data"]
 
-            first = await anext(received)  # a snapshot, or that it has begun
+            first = await anext(received)  # a snapshot, or the start of the subscription
             yield events()
 
 
@@ -131,12 +135,12 @@ async def serve_fallback(project: Path, folder: Path, *arguments: str) -> AsyncI
         async with aiohttp.ClientSession() as http:
             gateway = Fallback(f"http://127.0.0.1:{port}", log, http)
             async with asyncio.timeout(50):
-                while "Stop with" not in gateway.told and process.poll() is None:  # noqa: ASYNC110 - over a file
+                while "Stop with" not in gateway.output and process.poll() is None:  # noqa: ASYNC110 - over a file
                     await asyncio.sleep(0.05)
-            assert process.poll() is None, gateway.told
+            assert process.poll() is None, gateway.output
             yield gateway
         process.send_signal(signal.SIGTERM)
-        assert await asyncio.to_thread(process.wait, 25) == 0, gateway.told
+        assert await asyncio.to_thread(process.wait, 25) == 0, gateway.output
     finally:
         process.kill()
         process.wait()
@@ -150,12 +154,12 @@ def run_gateway(project: Path, folder: Path, *arguments: str) -> subprocess.Comp
 
 @pytest.mark.timeout(240)
 async def test_all_systems_are_served_with_subscriptions_and_the_data_stay(project: Path, tmp_path: Path) -> None:
-    """The data survive a kill of the engine, by the file that it has written, and a stop of the gateway."""
+    """The data survive a kill of the engine, because it has written a file, and a stop of the gateway."""
     folder = tmp_path / "data"
     quake = feature(id="usfallback", time=int(datetime.now(UTC).timestamp() * 1000), mag=6.5)
     (tmp_path / "feed.json").write_bytes(feed_bytes(quake))
     async with serve_fallback(project, folder) as gateway:
-        assert gateway.told.count("MiniStack") == 1  # the notice is one line
+        assert gateway.output.count("MiniStack") == 1  # the notice is one line
         found = await gateway.data(READS)
         assert all(connection["nodes"] for connection in found.values()), found
         await report_and_receive(gateway)
@@ -165,8 +169,8 @@ async def test_all_systems_are_served_with_subscriptions_and_the_data_stay(proje
         # The pipeline has handled the demo's posts before the like.
         assert (await gateway.data(HOME))["homeFeed"]["nodes"]
         async with gateway.listening("livestreamChanged { livestreamId }") as events:
-            made = (await gateway.data(CREATE, "Admin"))["createLivestream"]["livestreamId"]
-            while (await anext(events))["livestreamChanged"]["livestreamId"] != made:
+            livestream = (await gateway.data(CREATE, "Admin"))["createLivestream"]["livestreamId"]
+            while (await anext(events))["livestreamChanged"]["livestreamId"] != livestream:
                 pass
         async with gateway.listening("liveScores { isSnapshot updates { matchId version } }") as events:
             assert (await anext(events))["liveScores"]["isSnapshot"]
@@ -174,10 +178,10 @@ async def test_all_systems_are_served_with_subscriptions_and_the_data_stay(proje
                 pass  # until the demo's matches are polled
         match = (await gateway.data("{ liveMatches { matchId } }"))["liveMatches"][0]["matchId"]
         await gateway.data(UPDATE % match, "System")
-        written = await gateway.data(WRITTEN % (made, match))
+        written = await gateway.data(WRITTEN % (livestream, match))
         assert written["matches"] == [{"round": "Grand final", "venue": {"name": "The Oval"}}]
         async with gateway.listening("earthquakeDetected(minMagnitude: 6.4) { eventId }") as events:
-            # Another command, on the same data directory.
+            # Run another command on the same data directory.
             done = await asyncio.to_thread(
                 run_gateway, project, folder, "ingest", "earthquakes", str(tmp_path / "feed.json")
             )
@@ -190,23 +194,23 @@ async def test_all_systems_are_served_with_subscriptions_and_the_data_stay(proje
             with pytest.raises(Ended, match=r"UNAVAILABLE.*subscribe again"):
                 async for _ in events:
                     pass
-        assert await data_after_retries(gateway, WRITTEN % (made, match)) == written
+        assert await data_after_retries(gateway, WRITTEN % (livestream, match)) == written
         await report_and_receive(gateway)
     async with serve_fallback(project, folder, "--no-demo") as gateway:
         found = await gateway.data("{ earthquakes(minMagnitude: 6.4, first: 100) { nodes { eventId } } }")
         assert {"eventId": "usfallback"} in found["earthquakes"]["nodes"]
-        assert await gateway.data(WRITTEN % (made, match)) == written
+        assert await gateway.data(WRITTEN % (livestream, match)) == written
 
 
 @pytest.mark.timeout(120)
-async def test_in_memory_nothing_is_kept_and_a_killed_engine_begins_again(project: Path, tmp_path: Path) -> None:
+async def test_an_engine_in_memory_keeps_nothing_and_starts_empty_after_a_kill(project: Path, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     async with serve_fallback(project, folder, "--memory", "--matches", "none") as gateway:
         await report_and_receive(gateway)
         assert not (folder / MiniStack.file).exists()
         await gateway.data(CREATE, "Admin")
         await kill_engine(folder / "memory.json")
-        await data_after_retries(gateway, REPORT)  # into tables that were created again
+        await data_after_retries(gateway, REPORT)  # the tables were created again
         found = await gateway.data(REPORTED)
         assert {"description": "A tabby"} in found["sightings"]["nodes"]
         assert (await gateway.data("{ livestreams(first: 1) { nodes { title } } }"))["livestreams"]["nodes"] == []
@@ -217,7 +221,7 @@ async def report_and_receive(gateway: Fallback) -> None:
     async with gateway.listening("sightingReported { description }") as events:
         await gateway.data(REPORT)
         while (await anext(events))["sightingReported"]["description"] != "A tabby":
-            pass  # one of the demo's
+            pass  # a sighting of the demo
 
 
 async def saved(folder: Path, text: str) -> None:
@@ -250,7 +254,7 @@ async def data_after_retries(gateway: Fallback, query: str) -> Any:
 
 
 def own_socket(folder: Path) -> Path:
-    """The socket of the engine with this data directory, from its command."""
+    """Return the path of the socket of the engine with this data directory, from its command line."""
     pid = str(json.loads((folder / "engine.json").read_text())["pid"])
     command = subprocess.run(["ps", "-ww", "-o", "command=", "-p", pid], capture_output=True, text=True, check=True)
     return next(Path(part) for part in command.stdout.split() if part.endswith("/socket"))
@@ -293,7 +297,7 @@ def test_ministack_is_the_engine_only_where_dynoxide_is_missing(
 
 
 def test_setup_installs_optional_packages_though_npm_is_set_up_to_omit_them(tmp_path: Path) -> None:
-    """Without them the page could not be built, and dynoxide would be missing on the machines that npm has it for."""
+    """Without them the page could not be built, and dynoxide would be missing on the platforms that npm has it for."""
     for name in ("package.json", "package-lock.json"):
         shutil.copy(ROOT / name, tmp_path)
     rule = subprocess.run(

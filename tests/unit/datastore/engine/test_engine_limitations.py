@@ -10,12 +10,12 @@ MODULES = {path.name: path for path in Path(__file__).parents[3].rglob("test_*.p
 
 
 @pytest.mark.parametrize("module", sorted(COVERED))
-def test_each_module_that_other_engines_run_is_there(module: str) -> None:
+def test_each_listed_module_exists(module: str) -> None:
     assert f"{module}.py" in MODULES
 
 
 @pytest.mark.parametrize("engine", LIMITATIONS)
-def test_each_test_that_is_listed_is_there_and_is_run(engine: str) -> None:
+def test_each_listed_test_exists_and_runs(engine: str) -> None:
     for listed in (*LIMITATIONS[engine], *UNDECIDED.get(engine, ())):
         module, _, name = listed.partition("::")
         assert engine == "dynoxide" or module.removesuffix(".py") in COVERED, listed

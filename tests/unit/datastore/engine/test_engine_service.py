@@ -1,4 +1,4 @@
-"""`gateway.py engine`: the embedded engine for other processes. That they work with it is in test_compose.py."""
+"""`gateway.py engine`: the embedded engine for other processes. test_compose.py tests the processes with it."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from tests.support.command_line import refused_in_a_line, run_command, run_here,
 from tests.support.store_engines import ROOT, free_port
 
 
-def test_it_listens_here_or_everywhere(tmp_path: Path) -> None:
+def test_it_listens_on_the_local_or_on_all_addresses(tmp_path: Path) -> None:
     done = run_here("engine", "--host", "192.0.2.1", GATEWAY_DATA_DIR=str(tmp_path))
     refused_in_a_line(done, 2, "must be 127.0.0.1 or 0.0.0.0")
 
@@ -27,7 +27,7 @@ def test_a_taken_port_is_reported(tmp_path: Path) -> None:
     refused_in_a_line(done, 1, f"port {port} is taken")
 
 
-def test_data_that_another_command_has_open_are_left_to_it(tmp_path: Path) -> None:
+def test_data_that_another_command_has_open_are_refused(tmp_path: Path) -> None:
     with serve_process(tmp_path, "--no-demo") as gateway:
         done = run_command("engine", "--port", str(free_port()), GATEWAY_DATA_DIR=str(tmp_path))
         assert gateway.get("/readyz")[0] == 200

@@ -32,7 +32,7 @@ QUAKES = "subscription { earthquakeDetected { eventId } }"
 UNAVAILABLE = {"code": "UNAVAILABLE", "retryable": True}
 STREAM_BYTES = 2**24
 ITEM_BYTES = 350_000
-TOO_MANY = STREAM_BYTES // ITEM_BYTES + 12  # items of that size, for one stream
+TOO_MANY = STREAM_BYTES // ITEM_BYTES + 12  # the number of items of that size that exceeds the bound of a stream
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def store_options(engine: str) -> StoreOptions:
 
 @asynccontextmanager
 async def another(served: Served, store_options: StoreOptions) -> AsyncIterator[str]:
-    """The URL of another gateway on the same store that has not read the streams."""
+    """Yield the URL of another gateway on the same store that has not read the streams."""
     settings = replace(served.gateway.settings, port=free_port())
     gateway = Tidied(settings, store_options, now=served.clock)
     async with gateway.running(), listening(gateway):
@@ -114,12 +114,12 @@ async def test_a_stream_keeps_its_latest_changes_within_a_bound(store_options: S
         newest = [f"EVENT#large{number}" for number in range(TOO_MANY - len(kept), TOO_MANY)]
         assert [record["dynamodb"]["Keys"]["pk"]["S"] for record in kept] == newest
         with pytest.raises(Trimmed):
-            await begun.read()  # with an iterator
+            await begun.read()  # so that it has an iterator
         with pytest.raises(Trimmed):
             await (await cursor(database, EARTHQUAKES, first["dynamodb"]["SequenceNumber"])).read()
         last = kept[-1]["dynamodb"]["SequenceNumber"]
         assert (await (await cursor(database, EARTHQUAKES, last)).read()).records == []
-        assert len((await (await cursor(database, BLIP)).read()).records) == 1  # the bound is each stream's
+        assert len((await (await cursor(database, BLIP)).read()).records) == 1  # the bound applies to each stream alone
 
 
 async def test_a_stream_of_a_table_that_is_created_again_has_the_whole_bound(store_options: StoreOptions) -> None:
@@ -155,7 +155,7 @@ async def test_a_subscriber_whose_position_was_trimmed_gets_a_resync(
 
 
 class Hold:
-    """Hold reads of streams until they are released. All other calls proceed."""
+    """A fault that holds reads of streams until they are released, and forwards all other calls."""
 
     def __init__(self) -> None:
         self.waiting = asyncio.Event()
@@ -201,7 +201,7 @@ async def test_a_pipeline_left_behind_the_bound_counts_a_loss_and_goes_on(store_
             await put_post(database, 0, "")
             await until(lambda: handler.numbers() == [0])
         for number in range(1, TOO_MANY):
-            await put_post(database, number, "x" * (ITEM_BYTES // 2))  # a change has the item before it, too
+            await put_post(database, number, "x" * (ITEM_BYTES // 2))  # a change also contains the previous item
         kept = await every_record(await cursor(database, FEED))
         numbers = [int(record["dynamodb"]["NewImage"]["n"]["N"]) for record in kept]
         instance = ConsumerInstance(database, handler)

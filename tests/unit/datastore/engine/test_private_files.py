@@ -1,4 +1,4 @@
-"""What a gateway keeps on this machine is its owner's alone, whatever the umask was."""
+"""Files of a gateway are accessible only to their owner, whatever the umask was."""
 
 import os
 import pwd
@@ -34,7 +34,7 @@ for path in sys.argv[1:]:
 
 @pytest.fixture
 def reachable() -> Iterator[Path]:
-    """A directory that every user may enter; those above `tmp_path` are closed to others."""
+    """Yield a directory that every user may enter. Those above `tmp_path` are closed to others."""
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
@@ -50,12 +50,12 @@ def umask(mask: int) -> Iterator[None]:
 
 
 def open_to_others(folder: Path) -> list[str]:
-    """What below the folder, and with it, has a permission for anybody but its owner."""
+    """Return the paths in the folder, and the folder itself, with a permission for other users."""
     found = [path for path in (folder, *folder.rglob("*")) if stat.S_IMODE(path.lstat().st_mode) & 0o077]
     return [str(path.relative_to(folder)) for path in found]
 
 
-def nobody_opens(paths: list[Path]) -> list[str]:
+def files_readable_by_nobody(paths: list[Path]) -> list[str]:
     command = [sys.executable, "-c", AS_NOBODY, *map(str, paths)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
@@ -73,7 +73,7 @@ def test_a_gateway_keeps_tables_pictures_and_secrets_to_its_owner(mask: int, rea
         if os.geteuid() == 0:
             control = reachable / "control"
             control.touch(0o644)
-            assert nobody_opens([*files, control]) == [str(control)]
+            assert files_readable_by_nobody([*files, control]) == [str(control)]
 
 
 def test_a_folder_open_to_others_is_closed_and_reported_once(tmp_path: Path) -> None:

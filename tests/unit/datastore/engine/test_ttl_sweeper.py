@@ -1,4 +1,4 @@
-"""The sweep of expired items: those, all of those, and no others."""
+"""The TTL sweeper deletes all expired items and no others."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ AT = int(NOW.timestamp())
 
 
 def name_attribute(table: Table) -> str:
-    """The attribute that tells the items of a test apart."""
+    """Return the attribute that distinguishes the items of a test."""
     return table.sort or table.partition
 
 
@@ -71,7 +71,7 @@ async def test_expired_items_are_deleted_from_every_table(database: Database) ->
 
 @settings(deadline=None, max_examples=20, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lives=st.dictionaries(st.integers(0, 99), st.none() | st.integers(-3, 3), max_size=40))
-async def test_exactly_the_expired_items_go(database: Database, lives: Mapping[int, int | None]) -> None:
+async def test_exactly_the_expired_items_are_deleted(database: Database, lives: Mapping[int, int | None]) -> None:
     for number, life in lives.items():
         await put_expiring_item(database, BLIP, f"{number:02}", None if life is None else AT + life)
     expired = [f"{number:02}" for number, life in lives.items() if life is not None and life <= 0]
@@ -87,8 +87,8 @@ async def test_exactly_the_expired_items_go(database: Database, lives: Mapping[i
 
 async def _clear(database: Database, left: list[str]) -> None:
     name = f"{database.prefix}blip"
-    for one in left:
-        await database.client.call("DeleteItem", {"TableName": name, "Key": encode_item({"PK": "P", "SK": one})})
+    for sort in left:
+        await database.client.call("DeleteItem", {"TableName": name, "Key": encode_item({"PK": "P", "SK": sort})})
 
 
 async def test_a_table_of_many_pages_is_swept_to_its_end(engine: str, database: Database) -> None:
@@ -158,7 +158,7 @@ async def test_a_table_without_ttl_is_left_alone(engine: str, database: Database
     assert proxy.seen == []
 
 
-async def test_the_sweep_goes_on_after_failures_with_the_time_as_it_is_then(
+async def test_the_sweep_continues_after_failures_with_the_current_time(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, engine: str, database: Database
 ) -> None:
     monkeypatch.setattr("datastore.engine.ttl_sweeper.SWEEP_SECONDS", 0.01)

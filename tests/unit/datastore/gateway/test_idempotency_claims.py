@@ -1,4 +1,4 @@
-"""Claims of idempotency keys: taken over when their holder is gone, waited for, given back and renewed."""
+"""Claims of idempotency keys: they are taken over from a lost holder, waited for, released and renewed."""
 
 import asyncio
 from typing import Any
@@ -38,7 +38,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_claim_whose_holder_is_gone_is_taken_over(
     processes: tuple[IdempotentProcess, IdempotentProcess], clock: Clock
 ) -> None:
-    """Its mutation may have been executed: it is again, and what the former holder answers is not kept."""
+    """The mutation may have been executed. It is executed again; the response of the former holder is not stored."""
     slow, quick = CountedMutation(lambda _: Outcome({"a": "slow"})), CountedMutation(lambda _: Outcome({"a": "quick"}))
     slow.may_go_on.clear()
     asking = asyncio.create_task(processes[0].ask(keyed_request(), slow))
@@ -57,7 +57,7 @@ async def test_a_claim_whose_holder_is_gone_is_taken_over(
 async def test_a_claim_that_is_taken_over_makes_the_same_ids(
     processes: tuple[IdempotentProcess, IdempotentProcess], clock: Clock
 ) -> None:
-    """However often it is taken over; and a key that is free again is begun anew."""
+    """This holds for any number of takeovers. A key that is free again starts with a new claim."""
     origins = []
 
     async def fail(origin: IdSource) -> Outcome:
@@ -70,15 +70,15 @@ async def test_a_claim_that_is_taken_over_makes_the_same_ids(
             await processes[0].ask(keyed_request(), fail)
         clock.forward(seconds=61)
     first = origins[0]
-    assert [(one.requested_at, one.seed, one.is_retry) for one in origins] == [
+    assert [(origin.requested_at, origin.seed, origin.is_retry) for origin in origins] == [
         (NOON, first.seed, again) for again in (False, True, True)
     ]
-    assert {one.id("a") for one in origins} == {first.id("a")}
+    assert {origin.id("a") for origin in origins} == {first.id("a")}
     assert first.id("a") != first.id("b")
 
 
 async def left_claim(process: IdempotentProcess) -> dict[str, Any]:
-    """The claim of the key, as somebody else holds it who is gone."""
+    """Return the item of the key's claim as a lost holder would have left it."""
     item = await process.store(10, Meter()).get(keys.RECORD, keys.idempotency_record("ada", "k"))
     assert item is not None
     return {**item, "owner": "gone"}
@@ -87,7 +87,7 @@ async def left_claim(process: IdempotentProcess) -> dict[str, Any]:
 async def test_a_claim_of_an_earlier_version_is_taken_over(
     processes: tuple[IdempotentProcess, IdempotentProcess], clock: Clock
 ) -> None:
-    """It has neither moment nor seed: what is made is new."""
+    """It has neither time nor seed, so the ids are new."""
     origins = []
 
     async def work(origin: IdSource) -> Outcome:
@@ -102,7 +102,7 @@ async def test_a_claim_of_an_earlier_version_is_taken_over(
     clock.forward(seconds=61)
 
     assert (await processes[1].ask(keyed_request(), work)).data == {"a": 1}
-    assert [(one.requested_at, one.is_retry) for one in origins] == [(clock(), True)]
+    assert [(origin.requested_at, origin.is_retry) for origin in origins] == [(clock(), True)]
     assert origins[0].seed != GONE.seed
 
 
@@ -113,15 +113,15 @@ async def test_one_of_the_waiters_for_a_lost_claim_takes_it_over(
     assert isinstance(await processes[0].answers().begin(Claim("ada", "k", fingerprint, "gone", 1, GONE)), Claim)
     clock.forward(seconds=61)
     work = CountedMutation()
-    got = await asyncio.gather(*[processes[number % 2].ask(keyed_request(), work) for number in range(10)])
-    assert {outcome.body for outcome in got} == {b'{"data":{"a":1}}'}
+    outcomes = await asyncio.gather(*[processes[number % 2].ask(keyed_request(), work) for number in range(10)])
+    assert {outcome.body for outcome in outcomes} == {b'{"data":{"a":1}}'}
     assert work.times == 1
 
 
-async def test_a_waiter_takes_no_other_request_for_its_own(
+async def test_a_waiter_does_not_take_over_the_claim_of_another_request(
     processes: tuple[IdempotentProcess, IdempotentProcess], clock: Clock
 ) -> None:
-    """A lost claim is still the claim of what was asked with it."""
+    """A lost claim still belongs to the request that made it."""
     await processes[0].answers().begin(Claim("ada", "k", "another", "gone", 1, GONE))
     clock.forward(seconds=61)
     with pytest.raises(IdempotencyMismatch):
@@ -147,7 +147,7 @@ async def test_a_twin_waits_no_longer_than_its_own_deadline(
 async def test_a_waiter_for_a_failed_request_tries_itself(
     processes: tuple[IdempotentProcess, IdempotentProcess],
 ) -> None:
-    """In another process; in the same one it is told what the first is told."""
+    """This is so in another process. In the same process the waiter receives the failure of the first."""
     work = CountedMutation(lambda number: failed(Throttled("x")) if number == 1 else Outcome({"a": number}, wrote=True))
     work.may_go_on.clear()
     asking = [asyncio.create_task(processes[0].ask(keyed_request(), work)) for _ in range(2)]
@@ -168,7 +168,7 @@ async def test_a_store_that_is_down_executes_nothing(
         proxy.always = fault
         with pytest.raises((Unavailable, Throttled)) as caught:
             await processes[0].ask(keyed_request(), work)
-        # Whatever became of the claim: the mutation was not begun, and may be sent again.
+        # Whatever happened to the claim, the mutation was not started and may be sent again.
         assert caught.value.extensions["retryable"] is True
         assert "mayHaveBeenApplied" not in caught.value.extensions
     assert work.times == 0
@@ -177,7 +177,7 @@ async def test_a_store_that_is_down_executes_nothing(
 
 
 async def hold_answer(proxy: Proxy, seen: Seen) -> Any:
-    """The engine does it, and does not answer in time."""
+    """A fault: the engine executes the request, and does not answer in time."""
     await proxy.ask(seen)
     return await hang(proxy, seen)
 
@@ -200,10 +200,10 @@ async def test_a_claim_whose_response_was_lost_is_released(
 
 
 @pytest.mark.parametrize(("seconds", "claims"), [(9.9, True), (10.1, False), (45, False), (95, False)])
-async def test_a_claim_lasts_until_its_answer_is_kept(
+async def test_a_claim_lasts_until_its_response_is_stored(
     processes: tuple[IdempotentProcess, IdempotentProcess], proxy: Proxy, clock: Clock, seconds: float, claims: bool
 ) -> None:
-    """Whatever passes before it is heard of: the put's answer is lost, and the next try's comes late."""
+    """This holds for any delay of the claim: its response is lost, and that of the next try is late."""
     deadline = processes[0].once._deadline = 60
 
     async def late(proxy: Proxy, seen: Seen) -> Any:
@@ -216,7 +216,7 @@ async def test_a_claim_lasts_until_its_answer_is_kept(
     asking = asyncio.create_task(processes[0].ask(keyed_request(), first))
     await until(lambda: asking.done() or first.times == 1)
     assert first.times == claims
-    # It takes the whole deadline, and so does the keeping.
+    # The mutation and storing its response each take the whole time allowed.
     clock.forward(seconds=deadline + idempotency.STORING_SECONDS)
     trying = asyncio.create_task(processes[1].ask(keyed_request(), second))
     await until(lambda: trying.done() or proxy.operations().count("GetItem") > 1)

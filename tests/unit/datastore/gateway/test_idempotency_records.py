@@ -1,4 +1,4 @@
-"""Which answers are kept under an Idempotency-Key, for how long, and what becomes of claims whose holders are gone."""
+"""Responses stored under an Idempotency-Key: which ones, and for how long."""
 
 import asyncio
 import logging
@@ -71,7 +71,7 @@ async def test_permanent_failures_are_stored(
 async def test_temporary_failures_are_not_stored(
     processes: tuple[IdempotentProcess, IdempotentProcess], error: Exception
 ) -> None:
-    """As long as nothing was written: then a second try would write it twice."""
+    """This applies only if nothing was written. Otherwise a second try would write it twice."""
     for wrote, times in ((False, 2), (True, 1)):
         work = CountedMutation(lambda _, wrote=wrote: failed(error, wrote=wrote))  # type: ignore[misc]
         await processes[0].ask(keyed_request(f"k{wrote}"), work)
@@ -80,7 +80,7 @@ async def test_temporary_failures_are_not_stored(
         assert (again.replayed is not None) is wrote
 
 
-async def test_an_operation_that_was_stopped_is_kept_if_it_may_have_written(
+async def test_a_stopped_operation_is_stored_if_it_may_have_written(
     processes: tuple[IdempotentProcess, IdempotentProcess],
 ) -> None:
     for wrote, times in ((False, 2), (True, 1)):
@@ -103,7 +103,7 @@ async def test_a_request_that_was_not_started_leaves_the_key_free(
 
 
 async def test_a_masked_error_is_the_same_error_again(processes: tuple[IdempotentProcess, IdempotentProcess]) -> None:
-    """With the same id, under which the log has it once."""
+    """It has the same id, under which it is logged once."""
     work = CountedMutation(lambda _: failed(ValueError("inside"), wrote=True))
     first = await processes[0].ask(keyed_request(), work)
     again = await processes[1].ask(keyed_request(), work)
@@ -111,8 +111,8 @@ async def test_a_masked_error_is_the_same_error_again(processes: tuple[Idempoten
     assert again.formatted_errors[0]["extensions"]["errorId"]
 
 
-def test_a_replay_tells_what_the_first_did() -> None:
-    """Statuses and headers follow from these, and a WebSocket sends them as they are."""
+def test_a_replay_has_the_code_and_flags_of_the_first_response() -> None:
+    """Statuses and headers follow from these fields, and a WebSocket sends them unchanged."""
     for outcome in (
         Outcome({"a": 1}),
         Outcome({"a": None}, [GraphQLError("No.", path=["a"], original_error=NotFound("No."))]),
@@ -130,7 +130,7 @@ def test_a_replay_tells_what_the_first_did() -> None:
 
 
 @pytest.mark.parametrize("text", ["x" * 500, "x" * 2_000_000], ids=["small", "large"])
-async def test_answers_that_can_be_stored_are(
+async def test_responses_that_can_be_stored_are_stored(
     processes: tuple[IdempotentProcess, IdempotentProcess], text: str
 ) -> None:
     work = CountedMutation(lambda _: Outcome({"a": text}, wrote=True))
@@ -139,7 +139,7 @@ async def test_answers_that_can_be_stored_are(
     assert work.times == 1
 
 
-async def test_of_an_answer_that_is_too_large_it_is_kept_that_there_was_one(
+async def test_a_response_that_is_too_large_is_stored_as_a_marker(
     processes: tuple[IdempotentProcess, IdempotentProcess], proxy: Proxy
 ) -> None:
     text = os.urandom(MAX_RESPONSE_BYTES).hex()
@@ -148,7 +148,7 @@ async def test_of_an_answer_that_is_too_large_it_is_kept_that_there_was_one(
     asking = [asyncio.create_task(processes[0].ask(keyed_request(), work)) for _ in range(2)]
     await until(lambda: work.times == 1)
     work.may_go_on.set()
-    # Twins of the same moment and process have it from memory.
+    # Concurrent requests of the same process receive it from memory.
     first, twin = await asyncio.gather(*asking)
     assert first.data == {"a": text}
     assert twin.body == first.body
@@ -157,7 +157,7 @@ async def test_of_an_answer_that_is_too_large_it_is_kept_that_there_was_one(
     assert max(len(orjson.dumps(seen.body)) for seen in proxy.seen) < 2000
 
 
-async def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
+async def test_a_response_that_cannot_be_stored_is_returned(
     processes: tuple[IdempotentProcess, IdempotentProcess], proxy: Proxy, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def no_updates(proxy: Proxy, seen: Seen) -> Any:
@@ -180,10 +180,10 @@ async def test_abandoned_work_continues_up_to_a_limit(
 ) -> None:
     monkeypatch.setattr(idempotency, "MAX_DETACHED", 2)
     once = processes[0].once
-    go_on, ended = asyncio.Event(), []
+    may_finish, ended = asyncio.Event(), []
 
     async def work(number: int) -> Outcome:
-        await go_on.wait()
+        await may_finish.wait()
         ended.append(number)
         if number == 1:
             raise ValueError("unexpected")
@@ -194,7 +194,7 @@ async def test_abandoned_work_continues_up_to_a_limit(
     for caller in callers[:3]:
         caller.cancel()
     await asyncio.wait(callers[:3])
-    go_on.set()
+    may_finish.set()
     assert (await callers[3]).data == {}
     await once.aclose()
     assert sorted(ended) == [0, 1, 3]
@@ -232,7 +232,7 @@ async def test_the_calls_to_the_store(processes: tuple[IdempotentProcess, Idempo
 
 @dataclass(frozen=True)
 class Step:
-    """A request in the model: by which process, with which key and body, what becomes of it, and hours before it."""
+    """A request in the model: its process, key and body, its outcome, and the hours before it."""
 
     process: int
     key: int
@@ -269,7 +269,7 @@ USERS = iter(range(10**6))
 @ENGINE_SETTINGS
 @given(steps=STEPS)
 @example(steps=[Step(0, 0, 0, kind, hours) for kind in KINDS for hours in (0, 0, 24)])
-async def test_each_key_answers_as_it_first_did_until_it_expires(
+async def test_each_key_returns_its_first_response_until_it_expires(
     processes: tuple[IdempotentProcess, IdempotentProcess], clock: Clock, steps: list[Step]
 ) -> None:
     user, executed = f"user{next(USERS)}", 0

@@ -1,4 +1,4 @@
-"""What the declarations come to in production: a CloudFormation template and a Terraform file."""
+"""The CloudFormation template and the Terraform file that are generated from the declarations."""
 
 import json
 import os
@@ -28,7 +28,7 @@ NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 @pytest.fixture
 def store_options(engine: str) -> StoreOptions:
-    """A place for tables, none of them made."""
+    """Return options of a store without tables."""
     return StoreOptions(store=engine, prefix=new_prefix())
 
 
@@ -43,13 +43,13 @@ def configuration(prefix: str = "", **given: Any) -> dict[str, Any]:
 
 
 def of_type(found: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
-    return {name: one for name, one in found["Resources"].items() if one["Type"] == kind}
+    return {name: resource for name, resource in found["Resources"].items() if resource["Type"] == kind}
 
 
 # --- CloudFormation ---------------------------------------------------------------------------------------------------
 
 
-async def test_the_template_makes_the_same_tables(database: Database) -> None:
+async def test_the_template_creates_the_same_tables(database: Database) -> None:
     admin = database.admin()
     await tables.create(admin, ALL, database.prefix)
     prefix = f"{database.prefix}cf_"
@@ -70,19 +70,19 @@ async def test_the_template_makes_the_same_tables(database: Database) -> None:
 
 
 def _make(admin: Any, properties: dict[str, Any], prefix: str) -> None:
-    """What CloudFormation does with a table: CreateTable, then what CreateTable does not take."""
+    """Create a table as CloudFormation does: CreateTable, then the settings that CreateTable does not accept."""
     properties["TableName"] = properties["TableName"]["Fn::Sub"].replace("${TablePrefix}", prefix)
     expiry = properties.pop("TimeToLiveSpecification", None)
     del properties["PointInTimeRecoverySpecification"]
     if "StreamSpecification" in properties:
         properties["StreamSpecification"] = {"StreamEnabled": True, **properties["StreamSpecification"]}
-    del properties["DeletionProtectionEnabled"]  # tests throw the engine away, not its tables
+    del properties["DeletionProtectionEnabled"]  # tests discard the whole engine without deleting tables
     admin.create_table(**properties)
     if expiry:
         admin.update_time_to_live(TableName=properties["TableName"], TimeToLiveSpecification=expiry)
 
 
-def test_tables_are_kept_whatever_becomes_of_the_stack() -> None:
+def test_tables_are_kept_when_the_stack_is_deleted() -> None:
     found = of_type(template(), "AWS::DynamoDB::Table")
 
     assert list(found)[:3] == ["BlipTable", "FeedTable", "FeedMetricsTable"]
@@ -103,13 +103,13 @@ def test_references_of_the_template_exist(watched: AlarmLevel) -> None:
     refers = set(_referred(found))
 
     assert {name for name in refers if not name.startswith("AWS::")} <= known
-    assert set(found["Parameters"]) <= refers  # none is asked for in vain
+    assert set(found["Parameters"]) <= refers  # every parameter is used
     assert set(_conditions(found)) == set(found.get("Conditions", ()))
     assert all(name.isalnum() for part in ("Parameters", "Resources", "Outputs") for name in found[part])
 
 
 def _referred(part: Any) -> Iterator[str]:
-    """The parameters and resources that are named in a part of a template."""
+    """Yield the parameters and resources that a part of a template refers to."""
     for name, value in part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ():
         if name == "Ref":
             yield value
@@ -134,7 +134,7 @@ def _conditions(part: Any) -> Iterator[str]:
 # --- Terraform --------------------------------------------------------------------------------------------------------
 
 
-def test_the_terraform_file_says_what_is_declared() -> None:
+def test_the_terraform_file_equals_the_declarations() -> None:
     found = configuration("dev-")["resource"]["aws_dynamodb_table"]
 
     assert list(found) == [table.name.replace("-", "_") for table in ALL]
@@ -216,7 +216,7 @@ def test_alarms_about_errors_cover_the_operations_of_the_patterns() -> None:
     assert operations == [
         *("BatchGetItem", "DeleteItem", "GetItem", "PutItem", "Query", "TransactWriteItems", "UpdateItem")
     ]
-    # Written to by transactions of another table's patterns.
+    # Transactions of another table's patterns write to this table.
     assert "TransactWriteItems" in _operations(found["FeedMetricsSystemErrorsAlarm"])
     assert of_type(template(level=AlarmLevel.NOTHING), "AWS::CloudWatch::Alarm") == {}
 
@@ -231,8 +231,8 @@ def test_operations_that_nothing_uses_have_no_alarms() -> None:
     assert list(found) == ["PlainReadThrottleAlarm", "PlainWriteThrottleAlarm"]
 
 
-def test_no_alarm_has_more_metrics_than_cloudwatch_takes() -> None:
-    """At most ten in an expression that an alarm is about."""
+def test_no_alarm_has_more_metrics_than_cloudwatch_accepts() -> None:
+    """CloudWatch accepts at most ten metrics in the expression of an alarm."""
     alarms = of_type(template(level=AlarmLevel.ALL), "AWS::CloudWatch::Alarm").values()
     assert max(len(alarm["Properties"].get("Metrics", ())) for alarm in alarms) <= 11
     assert len(template(level=AlarmLevel.ALL, roles=ROLES)["Resources"]) <= 500
@@ -264,7 +264,7 @@ def _actions(policy: dict[str, Any]) -> list[tuple[list[str], int]]:
 
 
 @pytest.mark.proof
-def test_the_same_declarations_make_the_same_text() -> None:
+def test_the_same_declarations_give_the_same_text() -> None:
     code = """if True:
         from datastore.infrastructure.alarms import AlarmLevel
         from datastore.infrastructure.cloudformation import cloudformation
@@ -289,8 +289,8 @@ def test_the_same_declarations_make_the_same_text() -> None:
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_a_table_is_one_that_dynamodb_takes(table: Table) -> None:
-    """The local engine takes any number of indexes; see also test_tables.py."""
+def test_each_table_is_valid_for_dynamodb(table: Table) -> None:
+    """The local engine accepts any number of indexes. See also test_tables.py."""
     assert len(table.indexes) <= 20
     names = [table.name, *[index.name for index in table.indexes]]
     assert len(names) == len(set(names))
@@ -301,9 +301,9 @@ def test_a_table_is_one_that_dynamodb_takes(table: Table) -> None:
 
 
 def test_policies_are_printed_for_the_given_account() -> None:
-    told = ("--iam", "--role", "lambda-feed", "--prefix", "x-", "--region", "cn-north-1", "--account", "123")
+    arguments = ("--iam", "--role", "lambda-feed", "--prefix", "x-", "--region", "cn-north-1", "--account", "123")
 
-    policy = json.loads(run_here("tables", "export", *told).stdout)
+    policy = json.loads(run_here("tables", "export", *arguments).stdout)
 
     assert policy["Version"] == "2012-10-17"
     resources = [one for statement in policy["Statement"] for one in statement["Resource"]]
@@ -320,10 +320,10 @@ def test_policies_of_all_roles_leave_account_and_region_to_cloudformation() -> N
     assert "arn:${AWS::Partition}:s3:::${PhotoBucket}/*" in text
 
 
-def test_a_template_has_policies_where_they_are_asked_for() -> None:
-    def made(*arguments: str) -> list[str]:
+def test_a_template_has_policies_on_request() -> None:
+    def policies(*arguments: str) -> list[str]:
         return list(of_type(json.loads(run_here("tables", "export", *arguments).stdout), "AWS::IAM::ManagedPolicy"))
 
-    assert made() == []
-    assert made("--policies", "--role", "ingest", "--role", "documents") == ["IngestPolicy", "DocumentsPolicy"]
-    assert {"GatewayPolicy1", "GatewayPolicy2", "LambdaFeedPolicy"} <= set(made("--policies"))
+    assert policies() == []
+    assert policies("--policies", "--role", "ingest", "--role", "documents") == ["IngestPolicy", "DocumentsPolicy"]
+    assert {"GatewayPolicy1", "GatewayPolicy2", "LambdaFeedPolicy"} <= set(policies("--policies"))

@@ -1,4 +1,4 @@
-"""What each process may do in AWS: all that it does, and nothing that no access pattern of its role asks for."""
+"""The IAM policy of each role allows all calls of its processes, and only those that its access patterns need."""
 
 import asyncio
 import json
@@ -76,22 +76,22 @@ from tests.support.usgs_samples import feature, feed_bytes
 roles = pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
 
 
-# --- What is declared -------------------------------------------------------------------------------------------------
+# --- Declarations -----------------------------------------------------------------------------------------------------
 
 
-def test_every_pattern_is_some_process_own_and_those_of_fields_are_the_gateway_s() -> None:
+def test_every_pattern_belongs_to_a_role_and_those_of_fields_to_the_gateway() -> None:
     used = {pattern for role in ROLES for pattern in role.patterns}
     assert [pattern.question for pattern in PATTERNS if pattern not in used] == []
     assert {pattern for pattern in PATTERNS if pattern.who is not Who.INTERNAL} <= {*GATEWAY.patterns}
 
 
-def test_what_transactions_do_is_declared_where_there_are_some() -> None:
+def test_the_actions_of_transactions_are_declared() -> None:
     declared = [pattern.question for pattern in PATTERNS if pattern.transacts]
     assert declared == [pattern.question for pattern in PATTERNS if "TransactWriteItems" in pattern.operations]
 
 
 @roles
-def test_a_policy_names_what_it_allows(role: IamRole) -> None:
+def test_a_policy_names_its_actions_and_resources(role: IamRole) -> None:
     for statement in policy_of(role)["Statement"]:
         assert statement["Effect"] == "Allow"
         assert not [action for action in statement["Action"] if "*" in action]
@@ -100,7 +100,7 @@ def test_a_policy_names_what_it_allows(role: IamRole) -> None:
 
 
 @roles
-def test_each_right_is_needed_by_a_pattern_or_by_what_the_process_is_declared_to_do(role: IamRole) -> None:
+def test_each_right_is_needed_by_a_pattern_or_a_declared_task(role: IamRole) -> None:
     needed = {need for pattern in role.patterns for need in _needs(pattern)}
     needed |= {(f"dynamodb:{name}", _arn(table.name)) for table in role.created for name in MAKING}
     needed |= {("dynamodb:DescribeTable", _arn(table.name)) for table in role.described}
@@ -159,7 +159,7 @@ def test_only_declared_scans_are_allowed() -> None:
 
 
 @roles
-def test_managed_policies_are_short_enough_and_say_the_same(role: IamRole) -> None:
+def test_managed_policies_are_short_enough_and_equivalent(role: IamRole) -> None:
     parts = policies(role, LONGEST_ARNS)
 
     assert max(len(json.dumps(part, separators=(",", ":"))) for part in parts) <= MAX_CHARACTERS
@@ -170,13 +170,13 @@ def test_managed_policies_are_short_enough_and_say_the_same(role: IamRole) -> No
     assert [one["Action"] for part in parts for one in part["Statement"]] == [one["Action"] for one in whole]
 
 
-# --- What processes do ------------------------------------------------------------------------------------------------
-# What the gateway does for clients, and the feed's handlers, is looked at wherever tests have them do something: see
-# `served` in conftest.py, and `Wire` in feed_world.py.
+# --- Calls of the processes -------------------------------------------------------------------------------------------
+# All other tests of the gateway and of the feed's handlers check their calls, too: see `served` in conftest.py, and
+# `Wire` in feed_world.py.
 
 
 class WatchedCalls:
-    """The calls that clients make, with what a role may not do of them."""
+    """A record of calls, and the check which of them a role may not make."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, Mapping[str, Any]]] = []
@@ -195,7 +195,7 @@ class WatchedCalls:
 
 @pytest.fixture
 def watched(database: Database, monkeypatch: pytest.MonkeyPatch) -> WatchedCalls:
-    """All calls but those of the test's own `database`."""
+    """Record all calls except those of the test's own `database`."""
     watched, call, own = WatchedCalls(), Client.call, database.client
 
     async def watching(
@@ -210,7 +210,7 @@ def watched(database: Database, monkeypatch: pytest.MonkeyPatch) -> WatchedCalls
 
 
 async def command(options: StoreOptions, *arguments: str | Path, **environment: str) -> None:
-    """A command to its end, in a thread: it has a loop of its own."""
+    """Run a command in a thread, because it starts an event loop of its own."""
     store = ("--store", options.store, "--prefix", options.prefix)
     done = await asyncio.to_thread(run_here, *arguments, *store, **environment)
     assert done.returncode == 0, done.stderr
@@ -232,7 +232,7 @@ async def test_the_photo_stripper_may_do_all_that_it_does(
     assert watched.operations == {"Query", "GetItem", "UpdateItem", "PutItem", "DeleteItem"}
 
 
-async def test_the_feed_s_pipeline_may_do_all_it_does(
+async def test_the_role_of_the_feed_pipeline_allows_all_its_calls(
     database: Database, store_options: StoreOptions, watched: WatchedCalls
 ) -> None:
     world = FeedWorld(database)
@@ -251,12 +251,12 @@ async def test_the_feed_s_pipeline_may_do_all_it_does(
         running = asyncio.create_task(pipeline.run())
         await world.write("p1", "ada")
         await until_async(lambda: _has(database, "FEED#bob"))
-        await world.follow("cyd", "ada")  # one follower too many for a fan-out
+        await world.follow("cyd", "ada")  # one follower above the limit for fan-out on write
         await world.write("p2", "ada")
         await until_async(lambda: _has(database, "FEED#cyd"))
         await world.delete("p1", "ada")
         await world.unfollow("bob", "ada")
-        await until_async(lambda: _has(database, "FEED#bob", there=False))
+        await until_async(lambda: _has(database, "FEED#bob", exists=False))
         running.cancel()
         await asyncio.wait([running])
 
@@ -264,11 +264,11 @@ async def test_the_feed_s_pipeline_may_do_all_it_does(
     assert {"GetRecords", "DescribeTable", "TransactWriteItems", "BatchWriteItem", "UpdateItem"} <= watched.operations
 
 
-async def _has(database: Database, partition: str, *, there: bool = True) -> bool:
-    return any(item["PK"] == partition for item in await items_of(database, FEED)) == there
+async def _has(database: Database, partition: str, *, exists: bool = True) -> bool:
+    return any(item["PK"] == partition for item in await items_of(database, FEED)) == exists
 
 
-async def test_the_pipeline_of_earthquakes_and_the_rebuild_may_do_all_they_do(
+async def test_the_roles_of_the_earthquake_pipeline_and_the_rebuild_allow_all_their_calls(
     database: Database, store_options: StoreOptions, watched: WatchedCalls, tmp_path: Path
 ) -> None:
     event = event_item(quake("us1"))
@@ -300,7 +300,7 @@ async def _is_counted(database: Database, day: str) -> bool:
     return any(item["sk"] == day and "recounts" in item for item in await items_of(database, EARTHQUAKES))
 
 
-async def test_the_pipeline_of_matches_may_do_all_it_does(
+async def test_the_role_of_the_match_pipeline_allows_all_its_calls(
     database: Database,
     store_options: StoreOptions,
     watched: WatchedCalls,
@@ -308,7 +308,7 @@ async def test_the_pipeline_of_matches_may_do_all_it_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def done(work: Coroutine[Any, Any, None]) -> None:
-        await work  # signals are for the main thread
+        await work  # signals are handled only in the main thread
 
     monkeypatch.setattr(matches, "until_stopped", done)
     store, now = store_of(database), utc_now()
@@ -327,7 +327,9 @@ async def test_the_pipeline_of_matches_may_do_all_it_does(
     assert {"Scan", "UpdateItem", "PutItem", "Query", "DeleteItem"} <= watched.operations
 
 
-async def test_an_ingest_may_do_all_it_does(store_options: StoreOptions, watched: WatchedCalls, tmp_path: Path) -> None:
+async def test_the_role_of_the_ingest_allows_all_its_calls(
+    store_options: StoreOptions, watched: WatchedCalls, tmp_path: Path
+) -> None:
     file = tmp_path / "feed.json"
     file.write_bytes(feed_bytes(feature(), feature(id="us2")))
 

@@ -1,4 +1,4 @@
-"""Tables that exist: compared with their declaration, changed where nothing is lost, and protected in AWS."""
+"""Existing tables: compared with their declaration, changed without loss of data, and protected in AWS."""
 
 import asyncio
 import subprocess
@@ -30,7 +30,7 @@ POOR = replace(RICH, indexes=(), ttl=None, stream=None)
 
 @pytest.fixture
 async def database(engine: str) -> AsyncIterator[Database]:
-    """A place for tables, none of them made."""
+    """Yield a store without tables."""
     async with open_database(StoreOptions(store=engine, prefix=new_prefix())) as database:
         yield database
 
@@ -45,25 +45,25 @@ async def make(database: Database, table: Table, **otherwise: Any) -> None:
 
 async def update_texts(database: Database, table: Table = RICH) -> list[str]:
     found = await table_updates.compare(database.admin(), [table], database.prefix, in_aws=database.in_aws)
-    assert {one.table for one in found} <= {database.prefix + table.name}
-    return [one.text for one in found]
+    assert {update.table for update in found} <= {database.prefix + table.name}
+    return [update.text for update in found]
 
 
 # --- Comparing --------------------------------------------------------------------------------------------------------
 
 
-async def test_tables_as_they_are_made_are_as_they_are_declared(database: Database) -> None:
+async def test_created_tables_equal_their_declaration(database: Database) -> None:
     await tables.create(database.admin(), [RICH, *TABLES], database.prefix)
     assert await update_texts(database) == []
     assert await database.compare_tables() == []
 
 
-async def test_a_table_that_is_not_there_is_not_compared(database: Database) -> None:
+async def test_a_missing_table_is_not_compared(database: Database) -> None:
     assert await update_texts(database) == []
 
 
 @pytest.mark.parametrize(
-    ("there", "told"),
+    ("existing", "difference"),
     [
         (replace(RICH, sort=None), "its key is pk (S, partition), and pk (S, partition), sk (S, sort) is declared"),
         (replace(RICH, indexes=(BY_WEIGHT,)), "the index ByColour is missing"),
@@ -103,9 +103,9 @@ async def test_a_table_that_is_not_there_is_not_compared(database: Database) -> 
         "other expiry",
     ],
 )
-async def test_differences_are_reported(database: Database, there: Table, told: str) -> None:
-    await make(database, there)
-    assert told in await update_texts(database)
+async def test_differences_are_reported(database: Database, existing: Table, difference: str) -> None:
+    await make(database, existing)
+    assert difference in await update_texts(database)
 
 
 async def test_an_undeclared_ttl_is_reported(database: Database) -> None:
@@ -121,7 +121,7 @@ async def test_provisioned_capacity_is_reported(database: Database) -> None:
     assert await update_texts(database, POOR) == ["its capacity is provisioned, and on demand is declared"]
 
 
-async def test_additions_of_others_are_left_alone(database: Database) -> None:
+async def test_additions_of_other_programs_are_kept(database: Database) -> None:
     await make(database, replace(RICH, ttl=None))
     assert await update_texts(database, POOR) == []
 
@@ -181,8 +181,8 @@ def deny_operation(operation: str) -> Fault:
 
 
 async def test_a_change_with_a_loss_is_not_made(database: Database) -> None:
-    there = replace(RICH, indexes=(replace(BY_COLOUR, projection="ALL"),), stream=KEYS, ttl="end")
-    await make(database, there)
+    existing = replace(RICH, indexes=(replace(BY_COLOUR, projection="ALL"),), stream=KEYS, ttl="end")
+    await make(database, existing)
     left = await table_updates.update(database.admin(), [RICH], database.prefix, in_aws=False)
     assert [one.text for one in left] == [
         "the index ByColour projects ALL, and INCLUDE name, price is declared",
@@ -193,13 +193,13 @@ async def test_a_change_with_a_loss_is_not_made(database: Database) -> None:
 
 @pytest.fixture
 async def aws(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Database]:
-    """A store in AWS, which the proxy makes of the engine; no table is there."""
+    """Yield a store in AWS without tables, which is the engine behind the proxy."""
     be_aws(proxy, monkeypatch)
     async with open_database(StoreOptions("aws", prefix=new_prefix(), region="eu-west-1")) as database:
         yield database
 
 
-async def test_tables_in_aws_are_made_with_recovery_and_protection(aws: Database, proxy: Proxy) -> None:
+async def test_tables_in_aws_are_created_with_recovery_and_protection(aws: Database, proxy: Proxy) -> None:
     assert len(await aws.create_tables()) == len(TABLES)
     assert await aws.compare_tables() == []
     made = [seen.body for seen in proxy.seen if seen.operation == "CreateTable"]
@@ -212,7 +212,7 @@ async def test_tables_in_aws_are_made_with_recovery_and_protection(aws: Database
     assert {seen.operation for seen in proxy.seen[asked:]} == {"CreateTable", "DescribeTable"}
 
 
-async def test_tables_in_aws_that_exist_are_compared_and_changed_when_it_is_asked_for(aws: Database) -> None:
+async def test_existing_tables_in_aws_are_compared_and_changed_on_request(aws: Database) -> None:
     await asyncio.to_thread(
         aws.admin().create_table, **tables.create_table_request(replace(BLIP, ttl=None), aws.prefix)
     )
@@ -230,10 +230,10 @@ async def test_tables_in_aws_that_exist_are_compared_and_changed_when_it_is_aske
     assert (changed, await aws.compare_tables()) == (missing, [])
 
 
-async def test_indexes_are_added_one_after_the_other_when_the_last_is_filled(aws: Database, proxy: Proxy) -> None:
+async def test_each_index_is_added_after_the_previous_one_is_filled(aws: Database, proxy: Proxy) -> None:
     await make(aws, POOR)
     assert await table_updates.update(aws.admin(), [RICH], aws.prefix, in_aws=True) == []
-    # None was refused because another was under way.
+    # No update was refused because another was running.
     updates = [
         next(iter(seen.body.keys() - {"TableName", "AttributeDefinitions"}))
         for seen in proxy.seen
@@ -247,7 +247,7 @@ async def test_indexes_are_added_one_after_the_other_when_the_last_is_filled(aws
     ]
 
 
-async def test_a_change_waits_for_that_of_another_command(aws: Database, proxy: Proxy) -> None:
+async def test_a_change_waits_for_a_change_of_another_command(aws: Database, proxy: Proxy) -> None:
     await make(aws, RICH, DeletionProtectionEnabled=False)
     as_aws, refusals = Aws(), [refuse(400, "ResourceInUseException"), refuse(400, "LimitExceededException")]
 
@@ -267,14 +267,14 @@ async def test_an_index_that_is_being_filled_is_reported(aws: Database, proxy: P
     assert "the index ByWeight is CREATING" in await update_texts(aws)
 
 
-async def test_a_store_without_backups_is_not_asked_for_them_again(aws: Database, proxy: Proxy) -> None:
+async def test_backups_are_not_requested_again_of_a_store_without_them(aws: Database, proxy: Proxy) -> None:
     proxy.always = None
     await aws.create_tables()
     assert await aws.compare_tables() == []
     assert "UpdateContinuousBackups" not in proxy.operations()
 
 
-async def test_a_store_that_is_not_aws_is_asked_for_no_backups(proxy: Proxy) -> None:
+async def test_backups_are_not_requested_of_other_stores_than_aws(proxy: Proxy) -> None:
     async with open_database(StoreOptions(proxy.url, prefix=new_prefix())) as database:
         await database.create_tables()
         assert await database.compare_tables() == []
@@ -282,7 +282,7 @@ async def test_a_store_that_is_not_aws_is_asked_for_no_backups(proxy: Proxy) -> 
     assert not any("DeletionProtectionEnabled" in seen.body for seen in proxy.seen)
 
 
-async def test_tables_of_an_earlier_version_of_an_embedded_store_get_what_is_declared_since(
+async def test_tables_of_an_older_embedded_store_are_updated_to_the_declaration(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     earlier = replace(BLIP, indexes=(), stream=KEYS)
@@ -305,7 +305,7 @@ async def create_by_command(database: Database, engine: str, *arguments: str) ->
     )
 
 
-async def test_the_command_tells_what_differs_by_its_status_too(database: Database, engine: str) -> None:
+async def test_the_command_reports_differences_and_has_an_exit_status_for_them(database: Database, engine: str) -> None:
     await make(database, replace(BLIP, indexes=()))
     name = f"{database.prefix}blip"
 
@@ -323,7 +323,7 @@ async def test_the_command_tells_what_differs_by_its_status_too(database: Databa
     assert (await create_by_command(database, engine)).stdout == "All tables exist.\n"
 
 
-async def test_the_command_tells_what_it_cannot_change(database: Database, engine: str) -> None:
+async def test_the_command_reports_changes_that_it_cannot_make(database: Database, engine: str) -> None:
     await make(database, replace(BLIP, stream=KEYS))
     for arguments in ((), ("--update",)):
         done = await create_by_command(database, engine, *arguments)

@@ -1,4 +1,4 @@
-"""Tables as they are declared, created, described and exported."""
+"""The declaration, creation, description and export of tables."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ from tests.support.tables import ALL, described_shape, ttl
 
 @pytest.fixture
 def store_options(engine: str) -> StoreOptions:
-    """A place for tables, none of them made."""
+    """Return options of a store without tables."""
     return StoreOptions(store=engine, prefix=new_prefix())
 
 
@@ -39,7 +39,7 @@ async def test_tables_are_created_once(database: Database) -> None:
     assert [table["TableStatus"] for table in await database.describe_tables()] == ["ACTIVE"] * len(TABLES)
 
 
-async def test_tables_are_as_they_are_declared(database: Database) -> None:
+async def test_tables_equal_their_declaration(database: Database) -> None:
     await tables.create(database.admin(), ALL, database.prefix)
 
     described = await tables.describe(database.admin(), ALL, database.prefix)
@@ -60,7 +60,7 @@ def _sorted(definition: dict[str, Any]) -> list[dict[str, str]]:
     return sorted(definition["AttributeDefinitions"], key=str)
 
 
-async def test_commands_that_start_together_make_each_table_once(
+async def test_commands_that_start_together_create_each_table_once(
     database: Database, store_options: StoreOptions
 ) -> None:
     async with open_database(store_options) as other:
@@ -71,7 +71,7 @@ async def test_commands_that_start_together_make_each_table_once(
         assert (await ttl(database, table))["TimeToLiveStatus"] == ("ENABLED" if table.ttl else "DISABLED")
 
 
-async def test_ttl_is_switched_on_where_another_command_went_before_it_did(database: Database) -> None:
+async def test_ttl_is_enabled_if_another_command_ended_before_it_did(database: Database) -> None:
     database.admin().create_table(**tables.create_table_request(BLIP, database.prefix))
     assert (await ttl(database, BLIP))["TimeToLiveStatus"] == "DISABLED"
 
@@ -81,18 +81,18 @@ async def test_ttl_is_switched_on_where_another_command_went_before_it_did(datab
 
 
 class Stale:
-    """An administration client that is told of TTL what was true a moment ago, and refused as AWS does it."""
+    """An administration client that first reads an outdated TTL status, and whose update AWS then refuses."""
 
     def __init__(self, admin: Any) -> None:
         self._admin = admin
-        self._told = 0
+        self._describes = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._admin, name)
 
     def describe_time_to_live(self, **arguments: Any) -> Any:
-        self._told += 1
-        if self._told == 1:
+        self._describes += 1
+        if self._describes == 1:
             return {"TimeToLiveDescription": {"TimeToLiveStatus": "DISABLED"}}
         return self._admin.describe_time_to_live(**arguments)
 
@@ -101,7 +101,7 @@ class Stale:
         raise ClientError({"Error": error}, "UpdateTimeToLive")
 
 
-async def test_ttl_that_another_command_switches_on_at_the_same_time_is_no_error(database: Database) -> None:
+async def test_enabling_ttl_at_the_same_time_as_another_command_is_no_error(database: Database) -> None:
     await tables.create(database.admin(), [BLIP], database.prefix)
 
     assert await tables.create(Stale(database.admin()), [BLIP], database.prefix) == []
@@ -109,7 +109,7 @@ async def test_ttl_that_another_command_switches_on_at_the_same_time_is_no_error
     assert (await ttl(database, BLIP))["TimeToLiveStatus"] == "ENABLED"
 
 
-async def test_ttl_that_cannot_be_switched_on_is_an_error(database: Database) -> None:
+async def test_a_failure_to_enable_ttl_is_an_error(database: Database) -> None:
     database.admin().create_table(**tables.create_table_request(BLIP, database.prefix))
 
     with pytest.raises(ClientError, match="UpdateTimeToLive"):
@@ -130,9 +130,9 @@ async def test_another_prefix_is_another_set_of_tables(database: Database, store
 async def test_a_missing_table_is_reported_beside_an_existing_one(database: Database) -> None:
     await tables.create(database.admin(), [BLIP], database.prefix)
 
-    there, *missing = await database.describe_tables()
+    existing, *missing = await database.describe_tables()
 
-    assert (there["TableName"], there["TableStatus"]) == (f"{database.prefix}blip", "ACTIVE")
+    assert (existing["TableName"], existing["TableStatus"]) == (f"{database.prefix}blip", "ACTIVE")
     assert missing == [
         {"TableName": database.prefix + table.name, "TableStatus": "MISSING"} for table in TABLES if table is not BLIP
     ]
@@ -147,8 +147,8 @@ async def test_a_request_that_breaks_the_service_s_model_is_not_sent(database: D
 
 
 @pytest.mark.parametrize("table", TABLES, ids=[table.name for table in TABLES])
-def test_no_index_includes_more_attributes_than_dynamodb_takes(table: Table) -> None:
-    """At most 20 in an index, 100 in all of a table's: the local engine takes any number, AWS refuses the table."""
+def test_no_index_includes_more_attributes_than_dynamodb_accepts(table: Table) -> None:
+    """The limits are 20 in an index and 100 in all of a table's indexes. The local engine has none."""
     included = [index.projection for index in table.indexes if isinstance(index.projection, tuple)]
 
     assert all(1 <= len(names) <= 20 for names in included)
@@ -156,7 +156,7 @@ def test_no_index_includes_more_attributes_than_dynamodb_takes(table: Table) -> 
 
 
 @pytest.mark.parametrize("table", ALL, ids=[table.name for table in ALL])
-def test_an_attribute_is_defined_exactly_if_a_key_uses_it(table: Table) -> None:
+def test_exactly_the_attributes_of_keys_are_defined(table: Table) -> None:
     definition = tables.create_table_request(table)
     schemas = [definition["KeySchema"], *[one["KeySchema"] for one in definition.get("GlobalSecondaryIndexes", ())]]
 

@@ -1,4 +1,4 @@
-"""Key strings: what a user gives stays inside its part, and what DynamoDB refuses never gets there."""
+"""Key strings: user input stays inside its part, and keys that DynamoDB refuses are never sent."""
 
 import pytest
 from hypothesis import assume, given
@@ -19,7 +19,7 @@ PARTS = st.lists(ANY_TEXT | TRICKY, min_size=1, max_size=6)
 
 
 @given(parts=PARTS)
-def test_parts_come_out_as_they_went_in(parts: list[str]) -> None:
+def test_parts_are_decoded_as_they_were_encoded(parts: list[str]) -> None:
     assert split(join(*parts)) == parts
 
 
@@ -39,14 +39,14 @@ def test_different_parts_are_different_keys(one: list[str], other: list[str]) ->
 
 
 @given(parts=st.lists(ANY_TEXT | TRICKY, min_size=2, max_size=5))
-def test_a_prefix_of_parts_finds_nothing_but_them(parts: list[str]) -> None:
+def test_a_prefix_of_parts_finds_only_keys_with_these_parts(parts: list[str]) -> None:
     prefix = join(*parts[:-1]) + "#"
 
     assert join(*parts).startswith(prefix)
     assert not join(*parts[:-2], parts[-2] + "x", parts[-1]).startswith(prefix)
 
 
-def test_plain_ids_are_left_as_they_are() -> None:
+def test_plain_ids_are_not_changed() -> None:
     assert join("AREA", "Old Town – Süd/1", "日本") == "AREA#Old Town – Süd/1#日本"
 
 
@@ -61,7 +61,7 @@ def test_an_empty_part_is_refused(parts: list[str]) -> None:
 
 
 @pytest.mark.parametrize("text", ["#" * 100, "x", "日" * 341, "😀" * 256])
-def test_the_longest_keys_that_fit_are_taken(text: str) -> None:
+def test_the_longest_valid_keys_are_accepted(text: str) -> None:
     key = Key("p" * 2048, text)
 
     assert check_key(key) is key
@@ -87,12 +87,12 @@ def test_keys_that_dynamodb_refuses_are_refused_first(key: Key, message: str) ->
 
 
 @given(area=ANY_TEXT, moment=ANY_TEXT, sighting_id=TRICKY)
-def test_a_sightings_key_tells_its_parts(area: str, moment: str, sighting_id: str) -> None:
+def test_the_key_of_a_sighting_is_split_into_its_parts(area: str, moment: str, sighting_id: str) -> None:
     assert sightings.sighting_parts(sightings.sighting(area, moment, sighting_id)) == (area, moment, sighting_id)
 
 
 @given(ids=st.tuples(TRICKY, ANY_TEXT, TRICKY, ANY_TEXT))
-def test_a_watchs_key_tells_its_parts(ids: tuple[str, str, str, str]) -> None:
+def test_the_key_of_a_watch_is_split_into_its_parts(ids: tuple[str, str, str, str]) -> None:
     assert sightings.watch_parts(sightings.watch(*ids)) == ids
 
 

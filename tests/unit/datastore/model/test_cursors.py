@@ -1,4 +1,4 @@
-"""Cursors: what was sealed opens, in its own place, and nothing else does."""
+"""Cursors: a sealed cursor opens for its own field and arguments, and any other text is refused."""
 
 import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -39,7 +39,7 @@ def assert_refused_cursor(cursor: str, where: bytes = HERE, cursors: Cursors = C
 
 
 @given(key=KEYS)
-def test_a_cursor_opens_to_the_key_it_was_made_of(key: dict[str, Any]) -> None:
+def test_a_cursor_opens_to_its_key(key: dict[str, Any]) -> None:
     cursor = CURSORS.seal(key, HERE)
 
     assert CURSORS.open(cursor, HERE) == key
@@ -72,7 +72,7 @@ def test_no_bit_at_all_of_one_cursor_can_be_flipped() -> None:
         assert_refused_cursor(base64_text(bytes(changed)))
 
 
-def test_no_beginning_or_end_of_a_cursor_is_one() -> None:
+def test_no_prefix_or_suffix_of_a_cursor_is_valid() -> None:
     cursor = CURSORS.seal({"PK": "AREA#Downtown", "SK": "SIGHTING#1#a"}, HERE)
     content = raw_cursor(cursor)
 
@@ -103,7 +103,9 @@ def test_no_character_can_be_added(key: dict[str, Any], where: int, character: s
 @pytest.mark.parametrize("length", range(1, 7))
 def test_there_is_one_spelling_of_a_cursor(length: int) -> None:
     cursor = CURSORS.seal({"PK": "x" * length, "SK": ">>>???"}, HERE)
-    unused = -len(cursor) % 4  # 0, 1 or 2 characters of padding: as many pairs of bits in the last one are unused
+    unused = (
+        -len(cursor) % 4
+    )  # with 0, 1 or 2 characters of padding, so many pairs of bits of the last character are unused
 
     last = ALPHABET.index(cursor[-1])
     others = [cursor[:-1] + ALPHABET[last ^ bits] for bits in range(1, 4**unused)]
@@ -121,7 +123,7 @@ def test_there_is_one_spelling_of_a_cursor(length: int) -> None:
 @example(cursor="A" * 21)
 @example(cursor="A" * 22)
 @example(cursor="A" * 100_000)
-def test_what_is_no_cursor_is_refused(cursor: str) -> None:
+def test_invalid_cursors_are_refused(cursor: str) -> None:
     assert_refused_cursor(cursor)
 
 
@@ -132,7 +134,7 @@ def test_a_cursor_belongs_to_its_field_and_arguments(key: dict[str, Any], other:
     assert_refused_cursor(CURSORS.seal(key, HERE), other)
 
 
-def test_nothing_can_move_between_a_cursors_key_and_its_binding() -> None:
+def test_no_byte_can_move_between_the_key_and_the_binding_of_a_cursor() -> None:
     content = raw_cursor(CURSORS.seal({"a": "b"}, b"here"))
     tag, key = content[:16], content[16:]
 
@@ -150,7 +152,7 @@ def test_a_cursor_of_another_secret_is_refused(key: dict[str, Any], secret: byte
 
 
 @pytest.mark.parametrize("character", ['"', "\\", "x", "日"])
-def test_the_longest_keys_there_are_have_cursors_that_open(character: str) -> None:
+def test_cursors_of_the_longest_keys_open(character: str) -> None:
     size = len(character.encode())
     partition, sort = escape_part(character * (2048 // size)), escape_part(character * (1024 // size))
     key = {"PK": partition, "SK": sort, "GSI1PK": partition, "GSI1SK": sort}
@@ -167,7 +169,7 @@ def test_a_binding_is_the_field_and_its_arguments_in_any_order() -> None:
     )
 
 
-# --- Encrypted ones, of personal lists ------------------------------------------------------------------------------
+# --- Encrypted cursors of personal lists ------------------------------------------------------------------------------
 
 
 def refused_personal(cursor: str, where: bytes = HERE, cursors: Cursors = CURSORS) -> None:
@@ -177,7 +179,7 @@ def refused_personal(cursor: str, where: bytes = HERE, cursors: Cursors = CURSOR
 
 
 @given(key=KEYS, other=st.binary(max_size=40), place=st.integers(min_value=0))
-def test_an_encrypted_cursor_opens_in_its_own_place_and_unaltered_alone(
+def test_an_encrypted_cursor_opens_only_unaltered_and_for_its_own_field(
     key: dict[str, Any], other: bytes, place: int
 ) -> None:
     cursor = CURSORS.seal(key, HERE, personal=True)
@@ -193,7 +195,7 @@ def test_an_encrypted_cursor_opens_in_its_own_place_and_unaltered_alone(
     refused_personal(base64_text(bytes(changed)))
 
 
-def test_an_encrypted_cursor_hides_how_long_the_key_is() -> None:
+def test_an_encrypted_cursor_hides_the_length_of_the_key() -> None:
     emails = ["a" * length + "@example.com" for length in range(1, 33)]
     cursors = [CURSORS.seal({"email": email, "PK": "IMAGE#1"}, HERE, personal=True) for email in emails]
     plain = [CURSORS.seal({"email": email, "PK": "IMAGE#1"}, HERE) for email in emails]
@@ -201,7 +203,7 @@ def test_an_encrypted_cursor_hides_how_long_the_key_is() -> None:
     assert (len({*map(len, plain)}), len({*map(len, cursors)})) == (32, 2)
 
 
-def test_what_is_encrypted_without_padding_is_no_cursor() -> None:
+def test_a_cursor_encrypted_without_padding_is_refused() -> None:
     content = orjson.dumps({"PK": {"S": "IMAGE#1"}})
     cipher = AESSIV(hmac.digest(b"a secret of the test", b"personal cursor", "sha512"))
 
@@ -210,14 +212,14 @@ def test_what_is_encrypted_without_padding_is_no_cursor() -> None:
     refused_personal(base64_text(cipher.encrypt(padded(content) + bytes(32), [HERE])))
 
 
-def test_an_encrypted_cursor_hides_the_key_and_is_none_of_the_open_kind() -> None:
+def test_an_encrypted_cursor_hides_the_key_and_is_no_plain_cursor() -> None:
     key = {"entityType": "USER", "PK": "USER#ada@example.com", "SK": "USER#ada@example.com"}
-    hidden, told = CURSORS.seal(key, HERE, personal=True), CURSORS.seal(key, HERE)
+    hidden, plain_cursor = CURSORS.seal(key, HERE, personal=True), CURSORS.seal(key, HERE)
 
-    assert b"ada@example.com" in raw_cursor(told)
+    assert b"ada@example.com" in raw_cursor(plain_cursor)
     assert b"ada" not in raw_cursor(hidden)
     assert_refused_cursor(hidden)
-    refused_personal(told)
+    refused_personal(plain_cursor)
     for place in range(8 * len(raw_cursor(hidden))):
         changed = bytearray(raw_cursor(hidden))
         changed[place // 8] ^= 1 << place % 8
@@ -230,7 +232,7 @@ def test_an_encrypted_cursor_hides_the_key_and_is_none_of_the_open_kind() -> Non
 
 
 def test_a_cursor_is_signed_with_hmac() -> None:
-    """RFC 2104, whatever makes it fast: what an earlier version gave out is good still."""
+    """The signature is that of RFC 2104, however it is computed, so cursors of an earlier version remain valid."""
     sealed = raw_cursor(CURSORS.seal({"PK": "a", "SK": "b"}, HERE))
     key = hmac.digest(b"a secret of the test", b"cursor", "sha256")
     content = b'{"PK":{"S":"a"},"SK":{"S":"b"}}'
@@ -238,7 +240,7 @@ def test_a_cursor_is_signed_with_hmac() -> None:
     assert sealed == hmac.digest(key, len(HERE).to_bytes(4, "big") + HERE + content, "sha256")[:16] + content
 
 
-# Made before cursors were sealed as they are now. Clients have such ones.
+# Cursors of the previous format, which clients may still hold.
 HANDED_OUT: tuple[tuple[dict[str, Any], str, str], ...] = (
     (
         {"PK": "AREA#Downtown", "SK": "SIGHTING#1#a"},
@@ -261,6 +263,6 @@ HANDED_OUT: tuple[tuple[dict[str, Any], str, str], ...] = (
 
 
 @pytest.mark.parametrize(("key", "signed", "encrypted"), HANDED_OUT)
-def test_cursors_that_were_handed_out_are_good_still(key: dict[str, Any], signed: str, encrypted: str) -> None:
+def test_cursors_of_the_previous_format_are_valid(key: dict[str, Any], signed: str, encrypted: str) -> None:
     assert (CURSORS.open(signed, HERE), CURSORS.open(encrypted, HERE, personal=True)) == (key, key)
     assert (CURSORS.seal(key, HERE), CURSORS.seal(key, HERE, personal=True)) == (signed, encrypted)

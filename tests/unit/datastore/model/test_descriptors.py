@@ -1,4 +1,4 @@
-"""There are never more connections than the process has file descriptors for."""
+"""The limit of connections fits the file descriptors of the process."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ print(raise_descriptor_limit(), *resource.getrlimit(resource.RLIMIT_NOFILE), rai
 
 
 @pytest.mark.parametrize(
-    ("configured", "descriptors", "connections", "told"),
+    ("configured", "descriptors", "connections", "is_reported"),
     [
         (10_000, 10_200, 10_000, False),
         (10_000, 1_024, 824, True),
@@ -29,16 +29,18 @@ print(raise_descriptor_limit(), *resource.getrlimit(resource.RLIMIT_NOFILE), rai
         (10_000, None, 10_000, False),
     ],
 )
-def test_connections_fit(
-    configured: int, descriptors: int | None, connections: int, told: bool, caplog: pytest.LogCaptureFixture
+def test_the_limit_of_connections_fits(
+    configured: int, descriptors: int | None, connections: int, is_reported: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     capacity = Capacity(connections=configured, websockets=7)
     assert within_descriptors(capacity, descriptors) == Capacity(connections=connections, websockets=7)
-    assert [record.levelname for record in caplog.records] == ["WARNING"] * told
-    assert not told or f"At most {connections:,} connections are accepted instead of {configured:,}" in caplog.text
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * is_reported
+    assert (
+        not is_reported or f"At most {connections:,} connections are accepted instead of {configured:,}" in caplog.text
+    )
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="nobody counts them there")
-def test_the_limit_is_raised_as_far_as_it_may_be() -> None:
-    ran = subprocess.run([sys.executable, "-c", LIMITED], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert ran.stdout.split() == ["300", "300", "300", "300"]
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not limit file descriptors")
+def test_the_limit_of_descriptors_is_raised_to_its_maximum() -> None:
+    done = subprocess.run([sys.executable, "-c", LIMITED], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["300", "300", "300", "300"]

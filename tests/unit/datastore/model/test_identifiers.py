@@ -24,7 +24,7 @@ FORMS: tuple[Literal["NFC", "NFD", "NFKC", "NFKD"], ...] = ("NFC", "NFD", "NFKC"
 
 
 def foldings(character: str) -> set[str]:
-    """What a character may become where text is folded or normalised by Unicode's rules."""
+    """Return the texts that a character may become by Unicode's folding or normalisation."""
     cases = {character.lower(), character.upper(), character.casefold(), character.title()}
     return cases | {
         folded for form in FORMS for folded in (normalize(form, character), normalize(form, character).lower())
@@ -50,13 +50,13 @@ def dangerous() -> dict[str, set[str]]:
     return found
 
 
-# Characters that look like one of ASCII, by that: all single ones of
+# For each ASCII character, the characters that look like it: all single characters of
 # https://www.unicode.org/Public/security/latest/confusables.txt
 LOOK_ALIKES: dict[str, str] = json.loads((ROOT / "tests" / "support" / "confusables.json").read_text())
 
 
 def spoofs() -> Iterable[tuple[str, str]]:
-    """Pairs of an ASCII text, and another one that a folding makes the same, or that looks the same."""
+    """Yield pairs of an ASCII text and another text that looks the same or that a folding makes the same."""
     for character, folded in dangerous().items():
         for plain in folded:
             yield plain, character
@@ -66,7 +66,7 @@ def spoofs() -> Iterable[tuple[str, str]]:
             yield plain, other.upper()
 
 
-def test_the_dangerous_characters_are_those_that_unicode_has() -> None:
+def test_the_dangerous_characters_are_found() -> None:
     assert len(dangerous()) > 1400
     assert {"\u212a", "\u017f", "\u0131", "\uff2b", "\ufb01", "\u1d4f", "\u24d4"} <= dangerous().keys()
     assert dangerous()["\u212a"] == {"k", "K"}
@@ -156,11 +156,11 @@ def test_an_email_has_one_form(given: str, normal: str | None) -> None:
     ],
     ids=ascii,
 )
-def test_a_tag_may_be_of_any_script(word: str, tag: str | None) -> None:
+def test_a_tag_may_have_any_script(word: str, tag: str | None) -> None:
     assert tag_name(word) == tag
 
 
-# Through the public surface.
+# Through the API
 
 
 async def as_email(served: Served, query: str, email: str, sub: str = "mallory", **variables: Any) -> Answer:
@@ -187,7 +187,7 @@ TAKE_OVER = """mutation ($id: ID!) {
     ],
     ids=ascii,
 )
-async def test_a_token_with_a_look_alike_email_is_not_kates(served: Served, email: str) -> None:
+async def test_a_token_with_a_look_alike_email_is_not_accepted_as_kate(served: Served, email: str) -> None:
     await put_library_items(served, photo_user(KATE), photo("hers", KATE))
 
     me = await as_email(served, "{ me { photoUser { displayName } } photos { nodes { email } } }", email)
@@ -215,17 +215,17 @@ async def test_an_email_outside_ascii_cannot_enter_the_library(served: Served) -
     assert [answer.calls for answer in (kelvin, cyrillic, named)] == [[], [], []]
 
 
-async def test_who_entered_with_another_email_before_stays_a_user(served: Served) -> None:
+async def test_a_user_with_an_email_of_an_earlier_form_stays_a_user(served: Served) -> None:
     stored = "m\u00fcller@example.com"
     await put_library_items(served, photo_user(stored), photo("a", stored))
 
-    mine = await as_email(
+    own = await as_email(
         served, "{ me { photoUser { email photos { nodes { imageId } } } } }", "M\u00fcller@Example.com"
     )
     renamed = await as_email(served, 'mutation { updatePhotoUser(input: {displayName: "M"}) { displayName } }', stored)
     read = await served.ask(f'{{ photoUser(userId: "{user_id(served, stored)}") {{ displayName }} }}')
 
-    assert mine.data["me"]["photoUser"] == {"email": stored, "photos": {"nodes": [{"imageId": "a"}]}}
+    assert own.data["me"]["photoUser"] == {"email": stored, "photos": {"nodes": [{"imageId": "a"}]}}
     assert renamed.data == {"updatePhotoUser": {"displayName": "M"}}
     assert read.data == {"photoUser": {"displayName": "M"}}
 
@@ -327,7 +327,7 @@ async def test_users_are_distinguished_by_every_character(served: Served) -> Non
     assert names == [f"I am {sub!a}" for sub in subs]
 
 
-# Where Unicode's foldings are applied to text, and why they may be. What compares identifiers uses `identifiers`.
+# The uses of Unicode's foldings, with the reason why each is allowed. Comparisons of identifiers use `identifiers`.
 FOLDS = {
     "datastore/model/text_characters.py": "shown, not compared; text of a file",
     "datastore/engine/engine.py": "the name of this machine's architecture",

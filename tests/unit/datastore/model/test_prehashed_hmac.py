@@ -1,4 +1,4 @@
-"""HMAC with its key taken up once: the same as hashlib's own."""
+"""HMAC with a prehashed key: equal to that of the standard library."""
 
 import hmac
 
@@ -10,7 +10,7 @@ from datastore.model.prehashed_hmac import PrehashedHmac
 
 @settings(max_examples=30)
 @given(key=st.binary() | st.binary(min_size=63, max_size=66), texts=st.lists(st.binary(), min_size=1, max_size=3))
-def test_every_text_has_the_code_that_the_standard_library_makes(key: bytes, texts: list[bytes]) -> None:
+def test_codes_equal_those_of_the_standard_library(key: bytes, texts: list[bytes]) -> None:
     mac = PrehashedHmac(key)
 
     assert [mac.digest(text) for text in texts] == [hmac.digest(key, text, "sha256") for text in texts]
@@ -18,7 +18,7 @@ def test_every_text_has_the_code_that_the_standard_library_makes(key: bytes, tex
 
 @settings(max_examples=30)
 @given(key=st.binary(), beginning=st.binary(max_size=200), ends=st.lists(st.binary(), min_size=1, max_size=3))
-def test_a_beginning_that_was_taken_up_counts_for_every_end(key: bytes, beginning: bytes, ends: list[bytes]) -> None:
+def test_a_prehashed_prefix_applies_to_every_suffix(key: bytes, beginning: bytes, ends: list[bytes]) -> None:
     mac = PrehashedHmac(key)
     begun = mac.after(beginning)
 

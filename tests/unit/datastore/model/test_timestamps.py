@@ -1,4 +1,4 @@
-"""Moments as clients are shown them, and as items of any program hold them."""
+"""Times as the API formats them, and as items contain them."""
 
 import os
 import time
@@ -20,14 +20,14 @@ SOMEWHERE = timezone(timedelta(hours=5, minutes=45, seconds=30))
 @example(moment=datetime.min.replace(tzinfo=UTC))
 @example(moment=datetime.max.replace(tzinfo=UTC))
 @example(moment=datetime(2026, 6, 25, 14, 30, 0, 500_000, tzinfo=UTC))
-def test_a_moment_is_shown_as_python_writes_it(moment: datetime) -> None:
+def test_a_time_is_formatted_as_python_does(moment: datetime) -> None:
     assert format_time(moment) == moment.isoformat()
     assert SCALARS[datetime].serialize is format_time
 
 
 @pytest.fixture
 def in_kathmandu() -> Iterator[None]:
-    """A host whose time zone is not UTC."""
+    """Set the time zone of the host to one that is not UTC."""
     before = os.environ.get("TZ")
     os.environ["TZ"] = "Asia/Kathmandu"
     time.tzset()
@@ -43,11 +43,11 @@ def in_kathmandu() -> Iterator[None]:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(moment=st.datetimes(datetime(1000, 1, 2), datetime(9000, 1, 1)))  # noqa: DTZ001 - the point is that they have no zone
 @example(moment=datetime(2026, 6, 25))  # noqa: DTZ001
-def test_a_stored_moment_without_an_offset_is_in_utc(moment: datetime) -> None:
+def test_a_stored_time_without_an_offset_is_in_utc(moment: datetime) -> None:
     read = RecordDecoder(lambda at: at, at=text("at", from_iso))
-    wanted = moment.replace(tzinfo=UTC)
+    expected = moment.replace(tzinfo=UTC)
 
-    assert from_iso(moment.isoformat()) == wanted
-    assert read({"at": moment.isoformat()}) == wanted
-    assert read.raw({"at": {"S": moment.isoformat()}}) == wanted
-    assert from_iso(wanted.astimezone(SOMEWHERE).isoformat()) == wanted
+    assert from_iso(moment.isoformat()) == expected
+    assert read({"at": moment.isoformat()}) == expected
+    assert read.raw({"at": {"S": moment.isoformat()}}) == expected
+    assert from_iso(expected.astimezone(SOMEWHERE).isoformat()) == expected

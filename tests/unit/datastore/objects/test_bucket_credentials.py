@@ -1,4 +1,4 @@
-"""A bucket's signatures: with credentials that expire, and with clocks that differ."""
+"""Signatures for a bucket, with credentials that expire and with clocks that differ."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ from tests.support.upload_forms import send_to
 
 __all__ = ["bucket", "http", "server"]
 
-# botocore starts a program that prints credentials.
+# botocore starts another program, which prints credentials.
 pytestmark = pytest.mark.process
 
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.process
 
 
 class Helper:
-    """A program that botocore asks for credentials; `gives` is what it says next."""
+    """A program that prints credentials for botocore. `gives` sets its next output."""
 
     def __init__(self, folder: Path) -> None:
         self._answer = folder / "answer.json"
@@ -53,7 +53,7 @@ def helper(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 async def temporary(helper: Helper, server: S3Server) -> AsyncIterator[S3Objects]:
-    """A bucket whose credentials expire in 20 minutes."""
+    """Yield a bucket whose credentials expire in 20 minutes."""
     helper.gives(datetime.now(UTC) + timedelta(minutes=20))
     objects = S3Objects(BUCKET, url=server.url)
     objects.open()
@@ -61,27 +61,27 @@ async def temporary(helper: Helper, server: S3Server) -> AsyncIterator[S3Objects
         yield objects
 
 
-def good_for(url: str) -> int:
+def lifetime_of(url: str) -> int:
     return int(parse_qs(urlsplit(url).query)["X-Amz-Expires"][0])
 
 
-async def test_an_address_is_good_no_longer_than_its_credentials(temporary: S3Objects) -> None:
+async def test_a_url_is_valid_no_longer_than_its_credentials(temporary: S3Objects) -> None:
     now = datetime.now(UTC)
     url = await temporary.url(KEY, now=now)
     assert url is not None
-    assert 19 * 60 < good_for(url) <= 20 * 60
+    assert 19 * 60 < lifetime_of(url) <= 20 * 60
 
-    # It is kept as long as it is good for ten minutes more, though a quarter of an hour is not over.
+    # It is reused only while it is valid for ten more minutes, even if the quarter of an hour is not over.
     start = now.timestamp() // 900 * 900
     for minutes in (1, 9, 11):
         later = now + timedelta(minutes=minutes)
         kept = minutes < 10 and later.timestamp() < start + 900
         again = await temporary.url(KEY, now=later)
         assert again is not None
-        assert (good_for(again) == good_for(url)) == kept
+        assert (lifetime_of(again) == lifetime_of(url)) == kept
 
 
-async def test_a_form_is_good_no_longer_than_its_credentials(temporary: S3Objects) -> None:
+async def test_a_form_is_valid_no_longer_than_its_credentials(temporary: S3Objects) -> None:
     now = datetime.now(UTC) + timedelta(minutes=15)
     target = await temporary.upload(KEY, content_type="image/jpeg", max_bytes=9, now=now)
     assert timedelta(minutes=4) < target.expires_at - now <= timedelta(minutes=5)
@@ -98,16 +98,16 @@ async def test_nothing_is_signed_with_credentials_that_have_expired(
     assert "The credentials for S3 expired at" in caplog.text
 
 
-async def test_addresses_are_signed_again_with_new_credentials(helper: Helper, server: S3Server) -> None:
+async def test_urls_are_signed_again_with_new_credentials(helper: Helper, server: S3Server) -> None:
     now = datetime.now(UTC)
-    helper.gives(now + timedelta(minutes=14))  # botocore asks for others at once
+    helper.gives(now + timedelta(minutes=14))  # botocore requests new ones at once
     objects = S3Objects(BUCKET, url=server.url)
     objects.open()
     with closing(objects):
         helper.gives(now + timedelta(hours=6))
         url = await objects.url(KEY, now=now)
     assert url is not None
-    assert good_for(url) == 3600
+    assert lifetime_of(url) == 3600
 
 
 async def test_a_bucket_that_refuses_credentials_is_retried_with_new_ones(helper: Helper, server: S3Server) -> None:
@@ -131,12 +131,12 @@ async def test_a_bucket_that_refuses_credentials_is_retried_with_new_ones(helper
 
 @pytest.fixture(params=[timedelta(minutes=-20), timedelta(minutes=20)], ids=["clock ahead", "clock behind"])
 def far(request: pytest.FixtureRequest, server: S3Server) -> timedelta:
-    """The time by which S3's clock is ahead of this machine's."""
+    """Return the time by which S3's clock is ahead of this machine's."""
     server.later = request.param
     return server.later
 
 
-async def test_requests_are_signed_at_the_bucket_s_time(
+async def test_requests_are_signed_at_the_time_of_the_bucket(
     server: S3Server, bucket: S3Objects, far: timedelta, caplog: pytest.LogCaptureFixture
 ) -> None:
     await bucket.write(KEY, b"x", content_type="image/png")
@@ -153,7 +153,7 @@ async def test_requests_signed_before_the_correction_are_signed_again(
     assert len(server.objects) == s3.THREADS
 
 
-async def test_urls_and_forms_are_good_at_the_tables_time_before_the_bucket_has_answered(
+async def test_urls_and_forms_use_the_time_of_the_tables_before_the_bucket_has_answered(
     server: S3Server, http: aiohttp.ClientSession, far: timedelta
 ) -> None:
     tables = StoreClock()
@@ -177,7 +177,7 @@ async def test_urls_and_forms_are_good_at_the_tables_time_before_the_bucket_has_
         assert response.status == 403
 
 
-async def test_urls_are_good_at_the_bucket_s_time_once_it_has_answered(
+async def test_urls_use_the_time_of_the_bucket_once_it_has_answered(
     server: S3Server, bucket: S3Objects, http: aiohttp.ClientSession, far: timedelta
 ) -> None:
     await bucket.write(KEY, b"x", content_type="image/png")
@@ -187,14 +187,16 @@ async def test_urls_are_good_at_the_bucket_s_time_once_it_has_answered(
         assert response.status == 200
 
 
-async def test_a_bucket_that_refuses_every_time_is_not_asked_without_end(server: S3Server, bucket: S3Objects) -> None:
+async def test_requests_to_a_bucket_that_refuses_every_time_are_not_retried_without_end(
+    server: S3Server, bucket: S3Objects
+) -> None:
     server.fault = "RequestTimeTooSkewed"
     with pytest.raises(Unavailable):
         await bucket.write(KEY, b"x", content_type="image/png")
     assert server.requests == [f"PUT {KEY}"]
 
 
-async def test_a_url_is_good_no_longer_than_its_credentials_by_the_bucket_s_time(
+async def test_a_url_is_valid_no_longer_than_its_credentials_by_the_time_of_the_bucket(
     helper: Helper, server: S3Server, far: timedelta
 ) -> None:
     tables = StoreClock()
@@ -206,4 +208,4 @@ async def test_a_url_is_good_no_longer_than_its_credentials_by_the_bucket_s_time
         url = await objects.url(KEY, now=datetime.now(UTC))
     assert url is not None
     left = timedelta(minutes=50) - far
-    assert abs(good_for(url) - min(3600, left.total_seconds())) < 5
+    assert abs(lifetime_of(url) - min(3600, left.total_seconds())) < 5

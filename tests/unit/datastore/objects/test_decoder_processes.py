@@ -1,4 +1,4 @@
-"""Decoders of uploaded pictures: processes with limits, which may end at any time."""
+"""Decoder processes for uploaded pictures: their limits, and their end at any time."""
 
 import asyncio
 import io
@@ -42,15 +42,15 @@ Make = Callable[..., DecoderProcess]
 
 @pytest.fixture
 def make() -> Iterator[Make]:
-    """Make decoders that are closed in the end."""
-    made = []
+    """Yield a function that creates decoders, and close them at the end."""
+    decoders = []
 
     def make(*command: str, **limits: Any) -> DecoderProcess:
-        made.append(DecoderProcess(DecoderLimits(**limits), (*FAULTY, *command)))
-        return made[-1]
+        decoders.append(DecoderProcess(DecoderLimits(**limits), (*FAULTY, *command)))
+        return decoders[-1]
 
     yield make
-    for decoder in made:
+    for decoder in decoders:
         decoder.close()
 
 
@@ -61,7 +61,7 @@ def failure(decoder: DecoderProcess, content: bytes, declared: PictureType = JPE
 
 
 def error_facts(error: DomainError) -> tuple[str, object, bool]:
-    """What a program sees of an error."""
+    """Return the code, the reason and the retryability of an error."""
     details = error.extensions
     return error.code, details.get("reason"), details.get("retryable", False)
 
@@ -86,7 +86,7 @@ def with_riff_chunks(number: int) -> bytes:
         (with_chunks(*[chunk(b"tEXt", b"a\0b")] * MAX_SEGMENTS), PNG, "TOO_MANY_CHUNKS", "10000 chunks"),
         (with_chunks(*[chunk(b"abCd")] * MAX_SEGMENTS), JPEG, "TOO_MANY_CHUNKS", "10000 chunks"),
         (with_riff_chunks(MAX_SEGMENTS), WEBP, "TOO_MANY_CHUNKS", "10000 chunks"),
-        # Pillow steps through all of these in Python before it knows the size of the picture.
+        # Pillow reads all of these in Python before it knows the size of the picture.
         (jpeg().replace(b"\xff\xdb", b"\xff" * MAX_SEGMENTS + b"\xff\xdb", 1), JPEG, "TOO_MANY_SCANS", "10000 seg"),
         (jpeg().replace(b"\xff\xdb", b"\xff\x00" * MAX_SEGMENTS + b"\xff\xdb", 1), JPEG, "TOO_MANY_SCANS", "10000 s"),
         (jpeg().replace(b"\xff\xdb", b"\xff\xd0" * MAX_SEGMENTS + b"\xff\xdb", 1), JPEG, "TOO_MANY_SCANS", "10000 s"),
@@ -115,13 +115,13 @@ def test_pictures_of_many_parts_are_decoded(make: Make) -> None:
 
 
 @pytest.mark.parametrize("kind", PictureType)
-def test_a_decoder_answers_as_the_function_does(make: Make, kind: PictureType) -> None:
+def test_a_decoder_returns_the_result_of_the_function(make: Make, kind: PictureType) -> None:
     picture = make().examine("original", plain_picture(kind.name, 1200, 300), kind)
 
     assert (picture.width, picture.height, size_and_color(picture.thumbnail)) == (1200, 300, ((480, 120), "red"))
 
 
-def test_large_grey_pictures_of_sixteen_bits_are_made_small(make: Make) -> None:
+def test_large_grey_pictures_of_sixteen_bits_get_a_thumbnail(make: Make) -> None:
     file = io.BytesIO()
     Image.new("I;16", (4_000, 2_000), 20_000).save(file, "PNG", compress_level=1)
 
@@ -131,7 +131,7 @@ def test_large_grey_pictures_of_sixteen_bits_are_made_small(make: Make) -> None:
 @pytest.mark.proof
 @ON_LINUX
 def test_forty_megapixels_of_webp_fit_into_the_memory_of_a_decoder() -> None:
-    """With transparency, without loss, and with a file nearly as large as files may be."""
+    """The picture is lossless, has transparency, and is nearly as large as files may be."""
     content = plain_picture("WEBP", 8_000, 5_000, lossless=True, method=0)
     size = len(content) + 8 + 24 * 2**20
     content = content[:4] + struct.pack("<I", size - 8) + content[8:] + b"abcd" + struct.pack("<I", 24 * 2**20)
@@ -164,7 +164,7 @@ def test_a_decoder_that_fails_costs_its_caller_one_error(make: Make, content: by
     decoder.examine("original", jpeg(), JPEG)
     first, limits = decoder.pid, decoder._limits
 
-    if content == b"sleep":  # however slow the machine is, this time passes
+    if content == b"sleep":  # this time also passes on a slow machine
         decoder._limits = replace(limits, seconds=0.1)
     assert error_facts(failure(decoder, content)) == expected
     decoder._limits = limits
@@ -182,7 +182,7 @@ def is_gone(pid: int | None) -> bool:
     return False
 
 
-def test_what_is_no_picture_ends_no_decoder(make: Make) -> None:
+def test_invalid_pictures_do_not_end_the_decoder(make: Make) -> None:
     decoder = make()
     decoder.examine("original", jpeg(), JPEG)
     first = decoder.pid
@@ -193,7 +193,7 @@ def test_what_is_no_picture_ends_no_decoder(make: Make) -> None:
     assert decoder.pid == first
 
 
-def test_a_decoder_that_died_in_between_is_replaced_unnoticed(make: Make) -> None:
+def test_a_decoder_that_died_in_between_is_replaced_without_an_error(make: Make) -> None:
     decoder = make()
     decoder.examine("original", jpeg(), JPEG)
     assert decoder.pid is not None
@@ -222,7 +222,7 @@ def test_a_decoder_that_does_not_start_is_reported(fault: str) -> None:
     decoder.close()
 
 
-def test_what_libraries_print_is_no_answer(make: Make) -> None:
+def test_output_of_libraries_is_no_result(make: Make) -> None:
     decoder = make()
 
     assert error_facts(failure(decoder, b"print " + b"x" * 1000))[1] == "NOT_A_PICTURE"
@@ -230,7 +230,7 @@ def test_what_libraries_print_is_no_answer(make: Make) -> None:
 
 
 @ON_LINUX
-def test_a_decoder_knows_no_secrets_and_may_do_little(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decoder_has_no_secrets_and_few_rights(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GATEWAY_SECRET", "a secret that is long enough for a gateway")
     decoder = make()
     decoder.examine("original", jpeg(), JPEG)
@@ -273,13 +273,13 @@ def test_a_decoder_ends_with_a_gateway_that_is_killed(then: str) -> None:
         watched = os.pidfd_open(pid)
         gateway.kill()
     try:
-        # Readable when the process has ended, whoever is to hear of it.
+        # It is readable when the process has ended, whichever process is its parent.
         assert select.select([watched], [], [], 30)[0]
     finally:
         os.close(watched)
 
 
-async def test_closing_ends_decoders_and_those_who_wait_for_them() -> None:
+async def test_closing_ends_decoders_and_fails_their_callers() -> None:
     decoders: list[DecoderProcess] = []
 
     def made() -> DecoderProcess:
@@ -315,7 +315,7 @@ async def test_a_gateway_starts_decoders_when_they_are_needed_and_ends_them(serv
 
 
 def test_the_gateway_itself_has_no_decoder() -> None:
-    """Nothing that an upload passes through imports Pillow in the gateway's process."""
+    """No module for uploads imports Pillow in the gateway's process."""
     modules = "datastore.photos.uploads, server.media.files, resolvers.shared.context"
     program = f"import sys, {modules}; print('PIL' in sys.modules)"
 
@@ -332,7 +332,7 @@ def test_any_bytes_are_a_message_or_refused(content: bytes) -> None:
     assert message is None or sum(map(len, message[1])) <= 100
 
 
-def test_a_message_is_read_as_it_was_written() -> None:
+def test_a_message_is_decoded_as_it_was_encoded() -> None:
     file = io.BytesIO()
     write_message(file, {"a": 1}, b"x", b"", b"yz")
     file.seek(0)
@@ -342,6 +342,6 @@ def test_a_message_is_read_as_it_was_written() -> None:
     file.seek(0)
     with pytest.raises(BadMessage):
         read_message(file, 2)
-    # Taken for a length, that is 4 GB: nothing is read of it.
+    # As a length, these bytes are 4 GB: the content is not read.
     with pytest.raises(BadMessage):
         read_message(io.BytesIO(b"\xff" * 100), 3)

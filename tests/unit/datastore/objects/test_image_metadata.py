@@ -40,7 +40,7 @@ def facts(exif: Image.Exif) -> Facts:
 
 @pytest.mark.parametrize("turn", [None, 1, 3, 6])
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_that_identifies_survives_and_the_picture_is_the_same(kind: str, turn: int | None) -> None:
+def test_identifying_metadata_is_removed_and_the_picture_is_the_same(kind: str, turn: int | None) -> None:
     content = KINDS[kind](turn)
     assert MARKER in content
 
@@ -55,7 +55,7 @@ def test_nothing_that_identifies_survives_and_the_picture_is_the_same(kind: str,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_picture_without_metadata_keeps_every_byte_once_it_is_stripped(kind: str) -> None:
+def test_a_stripped_picture_is_not_changed_by_stripping(kind: str) -> None:
     assert strip(strip(KINDS[kind](8))) == strip(KINDS[kind](8))
     assert strip(encode_image(noise(), "PNG")) == encode_image(noise(), "PNG")
     assert strip(encode_image(noise(), "WEBP")) == encode_image(noise(), "WEBP")
@@ -115,13 +115,13 @@ def test_a_changed_file_is_stripped_or_damaged_and_nothing_else(data: st.DataObj
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.binary(max_size=400))
-def test_any_exif_is_read_or_passed_over(block: bytes) -> None:
+def test_any_exif_is_read_or_ignored(block: bytes) -> None:
     for whole in (block, b"II*\0\x08\0\0\0" + block, b"Exif\0\0MM\0*\0\0\0\x08" + block):
         png = encode_image(noise(size=(1, 1)), "PNG")
         assert 1 <= separate(png[:33] + chunk(b"eXIf", whole) + png[33:]).facts.orientation <= 8
 
 
-def test_what_is_no_picture_is_damaged() -> None:
+def test_invalid_pictures_are_damaged() -> None:
     for content in (
         b"",
         b"hello",
@@ -135,7 +135,7 @@ def test_what_is_no_picture_is_damaged() -> None:
             strip(content)
 
 
-def test_a_chunk_without_which_pixels_change_is_of_its_size() -> None:
+def test_chunks_that_affect_pixels_must_have_their_size() -> None:
     content = encode_image(noise("L"), "PNG")
     for kind, data in ((b"tRNS", bytes(257)), (b"PLTE", bytes(769)), (b"acTL", b""), (b"IHDR", bytes(13))):
         with pytest.raises(Damaged):
@@ -161,7 +161,7 @@ def test_exif_over_several_segments_is_one_block() -> None:
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_png_states_its_orientation_in_texts_too(compressed: bool) -> None:
+def test_png_may_state_its_orientation_in_texts(compressed: bool) -> None:
     block = EXIF.tobytes()
     raw, info = PngInfo(), PngInfo()
     raw.add_text("Raw profile type exif", f"\nexif\n{len(block):8}\n{block.hex()}\n", zip=compressed)
@@ -183,7 +183,7 @@ def test_an_orientation_in_xmp_counts_where_exif_states_none(kind: str) -> None:
             assert dict(image.getexif()) == {ORIENTATION: turn}
 
 
-def test_the_moment_and_the_camera_are_read() -> None:
+def test_the_time_and_the_camera_are_read() -> None:
     assert facts(exif_block(6)) == Facts(6, datetime(2024, 5, 6, 5, 8, 9, tzinfo=UTC), f"Maker {TEXT} Model 5")
     for taken in (
         "",
@@ -233,7 +233,7 @@ def test_the_number_of_segments_and_chunks_is_bounded() -> None:
 
 
 def test_memory_is_bounded_whatever_a_file_holds() -> None:
-    """Texts that are decompressed a thousandfold, and EXIF whose entries all refer to the same megabytes."""
+    """The files have texts that decompress to a thousand times their size, and EXIF entries for the same megabytes."""
     bomb = zlib.compress(bytes(2**26), 9)
     raw = chunk(b"zTXt", b"Raw profile type exif\0\0" + bomb) * 100
     xmp = chunk(b"iTXt", b"XML:com.adobe.xmp\0\1\0\0\0" + bomb) * 100
@@ -253,5 +253,5 @@ def test_memory_is_bounded_whatever_a_file_holds() -> None:
     assert peak < 16 * 2**20
 
 
-def test_in_png_alone_a_marker_is_planted_where_the_test_says() -> None:
+def test_markers_in_png_are_where_the_test_expects_them() -> None:
     assert in_png(encode_image(noise(), "PNG")).count(MARKER) > 16

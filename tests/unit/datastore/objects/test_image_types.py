@@ -1,4 +1,4 @@
-"""What is taken for a picture, how it is measured, and what a thumbnail tells."""
+"""The formats of pictures that are accepted, their size, and their thumbnails."""
 
 import asyncio
 import gc
@@ -49,7 +49,7 @@ def claimed_webp(width: int, height: int) -> bytes:
 
 
 @pytest.mark.parametrize("kind", PictureType)
-def test_a_picture_is_measured_and_made_small(kind: PictureType) -> None:
+def test_the_size_and_the_thumbnail_of_a_picture(kind: PictureType) -> None:
     picture = examine("original", plain_picture(kind.name, 1200, 300), kind)
 
     assert (picture.width, picture.height) == (1200, 300)
@@ -63,7 +63,7 @@ def test_a_small_picture_is_not_made_larger() -> None:
 
 @pytest.mark.parametrize("kind", PictureType)
 @pytest.mark.parametrize("declared", PictureType)
-def test_a_picture_must_be_of_the_type_that_was_said(kind: PictureType, declared: PictureType) -> None:
+def test_a_picture_must_have_the_declared_type(kind: PictureType, declared: PictureType) -> None:
     if kind is declared:
         assert examine("original", plain_picture(kind.name, 9, 9), declared).width == 9
     else:
@@ -110,7 +110,7 @@ def test_a_jpeg_of_very_many_scans_is_not_decoded() -> None:
 
 
 def test_a_large_jpeg_may_have_fewer_scans() -> None:
-    """So that all of them together take about as long."""
+    """The limit of scans falls with the size, so that decoding takes about the same time."""
     small = jpeg(16, 16, progressive=True)
     at = small.index(b"\xff\xc2") + 5
     whole = small[:at] + struct.pack(">HH", 2_500, 4_000) + small[at + 4 :]
@@ -123,7 +123,7 @@ def test_a_large_jpeg_may_have_fewer_scans() -> None:
 
 
 def hiding_scans(number: int) -> bytes:
-    """Where a restart marker is due there is a reserved marker, and behind it what looks like its segment."""
+    """Return a JPEG with a reserved marker in place of a restart marker, then bytes that look like its segment."""
     whole = jpeg(64, 64)
     tables, frame = whole[2 : whole.index(b"\xff\xc0")], whole.index(b"\xff\xc4")
     header = whole[whole.index(b"\xff\xc0") : frame].replace(b"\x01\x22\x00", b"\x01\x11\x00")
@@ -136,20 +136,20 @@ def hiding_scans(number: int) -> bytes:
     return start + b"".join(others) + b"\xff\xd9"
 
 
-def test_no_scan_hides_behind_a_marker_that_decoders_pass_over() -> None:
+def test_scans_behind_a_marker_that_decoders_skip_are_counted() -> None:
     assert examine("original", hiding_scans(90), JPEG).width == 64
     assert refusal_message(hiding_scans(500)) == "The original must have at most 100 scans."
 
 
-def test_what_a_camera_puts_behind_a_picture_is_no_scan_of_it() -> None:
+def test_data_behind_a_picture_are_no_scans_of_it() -> None:
     whole, film = jpeg(40, 40, progressive=True), b"\xff\xda" * 200
 
     assert examine("original", whole + film, JPEG).width == 40
-    # Nor is what a segment holds, such as a small picture of its own.
+    # The content of a segment, such as a small picture, is no scan either.
     assert examine("original", jpeg(40, 40, comment=film), JPEG).width == 40
 
 
-def test_the_scans_of_any_bytes_are_counted_soon() -> None:
+def test_the_scans_of_any_bytes_are_counted_quickly() -> None:
     for content in (b"\xff" * 10**6, b"\xff\x00" * 10**6, b"\xff\xda", b"\xff", b"", b"\xff\xd8\xff\xda\x00\x00"):
         segments.check_scans("original", content, pictures.MAX_PIXELS)
     with pytest.raises(BadUserInput):
@@ -165,16 +165,16 @@ def test_the_scans_among_very_many_segments_are_not_counted_to_the_end() -> None
 
 
 def resident() -> int:
-    """The memory of the process, in bytes; decoders take theirs past Python."""
+    """Return the resident memory of the process in bytes, because decoders allocate theirs outside of Python."""
     try:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * 4096
     except OSError:
-        return 0  # where the system does not tell
+        return 0  # on systems that do not report it
 
 
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")  # as the module does itself
-def test_as_many_pixels_as_are_allowed_are_taken() -> None:
+def test_the_maximum_number_of_pixels_is_accepted() -> None:
     file = BytesIO()
     Image.new("1", (5_000, 8_000)).save(file, "PNG", compress_level=1)
 
@@ -182,7 +182,7 @@ def test_as_many_pixels_as_are_allowed_are_taken() -> None:
 
 
 @pytest.mark.parametrize("kind", PictureType)
-def test_a_file_that_breaks_off_is_refused(kind: PictureType) -> None:
+def test_a_truncated_file_is_refused(kind: PictureType) -> None:
     whole = plain_picture(kind.name, 300, 200)
 
     for length in (0, 1, 12, len(whole) // 2, len(whole) - 20):
@@ -193,8 +193,8 @@ def test_a_file_that_breaks_off_is_refused(kind: PictureType) -> None:
     ("orientation", "size", "corner"),
     [(1, (40, 20), "red"), (3, (40, 20), "blue"), (6, (20, 40), "red"), (8, (20, 40), "blue"), (99, (40, 20), "red")],
 )
-def test_a_picture_is_as_it_is_looked_at(orientation: int, size: tuple[int, int], corner: str) -> None:
-    """In the file red lies on the left and blue on the right; the corner is the upper left one as it is shown."""
+def test_a_picture_has_its_displayed_orientation(orientation: int, size: tuple[int, int], corner: str) -> None:
+    """In the file, red is on the left and blue on the right. `corner` is the upper left corner as it is displayed."""
     image = Image.new("RGB", (40, 20), "blue")
     image.paste((255, 0, 0), (0, 0, 20, 20))
     exif = Image.Exif()
@@ -212,7 +212,7 @@ def test_a_picture_is_as_it_is_looked_at(orientation: int, size: tuple[int, int]
 
 
 @pytest.mark.parametrize("kind", [PNG, WEBP])
-def test_of_an_animation_the_first_frame_counts(kind: PictureType) -> None:
+def test_the_first_frame_of_an_animation_is_used(kind: PictureType) -> None:
     file = BytesIO()
     frames = [Image.new("RGB", (30, 30), color) for color in ("red", "blue", "blue")]
     frames[0].save(file, kind.name, save_all=True, append_images=frames[1:], duration=100)
@@ -221,7 +221,7 @@ def test_of_an_animation_the_first_frame_counts(kind: PictureType) -> None:
 
 
 @pytest.mark.parametrize(("mode", "color"), [("RGBA", (0, 0, 0, 0)), ("LA", (0, 0)), ("1", 1), ("I;16", 60_000)])
-def test_whatever_is_transparent_or_grey_becomes_plain(mode: str, color: Any) -> None:
+def test_transparent_and_grey_pictures_get_a_plain_thumbnail(mode: str, color: Any) -> None:
     file = BytesIO()
     Image.new(mode, (30, 30), color).save(file, "PNG")
     shown = Image.open(BytesIO(examine("original", file.getvalue(), PNG).thumbnail))
@@ -230,13 +230,13 @@ def test_whatever_is_transparent_or_grey_becomes_plain(mode: str, color: Any) ->
 
 
 def swapped() -> bytes:
-    """The profile of colours in which red is what green is in sRGB, and green is red."""
+    """Return a colour profile that swaps the red and the green of sRGB."""
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
     return profile.replace(b"rXYZ", b"none").replace(b"gXYZ", b"rXYZ").replace(b"none", b"gXYZ")
 
 
 def thumbnail_of(image: Image.Image, kind: PictureType, **more: Any) -> tuple[tuple[int, ...], bytes]:
-    """A thumbnail's colour, and the thumbnail."""
+    """Return the colour of a picture's thumbnail, and the thumbnail."""
     file = BytesIO()
     image.save(file, kind.name, **more)
     content = examine("original", file.getvalue(), kind).thumbnail
@@ -246,14 +246,14 @@ def thumbnail_of(image: Image.Image, kind: PictureType, **more: Any) -> tuple[tu
 
 
 @pytest.mark.parametrize("kind", PictureType)
-def test_colours_are_those_that_the_profile_means(kind: PictureType) -> None:
+def test_colours_follow_the_profile(kind: PictureType) -> None:
     pixel, content = thumbnail_of(Image.new("RGB", (30, 30), "red"), kind, icc_profile=swapped())
 
     assert (pixel[0] < 60, pixel[1] > 200, pixel[2] < 60) == (True, True, True)
     assert Image.open(BytesIO(content)).info.get("icc_profile") is None
 
 
-def test_a_profile_goes_with_transparency_and_palettes() -> None:
+def test_a_profile_applies_with_transparency_and_palettes() -> None:
     clear = Image.new("RGBA", (30, 30), (255, 0, 0, 0))
     palette = Image.new("RGB", (30, 30), "red").quantize(4)
 
@@ -263,14 +263,14 @@ def test_a_profile_goes_with_transparency_and_palettes() -> None:
 
 
 @pytest.mark.parametrize("profile", [b"x", swapped()[:200], b"\0" * 500], ids=["short", "cut", "empty"])
-def test_a_damaged_profile_counts_as_none(profile: bytes) -> None:
+def test_a_damaged_profile_is_ignored(profile: bytes) -> None:
     pixel, _ = thumbnail_of(Image.new("RGB", (30, 30), "red"), JPEG, icc_profile=profile)
 
     assert (pixel[0] > 200, pixel[1] < 60) == (True, True)
 
 
 @pytest.mark.parametrize(("mode", "color"), [("L", 200), ("CMYK", (0, 0, 0, 55))])
-def test_a_profile_of_other_colours_counts_as_none(mode: str, color: Any) -> None:
+def test_a_profile_of_another_colour_space_is_ignored(mode: str, color: Any) -> None:
     pixel, _ = thumbnail_of(Image.new(mode, (30, 30), color), JPEG, icc_profile=swapped())
 
     assert all(195 <= part <= 205 for part in pixel)
@@ -337,8 +337,8 @@ def spoiled(kind: PictureType, at: float, noise: bytes) -> bytes:
     return whole[:place] + noise + whole[place + len(noise) :]
 
 
-class Looking:
-    """Stands in for decoders: how many look at once, until they may go on."""
+class HeldDecoders:
+    """A stand-in for decoders that counts concurrent examinations, and holds them until `free` is set."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.going = self.most = 0
@@ -354,60 +354,60 @@ class Looking:
         with self._guard:
             self.going -= 1
         if name == "No picture":
-            raise BadUserInput("It is none.")
+            raise BadUserInput("It is no picture.")
         return Picture(1, 1, b"")
 
-    async def are(self, number: int) -> None:
+    async def wait_for_number(self, number: int) -> None:
         async with asyncio.timeout(50):
-            while self.going < number:  # noqa: ASYNC110 - threads tell no event of the loop
+            while self.going < number:  # noqa: ASYNC110 - threads set no event of the loop
                 await asyncio.sleep(0.001)
 
 
-async def test_few_pictures_are_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    looking, places = Looking(monkeypatch), DecoderPool()
-    tasks = [asyncio.create_task(places.examine("It", b"", JPEG, user=str(one))) for one in range(6)]
-    await looking.are(decoder_pool.PICTURE_CONCURRENCY)
-    tasks[0].cancel()  # who goes away leaves the place only when its thread has ended
+async def test_few_pictures_are_examined_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoders, pool = HeldDecoders(monkeypatch), DecoderPool()
+    tasks = [asyncio.create_task(pool.examine("It", b"", JPEG, user=str(number))) for number in range(6)]
+    await decoders.wait_for_number(decoder_pool.PICTURE_CONCURRENCY)
+    tasks[0].cancel()  # a cancelled caller releases its slot only when its thread has ended
     await asyncio.sleep(0.01)
-    assert looking.going == decoder_pool.PICTURE_CONCURRENCY
-    looking.free.set()
+    assert decoders.going == decoder_pool.PICTURE_CONCURRENCY
+    decoders.free.set()
     await asyncio.gather(*tasks, return_exceptions=True)
 
-    assert looking.most == decoder_pool.PICTURE_CONCURRENCY
+    assert decoders.most == decoder_pool.PICTURE_CONCURRENCY
 
 
-async def test_one_user_cannot_take_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither by asking again and again nor by going away meanwhile; who waits and goes away keeps nobody."""
-    looking, places = Looking(monkeypatch), DecoderPool()
-    mine = [asyncio.create_task(places.examine("Mine", b"", JPEG, user="me")) for _ in range(4)]
-    await looking.are(1)
-    mine[0].cancel()
-    mine[1].cancel()
+async def test_one_user_cannot_take_all_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither repeated nor cancelled requests take more slots, and a cancelled waiter delays no other."""
+    decoders, pool = HeldDecoders(monkeypatch), DecoderPool()
+    own = [asyncio.create_task(pool.examine("Mine", b"", JPEG, user="me")) for _ in range(4)]
+    await decoders.wait_for_number(1)
+    own[0].cancel()
+    own[1].cancel()
     await asyncio.sleep(0.01)
-    assert looking.going == 1
-    other = asyncio.create_task(places.examine("Another's", b"", JPEG, user="other"))
-    await looking.are(2)
-    looking.free.set()
+    assert decoders.going == 1
+    other = asyncio.create_task(pool.examine("Another's", b"", JPEG, user="other"))
+    await decoders.wait_for_number(2)
+    decoders.free.set()
 
-    assert await asyncio.wait_for(other, 50) == await asyncio.wait_for(mine[3], 50) == Picture(1, 1, b"")
-    async with places.file_slot("me"):
-        second = asyncio.create_task(places.file_slot("me").__aenter__())
-        async with places.file_slot("other"):
+    assert await asyncio.wait_for(other, 50) == await asyncio.wait_for(own[3], 50) == Picture(1, 1, b"")
+    async with pool.file_slot("me"):
+        second = asyncio.create_task(pool.file_slot("me").__aenter__())
+        async with pool.file_slot("other"):
             await asyncio.sleep(0)
             assert not second.done()
     await asyncio.wait_for(second, 50)
 
 
 async def test_an_abandoned_examination_reports_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    looking, places, told = Looking(monkeypatch), DecoderPool(), list[Any]()
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
-    task = asyncio.create_task(places.examine("No picture", b"", JPEG, user="me"))
-    await looking.are(1)
+    decoders, pool, loop_errors = HeldDecoders(monkeypatch), DecoderPool(), list[Any]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: loop_errors.append(context))
+    task = asyncio.create_task(pool.examine("No picture", b"", JPEG, user="me"))
+    await decoders.wait_for_number(1)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    looking.free.set()
+    decoders.free.set()
     del task
-    await asyncio.wait_for(places.examine("It", b"", JPEG, user="me"), 50)
+    await asyncio.wait_for(pool.examine("It", b"", JPEG, user="me"), 50)
     gc.collect()
 
-    assert told == []
+    assert loop_errors == []

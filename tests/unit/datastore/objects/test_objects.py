@@ -1,4 +1,4 @@
-"""Where files are kept: one behaviour in a folder and in a bucket, and the bucket's own signatures and failures."""
+"""The object stores: equal behaviour of a folder and a bucket, and the bucket's signatures and failures."""
 
 import base64
 import json
@@ -36,12 +36,12 @@ NOW = datetime.now(UTC)
 
 @pytest.fixture
 def settings(settings: Settings, server: S3Server) -> Settings:
-    """Gateways here keep photos in the bucket."""
+    """Return settings of a gateway that stores photos in the bucket."""
     return replace(settings, photo_bucket=BUCKET, s3_url=server.url)
 
 
 @pytest.mark.parametrize("kind", ["folder", "bucket"])
-async def test_files_are_kept_read_and_removed(kind: str, bucket: S3Objects, tmp_path: Path) -> None:
+async def test_files_are_written_read_and_deleted(kind: str, bucket: S3Objects, tmp_path: Path) -> None:
     objects: ObjectStore = bucket if kind == "bucket" else LocalObjects(tmp_path, b"secret", lambda: "http://x")
 
     assert await objects.read(KEY, max_bytes=10) is None
@@ -61,7 +61,7 @@ async def test_files_are_kept_read_and_removed(kind: str, bucket: S3Objects, tmp
 async def test_a_file_is_on_the_disk_before_the_write_is_acknowledged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the tables say of it outlives a loss of power."""
+    """The tables refer to the file, and survive a loss of power."""
     done: list[str] = []
     sync, replace = os.fsync, Path.replace
 
@@ -80,7 +80,7 @@ async def test_a_file_is_on_the_disk_before_the_write_is_acknowledged(
     assert done == ["file of 5", "name", "folder"]
 
 
-async def test_a_form_may_be_good_for_less_than_a_quarter_of_an_hour(
+async def test_a_form_may_be_valid_for_less_than_a_quarter_of_an_hour(
     server: S3Server, bucket: S3Objects, http: aiohttp.ClientSession
 ) -> None:
     lifetime = timedelta(minutes=5)
@@ -93,7 +93,7 @@ async def test_a_form_may_be_good_for_less_than_a_quarter_of_an_hour(
     assert await send_to(http, target, b"x") == 403
 
 
-async def test_a_form_uploads_what_it_was_signed_for_and_nothing_else(
+async def test_a_form_uploads_only_the_file_it_was_signed_for(
     server: S3Server, bucket: S3Objects, http: aiohttp.ClientSession
 ) -> None:
     target = await bucket.upload(KEY, content_type="image/jpeg", max_bytes=1000, now=NOW)
@@ -120,9 +120,7 @@ async def test_a_form_uploads_what_it_was_signed_for_and_nothing_else(
     assert server.objects == {KEY: (b"late", "image/jpeg")}
 
 
-async def test_an_address_shows_its_file_for_an_hour(
-    server: S3Server, bucket: S3Objects, http: aiohttp.ClientSession
-) -> None:
+async def test_a_url_is_valid_for_an_hour(server: S3Server, bucket: S3Objects, http: aiohttp.ClientSession) -> None:
     await bucket.write(OTHER, b"a picture", content_type="image/webp")
     await bucket.write(KEY, b"another", content_type="image/webp")
     url = await bucket.url(OTHER, now=NOW)
@@ -140,18 +138,16 @@ async def test_an_address_shows_its_file_for_an_hour(
         assert response.status == 403
 
 
-async def test_an_address_is_signed_once_in_a_quarter_of_an_hour(
-    bucket: S3Objects, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_url_is_signed_once_in_a_quarter_of_an_hour(bucket: S3Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3, "MAX_CACHED_URLS", 3)
     signed: list[str] = []
     sign = bucket._presigned_url
 
-    def noted(key: str, seconds: int) -> str:
+    def recording_sign(key: str, seconds: int) -> str:
         signed.append(key)
         return sign(key, seconds)
 
-    monkeypatch.setattr(bucket, "_presigned_url", noted)
+    monkeypatch.setattr(bucket, "_presigned_url", recording_sign)
     start = NOW.replace(minute=0, second=0, microsecond=0)
 
     for minute in (0, 7, 14):
@@ -194,7 +190,7 @@ async def test_an_unreachable_store_is_reported(server: S3Server, monkeypatch: p
 
 
 async def write_failure(url: str) -> tuple[type[DomainError], str]:
-    """How a store at that address fails."""
+    """Return the type and message of the failure to write to a store at that URL."""
     objects = S3Objects(BUCKET, url=url)
     objects.open()
     with closing(objects), pytest.raises(DomainError) as caught:
@@ -202,7 +198,7 @@ async def write_failure(url: str) -> tuple[type[DomainError], str]:
     return type(caught.value), str(caught.value)
 
 
-def test_which_store_keeps_files(tmp_path: Path) -> None:
+def test_the_choice_of_the_object_store(tmp_path: Path) -> None:
     def chosen(bucket: str | None = None, **options: Any) -> ObjectStore:
         given = {"s3_url": None, "secret": SECRET.encode(), "base_url": lambda: "http://x"}
         return object_store(StoreOptions(**options), bucket=bucket, **given)  # type: ignore[arg-type]
@@ -220,9 +216,7 @@ def test_which_store_keeps_files(tmp_path: Path) -> None:
         temporary.close()
 
 
-async def test_in_aws_addresses_name_the_bucket_and_its_region(
-    server: S3Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_urls_in_aws_name_the_bucket_and_its_region(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     objects = S3Objects("photos", region="eu-north-1")
     objects.open()
     with closing(objects):
@@ -240,7 +234,7 @@ async def test_in_aws_addresses_name_the_bucket_and_its_region(
         S3Objects("photos").open()
 
 
-def test_a_bucket_takes_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bucket_needs_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
@@ -251,7 +245,7 @@ def test_a_bucket_takes_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
         S3Objects("photos", region="eu-north-1").open()
 
 
-async def test_a_photo_comes_into_the_library_through_the_bucket(served: Served, server: S3Server) -> None:
+async def test_a_photo_is_uploaded_through_the_bucket(served: Served, server: S3Server) -> None:
     await put_library_items(served, photo_user(uploadCount=0))
     upload = (await create_photo(served)).data["createPhoto"]
     id = upload["imageId"]
@@ -270,7 +264,7 @@ async def test_a_photo_comes_into_the_library_through_the_bucket(served: Served,
             assert (response.status, response.content_type) == (200, "image/jpeg")
 
 
-async def test_an_address_with_an_email_in_it_is_for_its_owner_only(served: Served, server: S3Server) -> None:
+async def test_a_url_that_contains_an_email_is_shown_only_to_its_owner(served: Served, server: S3Server) -> None:
     await put_library_items(served, photo("a"))
     query = "{ photos { nodes { originalUrl } } }"
 
@@ -280,7 +274,7 @@ async def test_an_address_with_an_email_in_it_is_for_its_owner_only(served: Serv
     assert (others.data["photos"]["nodes"], others.errors) == ([{"originalUrl": None}], None)
 
 
-async def test_without_a_bucket_photos_have_no_addresses_and_none_are_taken(served: Served) -> None:
+async def test_without_a_bucket_photos_have_no_urls_and_no_uploads(served: Served) -> None:
     object.__setattr__(served.gateway.services, "objects", NoObjects())
     await put_library_items(served, photo_user(uploadCount=0), photo("a"))
 

@@ -47,7 +47,7 @@ def settings(settings: Settings, server: SearchServer) -> Settings:
     return replace(settings, search_url=url)
 
 
-async def test_the_credentials_of_the_url_are_borne(index: OpenSearchIndex, server: SearchServer) -> None:
+async def test_the_credentials_of_the_url_are_sent(index: OpenSearchIndex, server: SearchServer) -> None:
     await index.write(Kind.POSTS, [search_entry("a", "word")])
     assert await find_in(index, "word") == ["a"]
 
@@ -59,12 +59,12 @@ async def test_the_credentials_of_the_url_are_borne(index: OpenSearchIndex, serv
 
 @pytest.fixture
 async def encrypted(tmp_path: Path) -> AsyncIterator[SearchServer]:
-    """A host whose certificate a private authority has signed: `authority.pem` in the folder."""
-    ours, its = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    (tmp_path / "authority.pem").write_bytes(signed_certificate("authority", ours, "authority", ours))
-    (tmp_path / "server.pem").write_bytes(signed_certificate("server", its, "authority", ours))
+    """Yield a host whose certificate is signed by a private authority, `authority.pem` in the folder."""
+    authority_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    (tmp_path / "authority.pem").write_bytes(signed_certificate("authority", authority_key, "authority", authority_key))
+    (tmp_path / "server.pem").write_bytes(signed_certificate("server", server_key, "authority", authority_key))
     form, secret = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    (tmp_path / "server.key").write_bytes(its.private_bytes(serialization.Encoding.PEM, form, secret))
+    (tmp_path / "server.key").write_bytes(server_key.private_bytes(serialization.Encoding.PEM, form, secret))
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(tmp_path / "server.pem", tmp_path / "server.key")
     async with search_server(("ada", "secret"), context) as server:
@@ -121,7 +121,7 @@ async def test_an_entry_that_the_host_refuses_fails_its_write(
     assert sorted(await find_in(index, "word")) == ["a", "b"]
 
 
-async def test_a_host_that_is_away_is_asked_no_more_until_a_probe_is_answered(
+async def test_a_host_that_is_away_receives_only_probes_until_one_is_answered(
     index: OpenSearchIndex, server: SearchServer
 ) -> None:
     await server.stop()

@@ -26,18 +26,18 @@ EVERYWHERE = ["sqlite", "opensearch"]
 @pytest.fixture(params=EVERYWHERE)
 async def index(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SearchIndex]:
     if request.param == "sqlite":
-        made: SearchIndex = SqliteIndex(tmp_path / "search" / "feed.sqlite")
-        yield made
-        await made.aclose()
+        index: SearchIndex = SqliteIndex(tmp_path / "search" / "feed.sqlite")
+        yield index
+        await index.aclose()
         return
     async with search_server() as server:
         url = os.environ.get("OPENSEARCH_URL", server.url)
-        made = OpenSearchIndex(url, f"{tmp_path.name}-")
-        yield made
-        await made.aclose()
+        index = OpenSearchIndex(url, f"{tmp_path.name}-")
+        yield index
+        await index.aclose()
 
 
-async def test_all_words_must_match_and_of_the_last_one_the_beginning_is_enough(index: SearchIndex) -> None:
+async def test_all_words_must_match_and_the_last_one_is_a_prefix(index: SearchIndex) -> None:
     await put_entries(
         index,
         search_entry("a", "A walk along the harbour", 1),
@@ -298,7 +298,7 @@ def matching(query: Query) -> set[str]:
 
 
 @pytest.mark.proof
-async def test_nothing_a_caller_writes_is_an_operator(index: SearchIndex) -> None:
+async def test_text_of_a_caller_is_never_an_operator(index: SearchIndex) -> None:
     await put_entries(index, *[search_entry(id, text) for id, text in KNOWN.items()])
     loop = asyncio.get_running_loop()
 

@@ -62,9 +62,9 @@ def test_queries_are_evaluated_on_documents(query: dict[str, Any], found: list[s
     assert found_names(query) == found
 
 
-def test_scores_add_up_and_only_constant_ones_are_whole() -> None:
+def test_scores_add_up_and_only_constant_scores_are_integers() -> None:
     scored = [{"constant_score": {"filter": {"term": {"text": word}}, "boost": 2}} for word in ("sea", "old")]
-    assert [FIELDS.score({"bool": {"should": scored}}, one) for one in DOCUMENTS] == [4.0, 4.0, None]
+    assert [FIELDS.score({"bool": {"should": scored}}, document) for document in DOCUMENTS] == [4.0, 4.0, None]
     assert FIELDS.score({"term": {"text": "old"}}, DOCUMENTS[0]) == 2 * 0.2876
     assert FIELDS.score({"bool": {"filter": [{"term": {"text": "old"}}]}}, DOCUMENTS[0]) == 0.0
 
@@ -87,7 +87,7 @@ def test_scores_add_up_and_only_constant_ones_are_whole() -> None:
         {"querry": {"match_all": {}}},
     ],
 )
-def test_what_is_no_search_is_refused(body: dict[str, Any]) -> None:
+def test_invalid_searches_are_refused(body: dict[str, Any]) -> None:
     with pytest.raises(SearchRefusal):
         search(FIELDS, DOCUMENTS, body)
 
@@ -101,7 +101,7 @@ def test_what_is_no_search_is_refused(body: dict[str, Any]) -> None:
         {"dynamic": "strict", "properties": {}, "fields": {}},
     ],
 )
-def test_what_is_no_mapping_is_refused(mapping: dict[str, Any]) -> None:
+def test_invalid_mappings_are_refused(mapping: dict[str, Any]) -> None:
     with pytest.raises(SearchRefusal):
         Fields(mapping)
 
@@ -139,7 +139,7 @@ def test_the_script_of_updates_runs(known: str | None, version: str, op: str, he
         "ctx.op",
     ],
 )
-def test_what_is_no_script_is_refused(source: str) -> None:
+def test_invalid_scripts_are_refused(source: str) -> None:
     with pytest.raises(painless.ScriptError):
         painless.run_painless(source, {"op": "index", "_source": {"version": None}}, {"entry": {"version": "1"}})
 
@@ -147,9 +147,9 @@ def test_what_is_no_script_is_refused(source: str) -> None:
 @pytest.fixture
 async def index(tmp_path: Path) -> AsyncIterator[OpenSearchIndex]:
     async with search_server() as server:
-        made = OpenSearchIndex(server.url, f"{tmp_path.name}-")
-        yield made
-        await made.aclose()
+        index = OpenSearchIndex(server.url, f"{tmp_path.name}-")
+        yield index
+        await index.aclose()
 
 
 Change = Callable[[dict[str, Any]], Any]
@@ -182,10 +182,10 @@ async def test_a_wrong_query_gives_wrong_results(
     right = opensearch_queries.search_body
 
     def body(*given: Any) -> dict[str, Any]:
-        made = right(*given)
+        request = right(*given)
         if wrong is not None:
-            WRONG[wrong](made)
-        return made
+            WRONG[wrong](request)
+        return request
 
     monkeypatch.setattr("datastore.search.opensearch_index.search_body", body)
     found = await find_ids(index, "harbour sea", Audience("bob"))
@@ -211,7 +211,7 @@ async def test_a_wrong_script_does_not_update(
         assert await find_ids(index, "after") == []
 
 
-async def test_a_wrong_mapping_makes_no_index(index: OpenSearchIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_wrong_mapping_creates_no_index(index: OpenSearchIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(MAPPING, "dynamic", "strictly")
     with pytest.raises(Internal):
         await put_entries(index, search_entry("a", "word"))

@@ -1,4 +1,4 @@
-"""Batches: every change reaches every handler, and one that cannot be handled holds up no other item's."""
+"""Batches: every change reaches every handler, and a poison record delays only changes of the same item."""
 
 import asyncio
 from collections import Counter
@@ -45,7 +45,7 @@ def batches_of(
 
 
 class Poisoned(Noting):
-    """Fails on some items, or changes of them, whoever comes with them."""
+    """A handler that fails on some items or changes, whatever else is in the batch."""
 
     def __init__(self, *, items: Sequence[str] = (), numbers: Sequence[int] = (), times: int = 10**6) -> None:
         super().__init__("poisoned", self._check)
@@ -71,7 +71,7 @@ async def test_every_handler_gets_every_change_in_one_call(database: Database) -
     assert (first.calls, second.calls) == (1, 1)
 
 
-async def test_handlers_work_side_by_side(database: Database) -> None:
+async def test_handlers_work_concurrently(database: Database) -> None:
     both = asyncio.Barrier(2)
 
     async def meet(_: Sequence[Change]) -> None:
@@ -116,7 +116,7 @@ async def test_a_change_that_fails_a_few_times_is_not_buried(database: Database)
     assert await letters_of(database) == []
 
 
-async def test_poison_records_wait_side_by_side(database: Database) -> None:
+async def test_poison_records_wait_concurrently(database: Database) -> None:
     retries = Backoff(initial=0.2, maximum=0.2, attempts=3)
     handler = Poisoned(items=[f"bad{number}" for number in range(10)])
     records = [stream_record(number, f"bad{number}") for number in range(10)] + [stream_record(99, "good")]
@@ -124,16 +124,16 @@ async def test_poison_records_wait_side_by_side(database: Database) -> None:
 
     await batches_of(database, handler, retries=retries).handle(FEED.name, records)
 
-    assert asyncio.get_running_loop().time() - started < 1.5  # one alone waits 0.4 s
+    assert asyncio.get_running_loop().time() - started < 1.5  # a single record waits 0.4 s
     assert len(await letters_of(database)) == 10
     assert handler.numbers() == [99]
 
 
-def test_a_poison_record_holds_its_shard_up_for_three_seconds_at_most() -> None:
+def test_a_poison_record_delays_its_shard_by_three_seconds_at_most() -> None:
     assert sum(RETRIES.delays(lambda: 1.0)) == pytest.approx(3.1)
 
 
-async def test_what_comes_after_a_poison_record_of_the_same_item_waits_for_it(database: Database) -> None:
+async def test_later_changes_of_the_same_item_wait_for_a_poison_record(database: Database) -> None:
     handler = Poisoned(numbers=[2])
 
     await batches_of(database, handler).handle(FEED.name, [stream_record(1), stream_record(2), stream_record(3)])
@@ -142,7 +142,7 @@ async def test_what_comes_after_a_poison_record_of_the_same_item_waits_for_it(da
     assert [letter.error for letter in await letters_of(database)] == ["no 2"]
 
 
-async def test_many_poison_records_of_one_item_hold_its_shard_up_no_longer_than_one(database: Database) -> None:
+async def test_many_poison_records_of_one_item_delay_the_shard_no_longer_than_one(database: Database) -> None:
     handler = Poisoned(items=["bad"])
     records = [stream_record(number, "bad") for number in range(20)] + [stream_record(99, "good")]
     started = asyncio.get_running_loop().time()
@@ -151,12 +151,12 @@ async def test_many_poison_records_of_one_item_hold_its_shard_up_no_longer_than_
         FEED.name, records
     )
 
-    assert asyncio.get_running_loop().time() - started < 1.5  # 0.4 s are waited
+    assert asyncio.get_running_loop().time() - started < 1.5  # the waits take 0.4 s
     assert [letter.attempts for letter in await letters_of(database)] == [3] + [1] * 19
     assert handler.numbers() == [99]
 
 
-async def test_a_bug_that_meets_every_record_holds_a_page_up_for_two_records_time_at_most(database: Database) -> None:
+async def test_a_bug_with_every_record_delays_a_page_by_the_time_of_two_records_at_most(database: Database) -> None:
     retries = Backoff(initial=0.2, maximum=0.2, attempts=6)
     records = [stream_record(number, f"item{number}") for number in range(200)]
     handler = Poisoned(items=[f"item{number}" for number in range(200)])
@@ -164,12 +164,12 @@ async def test_a_bug_that_meets_every_record_holds_a_page_up_for_two_records_tim
 
     await batches_of(database, handler, retries=retries).handle(FEED.name, records)
 
-    assert asyncio.get_running_loop().time() - started < 4  # of which 1 s is waited
+    assert asyncio.get_running_loop().time() - started < 4  # the waits take 1 s of this
     assert len(await letters_of(database)) == 200
-    assert handler.calls < 200 * 6 + 150  # no piece is tried for each
+    assert handler.calls < 200 * 6 + 150  # not every record is tried alone in each round
 
 
-async def test_changes_that_succeed_late_do_not_hold_a_page_up_one_after_another(database: Database) -> None:
+async def test_changes_that_succeed_late_do_not_delay_a_page_one_after_another(database: Database) -> None:
     tries = Counter[int]()
 
     async def flicker(changes: Sequence[Change]) -> None:
@@ -186,17 +186,17 @@ async def test_changes_that_succeed_late_do_not_hold_a_page_up_one_after_another
         FEED.name, [stream_record(number) for number in range(30)]
     )
 
-    assert asyncio.get_running_loop().time() - started < 2  # alone each takes 0.3 s: at most 0.6 s are waited
+    assert asyncio.get_running_loop().time() - started < 2  # each alone takes 0.3 s, and the waits take at most 0.6 s
 
 
-async def test_one_item_that_is_throttled_holds_up_no_other_and_is_waited_for(database: Database) -> None:
+async def test_a_throttled_item_delays_no_other_and_is_retried(database: Database) -> None:
     cooled = asyncio.Event()
 
-    async def be_hot(changes: Sequence[Change]) -> None:
+    async def throttle(changes: Sequence[Change]) -> None:
         if not cooled.is_set() and any(change.keys["PK"] == "hot" for change in changes):
             raise Throttled("hot")
 
-    handler = Noting("handler", be_hot)
+    handler = Noting("handler", throttle)
     records = [stream_record(0, "hot")] + [stream_record(number, f"item{number}") for number in range(1, 50)]
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(batches_of(database, handler).handle(FEED.name, records))
@@ -208,7 +208,7 @@ async def test_one_item_that_is_throttled_holds_up_no_other_and_is_waited_for(da
     assert await letters_of(database) == []
 
 
-async def test_what_can_never_be_stored_is_buried_after_one_try(database: Database) -> None:
+async def test_changes_that_can_never_be_stored_are_buried_after_one_try(database: Database) -> None:
     async def store(changes: Sequence[Change]) -> None:
         for change in changes:
             key, size = change.keys["PK"], 500_000 if change.keys["PK"] == "large" else 1
@@ -236,7 +236,7 @@ async def test_what_can_never_be_stored_is_buried_after_one_try(database: Databa
     assert metrics.registry.get_sample_value("stream_records_total", labels) is None
 
 
-async def test_what_comes_after_a_change_that_was_buried_at_once_has_all_its_tries(database: Database) -> None:
+async def test_changes_after_a_change_that_was_buried_at_once_have_all_their_tries(database: Database) -> None:
     tries = 0
 
     async def fail(changes: Sequence[Change]) -> None:
@@ -256,7 +256,7 @@ async def test_what_comes_after_a_change_that_was_buried_at_once_has_all_its_tri
     assert [letter.attempts for letter in await letters_of(database)] == [1]
 
 
-async def test_an_outage_is_told_again_while_it_lasts(
+async def test_an_outage_is_reported_again_while_it_lasts(
     database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outages, "LOG_INTERVAL_SECONDS", 0.1)
@@ -283,7 +283,9 @@ async def test_an_outage_is_told_again_while_it_lasts(
     ],
     ids=["throttled", "gone", "late", "denied", "proxy", "backfilling"],
 )
-async def test_an_outage_is_waited_out_however_long_and_never_buried(database: Database, outage: Exception) -> None:
+async def test_changes_wait_for_the_end_of_an_outage_and_are_never_buried(
+    database: Database, outage: Exception
+) -> None:
     left = 20
 
     async def fail(_: Sequence[Change]) -> None:
@@ -301,12 +303,12 @@ async def test_an_outage_is_waited_out_however_long_and_never_buried(database: D
     assert await letters_of(database) == []
 
 
-async def test_what_is_too_much_for_a_deadline_is_done_in_pieces(database: Database) -> None:
-    async def be_late(changes: Sequence[Change]) -> None:
+async def test_a_batch_that_misses_its_deadline_is_split(database: Database) -> None:
+    async def time_out(changes: Sequence[Change]) -> None:
         if len(changes) > 10:
             raise Timeout("late")
 
-    handler = Noting("handler", be_late)
+    handler = Noting("handler", time_out)
 
     async with asyncio.timeout(50):
         await batches_of(database, handler).handle(
@@ -316,7 +318,7 @@ async def test_what_is_too_much_for_a_deadline_is_done_in_pieces(database: Datab
     assert handler.numbers() == list(range(100))
 
 
-async def test_an_outage_while_burying_is_waited_out(database: Database, proxy: Proxy, client: Client) -> None:
+async def test_burying_waits_for_the_end_of_an_outage(database: Database, proxy: Proxy, client: Client) -> None:
     proxy.faults.extend([refuse(500, "InternalServerError")] * 10)
     handler = Poisoned(numbers=[1])
 
@@ -326,7 +328,7 @@ async def test_an_outage_while_burying_is_waited_out(database: Database, proxy: 
     assert [letter.error for letter in await letters_of(database)] == ["no 1"]
 
 
-async def test_without_end_is_only_who_may_wait_so_long(database: Database) -> None:
+async def test_only_a_processor_that_may_wait_forever_does_so(database: Database) -> None:
     async def fail(_: Sequence[Change]) -> None:
         raise Unavailable("gone")
 
@@ -337,7 +339,7 @@ async def test_without_end_is_only_who_may_wait_so_long(database: Database) -> N
     assert await letters_of(database) == []
 
 
-async def test_a_record_that_makes_no_sense_is_buried_as_it_came(database: Database) -> None:
+async def test_an_invalid_record_is_buried_unchanged(database: Database) -> None:
     handler = Noting()
     broken = stream_record(1)
     broken["dynamodb"]["NewImage"] = {"n": {"WHAT": "1"}}

@@ -1,4 +1,4 @@
-"""Consumers of a stream: each shard is worked by one instance at a time, none is left, and nothing is passed over."""
+"""Consumers of a stream: one instance at a time works each shard, and no shard or record is left out."""
 
 import asyncio
 import signal
@@ -41,14 +41,14 @@ from tests.support.until import until
 ONE_LIFE = QUICK.lease_seconds
 
 
-async def the_shard(database: Database) -> tuple[str, str]:
-    """The stream of the table, and its one shard."""
+async def only_shard(database: Database) -> tuple[str, str]:
+    """Return the stream of the table and the id of its one shard."""
     stream = await stream_of(database.client, FEED.name, database.prefix)
     (shard,) = await shards_of(database.client, stream)
     return stream, shard.id
 
 
-async def test_every_change_comes_in_the_order_of_its_item(database: Database) -> None:
+async def test_changes_of_an_item_are_handled_in_order(database: Database) -> None:
     handler = Noting()
     await put_feed_records(database, *[numbered(number, f"item{number % 3}") for number in range(30)])
 
@@ -79,12 +79,12 @@ async def test_one_instance_at_a_time_works_a_shard(database: Database) -> None:
 
 async def test_a_killed_instance_is_replaced_once_its_lease_has_ended(database: Database) -> None:
     first, second = Noting(), Noting()
-    dying, heir = ConsumerInstance(database, first), ConsumerInstance(database, second)
+    dying, successor = ConsumerInstance(database, first), ConsumerInstance(database, second)
     async with dying.running():
         await put_feed_records(database, numbered(1))
         await until(lambda: len(first.seen) == 1)
         await until_checkpoint(database, 1)
-        async with heir.running():
+        async with successor.running():
             await asyncio.sleep(2 * QUICK.renew_seconds)
             dying.kill()
             await put_feed_records(database, numbered(2))
@@ -92,14 +92,14 @@ async def test_a_killed_instance_is_replaced_once_its_lease_has_ended(database: 
 
 
 async def until_checkpoint(database: Database, handled: int) -> None:
-    """Wait until that many records of the one shard are noted as handled."""
-    stream, shard_id = await the_shard(database)
+    """Wait until the checkpoint of the one shard is after `handled` records."""
+    stream, shard_id = await only_shard(database)
     page = await ShardCursor(database.client, stream, shard_id, None).read()
-    wanted = sequence_of(page.records[handled - 1])
-    await leased(database, lambda leases: shard_id in leases and leases[shard_id].checkpoint == wanted)
+    expected = sequence_of(page.records[handled - 1])
+    await leased(database, lambda leases: shard_id in leases and leases[shard_id].checkpoint == expected)
 
 
-async def test_a_clean_stop_leaves_the_shard_free_and_the_next_goes_on_where_it_ended(database: Database) -> None:
+async def test_a_clean_stop_releases_the_shard_and_the_next_instance_continues_there(database: Database) -> None:
     first, second = Noting(), Noting()
     await put_feed_records(database, numbered(1), numbered(2))
     async with ConsumerInstance(database, first).running():
@@ -114,7 +114,7 @@ async def test_a_clean_stop_leaves_the_shard_free_and_the_next_goes_on_where_it_
     assert second.numbers() == [3]
 
 
-async def test_a_stop_lets_the_batch_end(database: Database) -> None:
+async def test_a_stop_waits_for_the_batch(database: Database) -> None:
     gate = HandlerGate()
     handler = Noting("handler", gate)
     async with ConsumerInstance(database, handler).running():
@@ -125,7 +125,7 @@ async def test_a_stop_lets_the_batch_end(database: Database) -> None:
     await until_checkpoint(database, 1)
 
 
-async def test_a_batch_that_does_not_end_is_abandoned_and_comes_again(database: Database) -> None:
+async def test_a_batch_that_does_not_end_is_abandoned_and_handled_again(database: Database) -> None:
     gate, second = HandlerGate(), Noting()
     async with ConsumerInstance(database, Noting("handler", gate), pace=replace(QUICK, stop_seconds=0.05)).running():
         await put_feed_records(database, numbered(1))
@@ -135,7 +135,7 @@ async def test_a_batch_that_does_not_end_is_abandoned_and_comes_again(database: 
         await until(lambda: second.numbers() == [1])
 
 
-async def test_a_lease_is_held_while_a_batch_takes_long(database: Database) -> None:
+async def test_a_lease_is_renewed_during_a_long_batch(database: Database) -> None:
     gate, other = HandlerGate(), Noting()
     handler = Noting("handler", gate)
     await put_feed_records(database, numbered(1))
@@ -148,13 +148,13 @@ async def test_a_lease_is_held_while_a_batch_takes_long(database: Database) -> N
     assert (other.seen, gate.left_early) == ([], 0)
 
 
-async def test_whoever_loses_a_lease_stops_at_once_and_notes_nothing(database: Database) -> None:
+async def test_an_instance_that_loses_its_lease_stops_at_once_and_writes_no_checkpoint(database: Database) -> None:
     gate = HandlerGate()
     await put_feed_records(database, numbered(1))
     instance = ConsumerInstance(database, Noting("handler", gate))
     async with instance.running():
         await until(lambda: gate.inside == 1)
-        stream, shard_id = await the_shard(database)
+        stream, shard_id = await only_shard(database)
         seen = (await leases_of(database))[shard_id]
         taken = await Leases(store_of(database), CONSUMER_TABLE, stream, "thief", utc_now(), 60).acquire(shard_id, seen)
         await until(lambda: gate.left_early == 1 and not instance.consumer.working)
@@ -178,14 +178,14 @@ async def test_an_instance_that_is_cut_off_from_the_store_stops_by_itself(
         proxy.always = None
 
 
-async def test_an_outage_is_waited_out_and_nothing_is_lost(database: Database, proxy: Proxy, client: Client) -> None:
+async def test_no_change_is_lost_in_an_outage(database: Database, proxy: Proxy, client: Client) -> None:
     handler = Noting()
     async with ConsumerInstance(database, handler, client=client).running():
         await put_feed_records(database, numbered(1))
         await until_checkpoint(database, 1)
         proxy.always = plain_error(503)
         asked = len(proxy.seen)
-        # The read that is on its way yet is over once there is another.
+        # A second read shows that the read in progress at the start of the outage has ended.
         await until(lambda: "GetRecords" in proxy.operations()[asked:])
         await put_feed_records(database, *[numbered(number) for number in range(2, 12)])
         await asyncio.sleep(1.2 * ONE_LIFE)
@@ -196,7 +196,7 @@ async def test_an_outage_is_waited_out_and_nothing_is_lost(database: Database, p
     assert await letters_of(database) == []
 
 
-async def test_a_lease_moves_though_its_holders_clock_stands_still(database: Database) -> None:
+async def test_a_lease_is_renewed_although_the_clock_of_its_holder_stands_still(database: Database) -> None:
     leases = Leases(store_of(database), CONSUMER_TABLE, "stream", "me", utc_now())
     lease = await leases.acquire("shard", None)
     assert lease is not None
@@ -207,14 +207,16 @@ async def test_a_lease_moves_though_its_holders_clock_stands_still(database: Dat
     assert (lease.held_until or 0) < (held.held_until or 0) < (noted.held_until or 0)
 
 
-async def test_a_lease_is_taken_though_the_answer_was_lost(database: Database, proxy: Proxy, client: Client) -> None:
+async def test_a_lease_is_acquired_although_the_response_was_lost(
+    database: Database, proxy: Proxy, client: Client
+) -> None:
     proxy.faults.append(lose_answer)
-    mine = await Leases(store_of(database, client), CONSUMER_TABLE, "stream", "me", utc_now()).acquire("shard", None)
+    leases = await Leases(store_of(database, client), CONSUMER_TABLE, "stream", "me", utc_now()).acquire("shard", None)
     others = await Leases(store_of(database), CONSUMER_TABLE, "stream", "other", utc_now()).acquire("shard", None)
-    assert (mine and mine.fence, others) == (1, None)
+    assert (leases and leases.fence, others) == (1, None)
 
 
-async def test_a_lease_that_moved_since_it_was_seen_is_not_taken(database: Database) -> None:
+async def test_a_lease_that_was_renewed_since_it_was_read_is_not_taken(database: Database) -> None:
     mine, other = (Leases(store_of(database), CONSUMER_TABLE, "stream", name, utc_now()) for name in ("me", "other"))
     seen = await mine.acquire("shard", None)
     assert seen is not None
@@ -223,7 +225,7 @@ async def test_a_lease_that_moved_since_it_was_seen_is_not_taken(database: Datab
     assert await other.acquire("shard", held) is not None
 
 
-async def test_what_is_given_back_may_be_taken_by_whoever_saw_it_held(database: Database) -> None:
+async def test_a_released_lease_may_be_taken_by_an_instance_that_saw_it_held(database: Database) -> None:
     mine, other = (Leases(store_of(database), CONSUMER_TABLE, "stream", name, utc_now()) for name in ("me", "other"))
     seen = await mine.acquire("shard", None)
     assert seen is not None
@@ -231,7 +233,7 @@ async def test_what_is_given_back_may_be_taken_by_whoever_saw_it_held(database: 
     assert await other.acquire("shard", seen) is not None
 
 
-async def test_nothing_that_was_handled_comes_again_after_a_year(database: Database) -> None:
+async def test_no_handled_record_is_handled_again_after_a_year(database: Database) -> None:
     first, second = Noting(), Noting()
     await put_feed_records(database, numbered(1))
     async with ConsumerInstance(database, first).running():
@@ -245,7 +247,7 @@ async def test_nothing_that_was_handled_comes_again_after_a_year(database: Datab
     assert second.numbers() == [2]
 
 
-async def test_a_gateway_that_is_set_up_so_handles_the_feeds_changes_and_tells_of_it(
+async def test_a_gateway_with_the_feed_pipeline_handles_changes_and_reports_metrics(
     database: Database, store_options: StoreOptions
 ) -> None:
     port = free_port()
@@ -256,9 +258,9 @@ async def test_a_gateway_that_is_set_up_so_handles_the_feeds_changes_and_tells_o
         labels = {"table": "feed", "handler": "counters", "outcome": "handled"}
         await until(lambda: gateway.metrics.registry.get_sample_value("stream_records_total", labels) is not None)
         async with http.get(f"http://127.0.0.1:{port}/metrics") as answer:
-            told = await answer.text()
-    assert 'stream_leases_held{table="feed"} 1.0' in told
-    assert 'stream_records_total{handler="counters",outcome="handled",table="feed"}' in told
+            output = await answer.text()
+    assert 'stream_leases_held{table="feed"} 1.0' in output
+    assert 'stream_records_total{handler="counters",outcome="handled",table="feed"}' in output
 
 
 async def liked(database: Database) -> None:
@@ -268,7 +270,7 @@ async def liked(database: Database) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_the_pipeline_runs_in_a_process_of_its_own_and_stops_clean(
+async def test_the_pipeline_runs_in_its_own_process_and_stops_cleanly(
     database: Database, store_options: StoreOptions
 ) -> None:
     store = ("--store", store_options.store, "--prefix", store_options.prefix)
@@ -278,13 +280,13 @@ async def test_the_pipeline_runs_in_a_process_of_its_own_and_stops_clean(
     await put_feed_records(database, user_item("ada"), post := post_item("p1"), like_item(post))
     await liked(database)
     process.send_signal(signal.SIGTERM)
-    _, told = await process.communicate()
-    assert (process.returncode, b"Stopped." in told) == (0, True)
+    _, output = await process.communicate()
+    assert (process.returncode, b"Stopped." in output) == (0, True)
     (lease,) = (await leases_of(database)).values()
     assert lease.owner is None
 
 
-async def test_a_taken_port_for_metrics_is_told_in_words(database: Database, store_options: StoreOptions) -> None:
+async def test_a_taken_port_for_metrics_is_reported(database: Database, store_options: StoreOptions) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         settings = Settings(secret=SECRET, metrics_port=port)

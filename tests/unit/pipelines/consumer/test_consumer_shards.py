@@ -1,4 +1,4 @@
-"""Consumers of streams that split, expire and are trimmed: scripted, for the engine never does so. Leases are real."""
+"""Consumers of scripted streams that split, expire and are trimmed, unlike those of the engine. Leases are real."""
 
 import asyncio
 import logging
@@ -104,7 +104,7 @@ async def test_only_leases_of_ended_shards_expire_soon_after_the_stream_forgets_
     assert "expiresAt" not in found["b"]
 
 
-async def test_children_that_are_listed_late_are_found(database: Database) -> None:
+async def test_children_listed_late_are_found(database: Database) -> None:
     script, handler = Script(a=Shard(closed=True)), Noting()
     pace = replace(QUICK, discover_seconds=60)
     async with ConsumerInstance(database, handler, wire=script, pace=pace).running():
@@ -114,7 +114,7 @@ async def test_children_that_are_listed_late_are_found(database: Database) -> No
         await until(lambda: handler.numbers() == [1])
 
 
-async def test_three_instances_share_alike_and_those_that_are_left_take_over(database: Database) -> None:
+async def test_three_instances_share_equally_and_the_remaining_ones_take_over(database: Database) -> None:
     script = Script(**{f"s{number}": Shard() for number in range(6)})
     instances = [ConsumerInstance(database, Noting(), wire=script) for _ in range(3)]
     async with AsyncExitStack() as stack:
@@ -127,7 +127,9 @@ async def test_three_instances_share_alike_and_those_that_are_left_take_over(dat
         await until(lambda: len(instances[1].consumer.working) == 6)
 
 
-async def test_a_lease_is_stolen_from_who_has_most_and_nothing_is_handled_by_two(database: Database) -> None:
+async def test_a_lease_is_stolen_from_the_instance_with_most_and_no_record_is_handled_by_two(
+    database: Database,
+) -> None:
     script = Script(**{f"s{number}": Shard() for number in range(4)})
     at_work: Counter[str] = Counter()
     both: list[str] = []
@@ -139,7 +141,7 @@ async def test_a_lease_is_stolen_from_who_has_most_and_nothing_is_handled_by_two
             both.append(shard)
         try:
             await asyncio.sleep(0.05)
-        finally:  # also where it is cut off, since the lease is lost
+        finally:  # also when the batch is cancelled because the lease is lost
             at_work[shard] -= 1
 
     handlers = [Noting("handler", work) for _ in range(2)]
@@ -157,13 +159,13 @@ async def test_a_lease_is_stolen_from_who_has_most_and_nothing_is_handled_by_two
 
 
 async def write_on(script: Script) -> None:
-    """Something new for every shard, all the time."""
+    """Append records to all shards all the time."""
     for number in range(10_000):
         append_record(script, f"s{number % 4}", number, f"s{number % 4}")
         await asyncio.sleep(0.005)
 
 
-async def test_trimmed_changes_are_told_and_reading_goes_on_with_the_oldest(
+async def test_trimmed_changes_are_reported_and_reading_continues_with_the_oldest(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     script, handler = Script(a=Shard()), Noting()
@@ -182,7 +184,7 @@ async def test_trimmed_changes_are_told_and_reading_goes_on_with_the_oldest(
     assert "CHANGES ARE LOST" in caplog.text
 
 
-async def test_a_checkpoint_that_the_stream_refuses_is_told_and_reading_goes_on_with_the_oldest(
+async def test_a_refused_checkpoint_is_reported_and_reading_continues_with_the_oldest(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     script, handler = Script(a=Shard()), Noting()
@@ -213,7 +215,7 @@ INVALID = RequestRefused("ValidationException", "Invalid ShardIterator")
 BUSY = RequestRefused("InternalServerError", "busy")
 
 
-async def test_iterators_that_are_refused_again_and_again_are_a_refused_position(database: Database) -> None:
+async def test_repeated_refusals_of_iterators_are_a_refused_position(database: Database) -> None:
     script, handler = Script(a=Shard()), Noting()
     append_record(script, "a", 1)
     script.shards["a"].records[0]["dynamodb"]["ApproximateCreationDateTime"] = utc_now().timestamp()
@@ -227,7 +229,7 @@ async def test_iterators_that_are_refused_again_and_again_are_a_refused_position
 
 
 @pytest.mark.parametrize("problem", [BUSY, Unavailable("away")], ids=["refused", "away"])
-async def test_refusals_that_pass_lose_nothing(database: Database, problem: Exception) -> None:
+async def test_transient_refusals_lose_nothing(database: Database, problem: Exception) -> None:
     script, handler = Script(a=Shard()), Noting()
     append_record(script, "a", 1)
     async with ConsumerInstance(database, handler, wire=script).running():
@@ -240,7 +242,7 @@ async def test_refusals_that_pass_lose_nothing(database: Database, problem: Exce
     assert not instance.told("stream_lost_total", table="feed")
 
 
-async def test_a_shard_without_a_checkpoint_is_waited_for_where_iterators_are_refused(database: Database) -> None:
+async def test_a_shard_without_a_checkpoint_is_retried_while_iterators_are_refused(database: Database) -> None:
     script, handler = Script(a=Shard()), Noting()
     script.fail("GetShardIterator", *[INVALID] * 3 * MAX_REFUSALS)
     append_record(script, "a", 1)
@@ -250,7 +252,7 @@ async def test_a_shard_without_a_checkpoint_is_waited_for_where_iterators_are_re
     assert not instance.told("stream_lost_total", table="feed")
 
 
-async def test_what_was_handled_more_than_a_day_ago_does_not_come_again() -> None:
+async def test_records_handled_more_than_a_day_ago_are_not_read_again() -> None:
     """An embedded engine keeps records for ever, but the marks of handled changes expire."""
     script = Script(a=Shard())
     old, young, last = (script.write("a", "x", age=timedelta(hours=age)) for age in (25, 23, 0))
@@ -268,7 +270,7 @@ async def test_what_was_handled_more_than_a_day_ago_does_not_come_again() -> Non
     assert [int(sequence_of(record) or 0) for record in page.records] == [young, last, unread]
 
 
-async def test_counts_stay_exact_when_the_records_come_again(database: Database, proxy: Proxy, client: Client) -> None:
+async def test_counts_stay_exact_when_records_are_repeated(database: Database, proxy: Proxy, client: Client) -> None:
     posts = [post_item(f"p{number}", author="bob") for number in range(3)]
     likes = [like_item(post, user) for post in posts for user in ("ada", "eve")]
     await put_feed_records(database, user_item("bob"), *posts, *likes)
@@ -299,7 +301,7 @@ async def test_counts_stay_exact_when_the_records_come_again(database: Database,
     assert await items_of(database, FEED) == before
 
 
-async def test_a_shard_that_is_listed_and_gone_is_passed_over_and_its_loss_is_told_once(database: Database) -> None:
+async def test_a_listed_shard_that_is_gone_is_skipped_and_its_loss_reported_once(database: Database) -> None:
     script, handler = Script(a=Shard(closed=True), b=Shard("a"), c=Shard()), Noting()
     append_record(script, "b", 1)
     place = script.GetShardIterator
@@ -332,7 +334,7 @@ async def test_an_expired_iterator_is_replaced(database: Database) -> None:
         await until(lambda: handler.numbers() == [1, 2])
 
 
-async def test_records_that_come_again_are_handled_once(database: Database) -> None:
+async def test_repeated_records_are_handled_once(database: Database) -> None:
     script, handler = Script(a=Shard()), Noting()
     for number in (1, 2, 1, 2, 3):
         append_record(script, "a", number)
@@ -374,7 +376,7 @@ async def test_the_lag_grows_while_a_batch_is_held_up(database: Database) -> Non
     assert instance.told("stream_records_total", table="feed", handler="handler", outcome="handled") == 1
 
 
-async def test_the_lag_is_told_while_the_stream_gives_short_pages_and_empty_ones(database: Database) -> None:
+async def test_the_lag_is_reported_while_the_stream_returns_short_and_empty_pages(database: Database) -> None:
     handler, labels = Noting(), {"table": "feed", "shard": "a"}
     script = Script(a=Shard())
     for number in range(60):
@@ -410,7 +412,7 @@ async def test_a_backlog_in_short_pages_is_read_without_the_pauses_of_the_end(da
         await until(lambda: len(handler.seen) == 20, seconds=3)
 
 
-async def test_what_trickles_in_is_not_polled_for_more_often(database: Database) -> None:
+async def test_a_slow_stream_is_not_polled_more_often(database: Database) -> None:
     handler, script = Noting(), Script(a=Shard())
     instance = ConsumerInstance(database, handler, wire=script, pace=replace(QUICK, poll_seconds=0.1))
     async with instance.running():
@@ -425,36 +427,38 @@ async def test_what_trickles_in_is_not_polled_for_more_often(database: Database)
         assert len(script.read) - before <= took / 0.1 + 2
 
 
-# Which leases to take
+# The choice of leases
 
 
 def shards(*names: str) -> list[ListedShard]:
     return [ListedShard(name, None) for name in names]
 
 
-def takings(listed: Sequence[ListedShard], *leases: Lease, working: Sequence[str] = (), later: float = 0.0) -> Any:
-    """What "me" takes, having seen the leases unchanged for so long."""
+def leases_to_take(
+    listed: Sequence[ListedShard], *leases: Lease, working: Sequence[str] = (), later: float = 0.0
+) -> Any:
+    """Return the leases that "me" takes after it saw them unchanged for `later` seconds."""
     sharing = LeaseBalancer("me", 10.0)
     sharing.observe(leases, 100.0)
     sharing.observe(leases, 100.0 + later)
     return sharing.to_acquire(listed, leases, working, 100.0 + later)
 
 
-def test_a_free_lease_is_taken_at_once_and_anothers_after_its_life() -> None:
+def test_a_free_lease_is_taken_at_once_and_a_held_one_after_its_lifetime() -> None:
     held = Lease("b", 7, "other", 1.0)
-    assert takings(shards("a", "b"), Lease("a", 3), held) == [LeaseCandidate("a", Lease("a", 3))]
-    assert takings(shards("b"), held, later=9.9) == []
-    assert takings(shards("b"), held, later=10.0) == [LeaseCandidate("b", held)]
+    assert leases_to_take(shards("a", "b"), Lease("a", 3), held) == [LeaseCandidate("a", Lease("a", 3))]
+    assert leases_to_take(shards("b"), held, later=9.9) == []
+    assert leases_to_take(shards("b"), held, later=10.0) == [LeaseCandidate("b", held)]
 
 
-def test_a_process_that_was_frozen_after_it_read_the_leases_takes_none_for_that() -> None:
+def test_a_process_that_was_frozen_after_reading_the_leases_takes_none() -> None:
     sharing, held = LeaseBalancer("me", 10.0), Lease("a", 1, "other", 100.0)
     sharing.observe([held], 0.0)
     sharing.observe([held], 20.0)  # they were read at 2.9 seconds
     assert sharing.to_acquire(shards("a"), [held], (), 2.9) == []
 
 
-def test_what_anothers_clock_says_counts_for_nothing_as_long_as_it_moves() -> None:
+def test_the_clock_of_another_instance_is_ignored_while_it_renews_its_lease() -> None:
     sharing, listed = LeaseBalancer("me", 10.0), shards("a")
     for step in range(30):
         lease = Lease("a", 1, "other", 5.0 * step)
@@ -464,25 +468,27 @@ def test_what_anothers_clock_says_counts_for_nothing_as_long_as_it_moves() -> No
 
 def test_no_more_than_a_fair_share_is_taken() -> None:
     other = Lease("e", 1, "other", 1.0)
-    assert len(takings(shards("a", "b", "c", "d", "e"), other)) == 3  # of five, for two
-    assert takings(shards("a", "b", "c", "d", "e"), other, working=["a", "b", "c"]) == []
+    assert len(leases_to_take(shards("a", "b", "c", "d", "e"), other)) == 3  # of five shards, for two instances
+    assert leases_to_take(shards("a", "b", "c", "d", "e"), other, working=["a", "b", "c"]) == []
 
 
-def test_one_that_has_two_more_is_robbed_of_one() -> None:
+def test_a_lease_is_stolen_from_an_instance_with_two_more() -> None:
     rich = [Lease(name, 1, "rich", 1.0) for name in "abc"]
-    assert takings(shards(*"abc"), *rich) == [LeaseCandidate("a", rich[0], may_be_active=True)]
-    assert takings(shards(*"abcd"), *rich, working=["d"]) == [LeaseCandidate("a", rich[0], may_be_active=True)]
-    assert takings(shards(*"abcde"), *rich, working=["d", "e"]) == []
-    assert takings(shards("a"), rich[0]) == []
+    assert leases_to_take(shards(*"abc"), *rich) == [LeaseCandidate("a", rich[0], may_be_active=True)]
+    assert leases_to_take(shards(*"abcd"), *rich, working=["d"]) == [LeaseCandidate("a", rich[0], may_be_active=True)]
+    assert leases_to_take(shards(*"abcde"), *rich, working=["d", "e"]) == []
+    assert leases_to_take(shards("a"), rich[0]) == []
 
 
-def test_what_is_still_worked_here_is_not_stolen() -> None:
+def test_shards_still_worked_by_this_instance_are_not_stolen() -> None:
     others = [Lease(name, 2, "other", 1.0) for name in "abcdef"]
-    assert takings(shards(*"abcdef"), *others, working=["a"]) == [LeaseCandidate("b", others[1], may_be_active=True)]
-    assert takings(shards(*"abc"), *others[:3], working=["a"]) == []
+    assert leases_to_take(shards(*"abcdef"), *others, working=["a"]) == [
+        LeaseCandidate("b", others[1], may_be_active=True)
+    ]
+    assert leases_to_take(shards(*"abc"), *others[:3], working=["a"]) == []
 
 
-def test_a_child_waits_for_its_parent_unless_that_is_listed_no_longer() -> None:
+def test_a_child_waits_for_its_parent_while_that_is_listed() -> None:
     listed = [ListedShard("a", None), ListedShard("b", "a"), ListedShard("c", "gone")]
-    assert takings(listed) == [LeaseCandidate("a"), LeaseCandidate("c")]
-    assert takings(listed, Lease("a", 4, ended=True)) == [LeaseCandidate("b"), LeaseCandidate("c")]
+    assert leases_to_take(listed) == [LeaseCandidate("a"), LeaseCandidate("c")]
+    assert leases_to_take(listed, Lease("a", 4, ended=True)) == [LeaseCandidate("b"), LeaseCandidate("c")]

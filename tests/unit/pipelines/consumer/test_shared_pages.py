@@ -57,7 +57,7 @@ class CountingWire:
 
 
 class Follower:
-    """The following consumer of an instance, while entered with `running`."""
+    """The following consumer of an instance. It runs in the context of `running`."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ async def test_a_shard_is_read_once_for_both(database: Database) -> None:
     assert all(lease.checkpoint for lease in own.values())
 
 
-async def test_a_follower_whose_handler_is_away_holds_up_nothing_and_catches_up(database: Database) -> None:
+async def test_a_follower_whose_handler_is_unavailable_delays_no_leader_and_catches_up(database: Database) -> None:
     away = True
 
     async def fail(_: Sequence[Change]) -> None:
@@ -148,7 +148,7 @@ async def test_a_follower_whose_handler_is_away_holds_up_nothing_and_catches_up(
         await until(lambda: second.numbers() == list(range(40)))
 
 
-async def test_a_leader_that_is_held_up_holds_up_no_follower(database: Database) -> None:
+async def test_a_delayed_leader_delays_no_follower(database: Database) -> None:
     gate = HandlerGate()
     first, second = Noting(before=gate), Noting()
     leader = ConsumerInstance(database, first)
@@ -162,10 +162,10 @@ async def test_a_leader_that_is_held_up_holds_up_no_follower(database: Database)
         gate.opened.set()
         await until(lambda: first.numbers() == list(range(5)))
         await put_feed_records(database, numbered(5))
-        await until(lambda: second.numbers() == list(range(6)))  # none of them twice
+        await until(lambda: second.numbers() == list(range(6)))  # each once
 
 
-async def test_what_was_written_before_is_read_by_the_follower_itself(database: Database) -> None:
+async def test_the_follower_itself_reads_earlier_records(database: Database) -> None:
     first, second = Noting(), Noting()
     leader = ConsumerInstance(database, first)
     async with leader.running():
@@ -179,13 +179,13 @@ async def test_what_was_written_before_is_read_by_the_follower_itself(database: 
 async def test_a_follower_works_where_the_leaders_group_reads(database: Database) -> None:
     """The leader of another process reads the shard, then the leader of this process."""
     group = await group_of(database)
-    here, there = Noting(), Noting()
+    here, elsewhere = Noting(), Noting()
     first, second = ConsumerInstance(database, Noting(), name="one"), ConsumerInstance(database, Noting(), name="two")
     async with second.running(), first.running():
         await until(lambda: bool(first.consumer.working or second.consumer.working))
         reading, other = (first, second) if first.consumer.working else (second, first)
         await until(lambda: bool(other.consumer.elsewhere))
-        idle = Follower(database, other, there, "there")
+        idle = Follower(database, other, elsewhere, "there")
         async with idle.running(), Follower(database, reading, here, "here").running():
             await put_feed_records(database, numbered(0))
             await until(lambda: here.numbers() == [0])
@@ -193,7 +193,7 @@ async def test_a_follower_works_where_the_leaders_group_reads(database: Database
             await leased(database, lambda leases: [one.owner for one in leases.values()] == ["here"], group)
 
 
-async def test_a_follower_gives_a_shard_back_that_its_leader_loses(database: Database) -> None:
+async def test_a_follower_releases_a_shard_that_its_leader_loses(database: Database) -> None:
     handler = Noting()
     first, second = ConsumerInstance(database, Noting(), name="one"), ConsumerInstance(database, Noting(), name="two")
     async with first.running():
@@ -201,8 +201,8 @@ async def test_a_follower_gives_a_shard_back_that_its_leader_loses(database: Dat
         async with Follower(database, first, handler, "of one").running() as follower:
             await until(lambda: bool(follower.consumer.working))
             async with second.running():
-                first.kill()  # its lease expires without its knowledge
-                first.consumer.elsewhere = frozenset(follower.consumer.working)  # as it would see
+                first.kill()  # its lease expires without its notice
+                first.consumer.elsewhere = frozenset(follower.consumer.working)  # as it would observe
                 await until(lambda: not follower.consumer.working)
                 await until(lambda: bool(second.consumer.working))
                 async with Follower(database, second, handler, "of two").running():
@@ -261,13 +261,13 @@ async def test_the_search_index_of_a_gateway_follows_its_feed_pipeline(served: S
     assert background.search_pipeline().consumer.leader is None  # `gateway.py pipeline search`
 
 
-# What is kept
+# Kept pages
 
 
-def test_nothing_is_kept_until_somebody_follows() -> None:
+def test_no_page_is_kept_without_a_follower() -> None:
     shard = SharedShard("90")
     shard.add([stream_record(number) for number in range(5)])
-    assert shard.records_after("90", 10) is None  # it has to read these itself
+    assert shard.records_after("90", 10) is None  # the follower has to read these itself
     assert shard.records_after("104", 10) == []
     shard.add([stream_record(number) for number in range(5, 8)])
     assert shard.records_after("104", 2) == [stream_record(5), stream_record(6)]
@@ -276,7 +276,7 @@ def test_nothing_is_kept_until_somebody_follows() -> None:
     assert shard.records_after("104", 10) is None
 
 
-def test_a_follower_that_is_ahead_takes_nothing_twice() -> None:
+def test_a_follower_that_is_ahead_receives_no_record_twice() -> None:
     shard = SharedShard(None)
     assert shard.records_after("103", 10) == []
     shard.add([stream_record(number) for number in range(3)])
@@ -285,7 +285,7 @@ def test_a_follower_that_is_ahead_takes_nothing_twice() -> None:
     assert shard.records_after("103", 10) == [stream_record(4), stream_record(5)]
 
 
-def test_what_is_kept_is_bounded() -> None:
+def test_the_kept_pages_are_bounded() -> None:
     shard = SharedShard(None)
     assert shard.records_after(None, 10) == []
     shard.add([stream_record(number) for number in range(MAX_RECORDS + 1)])
@@ -294,7 +294,7 @@ def test_what_is_kept_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("lost", [True, False])
-def test_records_that_have_no_place_are_left_to_the_follower(lost: bool) -> None:
+def test_records_without_a_position_are_left_to_the_follower(lost: bool) -> None:
     shard = SharedShard(None)
     assert shard.records_after(None, 10) == []
     if lost:
@@ -308,7 +308,7 @@ def test_records_that_have_no_place_are_left_to_the_follower(lost: bool) -> None
         assert shard.records_after("102", 10) == []
 
 
-async def test_shards_of_two_streams_are_two() -> None:
+async def test_shards_of_two_streams_are_distinguished() -> None:
     pages = SharedPages()
     shard = pages.open("a", "s", None)
     assert pages.get("a", "s") is shard
