@@ -192,22 +192,22 @@ def test_workers_stop_when_their_supervisor_is_killed(one: Supervised) -> None:
 
 
 def test_the_supervisor_ends_with_its_terminal(tmp_path: Path) -> None:
-    ours, theirs = pty.openpty()
-    with supervised(tmp_path, os.ttyname(theirs)) as one:
+    controller, terminal_end = pty.openpty()
+    with supervised(tmp_path, os.ttyname(terminal_end)) as one:
         one.until_served()
         one.send(signal.SIGHUP)
         wait_blocking(lambda: len(one.noted("ready")) == 2)  # while the terminal exists, workers are replaced
-        os.close(theirs)
-        os.close(ours)
+        os.close(terminal_end)
+        os.close(controller)
         assert one.ended() == 0
 
 
 def test_with_nohup_the_supervisor_outlives_its_terminal(tmp_path: Path) -> None:
-    ours, theirs = pty.openpty()
-    with supervised(tmp_path, os.ttyname(theirs), "nohup") as one:
+    controller, terminal_end = pty.openpty()
+    with supervised(tmp_path, os.ttyname(terminal_end), "nohup") as one:
         one.until_served()
-        os.close(theirs)
-        os.close(ours)
+        os.close(terminal_end)
+        os.close(controller)
         wait_blocking(lambda: len(one.noted("ready")) == 2)
         one.send(signal.SIGTERM)
         assert one.ended() == 0
@@ -422,13 +422,13 @@ def test_an_assignment_is_removed_from_the_environment() -> None:
         given = [os.dup(one.fileno()) for one in (line, listening)]
         for descriptor in given:
             os.set_inheritable(descriptor, True)
-        told = f'{{"part": "serving", "number": 1, "line": {given[0]}, "listening": [{given[1]}]}}'
-        environment = {VARIABLE: told}
+        value = f'{{"part": "serving", "number": 1, "line": {given[0]}, "listening": [{given[1]}]}}'
+        environment = {VARIABLE: value}
         assignment = Assignment.of(environment)
         assert assignment == Assignment(ProcessPart.SERVING, 1, given[0], (given[1],))
         assert environment == {}
-        with assignment.open_channel() as ours, assignment.sockets()[0] as theirs:
-            assert [ours.get_inheritable(), theirs.get_inheritable()] == [False, False]
+        with assignment.open_channel() as channel, assignment.sockets()[0] as listener:
+            assert [channel.get_inheritable(), listener.get_inheritable()] == [False, False]
 
 
 @pytest.mark.parametrize(

@@ -86,9 +86,9 @@ async def test_letters_of_one_second_come_in_the_order_of_their_changes(database
     moment = stream_record(1)["dynamodb"]["ApproximateCreationDateTime"]
     records = []
     for number in (950, 3, 800, 20, 899, 1):  # 1050, 103, 900, …: sequences are numbers, not text
-        made = stream_record(number, f"k{number}")
-        made["dynamodb"]["ApproximateCreationDateTime"] = moment
-        records.append(made)
+        record = stream_record(number, f"k{number}")
+        record["dynamodb"]["ApproximateCreationDateTime"] = moment
+        records.append(record)
 
     letters = await bury(database, *records)
 

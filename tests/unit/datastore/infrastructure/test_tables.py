@@ -44,11 +44,11 @@ async def test_tables_equal_their_declaration(database: Database) -> None:
 
     described = await tables.describe(database.admin(), ALL, database.prefix)
 
-    wanted = [
+    expected = [
         {"GlobalSecondaryIndexes": [], **definition, "AttributeDefinitions": _sorted(definition)}
         for definition in map(tables.create_table_request, ALL)
     ]
-    assert [described_shape(table, database.prefix) for table in described] == wanted
+    assert [described_shape(table, database.prefix) for table in described] == expected
     assert [await ttl(database, table) for table in ALL] == [
         {"TimeToLiveStatus": "ENABLED", "AttributeName": table.ttl} if table.ttl else {"TimeToLiveStatus": "DISABLED"}
         for table in ALL
@@ -64,9 +64,11 @@ async def test_commands_that_start_together_create_each_table_once(
     database: Database, store_options: StoreOptions
 ) -> None:
     async with open_database(store_options) as other:
-        made = await asyncio.gather(*[one.create_tables() for one in (database, other, database, other)])
+        created = await asyncio.gather(*[one.create_tables() for one in (database, other, database, other)])
 
-    assert sorted(name for names in made for name in names) == sorted(database.prefix + table.name for table in TABLES)
+    assert sorted(name for names in created for name in names) == sorted(
+        database.prefix + table.name for table in TABLES
+    )
     for table in TABLES:
         assert (await ttl(database, table))["TimeToLiveStatus"] == ("ENABLED" if table.ttl else "DISABLED")
 

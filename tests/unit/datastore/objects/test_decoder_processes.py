@@ -282,11 +282,11 @@ def test_a_decoder_ends_with_a_gateway_that_is_killed(then: str) -> None:
 async def test_closing_ends_decoders_and_fails_their_callers() -> None:
     decoders: list[DecoderProcess] = []
 
-    def made() -> DecoderProcess:
+    def new_decoder() -> DecoderProcess:
         decoders.append(DecoderProcess(DecoderLimits(), FAULTY))
         return decoders[-1]
 
-    places = DecoderPool(made)
+    places = DecoderPool(new_decoder)
     await places.examine("original", jpeg(), JPEG, user="me")
     waiting = [asyncio.create_task(places.examine("original", b"sleep", JPEG, user=name)) for name in "abcd"]
     async with asyncio.timeout(50):
