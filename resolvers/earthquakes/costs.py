@@ -1,6 +1,6 @@
 """The cost model of `earthquakes`: estimates a query's read units from the daily statistics.
 
-Each process keeps the statistics of each year as running sums. An estimate therefore takes a few microseconds,
+Each process keeps the statistics of each year as running sums. An estimate therefore takes 12 to 40 µs,
 whatever the length of the window.
 """
 
@@ -43,21 +43,27 @@ from resolvers.earthquakes.query_window import (
     parse_time,
 )
 
-BLOCK = 4096
-UNIT = 0.5  # read units of an eventually consistent read of one block
+BLOCK_BYTES = 4096
+# The read units of an eventually consistent read of one block.
+BLOCK_UNITS = 0.5
+# The size of the statistics of a day.
 DAY_ITEM_BYTES = 150
 # The largest estimate of a page. It is below the default of GATEWAY_MAX_COST, so the gateway refuses no single page.
 # The gateway charges the measured cost afterwards.
 MAX_UNITS = 1_900.0
+# The number of years in the cache.
 MAX_YEARS = 64
-FRESH = timedelta(minutes=1)
-FRESH_PAST = timedelta(minutes=10)
+# How long the statistics of the current year, and the coverage, are used before they are read again.
+CURRENT_YEAR_TTL = timedelta(minutes=1)
+PAST_YEAR_TTL = timedelta(minutes=10)
 LOAD_SECONDS = 3.0
+# One class more than there are, so that every class has a next one.
 CLASSES = range(LEAST_CLASS, GREATEST_CLASS + 2)
 # The factor for days that are read ahead of need, for pages of several days.
 READ_AHEAD = 1.3
 DAY = timedelta(days=1)
-EVERYTHING = LEAST_CLASS
+# The minimum of a query without `minMagnitude`.
+NO_MINIMUM = LEAST_CLASS
 
 logger = logging.getLogger(__name__)
 
@@ -78,14 +84,19 @@ class QueryScope:
     backward: bool
     kind: SeismicEventKind
 
+    @property
+    def years(self) -> range:
+        """The calendar years of the window."""
+        return range(self.start.year, self.end.year + 1)
+
 
 class _Year:
     """The statistics of a year's days, in the order of the days."""
 
     #: The read units of each day.
     day_units: "array[float]"
-    #: The running sum of `day_units`.
-    units: "array[float]"
+    #: The running sums of `day_units`.
+    running_units: "array[float]"
     #: The running number of days that have statistics.
     days_with_item: "array[float]"
 
@@ -100,8 +111,8 @@ class _Year:
             index = self.index(_date(day.day))
             counts[index] = sum(tally.count for tallies in (day.natural, day.other) for tally in tallies.values())
             has_item[index] = 1
-        self.day_units = array("d", map(day_units, counts))
-        self.units = _sums(self.day_units)
+        self.day_units = array("d", map(units_of_day, counts))
+        self.running_units = _sums(self.day_units)
         self.days_with_item = _sums(has_item)
 
     def index(self, day: date) -> int:
@@ -116,14 +127,14 @@ class _Year:
 
 
 class _Events:
-    """The events of one kind in a year, for each magnitude class as a minimum."""
+    """The events of one kind in a year, for queries with each magnitude class as their minimum."""
 
     #: By class, the number of matching events of each day.
     events: list[list[int]]
     #: By class, the running sums of `events`.
     matches: "list[array[float]]"
     #: By class, the running sums of the read units of the days that the query does not skip.
-    units: "list[array[float]]"
+    running_units: "list[array[float]]"
 
     def __init__(self, year: _Year, days: Sequence[DayStatistics], kind: SeismicEventKind) -> None:
         length = len(year.day_units)
@@ -136,12 +147,13 @@ class _Events:
             for tallies in _tallies(day, kind):
                 for name, tally in tallies.items():
                     by_class[int(name) - LEAST_CLASS][index] += tally.count
+        # By class, from the greatest down: the events of the class and of all above. The first row is of no class.
         above = [[0] * length]
         for counts in reversed(by_class):
-            above.append([more + count for more, count in zip(above[-1], counts, strict=True)])
+            above.append([greater + count for greater, count in zip(above[-1], counts, strict=True)])
         self.events = above[:0:-1]
         self.matches = [_sums(counts) for counts in self.events]
-        self.units = [
+        self.running_units = [
             _sums(units if bound >= minimum else 0.0 for units, bound in zip(year.day_units, bounds, strict=True))
             for minimum in CLASSES
         ]
@@ -166,41 +178,48 @@ class EarthquakeCosts:
         self._loading = asyncio.Lock()
 
     async def load(self, arguments: Arguments, now: datetime) -> None:
-        """QUAKE-P5, QUAKE-6: read the statistics that `units` needs and that are not cached: at most twelve years."""
+        """QUAKE-P5, QUAKE-6: read the statistics that `units` needs and that are not cached: at most twelve years.
+
+        A failure is logged only. `units` then uses the cached statistics, or returns None without them.
+        """
         scope = _scope(arguments, now)
-        if scope is None or not self._missing_years(scope, now):
+        if scope is None or not self._needs_load(scope, now):
             return
         async with self._loading:
-            missing = self._missing_years(scope, now)
+            if not self._needs_load(scope, now):  # another query has loaded them
+                return
             try:
-                await self._read(missing, now)
+                await self._read(scope, now)
             except (DomainError, RequestRefused) as problem:
                 logger.warning(
                     "The statistics of earthquakes could not be read; the next query tries again: %s",
                     problem,
                 )
 
-    def _missing_years(self, scope: QueryScope, now: datetime) -> list[int]:
-        """Return the years to read: all years of the window if the coverage has expired, else those not cached."""
-        years = range(scope.start.year, scope.end.year + 1)
-        if self._coverage is None or not timedelta(0) <= now - self._coverage[1] <= FRESH:
-            return list(years)
-        return [year for year in years if not self._is_fresh(year, now)]
+    def _needs_load(self, scope: QueryScope, now: datetime) -> bool:
+        if self._coverage is None or not timedelta(0) <= now - self._coverage[1] <= CURRENT_YEAR_TTL:
+            return True
+        return bool(self._stale_years(scope, now))
+
+    def _stale_years(self, scope: QueryScope, now: datetime) -> list[int]:
+        """Return the years of the window that are not cached or whose statistics have expired."""
+        return [year for year in scope.years if not self._is_fresh(year, now)]
 
     def _is_fresh(self, year: int, now: datetime) -> bool:
         cached = self._years.get(year)
-        return cached is not None and now - cached.read_at <= (FRESH if year >= now.year else FRESH_PAST)
+        return cached is not None and now - cached.read_at <= (CURRENT_YEAR_TTL if year >= now.year else PAST_YEAR_TTL)
 
-    async def _read(self, years: Sequence[int], now: datetime) -> None:
+    async def _read(self, scope: QueryScope, now: datetime) -> None:
+        """Read the coverage, and the stale years of the window. If the cache is full, drop the years outside of it."""
         store = self._open_store(LOAD_SECONDS)
         try:
-            stale = [year for year in years if not self._is_fresh(year, now)]
+            stale = self._stale_years(scope, now)
             reads = asyncio.gather(*(_read_year(store, year) for year in stale))
             coverage, read = await asyncio.gather(coverage_of(store), reads)
             self._coverage = coverage, now
             self._complete = [(_date(first), _date(last)) for first, last in coverage.spans] if coverage else []
-            if len(self._years) + len(stale) > MAX_YEARS:
-                self._years.clear()
+            if len(self._years.keys() | set(stale)) > MAX_YEARS:
+                self._years = {year: cached for year, cached in self._years.items() if year in scope.years}
             for year, days in zip(stale, read, strict=True):
                 self._years[year] = _Year(year, days, now)
                 await asyncio.sleep(0)  # let other tasks run: computing a year takes milliseconds
@@ -217,9 +236,9 @@ class EarthquakeCosts:
         coverage = self._coverage[0] if self._coverage is not None else None
         if scope is None or coverage is None or not self._covers(scope):
             return None
-        if any(year not in self._years for year in range(scope.start.year, scope.end.year + 1)):
+        if any(year not in self._years for year in scope.years):
             return None
-        return min(_QuerySimulation(self._years, scope, skips=is_current(coverage, now)).units(), MAX_UNITS)
+        return min(_QuerySimulation(self._years, scope, skips=is_current(coverage, now)).estimate(), MAX_UNITS)
 
     def _covers(self, scope: QueryScope) -> bool:
         return any(since <= scope.start and scope.end <= until for since, until in self._complete)
@@ -235,14 +254,15 @@ class _QuerySimulation:
         self._years = years
         self._scope = scope
         self._skips = skips
-        minimum = EVERYTHING if scope.min_magnitude is None else scope.min_magnitude
-        self._class = magnitude_class(minimum) - LEAST_CLASS
-        self._class_fraction = min(max(minimum - LEAST_CLASS - self._class, 0.0), 1.0)
+        minimum = NO_MINIMUM if scope.min_magnitude is None else scope.min_magnitude
+        self._class_index = magnitude_class(minimum) - LEAST_CLASS
+        self._class_fraction = min(max(minimum - LEAST_CLASS - self._class_index, 0.0), 1.0)
         self._remaining = scope.size + 1.0
-        self._units = 0.0
+        self._spent = 0.0
         self._days_read = 0
 
-    def units(self) -> float:
+    def estimate(self) -> float:
+        """Return the read units of the page."""
         scope = self._scope
         length = (scope.end - scope.start).days + 1
         single_days = length if length <= 2 * SPARSE_AFTER else SPARSE_AFTER
@@ -254,11 +274,11 @@ class _QuerySimulation:
             self._add_day(day, step)
             day += step
         if length > single_days and self._remaining > 0:
-            self._add_skipped_days(day)
+            self._add_remaining_days(day)
         return self._total()
 
     def _total(self) -> float:
-        return self._units * (READ_AHEAD if self._days_read > SPARSE_AFTER else 1.0)
+        return self._spent * (READ_AHEAD if self._days_read > SPARSE_AFTER else 1.0)
 
     def _add_day(self, day: date, step: timedelta) -> None:
         """Add the cost of a day that the query reads in any case."""
@@ -266,8 +286,8 @@ class _QuerySimulation:
         index = year.index(day)
         fraction = self._fraction_in_window(day)
         events = year.events_of(self._scope.kind).events
-        matches = fraction * self._interpolated(events[self._class][index], events[self._class + 1][index])
-        self._add(matches, max(UNIT, fraction * year.day_units[index]))
+        matches = fraction * self._interpolated(events[self._class_index][index], events[self._class_index + 1][index])
+        self._add(matches, max(BLOCK_UNITS, fraction * year.day_units[index]))
         self._days_read += 1
 
     def _fraction_in_window(self, day: date) -> float:
@@ -278,21 +298,21 @@ class _QuerySimulation:
     def _add(self, matches: float, units: float) -> None:
         """Add the cost of reading `matches` events, or of as many as the page still needs."""
         if matches > self._remaining:
-            units = max(UNIT, units * self._remaining / matches)
-        self._units += units
+            units = max(BLOCK_UNITS, units * self._remaining / matches)
+        self._spent += units
         self._remaining -= matches
 
-    def _add_skipped_days(self, day: date) -> None:
-        """Add the cost of the days from `day` on, of which the query skips some."""
+    def _add_remaining_days(self, day: date) -> None:
+        """Add the cost of the days from `day` on. The query skips those whose bound is below the magnitude."""
         scope = self._scope
         span = range(day.year, scope.end.year + 1) if scope.backward else range(day.year, scope.start.year - 1, -1)
-        self._units += UNIT  # the item that lists the complete days
+        self._spent += BLOCK_UNITS  # the item that lists the complete days
         for number in span:
             year = self._years[number]
             low = year.index(max(day if scope.backward else scope.start, year.start))
             high = min(year.index(scope.end if scope.backward else day), len(year.day_units) - 1) + 1
             items = year.days_with_item[high] - year.days_with_item[low]
-            self._units += max(UNIT, items * DAY_ITEM_BYTES / BLOCK * UNIT)
+            self._spent += max(BLOCK_UNITS, items * DAY_ITEM_BYTES / BLOCK_BYTES * BLOCK_UNITS)
             self._add_days_of_year(year, low, high)
             if self._remaining <= 0:
                 return
@@ -300,14 +320,14 @@ class _QuerySimulation:
     def _add_days_of_year(self, year: _Year, low: int, high: int) -> None:
         """Add the cost of the days of a year from position `low` up to `high`."""
         events = year.events_of(self._scope.kind)
-        matches, more = events.matches[self._class], events.matches[self._class + 1]
-        units = events.units[self._class] if self._skips else year.units
-        fewer = events.units[self._class + 1] if self._skips else year.units
-        found = self._interpolated(matches[high] - matches[low], more[high] - more[low])
-        cost = self._interpolated(units[high] - units[low], fewer[high] - fewer[low], minimum=UNIT)
+        matches, next_matches = events.matches[self._class_index], events.matches[self._class_index + 1]
+        units = events.running_units[self._class_index] if self._skips else year.running_units
+        next_units = events.running_units[self._class_index + 1] if self._skips else year.running_units
+        found = self._interpolated(matches[high] - matches[low], next_matches[high] - next_matches[low])
+        cost = self._interpolated(units[high] - units[low], next_units[high] - next_units[low], minimum=BLOCK_UNITS)
         if not cost:
             return
-        self._days_read += SPARSE_AFTER
+        self._days_read += SPARSE_AFTER  # for `_total`: the number of days is not known, but the query reads ahead
         if found <= self._remaining:
             self._add(found, cost)
             return
@@ -320,22 +340,23 @@ class _QuerySimulation:
         else:
             index = bisect_right(matches, matches[high] - needed, low, high)
             part = (units[high] - units[max(index - 1, low)]) / (units[high] - units[low])
-        self._units += max(UNIT, cost * min(part, 1.0))
+        self._spent += max(BLOCK_UNITS, cost * min(part, 1.0))
         self._remaining = 0.0
 
     def _interpolated(self, whole: float, next_class: float, minimum: float = 0.0) -> float:
         """Interpolate between the values of the magnitude's class and of the next one.
 
-        The interpolation is logarithmic: each class has about a tenth of the events of the class below.
+        The interpolation is logarithmic: each class has about a tenth of the events of the class below. The value of
+        the next class therefore counts as at least a tenth of `whole`, and as at least `minimum`.
         """
         if not self._class_fraction or not whole:
             return whole
         return float(whole ** (1 - self._class_fraction) * max(next_class, whole / 10, minimum) ** self._class_fraction)
 
 
-def day_units(events: int) -> float:
+def units_of_day(events: int) -> float:
     """Return the read units of all events of a day."""
-    return max(1, math.ceil(events * EARTHQUAKES.item_bytes / BLOCK)) * UNIT
+    return max(1, math.ceil(events * EARTHQUAKES.item_bytes / BLOCK_BYTES)) * BLOCK_UNITS
 
 
 def _scope(arguments: Arguments, now: datetime) -> QueryScope | None:

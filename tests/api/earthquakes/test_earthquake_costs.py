@@ -21,6 +21,7 @@ from datastore.infrastructure import tables
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
+from resolvers.earthquakes.costs import EarthquakeCosts
 from server.settings import Settings
 from tests.support.earthquake_samples import put_raw, quake
 from tests.support.served import NOON, UNBOUGHT, Served
@@ -204,6 +205,22 @@ async def test_statistics_are_read_once_for_many_estimates(years: StoreOptions, 
     served.clock.forward(seconds=61)
     await served.ask(QUERY, last_hour)
     assert calls.count("QUAKE-6") == 2
+
+
+async def test_a_full_cache_keeps_the_fresh_years_of_the_window(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resolvers.earthquakes.costs.MAX_YEARS", 2)
+    await StatisticsRebuild(served.store, served.clock).all_days()
+    model = EarthquakeCosts(lambda seconds: served.store())
+    this_year, last_year, other_year = (NOON - timedelta(days=days) for days in (0, 365, 1_500))
+
+    for end in (other_year, this_year):
+        await model.load({"start": end.isoformat(), "end": end.isoformat()}, NOON)
+    both_years = {"start": last_year.isoformat(), "end": this_year.isoformat()}
+    await model.load(both_years, NOON)
+
+    assert model.units(both_years, NOON) is not None
 
 
 EXAMPLES = [{"start": NOON - timedelta(days=3_660), "least": 7, "first": 25}]
