@@ -29,7 +29,7 @@ from datastore.keyspace import TABLES
 
 logger = logging.getLogger(__name__)
 
-LOCAL_REGION = LOCAL_SECRET = "local"
+LOCAL_REGION = LOCAL_ACCESS_KEY = LOCAL_SECRET = "local"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class StoreOptions:
     #: The data directory of the embedded engine. Processes with the same directory share one engine. Without a
     #: directory the engine is private and keeps its data in memory.
     data_dir: Path | None = None
-    #: Whether the embedded engine keeps its data in memory.
+    #: Keep the data of the embedded engine in memory although `data_dir` lets other processes join it.
     memory: bool = False
     #: The prefix of the tables' names.
     prefix: str = ""
@@ -62,7 +62,7 @@ class StoreOptions:
 
     @property
     def named_region(self) -> str | None:
-        """The region that the options name: that of the host in AWS, for which requests are signed, or `region`.
+        """The region that the options name: for an AWS host its region, for which requests are signed, else `region`.
 
         Raises `StoreMisconfigured` for a host of AWS that names no region.
         """
@@ -79,7 +79,7 @@ class StoreMisconfigured(Exception):
 
 
 class Database:
-    """An open store."""
+    """The opened DynamoDB, with its client and the administration of its tables."""
 
     def __init__(
         self, client: Client, endpoint: Endpoint, session: Any, options: StoreOptions, engine: Engine | None
@@ -93,7 +93,7 @@ class Database:
         self._session = session
 
     def admin(self) -> Any:
-        """Return a boto3 client for the administration of tables. It signs at the store's time, as `Client` does."""
+        """Return a blocking boto3 client for the administration of tables. It signs at the store's time."""
         session = self._session if self.engine is None else _local_session(self._session.region_name, self.engine.key)
         address = self.endpoint.tables()
         # An http:// address is an engine of the operator's own and uses no proxy, as in `proxy_for`.
@@ -180,7 +180,7 @@ async def open_database(
 
 
 class _EngineCredentials:
-    """Credentials with the current access key of the engine, which changes with its owner."""
+    """Credentials with the engine's current access key, which changes when another process starts the engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -190,14 +190,18 @@ class _EngineCredentials:
 
 
 def _session(options: StoreOptions) -> Any:
-    """Return a boto3 session. For engines on this machine it has their access key, and finds no other credentials."""
+    """Return a boto3 session.
+
+    For an engine at a URL it has the configured access key. For the embedded engine it has a placeholder, because the
+    engine's key is read at each call.
+    """
     if options.embedded:
         return _local_session(options.region or LOCAL_REGION)
     if options.aws:
         return boto3.Session(region_name=options.named_region)
     key = _configured_key()
     if key is not None or _is_local(options.store):
-        return _local_session(options.region or LOCAL_REGION, key or LOCAL_SECRET)
+        return _local_session(options.region or LOCAL_REGION, key or LOCAL_ACCESS_KEY)
     return boto3.Session(region_name=options.region)
 
 
@@ -209,8 +213,8 @@ def _configured_key() -> str | None:
 
 
 @lru_cache(maxsize=16)
-def _local_session(region: str, key: str = LOCAL_SECRET) -> Any:
-    """Return the process's botocore session. Each session reads the large service descriptions again."""
+def _local_session(region: str, key: str = LOCAL_ACCESS_KEY) -> Any:
+    """Return a cached boto3 session, because each new session reads the large service descriptions again."""
     return boto3.Session(key, LOCAL_SECRET, region_name=region)
 
 
@@ -237,7 +241,7 @@ def _check_proxies(endpoint: Endpoint) -> None:
     """Raise `StoreMisconfigured` for an unusable proxy in the environment, before the first request."""
     try:
         for url in (endpoint.tables(), endpoint.streams()):
-            HttpOrigin.of(url)
+            HttpOrigin.of(url)  # raises `ProxyUnusable`
     except ProxyUnusable as problem:
         raise StoreMisconfigured(str(problem)) from None
 

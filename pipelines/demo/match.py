@@ -32,7 +32,7 @@ TEAMS = {
 }
 GROUNDS = (("Lantern Park", "Lantern Bay"), ("The Breakwater Ground", "Port Alder"), ("Kiln Meadow", "Saltmarsh"))
 
-OVERS, BALLS, MOST_OVERS_OF_BOWLER = 20, 6, 4
+OVERS, BALLS, MAX_OVERS_OF_BOWLER = 20, 6, 4
 # Outcomes per thousand balls, for a good batter in the middle of an innings.
 WIDE, NO_BALL, LEG_BYE, BYE, WICKET = 32, 4, 12, 5, 47
 RUNS = {0: 295, 1: 385, 2: 72, 3: 5, 4: 100, 6: 42}
@@ -119,7 +119,7 @@ class _DemoInnings:
 
     def _bowler(self, bowled: dict[str, int], last: str) -> str:
         """Choose a bowler, preferably one with few overs, and never the bowler of the last over."""
-        able = [name for name, overs in bowled.items() if name != last and overs < MOST_OVERS_OF_BOWLER]
+        able = [name for name, overs in bowled.items() if name != last and overs < MAX_OVERS_OF_BOWLER]
         return min(able, key=lambda name: bowled[name] + self.chance.random() * 1.5)
 
     def _over(self, over: int, bowler: str) -> list[Json]:

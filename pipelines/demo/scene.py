@@ -36,7 +36,7 @@ IDS = [f"demo-{number}" for number in range(1, len(DEMO_SIGHTINGS) + 1)]
 # The sightings are loaded while the youngest of them exists. No area has more active sightings than PAGE_SIZE.
 YOUNGEST, PAGE_SIZE = IDS[0], 100
 # Each whole step of magnitude is ten times as rare: Gutenberg and Richter's law.
-LEAST_MAGNITUDE, MOST_MAGNITUDE, STEEPNESS = 1.0, 6.5, math.log(10)
+MIN_MAGNITUDE, MAX_MAGNITUDE, STEEPNESS = 1.0, 6.5, math.log(10)
 PLACES = (
     ("14 km SW of Lantern Bay", 38.2, -122.9),
     ("31 km N of Kestrel Point", 61.4, -150.1),
@@ -156,7 +156,7 @@ class Demo:
             Earthquake(
                 event_id=f"live-{self._new_id()}",
                 occurred_at_ms=epoch_ms(now),
-                magnitude=round(min(LEAST_MAGNITUDE + self._chance.expovariate(STEEPNESS), MOST_MAGNITUDE), 1),
+                magnitude=round(min(MIN_MAGNITUDE + self._chance.expovariate(STEEPNESS), MAX_MAGNITUDE), 1),
                 place=place,
                 latitude=round(latitude + self._chance.uniform(-0.2, 0.2), 4),
                 longitude=round(longitude + self._chance.uniform(-0.2, 0.2), 4),

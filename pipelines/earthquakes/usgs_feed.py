@@ -132,7 +132,7 @@ _FEATURES: Shape = (
     },
 )
 _DOCUMENT: Shape = {"type": None, "metadata": {"status": None, "error": None}, "features": _FEATURES}
-_MOST_ELEMENTS = 3
+_MAX_ELEMENTS = 3
 
 # NaN and Infinity are not JSON, but writers emit them. They are replaced by a number beyond the range of floats, so
 # that only their feature is rejected. A piece may end within such a word, or just before it. The replacement changes
@@ -271,7 +271,7 @@ class _FeatureReader:
         if holder.shape is _FEATURES:
             return (value,)
         if isinstance(holder.shape, tuple):
-            if len(holder.content) < _MOST_ELEMENTS:
+            if len(holder.content) < _MAX_ELEMENTS:
                 holder.content.append(value)
         elif holder.shape and holder.key in holder.shape:
             holder.content[holder.key] = value

@@ -21,7 +21,7 @@ from runtime.cli.pipelines import MetricsOptions, takes_metrics
 from runtime.cli.processes import start
 from server.settings import Settings
 
-MOST_WORKERS = 256
+MAX_WORKERS = 256
 
 Host = Annotated[str, typer.Option(envvar="GATEWAY_HOST", help="The address to listen on.")]
 Port = Annotated[int, typer.Option(envvar="GATEWAY_PORT", min=1, max=65535, help="The port.")]
@@ -101,8 +101,8 @@ def _worker_count(workers: str | None) -> int:
         return 0
     if workers == "auto":
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not workers.isdecimal() or not 1 <= int(workers) <= MOST_WORKERS:
-        raise typer.BadParameter(f"must be auto, or a number from 1 to {MOST_WORKERS}", param_hint="--workers")
+    if not workers.isdecimal() or not 1 <= int(workers) <= MAX_WORKERS:
+        raise typer.BadParameter(f"must be auto, or a number from 1 to {MAX_WORKERS}", param_hint="--workers")
     if sys.platform == "win32":
         raise typer.BadParameter("needs a system with signals, which Windows is not", param_hint="--workers")
     return int(workers)

@@ -101,7 +101,7 @@ class GroupMember:
         """Queue events from now on, and drop the events that were queued before."""
         self.is_live = self._is_replaying = False
         self._drop_queue()
-        self._waiting = BoundedQueue(self.limits.upstream, self.listener.room)
+        self._waiting = BoundedQueue(self.limits.upstream, self.listener.byte_budget)
 
     def _drop_queue(self) -> None:
         """Drop the queue, and release its bytes."""

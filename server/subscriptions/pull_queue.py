@@ -37,7 +37,7 @@ class PullQueue:
     following: SubscriptionHandle
 
     def __init__(self, max_bytes: int) -> None:
-        self.room = ByteBudget(max_bytes)
+        self.byte_budget = ByteBudget(max_bytes)
         self._waiting: BoundedQueue[Outcome] | None = None
         # The outcome that ended the subscription, or None for an end without an error.
         self._last: deque[Outcome | None] = deque()
@@ -49,7 +49,7 @@ class PullQueue:
     def deliver(self, outcome: Outcome, key: Hashable) -> None:
         following = self.following
         if self._waiting is None:
-            self._waiting = BoundedQueue(following.limits, self.room)
+            self._waiting = BoundedQueue(following.limits, self.byte_budget)
         try:
             dropped = self._waiting.add(outcome, key, size=len(outcome.body), dropped=outcome.dropped)
         except SlowSubscriber as problem:

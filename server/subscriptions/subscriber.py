@@ -27,7 +27,7 @@ class Listener(Protocol):
     """A receiver of the results of a subscription. Its methods do not raise, and only `drained` waits."""
 
     @property
-    def room(self) -> ByteBudget:
+    def byte_budget(self) -> ByteBudget:
         """The byte budget shared by all queues of this listener."""
 
     def deliver(self, outcome: Outcome, key: Hashable) -> None:

@@ -31,7 +31,7 @@ class SocketPort(Protocol):
     runner: Runner
     subscriptions: SubscriptionManager
     transport: WebSocketTransport
-    room: ByteBudget
+    byte_budget: ByteBudget
     clock: Callable[[], float]
 
     @property
@@ -101,8 +101,8 @@ class OpenOperation:
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def room(self) -> ByteBudget:
-        return self._socket.room
+    def byte_budget(self) -> ByteBudget:
+        return self._socket.byte_budget
 
     @property
     def is_subscription(self) -> bool:
@@ -224,7 +224,7 @@ class OpenOperation:
             self._socket.wait(self)
             return
         if self._queue is None:
-            self._queue = BoundedQueue(subscription.limits, self._socket.room)
+            self._queue = BoundedQueue(subscription.limits, self._socket.byte_budget)
         try:
             dropped = self._queue.add(outcome, key, size=len(outcome.body), dropped=outcome.dropped)
         except SlowSubscriber as problem:

@@ -57,9 +57,9 @@ class Socket:
         "_timer",
         "_unanswered",
         "_waiting_operations",
+        "byte_budget",
         "clock",
         "quota_key",
-        "room",
         "runner",
         "subscriptions",
         "tasks",
@@ -73,7 +73,7 @@ class Socket:
         self.subscriptions = service.subscriptions
         self.clock = service.clock
         self.quota_key = payer(Caller(None, address))
-        self.room = ByteBudget(service.limits.waiting_bytes)
+        self.byte_budget = ByteBudget(service.limits.waiting_bytes)
         self.tasks: set[asyncio.Task[None]] = set()
         self._service = service
         self._auth = SocketAuth(service.identify, authorization)

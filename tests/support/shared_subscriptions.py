@@ -33,7 +33,7 @@ class RecordingListener:
         self._on_event = on_event
         self._taken = 0
         self._wake = asyncio.Event()
-        self.room = ByteBudget()
+        self.byte_budget = ByteBudget()
 
     def deliver(self, outcome: Outcome, key: Hashable) -> None:
         self.outcomes.append(outcome)

@@ -148,7 +148,7 @@ class Alone:
     def __init__(self, at: int = 0, most_bytes: int = 0) -> None:
         self.limits = QueueLimits()
         self.at = at
-        self.room = ByteBudget(most_bytes)
+        self.byte_budget = ByteBudget(most_bytes)
         self.told: list[Outcome | None] = []
         self.finished: Outcome | None = None
         self.member = GroupMember(self, cast(Any, _Anyone()), cast(Any, self))
@@ -199,12 +199,12 @@ def test_what_waits_for_one_who_joins_takes_the_room_of_its_reader() -> None:
     group.member.wait()
     for number in range(3):
         group.member.offer(None, numbered_outcome(number), None)
-    assert group.room.used == size * 3
+    assert group.byte_budget.used == size * 3
     group.member.offer(None, numbered_outcome(3), None)
     assert group.member.is_over
     assert group.finished is not None
     assert group.finished.code == SlowSubscriber.code
-    assert group.room.used == 0
+    assert group.byte_budget.used == 0
 
 
 async def test_no_event_waits_for_a_member_that_receives_it_otherwise(

@@ -254,13 +254,13 @@ async def test_too_many_bytes_end_the_socket_over_all_its_operations(policy: Ove
     talk.peer.writable = False
     one.tell("x" * 500, "a")
     other.tell("x" * 400, "a")
-    assert (one.stopped, other.stopped, talk.socket.room.used) == (False, False, 900 + 2 * len('{"data":""}'))
+    assert (one.stopped, other.stopped, talk.socket.byte_budget.used) == (False, False, 900 + 2 * len('{"data":""}'))
     other.tell("x" * 100, "b")
     assert other.stopped
     assert talk.peer.ended is not None
     assert talk.peer.ended[0] == 4410
     assert talk.peer.ended[1].startswith("Too slow: This subscription left more than 1,000 bytes unread")
-    assert talk.socket.room.used == 0
+    assert talk.socket.byte_budget.used == 0
 
 
 async def test_an_event_larger_than_the_budget_is_sent_when_nothing_else_waits() -> None:
