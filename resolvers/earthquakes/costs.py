@@ -192,8 +192,7 @@ class EarthquakeCosts:
                 await self._read(scope, now)
             except (DomainError, RequestRefused) as problem:
                 logger.warning(
-                    "The statistics of earthquakes could not be read; the next query tries again: %s",
-                    problem,
+                    "The statistics of earthquakes could not be read; the next query tries again: %s", problem
                 )
 
     def _needs_load(self, scope: QueryScope, now: datetime) -> bool:
