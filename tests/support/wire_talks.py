@@ -11,7 +11,7 @@ from botocore.credentials import Credentials
 from datastore.dynamodb.client import Client, Endpoint
 from datastore.dynamodb.http1 import HttpLimits
 from datastore.dynamodb.http1.connection import HttpConnection
-from datastore.dynamodb.http1.exchange_types import HttpResponse
+from datastore.dynamodb.http1.types import HttpResponse
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.dynamodb.retry.circuit_breaker import BreakerConfig
 from datastore.dynamodb.sigv4 import CredentialSource

@@ -10,16 +10,16 @@ from secrets import token_hex
 from typing import Protocol, TypeVar
 
 from datastore.change_streams.change_source import ChangeSink
-from datastore.change_streams.relay.follower import BusSource
-from datastore.change_streams.relay.publisher import Beginning, Page, StreamPages, TakePage
-from datastore.change_streams.relay.redis_connection import (
+from datastore.change_streams.relay.commands import (
     LEASE_SECONDS,
     TIMEOUT_SECONDS,
     BusUnavailable,
-    RelayConnection,
+    RelayCommands,
     Relayed,
-    milliseconds,
+    entry_time_ms,
 )
+from datastore.change_streams.relay.follower import BusSource
+from datastore.change_streams.relay.publisher import Beginning, Page, StreamPages, TakePage
 from datastore.change_streams.shards.checkpoints import Reached
 from datastore.change_streams.shards.shard_reader import time_of
 from datastore.change_streams.shards.stream_reader import StreamReader
@@ -62,7 +62,7 @@ class Bus:
         lease_seconds: float = LEASE_SECONDS,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.connection = RelayConnection(url, prefix, patience=patience, lease_seconds=lease_seconds)
+        self.commands = RelayCommands(url, prefix, patience=patience, lease_seconds=lease_seconds)
         self.new_id = new_id
         self.instance = new_id()
         self.is_away = False
@@ -111,7 +111,7 @@ class Bus:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.connection.aclose()
+        await self.commands.aclose()
 
     def gauges(self) -> dict[str, Metric]:
         """Return the help text and the reading function of each gauge, by name."""
@@ -171,7 +171,7 @@ class Bus:
 
     def count_received(self, entry: Relayed, changes: int) -> None:
         self._received += changes
-        self._receipt_lag = max(0.0, self._clock() - milliseconds(entry.id) / 1000)
+        self._receipt_lag = max(0.0, self._clock() - entry_time_ms(entry.id) / 1000)
 
     # Background tasks
 
@@ -184,7 +184,7 @@ class Bus:
                 continue
             positions = {table: source.position for table, source in following.items() if source.position is not None}
             try:
-                pages = await self.connection.read(positions)
+                pages = await self.commands.read(positions)
             except BusUnavailable as problem:
                 self.mark_unavailable(problem)
                 continue
@@ -204,7 +204,7 @@ class Bus:
             if not self.is_away:
                 continue
             try:
-                await self.connection.probe()
+                await self.commands.probe()
             except Exception as problem:  # without this task the bus would stay away
                 self._outage.record_failure(problem)
                 continue

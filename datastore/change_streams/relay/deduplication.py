@@ -9,7 +9,7 @@ import orjson
 
 from datastore.change_streams.change import Change, decode_change
 from datastore.change_streams.change_source import ChangeSink
-from datastore.change_streams.relay.redis_connection import Entry, Relayed, RelayState
+from datastore.change_streams.relay.commands import Entry, Relayed, RelayState
 from datastore.change_streams.shards.checkpoints import START, Reached, joined_by, lacks, sequence_at
 from datastore.change_streams.shards.shard_iterator import ITERATOR_LIFE
 from datastore.change_streams.shards.shard_reader import sequence_of
@@ -52,7 +52,7 @@ class Deduplicator:
         parents = {**dict.fromkeys(self.shards), **state.parents}
         first = dict(self.shards)
         for entry in reversed(entries):
-            first[entry.shard] = entry.follows
+            first[entry.shard] = entry.follows_position
             parents[entry.shard] = entry.parent
         # A shard that begins at its first record, and whose parent is here too, is not started now but by `deliver`,
         # or after all entries.
@@ -81,7 +81,7 @@ class Deduplicator:
         if at is not None and last is not None and last >= _number(records[0]):
             self.shards[entry.shard] = at
             return [record for record in records if _number(record) > last]
-        return None if lacks(at, entry.follows) else records
+        return None if lacks(at, entry.follows_position) else records
 
     def deliver_record(self, shard: str, parent: str | None, record: Record) -> None:
         """Deliver one record of `undelivered_records`."""

@@ -12,17 +12,17 @@ from datetime import datetime
 from typing import Protocol
 
 from datastore.change_streams.change_source import ChangeSink
+from datastore.change_streams.relay.commands import (
+    BusUnavailable,
+    Entry,
+    RelayCommands,
+    Relayed,
+    RelayState,
+    is_later_id,
+)
 from datastore.change_streams.relay.deduplication import Deduplicator, Record
 from datastore.change_streams.relay.leader import RelayLeader
 from datastore.change_streams.relay.publisher import Page, ReadPages
-from datastore.change_streams.relay.redis_connection import (
-    BusUnavailable,
-    Entry,
-    RelayConnection,
-    Relayed,
-    RelayState,
-    later,
-)
 from datastore.change_streams.shards.checkpoints import Reached, lacking
 from datastore.change_streams.shards.shard_reader import StreamMissing
 from datastore.change_streams.shards.stream_reader import ChangesLost, StreamReader
@@ -41,7 +41,7 @@ FINAL = (ChangesLost, StreamMissing, TableMissing)
 class Host(Protocol):
     """The part of the process's bus that a source uses."""
 
-    connection: RelayConnection
+    commands: RelayCommands
     instance: str
     new_id: Callable[[], str]
 
@@ -87,7 +87,7 @@ class BusSource:
         self._now = now
         self._delivered = Deduplicator(table, sink, on_error, now)
         self._leader = RelayLeader(
-            host.connection,
+            host.commands,
             table,
             host.instance,
             read_pages,
@@ -220,7 +220,7 @@ class BusSource:
         position, shards = self.position, dict(self._delivered.shards)
         state = await self._leader.claim()
         await self._leader.run_relay(state, self._delivered.reached)
-        if not state.is_attached:
+        if not state.has_live_epoch:
             self._wait_for_leader()
             return True
         self._no_leader_since = None
@@ -236,7 +236,7 @@ class BusSource:
 
     def _is_continuous(self, state: RelayState, position: str) -> bool:
         """Return whether the bus's next entries follow the changes delivered here."""
-        return state.epoch == self._epoch and not self._is_inconsistent and not later(position, state.last_id)
+        return state.epoch == self._epoch and not self._is_inconsistent and not is_later_id(position, state.last_id)
 
     def _is_behind(self, state: RelayState) -> bool:
         return state.stream != self._delivered.stream or lacking(self._delivered.shards, state.positions)
@@ -266,7 +266,7 @@ class BusSource:
     async def _join(self, state: RelayState) -> None:
         """Begin with the bus's state. No change has been delivered here yet."""
         since = round(self._now().timestamp() * 1000) - PAST_MILLISECONDS
-        past = await self._host.connection.past(self.table, since, state.last_id)
+        past = await self._host.commands.past(self.table, since, state.last_id)
         await self._delivered.start_from(state, past)
         self._follow_bus(state)
 

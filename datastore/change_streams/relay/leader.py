@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from datastore.change_streams.relay.publisher import Page, ReadPages, RelayPublisher
-from datastore.change_streams.relay.redis_connection import (
+from datastore.change_streams.relay.commands import (
     BusRefused,
     BusUnavailable,
-    RelayConnection,
+    RelayCommands,
     RelayLeaseLost,
     RelayState,
     UnexpectedPosition,
 )
+from datastore.change_streams.relay.publisher import Page, ReadPages, RelayPublisher
 from datastore.change_streams.shards.checkpoints import Reached, lacking
 from datastore.dynamodb.client import RequestRefused
 from datastore.errors import DomainError
@@ -35,7 +35,7 @@ class RelayLeader:
 
     def __init__(
         self,
-        connection: RelayConnection,
+        commands: RelayCommands,
         table: str,
         instance: str,
         read_pages: ReadPages,
@@ -46,7 +46,7 @@ class RelayLeader:
         on_end: Callable[[], None],
         on_error: Callable[[str, Exception], None],
     ) -> None:
-        self._connection = connection
+        self._commands = commands
         self._table = table
         self._instance = instance
         self._read_pages = read_pages
@@ -71,7 +71,7 @@ class RelayLeader:
         idle = None if relay is None else relay.idle()
         appended = None if relay is None else relay.appended()
         may_claim = time.monotonic() >= self._retry_at
-        state = await self._connection.claim(self._table, self._instance, may_claim=may_claim, idle=idle)
+        state = await self._commands.claim(self._table, self._instance, may_claim=may_claim, idle=idle)
         if relay is None or relay.lease != state.lease:
             return state
         if appended is not None and (relay.epoch != state.epoch or lacking(state.positions, appended)):
@@ -81,7 +81,7 @@ class RelayLeader:
         elif relay.reached is not None and relay.epoch == state.epoch:
             gone = state.positions.keys() - relay.reached.keys()
             if gone:
-                await self._connection.forget(self._table, gone)
+                await self._commands.forget(self._table, gone)
         return state
 
     async def run_relay(self, state: RelayState, known: Reached | None) -> None:
@@ -90,7 +90,7 @@ class RelayLeader:
             await self.stop_relay()
         if state.is_held_by(self._instance) and self._relay is None:
             self._relay = RelayPublisher(
-                self._connection, self._table, state.lease, self._read_pages, self._new_epoch, self._on_page
+                self._commands, self._table, state.lease, self._read_pages, self._new_epoch, self._on_page
             )
             self._task = asyncio.create_task(self._run(self._relay, state, known), name=f"relay of {self._table}")
 
@@ -134,4 +134,4 @@ class RelayLeader:
 
     async def _release_lease(self, lease: str) -> None:
         with suppress(BusUnavailable):  # the lease expires by itself
-            await self._connection.release(self._table, lease)
+            await self._commands.release(self._table, lease)

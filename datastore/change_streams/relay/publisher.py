@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from datastore.change_streams.change import Change
-from datastore.change_streams.relay.redis_connection import RelayConnection, RelayState
+from datastore.change_streams.relay.commands import RelayCommands, RelayState
 from datastore.change_streams.shards.checkpoints import Reached, sequence_at
 from datastore.change_streams.shards.shard_iterator import ShardIterator
 from datastore.change_streams.shards.shard_reader import sequence_of, time_of
@@ -94,7 +94,7 @@ ReadPages = Callable[[Beginning, TakePage, Reached | None], StreamPages]
 class RelayPublisher:
     """The publisher of a table's changes under one lease. It ends with the lease, or with any error."""
 
-    connection: RelayConnection
+    commands: RelayCommands
     table: str
     lease: str
     read: ReadPages
@@ -151,9 +151,9 @@ class RelayPublisher:
             assert reached is not None
             self.epoch = epoch or self.new_epoch()
             if epoch:
-                await self.connection.attach(self.table, self.lease, epoch)
+                await self.commands.continue_epoch(self.table, self.lease, epoch)
             else:
-                await self.connection.begin(self.table, self.lease, self.epoch, reached)
+                await self.commands.begin(self.table, self.lease, self.epoch, reached)
             self._appended = dict(reached.shards)
             reader.may_take.set()
             await reader.ended()
@@ -162,8 +162,6 @@ class RelayPublisher:
 
     async def _append(self, shard: ShardIterator, follows: str, page: Page) -> None:
         records = [(record["dynamodb"]["SequenceNumber"], orjson.dumps(record)) for record in page]
-        await self.connection.append(
-            self.table, self.lease, self.epoch, shard.id, follows, records, parent=shard.parent
-        )
+        await self.commands.append(self.table, self.lease, self.epoch, shard.id, follows, records, parent=shard.parent)
         self._appended[shard.id] = records[-1][0]
         self.on_page(page)

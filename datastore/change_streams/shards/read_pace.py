@@ -29,7 +29,7 @@ MAX_GROWTH = 0.04
 JITTER = 0.25
 WARN_INTERVAL_SECONDS = 600.0
 # The concurrent GetRecords calls of a process. They share the pool's 128 connections with clients' reads
-# (datastore/dynamodb/http1/exchange_types.py).
+# (datastore/dynamodb/http1/types.py).
 MAX_CONCURRENCY = 32
 
 logger = logging.getLogger(__name__)

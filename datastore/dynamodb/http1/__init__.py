@@ -5,19 +5,18 @@ where needed. `proxies` opens tunnels through an HTTP proxy.
 """
 
 from datastore.dynamodb.http1.connector import HttpOrigin
-from datastore.dynamodb.http1.exchange_types import (
-    ConnectionLost,
+from datastore.dynamodb.http1.pool import Pool
+from datastore.dynamodb.http1.proxies import ProxyUnusable
+from datastore.dynamodb.http1.types import (
     DeadlineExceeded,
     HttpLimits,
     HttpResponse,
     NotConnected,
+    ResponseLost,
     ResponseTimeout,
 )
-from datastore.dynamodb.http1.pool import Pool
-from datastore.dynamodb.http1.proxies import ProxyUnusable
 
 __all__ = [
-    "ConnectionLost",
     "DeadlineExceeded",
     "HttpLimits",
     "HttpOrigin",
@@ -25,5 +24,6 @@ __all__ = [
     "NotConnected",
     "Pool",
     "ProxyUnusable",
+    "ResponseLost",
     "ResponseTimeout",
 ]

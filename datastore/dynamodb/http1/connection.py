@@ -6,11 +6,11 @@ from typing import Protocol, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from datastore.dynamodb.http1.connector import HttpOrigin
-from datastore.dynamodb.http1.exchange_types import (
-    ConnectionLost,
+from datastore.dynamodb.http1.types import (
     DeadlineExceeded,
     HttpLimits,
     HttpResponse,
+    ResponseLost,
     ResponseTimeout,
 )
 
@@ -73,7 +73,7 @@ class HttpConnection(asyncio.Protocol):
     def send(self, head: bytes, body: bytes, deadline: float) -> ResponseFuture:
         """Send a request. Return a future of its response.
 
-        `deadline` is in the event loop's time. The future raises `ConnectionLost`, `ResponseTimeout` or
+        `deadline` is in the event loop's time. The future raises `ResponseLost`, `ResponseTimeout` or
         `DeadlineExceeded`. A body of more than `CHUNK_BYTES` is not sent: the caller awaits `send_body`.
         """
         loop = self._loop
@@ -130,19 +130,19 @@ class HttpConnection(asyncio.Protocol):
             return
         self._received += len(data)
         if self._received > self._limits.response_bytes:
-            self._fail_request(ConnectionLost("the response is too large"))
+            self._fail_request(ResponseLost("the response is too large"))
             return
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as problem:
             if not self._complete:
-                self._fail_request(ConnectionLost(f"the response is malformed: {problem}"))
+                self._fail_request(ResponseLost(f"the response is malformed: {problem}"))
                 return
             self._must_close = True
         if self._complete:
             self._complete_request()
         elif not self._head_complete and self._received > self._limits.head_bytes:
-            self._fail_request(ConnectionLost("the head of the response is too large"))
+            self._fail_request(ResponseLost("the head of the response is too large"))
         else:
             self._active_at = self._loop.time()
 
@@ -234,8 +234,8 @@ class HttpConnection(asyncio.Protocol):
         self._wake_writer()
         self.close()
 
-    def _connection_lost_error(self) -> ConnectionLost:
-        return ConnectionLost("the connection was lost", stale=self._was_used and self._received == 0)
+    def _connection_lost_error(self) -> ResponseLost:
+        return ResponseLost("the connection was lost", stale=self._was_used and self._received == 0)
 
     def _wake_writer(self) -> None:
         if self._drained is not None:

@@ -7,8 +7,8 @@ from typing import Any
 
 from datastore.dynamodb.http1.connection import CHUNK_BYTES, HttpConnection
 from datastore.dynamodb.http1.connector import HttpOrigin, connect
-from datastore.dynamodb.http1.exchange_types import DeadlineExceeded, HttpLimits, HttpResponse, NotConnected
 from datastore.dynamodb.http1.proxies import TunnelFailed
+from datastore.dynamodb.http1.types import DeadlineExceeded, HttpLimits, HttpResponse, NotConnected
 from datastore.dynamodb.retry.outage_log import OutageLog
 
 CLOSING_SECONDS = 1.0
@@ -45,7 +45,7 @@ class Pool:
     ) -> HttpResponse:
         """Send a request and return its response. With `fresh` no idle connection is used.
 
-        `deadline` is in the event loop's time. Raises `NotConnected`, `ConnectionLost`, `ResponseTimeout` or
+        `deadline` is in the event loop's time. Raises `NotConnected`, `ResponseLost`, `ResponseTimeout` or
         `DeadlineExceeded`.
         """
         connection = self._idle_connection(origin) if self._idle and not fresh else None

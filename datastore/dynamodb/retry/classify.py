@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from datastore.dynamodb.codec import Item, decode_item, item_bytes
-from datastore.dynamodb.http1 import ConnectionLost, NotConnected, ResponseTimeout
+from datastore.dynamodb.http1 import NotConnected, ResponseLost, ResponseTimeout
 from datastore.dynamodb.retry.budget import RETRY_COST, TIMEOUT_RETRY_COST
 from datastore.dynamodb.retry.circuit_breaker import UNREACHABLE
 from datastore.errors import DomainError, Throttled, Timeout, Unavailable
@@ -137,8 +137,8 @@ class RetryableFailure(Exception):
 
 
 # Failures that may not recur.
-AttemptFailure = RetryableFailure | NotConnected | ResponseTimeout | ConnectionLost
-RETRYABLE = (RetryableFailure, NotConnected, ResponseTimeout, ConnectionLost)
+AttemptFailure = RetryableFailure | NotConnected | ResponseTimeout | ResponseLost
+RETRYABLE = (RetryableFailure, NotConnected, ResponseTimeout, ResponseLost)
 # The failures after which the client sends the request again, after a refused signature with a new one.
 RETRYABLE_OR_SIGNATURE = (*RETRYABLE, SignatureRefused)
 
@@ -151,7 +151,7 @@ def as_retryable(problem: AttemptFailure) -> RetryableFailure:
         case NotConnected(timed_out=timed_out):
             error = Timeout(NO_ANSWER_IN_TIME) if timed_out else Unavailable(UNREACHABLE)
             failure = RetryableFailure(error, ambiguous=False, counts_as_outage=True, timed_out=timed_out)
-        case ConnectionLost(stale=stale):
+        case ResponseLost(stale=stale):
             failure = RetryableFailure(Unavailable(UNREACHABLE), stale_connection=stale, counts_as_outage=not stale)
         case ResponseTimeout():
             failure = RetryableFailure(Timeout(NO_ANSWER_IN_TIME), counts_as_outage=True, timed_out=True)

@@ -202,9 +202,9 @@ class Unrest:
         """Make another gateway the leader. The previous one notices when it appends or claims again."""
         follow = [bus for bus in self._buses if any(source.table == table.name for source in bus._sources)]
         taker = self._chance.choice(follow)
-        held = await taker.connection.claim(table.name, taker.instance)
-        await taker.connection.release(table.name, held.lease)
-        held = await taker.connection.claim(table.name, taker.instance)
+        held = await taker.commands.claim(table.name, taker.instance)
+        await taker.commands.release(table.name, held.lease)
+        held = await taker.commands.claim(table.name, taker.instance)
         self.holders.add(held.lease.partition(":")[2])
 
     def shards(self, table: Table) -> list[str]:

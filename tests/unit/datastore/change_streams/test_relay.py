@@ -10,16 +10,16 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from datastore.change_streams.relay.lua import ENTRY_BYTES, MAX_BYTES, MAX_CHANGES
-from datastore.change_streams.relay.redis_connection import (
+from datastore.change_streams.relay.commands import (
     BusRefused,
     BusUnavailable,
-    RelayConnection,
+    RelayCommands,
     Relayed,
     RelayLeaseLost,
     RelayState,
     UnexpectedPosition,
 )
+from datastore.change_streams.relay.lua import ENTRY_BYTES, MAX_BYTES, MAX_CHANGES
 from datastore.change_streams.shards.checkpoints import Reached, joined, lacking
 from tests.support.redis_server import RedisServer
 
@@ -34,33 +34,33 @@ def redis() -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-async def bus(redis: RedisServer) -> AsyncIterator[RelayConnection]:
-    async with relay_connection(redis) as connection:
+async def bus(redis: RedisServer) -> AsyncIterator[RelayCommands]:
+    async with relay_commands(redis) as connection:
         yield connection
 
 
 @asynccontextmanager
-async def relay_connection(redis: RedisServer, lease_seconds: float = 60.0) -> AsyncIterator[RelayConnection]:
+async def relay_commands(redis: RedisServer, lease_seconds: float = 60.0) -> AsyncIterator[RelayCommands]:
     redis.client.flushall()
-    connection = RelayConnection(redis.url, "t__", patience=5.0, lease_seconds=lease_seconds)
+    connection = RelayCommands(redis.url, "t__", patience=5.0, lease_seconds=lease_seconds)
     try:
         yield connection
     finally:
         await connection.aclose()
 
 
-async def begin_epoch(bus: RelayConnection, instance: str = "one", **shards: str) -> RelayState:
+async def begin_epoch(bus: RelayCommands, instance: str = "one", **shards: str) -> RelayState:
     """Start an epoch and return the resulting state."""
     lease = (await bus.claim("Blip", instance)).lease
     await bus.begin("Blip", lease, "e1", Reached("arn", shards or {"s": HERE}))
     return await bus.claim("Blip", instance)
 
 
-async def relayed_numbers(bus: RelayConnection) -> list[str]:
+async def relayed_numbers(bus: RelayCommands) -> list[str]:
     return [number for entry in await entries(bus) for number in record_numbers(entry)]
 
 
-async def entries(bus: RelayConnection) -> list[Relayed]:
+async def entries(bus: RelayCommands) -> list[Relayed]:
     return [entry for _, entry in (await bus.read({"Blip": "0-0"})).get("Blip", []) if isinstance(entry, Relayed)]
 
 
@@ -72,7 +72,7 @@ def relay_page(*numbers: str) -> list[tuple[str, bytes]]:
     return [(number, b'{"n":%s}' % number.encode()) for number in numbers]
 
 
-async def test_one_process_holds_a_table_until_it_releases_it(bus: RelayConnection) -> None:
+async def test_one_process_holds_a_table_until_it_releases_it(bus: RelayCommands) -> None:
     one = await bus.claim("Blip", "one")
     assert one.is_held_by("one")
     assert (await bus.claim("Blip", "other")).is_held_by("one")
@@ -90,7 +90,7 @@ def fence(state: RelayState) -> int:
     return int(state.lease.partition(":")[0])
 
 
-async def test_fencing_tokens_grow_although_redis_loses_its_data(bus: RelayConnection, redis: RedisServer) -> None:
+async def test_fencing_tokens_grow_although_redis_loses_its_data(bus: RelayCommands, redis: RedisServer) -> None:
     fences = []
     for _ in range(5):
         fences.append(fence(await bus.claim("Blip", "one")))
@@ -99,7 +99,7 @@ async def test_fencing_tokens_grow_although_redis_loses_its_data(bus: RelayConne
 
 
 async def test_a_holder_that_was_paused_past_its_lease_appends_nothing(redis: RedisServer) -> None:
-    async with relay_connection(redis, lease_seconds=0.05) as bus:
+    async with relay_commands(redis, lease_seconds=0.05) as bus:
         paused = await begin_epoch(bus)
         async with asyncio.timeout(50):
             while (await bus.claim("Blip", "other")).is_held_by("one"):  # noqa: ASYNC110 - it is Redis's time
@@ -110,14 +110,14 @@ async def test_a_holder_that_was_paused_past_its_lease_appends_nothing(redis: Re
         with pytest.raises(RelayLeaseLost):
             await bus.begin("Blip", paused.lease, "e2", Reached("arn", {}))
         with pytest.raises(RelayLeaseLost):
-            await bus.attach("Blip", paused.lease, "e1")
+            await bus.continue_epoch("Blip", paused.lease, "e1")
         await bus.release("Blip", paused.lease)
         assert (await bus.claim("Blip", "other")).epoch == "e1"
         assert await relayed_numbers(bus) == []
 
 
 async def test_a_lease_expires_although_no_other_process_claims_it(redis: RedisServer) -> None:
-    async with relay_connection(redis, lease_seconds=0.05) as bus:
+    async with relay_commands(redis, lease_seconds=0.05) as bus:
         paused = await begin_epoch(bus)
         async with asyncio.timeout(50):
             while (await bus.claim("Blip", "other", may_claim=False)).lease:  # noqa: ASYNC110 - it is Redis's time
@@ -127,7 +127,7 @@ async def test_a_lease_expires_although_no_other_process_claims_it(redis: RedisS
             await bus.append("Blip", paused.lease, "e1", "s", HERE, relay_page("1"))
 
 
-async def test_numbers_of_forty_digits_are_distinguished(bus: RelayConnection) -> None:
+async def test_numbers_of_forty_digits_are_distinguished(bus: RelayCommands) -> None:
     state = await begin_epoch(bus)
     all_ = ["9", "10", "9" * 39, "1" + "0" * 39, "1" + "0" * 38 + "1"]
     for number, follows in zip(all_, [HERE, *all_], strict=False):
@@ -136,7 +136,7 @@ async def test_numbers_of_forty_digits_are_distinguished(bus: RelayConnection) -
     assert await relayed_numbers(bus) == all_
 
 
-async def test_a_page_that_does_not_follow_the_noted_position_is_not_appended(bus: RelayConnection) -> None:
+async def test_a_page_that_does_not_follow_the_noted_position_is_not_appended(bus: RelayCommands) -> None:
     state = await begin_epoch(bus)
     for follows in ("5", joined("another", "iterator")):
         with pytest.raises(UnexpectedPosition):
@@ -149,7 +149,7 @@ async def test_a_page_that_does_not_follow_the_noted_position_is_not_appended(bu
     assert await relayed_numbers(bus) == ["6"]
 
 
-async def test_changes_of_a_page_share_entries_up_to_a_size(bus: RelayConnection) -> None:
+async def test_changes_of_a_page_share_entries_up_to_a_size(bus: RelayCommands) -> None:
     state = await begin_epoch(bus)
     await bus.append("Blip", state.lease, "e1", "s", HERE, relay_page("1", "2", "3"))
     large = [(number, b'{"n":%s,"x":"%s"}' % (number.encode(), b"x" * (ENTRY_BYTES // 2 - 20))) for number in "345678"]
@@ -157,14 +157,14 @@ async def test_changes_of_a_page_share_entries_up_to_a_size(bus: RelayConnection
 
     found = await entries(bus)
     assert [record_numbers(entry) for entry in found] == [["1", "2", "3"], ["4", "5"], ["6", "7"], ["8"]]
-    assert [entry.follows for entry in found] == [HERE, "3", "5", "7"]
+    assert [entry.follows_position for entry in found] == [HERE, "3", "5", "7"]
 
 
 @pytest.mark.parametrize(
     ("size", "many", "kept"), [(10, 1000, MAX_CHANGES), (100_000, 1, MAX_BYTES // 100_000)], ids=["many", "large"]
 )
 async def test_the_oldest_entries_are_trimmed_beyond_a_number_or_size(
-    bus: RelayConnection, redis: RedisServer, size: int, many: int, kept: int
+    bus: RelayCommands, redis: RedisServer, size: int, many: int, kept: int
 ) -> None:
     state = await begin_epoch(bus, s="0")
     key = "{gateway:bus:t__}Blip:changes"
@@ -180,7 +180,7 @@ async def test_the_oldest_entries_are_trimmed_beyond_a_number_or_size(
     assert kept - many < len(numbers) <= kept
 
 
-async def test_everything_expires_when_no_process_holds_the_table(bus: RelayConnection, redis: RedisServer) -> None:
+async def test_everything_expires_when_no_process_holds_the_table(bus: RelayCommands, redis: RedisServer) -> None:
     state = await begin_epoch(bus)
     await bus.append("Blip", state.lease, "e1", "s", HERE, relay_page("1"))
     for key in redis.client.scan_iter():
@@ -193,7 +193,7 @@ async def test_everything_expires_when_no_process_holds_the_table(bus: RelayConn
     assert min(redis.client.pttl(key) for key in redis.client.scan_iter()) > 10_000
 
 
-async def test_iterators_advance_until_the_first_record(bus: RelayConnection) -> None:
+async def test_iterators_advance_until_the_first_record(bus: RelayCommands) -> None:
     await begin_epoch(bus)
     later = joined("o", "later")
     await bus.claim("Blip", "one", idle=Reached("arn", {"s": later}))
@@ -205,7 +205,7 @@ async def test_iterators_advance_until_the_first_record(bus: RelayConnection) ->
     assert (await bus.claim("Blip", "one")).positions == {"s": "1"}
 
 
-async def test_shards_that_are_no_longer_listed_are_forgotten(bus: RelayConnection) -> None:
+async def test_shards_that_are_no_longer_listed_are_forgotten(bus: RelayCommands) -> None:
     await begin_epoch(bus, s=HERE, gone="5")
     await bus.forget("Blip", ["gone"])
     assert (await bus.claim("Blip", "one")).positions == {"s": HERE}
@@ -213,7 +213,7 @@ async def test_shards_that_are_no_longer_listed_are_forgotten(bus: RelayConnecti
 
 @pytest.mark.parametrize("instance", ["one", "other"])
 async def test_a_full_redis_is_noticed_by_the_leader_and_the_others(
-    bus: RelayConnection, redis: RedisServer, instance: str
+    bus: RelayCommands, redis: RedisServer, instance: str
 ) -> None:
     await begin_epoch(bus)
     redis.client.config_set("maxmemory", 1)
@@ -226,7 +226,7 @@ async def test_a_full_redis_is_noticed_by_the_leader_and_the_others(
 
 
 async def test_an_address_without_redis_is_reported_without_its_password() -> None:
-    connection = RelayConnection("redis://user:hidden-word@127.0.0.1:1", "t__")
+    connection = RelayCommands("redis://user:hidden-word@127.0.0.1:1", "t__")
     with pytest.raises(BusUnavailable) as refused:
         await connection.probe()
     assert "hidden-word" not in repr(refused.value) + repr(refused.value.__cause__)
@@ -250,7 +250,7 @@ steps = st.lists(
 class Holder:
     """A process that reads records 1, 2, 3… and appends them while it believes that it holds the lease."""
 
-    def __init__(self, bus: RelayConnection, name: str) -> None:
+    def __init__(self, bus: RelayCommands, name: str) -> None:
         self.bus = bus
         self.name = name
         self.lease = ""
@@ -263,7 +263,7 @@ class Holder:
         self.lease = state.lease
         if state.epoch:
             self.at = int(state.positions["s"])
-            await self.bus.attach("Blip", self.lease, "e")
+            await self.bus.continue_epoch("Blip", self.lease, "e")
         else:
             self.at = 0
             await self.bus.begin("Blip", self.lease, "e", Reached("arn", {"s": "0"}))
@@ -284,7 +284,7 @@ def test_only_the_newest_holder_appends_and_each_change_once(redis: RedisServer,
 
 
 async def holders_in_turn(redis: RedisServer, taken: list[Step]) -> None:
-    async with relay_connection(redis) as bus:
+    async with relay_commands(redis) as bus:
         holders = {name: Holder(bus, name) for name in "ab"}
         newest, expected = "", 0
         for kind, name, many in taken:

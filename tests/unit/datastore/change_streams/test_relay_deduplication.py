@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from datastore.change_streams.change import Change, decode_change
+from datastore.change_streams.relay.commands import Relayed, RelayState
 from datastore.change_streams.relay.deduplication import Deduplicator
-from datastore.change_streams.relay.redis_connection import Relayed, RelayState
 from datastore.change_streams.replay.replay_log import ReplayLog
 from datastore.change_streams.replay.resume_token import key_of
 from datastore.change_streams.shards.checkpoints import START, Reached

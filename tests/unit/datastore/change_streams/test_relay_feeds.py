@@ -188,14 +188,14 @@ async def test_a_failure_to_receive_changes_loses_none_and_delays_nothing(hosts:
 
 async def held_up(process: BusProcess) -> asyncio.Event:
     """Pause the process's reads of the bus until the returned event is set. The read in progress is completed first."""
-    go_on, waiting, read = asyncio.Event(), asyncio.Event(), process.bus.connection.read
+    go_on, waiting, read = asyncio.Event(), asyncio.Event(), process.bus.commands.read
 
-    async def slowly(positions: Any) -> Any:
+    async def slowly(after: Any) -> Any:
         waiting.set()
         await go_on.wait()
-        return await read(positions)
+        return await read(after)
 
-    process.bus.connection.read = slowly  # type: ignore[method-assign]
+    process.bus.commands.read = slowly  # type: ignore[method-assign]
     await waiting.wait()
     return go_on
 

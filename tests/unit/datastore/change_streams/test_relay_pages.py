@@ -5,15 +5,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from datastore.change_streams.relay.lua import ENTRY_BYTES
-from datastore.change_streams.relay.redis_connection import (
+from datastore.change_streams.relay.commands import (
     ENTRIES,
     PAGE_BYTES,
     PAST_BYTES,
     BusSlow,
-    RelayConnection,
+    RelayCommands,
     Relayed,
 )
+from datastore.change_streams.relay.lua import ENTRY_BYTES
 from tests.support.bus_pages import Line
 from tests.support.redis_server import RedisServer
 
@@ -39,7 +39,7 @@ async def test_slow_pages_become_smaller_and_grow_again(redis: RedisServer) -> N
     fill_relay(redis, 2 * ENTRIES, 10_000)
     line = Line(redis.port)
     async with line.open() as url:
-        bus = RelayConnection(url, "t__", patience=0.2)
+        bus = RelayCommands(url, "t__", patience=0.2)
         assert len((await bus.read({"Blip": "0-0"}))["Blip"]) == ENTRIES
         line.bytes_per_second = 1_000_000
         tried = 0
@@ -59,11 +59,11 @@ async def test_slow_pages_become_smaller_and_grow_again(redis: RedisServer) -> N
 
 
 async def test_a_page_has_one_entry_at_least(redis: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("datastore.change_streams.relay.redis_connection.BLOCK_SECONDS", 0.01)
+    monkeypatch.setattr("datastore.change_streams.relay.commands.BLOCK_SECONDS", 0.01)
     line = Line(redis.port)
     line.bytes_per_second = 1
     async with line.open() as url:
-        bus = RelayConnection(url, "t__", patience=1)
+        bus = RelayCommands(url, "t__", patience=1)
         bus._patience = 0.01
         for _ in range(8):
             with pytest.raises(BusSlow):
@@ -74,7 +74,7 @@ async def test_a_page_has_one_entry_at_least(redis: RedisServer, monkeypatch: py
 
 async def test_pages_of_large_entries_become_smaller(redis: RedisServer) -> None:
     fill_relay(redis, ENTRIES, ENTRY_BYTES)
-    bus = RelayConnection(redis.url, "t__", patience=5)
+    bus = RelayCommands(redis.url, "t__", patience=5)
     sizes = []
     for _ in range(4):
         page = (await bus.read({"Blip": "0-0"}))["Blip"]
@@ -86,7 +86,7 @@ async def test_pages_of_large_entries_become_smaller(redis: RedisServer) -> None
 async def test_older_changes_are_buffered_up_to_a_limit_of_bytes(redis: RedisServer) -> None:
     """The limit holds even for entries of a writer that kept more than it should."""
     fill_relay(redis, 40, 1_000_000)
-    bus = RelayConnection(redis.url, "t__", patience=5)
+    bus = RelayCommands(redis.url, "t__", patience=5)
     past = await bus.past("Blip", round(time.time() * 1000) - 60_000, redis.client.xrevrange(KEY, count=1)[0][0])
     await bus.aclose()
     held = [len(entry.records) for entry in past if isinstance(entry, Relayed)]

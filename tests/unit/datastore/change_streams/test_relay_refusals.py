@@ -10,7 +10,7 @@ import pytest
 
 import datastore.change_streams.shards.stream_reader as module
 from datastore.change_streams.change_subscription import ChangeSubscription
-from datastore.change_streams.relay.redis_connection import RelayConnection
+from datastore.change_streams.relay.commands import RelayCommands
 from datastore.change_streams.shards.checkpoints import Reached
 from datastore.errors import Unavailable
 from tests.support.bus_hosts import BusProcess, Hosts, direct, on_bus, take_numbers
@@ -73,14 +73,14 @@ class Two:
 
 async def probes(process: BusProcess) -> Any:
     """Count the process's probes of Redis from now on. Return a function that returns the count."""
-    probe, many = process.bus.connection.probe, 0
+    probe, many = process.bus.commands.probe, 0
 
     async def counted() -> None:
         nonlocal many
         many += 1
         await probe()
 
-    process.bus.connection.probe = counted  # type: ignore[method-assign]
+    process.bus.commands.probe = counted  # type: ignore[method-assign]
     return lambda: many
 
 
@@ -161,13 +161,13 @@ async def test_the_outage_and_its_end_are_reported_once(
 async def test_a_failure_to_read_the_bus_ends_no_task(two: Two) -> None:
     """The task that reads for all tables continues."""
     for process in two.processes:
-        read = process.bus.connection.read
+        read = process.bus.commands.read
 
         async def broken(*_: Any, process: BusProcess = process, read: Any = read) -> Any:
-            process.bus.connection.read = read  # type: ignore[method-assign]
+            process.bus.commands.read = read  # type: ignore[method-assign]
             raise ValueError("a fault")
 
-        process.bus.connection.read = broken  # type: ignore[method-assign,assignment]
+        process.bus.commands.read = broken  # type: ignore[method-assign,assignment]
     await until(lambda: all(process.bus._outages == 1 for process in two.processes))
     await two.come_back()
 
@@ -248,11 +248,11 @@ async def test_the_rights_that_the_documentation_names_are_enough(redis: RedisSe
     rules = [*named[1].split(), *named[2].split()]
     redis.client.execute_command("ACL", "SETUSER", "bus", "on", ">word", *rules)
     url = redis.url.replace("//", "//bus:word@")
-    bus = RelayConnection(url, "t__", patience=5)
+    bus = RelayCommands(url, "t__", patience=5)
     await bus.probe()
     lease = (await bus.claim("Blip", "one")).lease
     await bus.begin("Blip", lease, "e", Reached("arn", {"s": "1"}))
-    await bus.attach("Blip", lease, "e")
+    await bus.continue_epoch("Blip", lease, "e")
     await bus.append("Blip", lease, "e", "s", "1", [("2", b"{}")])
     (relayed,) = (await bus.read({"Blip": "0-0"}))["Blip"]
     assert len(await bus.past("Blip", 0, relayed[0])) == 1

@@ -85,7 +85,7 @@ async def test_the_bus_keeps_the_text_for_the_next_holder(hosts: Hosts, script: 
     await holder.vanish()
     second = script.write("a", "x")
     assert await take_numbers(events, 1) == [second]
-    state = await other.bus.connection.claim("blip", other.bus.instance)
+    state = await other.bus.commands.claim("blip", other.bus.instance)
     assert state.positions == {"a": str(second).zfill(WIDTH)}
 
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 
+# Without gc: a response refers to no container, so that it cannot be part of a reference cycle.
 class HttpResponse(Struct, gc=False):
-    """A response."""
+    """A response of DynamoDB, with the headers that the client uses."""
 
     status: int
     #: The `x-amz-crc32` header, None if it is missing.
@@ -18,7 +19,7 @@ class HttpResponse(Struct, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """The limits of the HTTP client."""
+    """The limits of a pool's connections, and of each response in time and bytes."""
 
     connections: int = 128
     connect_seconds: float = 1.0
@@ -27,7 +28,8 @@ class HttpLimits:
     #: The time that an idle connection is kept.
     idle_seconds: float = 60.0
     head_bytes: int = 2**16
-    #: A response has at most 16 MB of items by their stored size. Small values take several times as much in JSON.
+    #: 128 MB, because DynamoDB returns up to 16 MB of items by their stored size, and small values take several times
+    #: as much in JSON.
     response_bytes: int = 2**27
 
 
@@ -39,8 +41,10 @@ class NotConnected(Exception):
         self.timed_out = timed_out
 
 
-class ConnectionLost(Exception):
-    """The connection was lost, or the response is malformed. The server may have processed the request.
+class ResponseLost(Exception):
+    """No usable response arrived: the connection was lost, or the response is malformed or too large.
+
+    The server may have processed the request.
 
     `stale` means that the connection had been used before, and that no byte of the response arrived: most likely the
     server had just closed the idle connection.

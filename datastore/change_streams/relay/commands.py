@@ -21,7 +21,8 @@ TIMEOUT_PARTS = 4
 LEASE_SECONDS = 10.0
 # Longer than the default poll interval of streams, so that reads return changes while there are any.
 BLOCK_SECONDS = 0.3
-# The maximum number of entries of a table in one read. A read of more bytes, or one that times out, halves it.
+# The maximum number of entries of a table in one read, and the bytes of all entries of a read above which the next read
+# asks for half as many entries. A read that times out has the same effect. Each full page adds one entry again.
 ENTRIES, PAGE_BYTES = 100, 4_000_000
 # A process loads at most as many bytes of past changes as Redis stores.
 PAST_BYTES = scripts.MAX_BYTES
@@ -62,8 +63,8 @@ class RelayState:
     epoch: str
     #: The ARN of the stream.
     stream: str
-    #: The lease of the last process that attached.
-    attached_by: str
+    #: The lease of the last process that continued the epoch.
+    continued_by: str
     #: The number of changes appended in the epoch.
     changes: int
     #: The positions of the shards after the last entry.
@@ -72,9 +73,9 @@ class RelayState:
     parents: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def is_attached(self) -> bool:
+    def has_live_epoch(self) -> bool:
         """Whether there is an epoch that the holder of the lease, or the next holder, continues."""
-        return bool(self.epoch) and self.lease in ("", self.attached_by)
+        return bool(self.epoch) and self.lease in ("", self.continued_by)
 
     def is_held_by(self, instance: str) -> bool:
         return self.lease.partition(":")[2] == instance
@@ -88,20 +89,24 @@ class Relayed:
     epoch: str
     shard: str
     #: The shard's position before the changes.
-    follows: str
+    follows_position: str
     #: The number of earlier changes in the epoch, of all shards.
-    before: int
+    changes_before: int
     #: The stream's records as a JSON list.
     records: bytes
+    #: The parent of the shard, if it has one.
     parent: str | None = None
 
 
-# An entry of a table. One without changes is represented by its fields.
+# An entry of a table. An entry in another form (a wake-up, or written by another program) is its raw fields.
 Entry = Relayed | dict[bytes, bytes]
 
 
-class RelayConnection:
-    """The connections to the bus at a `url` (redis://, rediss:// or unix://). All calls may raise `BusUnavailable`."""
+class RelayCommands:
+    """The Redis commands of the bus at a `url` (redis://, rediss:// or unix://), over up to `CONNECTIONS` connections.
+
+    All methods may raise `BusUnavailable`, besides the errors that they name.
+    """
 
     def __init__(
         self, url: str, prefix: str, *, patience: float = TIMEOUT_SECONDS, lease_seconds: float = LEASE_SECONDS
@@ -122,7 +127,7 @@ class RelayConnection:
         self._redis: Any = Redis.from_pool(pool)
         self._claim = self._redis.register_script(scripts.CLAIM)
         self._begin = self._redis.register_script(scripts.BEGIN)
-        self._attach = self._redis.register_script(scripts.ATTACH)
+        self._continue = self._redis.register_script(scripts.CONTINUE)
         self._append = self._redis.register_script(scripts.APPEND)
         self._release = self._redis.register_script(scripts.RELEASE)
         self._probe = self._redis.register_script(scripts.PROBE)
@@ -156,7 +161,7 @@ class RelayConnection:
             last_id=_text(last_id),
             epoch=_text(found.get(b"epoch", b"")),
             stream=_text(found.get(b"stream", b"")),
-            attached_by=_text(found.get(b"by", b"")),
+            continued_by=_text(found.get(b"by", b"")),
             changes=int(found.get(b"changes", 0)),
             positions=_named(found, b"p:"),
             parents=_named(found, b"f:"),
@@ -167,9 +172,9 @@ class RelayConnection:
         if not await self._run(self._begin, table, [lease, epoch, reached.stream, *_flat(reached)]):
             raise RelayLeaseLost
 
-    async def attach(self, table: str, lease: str, epoch: str) -> None:
+    async def continue_epoch(self, table: str, lease: str, epoch: str) -> None:
         """Record that the holder of the lease continues the epoch. Raises `RelayLeaseLost`."""
-        if not await self._run(self._attach, table, [lease, epoch]):
+        if not await self._run(self._continue, table, [lease, epoch]):
             raise RelayLeaseLost
 
     async def append(
@@ -203,10 +208,13 @@ class RelayConnection:
     async def release(self, table: str, lease: str) -> None:
         await self._run(self._release, table, [lease])
 
-    async def read(self, positions: Mapping[str, str]) -> dict[str, list[tuple[str, Entry]]]:
-        """Return the entries of each table after an id. Wait up to `BLOCK_SECONDS` for the first one."""
-        keys = {self._keys(table)[2]: table for table in positions}
-        streams = {key: positions[table] for key, table in keys.items()}
+    async def read(self, after: Mapping[str, str]) -> dict[str, list[tuple[str, Entry]]]:
+        """Return the next entries of each table. Wait up to `BLOCK_SECONDS` for the first one.
+
+        `after` is the id of the last entry read, by table.
+        """
+        keys = {self._keys(table)[2]: table for table in after}
+        streams = {key: after[table] for key, table in keys.items()}
         block = round(BLOCK_SECONDS * 1000)
         count = self._count
         page = await self._call_paged(self._redis.xread(streams, count=count, block=block), BLOCK_SECONDS)
@@ -218,11 +226,11 @@ class RelayConnection:
         return pages
 
     async def past(self, table: str, since_ms: int, last_id: str) -> list[Entry]:
-        """Return the entries since a time up to an id, at most `PAST_BYTES` of them, and the last one in any case."""
+        """Return the entries since a time up to an id, of at most `PAST_BYTES` in total; the last one in any case."""
         key = self._keys(table)[2]
         found = _entries(await self._with_timeout(self._redis.xrevrange(key, last_id, "-", count=1)))
         total, is_more = sum(_size(entry) for _, entry in found), bool(found)
-        while is_more and milliseconds(found[-1][0]) >= since_ms:
+        while is_more and entry_time_ms(found[-1][0]) >= since_ms:
             count = self._count
             page = await self._call_paged(self._redis.xrevrange(key, f"({found[-1][0]}", since_ms, count=count))
             is_more = len(page) == count
@@ -266,12 +274,12 @@ class RelayConnection:
             task.cancel()
 
 
-def later(one: str, other: str) -> bool:
+def is_later_id(entry_id: str, other: str) -> bool:
     """Return whether the first id is later than the second."""
-    return _numbers(one) > _numbers(other)
+    return _numbers(entry_id) > _numbers(other)
 
 
-def milliseconds(entry_id: str) -> int:
+def entry_time_ms(entry_id: str) -> int:
     """Return the time of an entry in milliseconds since 1970."""
     return _numbers(entry_id)[0]
 
@@ -293,6 +301,10 @@ def _entries(page: Any) -> list[tuple[str, Entry]]:
 
 
 def _entry(entry_id: str, fields: dict[bytes, bytes]) -> Entry:
+    """Parse an entry. The field `c` is epoch, shard, position, totals and records, by line; `f` is the parent.
+
+    See `lua.APPEND`. The totals are the changes and bytes appended before.
+    """
     parts = fields.get(b"c", b"").split(b"\n", 4)
     before = parts[3].partition(b" ")[0] if len(parts) == 5 else b""
     if not before.isdigit():
