@@ -1,7 +1,7 @@
 """Requests to DynamoDB as JSON: prepared requests, templates for reads, and expressions.
 
-A template holds the JSON that is the same for all requests of a table or an access pattern, a table prefix, and a
-combination of clauses and options. Filling in a template is faster than serializing the whole request.
+There is one template for each table or access pattern, table prefix, and combination of clauses and options. It holds
+the JSON that these requests share. Filling in a template is faster than serializing the whole request.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -15,7 +15,7 @@ from datastore.model.access_patterns import AccessPattern, Table, aliases_in, va
 from datastore.model.composite_keys import Key
 
 _json = orjson.dumps
-# Above the number of templates: patterns are few, and each is used with two or three sets of options.
+# More than the templates that occur: patterns are few, and each is used with two or three sets of options.
 TEMPLATE_CACHE_SIZE = 4096
 
 
@@ -63,20 +63,20 @@ def _escaped(value: Any) -> bytes:
     return _json(value).replace(b"%", b"%%")
 
 
-class PointRequests:
-    """Templates of GetItem and BatchGetItem for one table."""
+class PointReadTemplate:
+    """A template of GetItem and BatchGetItem for one table."""
 
-    __slots__ = ("_entry", "_get", "_has_sort", "_key", "_names", "_options", "_tables")
+    __slots__ = ("_entry", "_get", "_has_sort", "_key", "_key_names", "_options", "_tables")
 
-    def __init__(self, table: Table, name: str, consistent: bool) -> None:
-        self._tables = (name,)
+    def __init__(self, table: Table, table_name: str, consistent: bool) -> None:
+        self._tables = (table_name,)
         self._has_sort = table.sort is not None
-        self._names = table.key_attributes()
-        self._key = b"{" + b",".join([_escaped(name) + b':{"S":%b}' for name in self._names]) + b"}"
-        request: dict[str, Any] = {"TableName": name, "ReturnConsumedCapacity": "TOTAL"}
+        self._key_names = table.key_attributes()
+        self._key = b"{" + b",".join([_escaped(name) + b':{"S":%b}' for name in self._key_names]) + b"}"
+        request: dict[str, Any] = {"TableName": table_name, "ReturnConsumedCapacity": "TOTAL"}
         request |= {"ConsistentRead": True} if consistent else {}
         self._get = _escaped(request)[:-1] + b',"Key":' + self._key + b"}"
-        self._entry = _json(name) + b':{"Keys":['
+        self._entry = _json(table_name) + b':{"Keys":['
         self._options = b'],"ConsistentRead":true' if consistent else b"]"
 
     def get_item(self, key: Key) -> PreparedRequest:
@@ -91,7 +91,7 @@ class PointRequests:
             texts = [text % (_json(partition), _json(sort)) for partition, sort in keys]
         else:
             texts = [text % _json(partition) for partition, _ in keys]
-        projection = b"" if attributes is None else _projection(tuple(dict.fromkeys(self._names + attributes)))
+        projection = b"" if attributes is None else _projection(tuple(dict.fromkeys(self._key_names + attributes)))
         return b"".join((self._entry, b",".join(texts), self._options, projection, b"}"))
 
 
@@ -102,14 +102,14 @@ def _projection(attributes: tuple[str, ...]) -> bytes:
 
 def _projection_parameters(attributes: Sequence[str]) -> dict[str, Any]:
     # An alias cannot hold a `#`; see `access_patterns.aliases_in`.
-    names = {f"#{attribute.replace('#', '__')}": attribute for attribute in attributes}
-    return {"ProjectionExpression": ", ".join(names), "ExpressionAttributeNames": names}
+    aliases = {f"#{attribute.replace('#', '__')}": attribute for attribute in attributes}
+    return {"ProjectionExpression": ", ".join(aliases), "ExpressionAttributeNames": aliases}
 
 
 @lru_cache(TEMPLATE_CACHE_SIZE)
-def point_requests(table: Table, prefix: str, consistent: bool) -> PointRequests:
-    """Return the templates for a table under a prefix."""
-    return PointRequests(table, prefix + table.name, consistent)
+def point_read_template(table: Table, prefix: str, consistent: bool) -> PointReadTemplate:
+    """Return the template for a table under a prefix."""
+    return PointReadTemplate(table, prefix + table.name, consistent)
 
 
 def batch_get_item(entries: Mapping[str, bytes]) -> PreparedRequest:
@@ -118,15 +118,15 @@ def batch_get_item(entries: Mapping[str, bytes]) -> PreparedRequest:
     return PreparedRequest(body, tuple(entries))
 
 
-class QueryRequest:
+class QueryTemplate:
     """A template of a Query: its JSON up to the values, and the names of the values that it needs."""
 
     __slots__ = ("_head", "_index", "_placeholders", "_tables")
 
-    def __init__(self, head: bytes, names: Sequence[str], table: str, index: str | None) -> None:
-        self._head = head + b',"ExpressionAttributeValues":' if names else head
-        self._placeholders = [(f":{name}", name) for name in names]
-        self._tables = (table,)
+    def __init__(self, head: bytes, value_names: Sequence[str], table_name: str, index: str | None) -> None:
+        self._head = head + b',"ExpressionAttributeValues":' if value_names else head
+        self._placeholders = [(f":{name}", name) for name in value_names]
+        self._tables = (table_name,)
         self._index = index
 
     def prepared(
@@ -150,7 +150,7 @@ class QueryRequest:
         return PreparedRequest(body + end, self._tables, self._index)
 
 
-def filtered(
+def query_or_scan_base(
     pattern: AccessPattern, prefix: str, given: Collection[str], *expressions: str
 ) -> tuple[dict[str, Any], frozenset[str]]:
     """Return the part that a Query and a Scan share, and the names of the values that the request needs.
@@ -162,31 +162,32 @@ def filtered(
     request |= {"IndexName": pattern.index} if pattern.index is not None else {}
     request |= {"ConsistentRead": True} if pattern.consistent else {}
     request |= {"FilterExpression": " AND ".join(clauses)} if clauses else {}
-    names = aliases_in(*expressions, *clauses)
-    request |= {"ExpressionAttributeNames": names} if names else {}
+    aliases = aliases_in(*expressions, *clauses)
+    request |= {"ExpressionAttributeNames": aliases} if aliases else {}
     return request, values_in(*expressions, *clauses)
 
 
 @lru_cache(TEMPLATE_CACHE_SIZE)
-def query_request(
+def query_template(
     pattern: AccessPattern,
     prefix: str,
     given: tuple[str, ...],
-    backward: bool | None,
+    backward: bool,
     attributes: tuple[str, ...] | None,
-) -> QueryRequest:
+    count_only: bool = False,
+) -> QueryTemplate:
     """Return the template of a pattern's Query for the names of the `given` values.
 
-    `backward` reverses the pattern's order. None counts the items instead of returning them.
+    `backward` reverses the pattern's order. With `count_only` the Query counts the items instead of returning them.
     """
-    request, used = filtered(pattern, prefix, given, pattern.key)
+    request, used = query_or_scan_base(pattern, prefix, given, pattern.key)
     request |= {"KeyConditionExpression": pattern.key}
-    request |= {"Select": "COUNT"} if backward is None else {"ScanIndexForward": pattern.descending is backward}
+    request |= {"Select": "COUNT"} if count_only else {"ScanIndexForward": pattern.descending is backward}
     if attributes is not None:
-        names = request.get("ExpressionAttributeNames", {})
+        aliases = request.get("ExpressionAttributeNames", {})
         request |= _projection_parameters(attributes)
-        request["ExpressionAttributeNames"] |= names
-    return QueryRequest(_json(request)[:-1], sorted(used), prefix + pattern.table.name, pattern.index)
+        request["ExpressionAttributeNames"] |= aliases
+    return QueryTemplate(_json(request)[:-1], sorted(used), prefix + pattern.table.name, pattern.index)
 
 
 def set_or_remove(changes: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -201,11 +202,15 @@ def set_or_remove(changes: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def placeholders(expressions: Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the names and values that the expressions use. DynamoDB refuses a request with unused ones."""
-    names = aliases_in(*expressions)
-    parameters: dict[str, Any] = {"ExpressionAttributeNames": names} if names else {}
+    """Return the ExpressionAttributeNames and ExpressionAttributeValues that the expressions use.
+
+    DynamoDB refuses a request with unused ones.
+    """
+    aliases = aliases_in(*expressions)
+    parameters: dict[str, Any] = {"ExpressionAttributeNames": aliases} if aliases else {}
     return parameters | value_placeholders(values_in(*expressions), values)
 
 
 def value_placeholders(used: Collection[str], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the ExpressionAttributeValues of the `used` values; nothing if there are none."""
     return {"ExpressionAttributeValues": {f":{name}": encode(values[name]) for name in used}} if used else {}

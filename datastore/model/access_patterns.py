@@ -112,11 +112,12 @@ class AccessPattern:
     """One documented way to read or write a table.
 
     `key`, `filter`, `condition`, `guard` and `update` are the expressions that are sent to DynamoDB. In them `:name` is
-    a value of the caller, and `#name` an attribute whose name DynamoDB reserves.
+    a value of the caller, and `#name` an attribute whose name DynamoDB reserves or that contains a `#` (`aliases_in`).
     """
 
+    #: The id in the documentation. Variants of a pattern share it.
     id: str
-    #: The question that the pattern answers, in one sentence.
+    #: The question that the pattern answers, or the task that it does, in one sentence.
     question: str
     table: Table
     #: All operations that a field of this pattern may issue.

@@ -20,14 +20,14 @@ def guard(attribute: str = VERSION) -> tuple[str, str]:
     )
 
 
-def increment(attribute: str = VERSION) -> str:
+def increment_clause(attribute: str = VERSION) -> str:
     """Return the clause at the end of an update that increments the version. `:one` is 1."""
     return f"ADD #{attribute} :one"
 
 
 # The assignment in the SET of an update that may create the item. The version begins after `:begun`, so that an item
 # that was deleted before and is created again repeats no version.
-INITIALIZE_OR_INCREMENT: Final = "#version = if_not_exists(#version, :begun) + :one"
+SET_NEXT_VERSION: Final = "#version = if_not_exists(#version, :begun) + :one"
 
 
 # The attributes that an update sets to a plain value, and the names of those that it removes.
@@ -59,6 +59,6 @@ def not_applied_condition(update: str) -> str:
 
 def incremented_attribute(update: str) -> str | None:
     """Return the version attribute that an update increments, or None."""
-    if INITIALIZE_OR_INCREMENT in update:
+    if SET_NEXT_VERSION in update:
         return VERSION
-    return next((attribute for attribute in (VERSION, REVISION) if increment(attribute) in update), None)
+    return next((attribute for attribute in (VERSION, REVISION) if increment_clause(attribute) in update), None)

@@ -14,7 +14,7 @@ from datastore.dynamodb.records import record
 from datastore.dynamodb.requests import set_or_remove
 from datastore.errors import Conflict
 from datastore.model.composite_keys import Key
-from datastore.model.versioning import VERSION, increment
+from datastore.model.versioning import VERSION, increment_clause
 from datastore.session.writes import WriteResult
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ def version(value: int | None) -> int:
 def versioned_update(changes: Mapping[str, Any], attribute: str = VERSION) -> tuple[str, dict[str, Any]]:
     """Return the UpdateExpression of changes that also increments the version, and its values."""
     expression, values = set_or_remove(changes)
-    return f"{expression} {increment(attribute)}", {**values, "one": 1}
+    return f"{expression} {increment_clause(attribute)}", {**values, "one": 1}
 
 
 def version_values(expected: int | None) -> dict[str, Any]:

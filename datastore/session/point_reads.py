@@ -10,7 +10,7 @@ from datastore.dynamodb.client import Client
 from datastore.dynamodb.codec import Raw, decode_item
 from datastore.dynamodb.read_cache import WHOLE_ITEMS, Address, PointReadFlight, Projection, Projections
 from datastore.dynamodb.records import LazyItem
-from datastore.dynamodb.requests import PreparedRequest, batch_get_item, point_requests
+from datastore.dynamodb.requests import PreparedRequest, batch_get_item, point_read_template
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import BadUserInput, DomainError, Throttled, Timeout
 from datastore.model.access_patterns import AccessPattern, Table
@@ -263,7 +263,7 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
 
     async def _get_item(self, addresses: Sequence[Address]) -> list[LazyItem | None]:
         ((table, key),) = addresses
-        request = point_requests(table, self._prefix, self._consistent).get_item(key)
+        request = point_read_template(table, self._prefix, self._consistent).get_item(key)
         answer = await self._call("GetItem", request, addresses, self._traced(addresses))
         self._units += consumed_units(answer)
         return [LazyItem(answer["Item"]) if "Item" in answer else None]
@@ -278,7 +278,7 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         tables = {self._prefix + table.name: table for table in keys}
         request: PreparedRequest | Mapping[str, Any] = batch_get_item(
             {
-                name: point_requests(table, self._prefix, self._consistent).entry(of_table, projections.get(table))
+                name: point_read_template(table, self._prefix, self._consistent).entry(of_table, projections.get(table))
                 for (name, table), of_table in zip(tables.items(), keys.values(), strict=True)
             }
         )

@@ -10,7 +10,13 @@ from datastore.dynamodb.client import Client, ConditionFailed, RequestRefused, T
 from datastore.dynamodb.codec import Item, Raw, decode_item, encode_item
 from datastore.dynamodb.read_cache import Address
 from datastore.dynamodb.records import LazyItem
-from datastore.dynamodb.requests import PreparedRequest, QueryRequest, filtered, query_request, value_placeholders
+from datastore.dynamodb.requests import (
+    PreparedRequest,
+    QueryTemplate,
+    query_or_scan_base,
+    query_template,
+    value_placeholders,
+)
 from datastore.model.access_patterns import AccessPattern, Table, values_in
 from datastore.model.composite_keys import Key
 from datastore.model.versioning import incremented_attribute, not_applied_condition
@@ -152,7 +158,7 @@ class Store:
     ) -> QueryPage:
         """Return one page of the pattern's Query. `backward` reverses its order. `attributes` is the projection."""
         projected = None if attributes is None else tuple(attributes)
-        template = query_request(pattern, self._prefix, tuple(values), backward, projected)
+        template = query_template(pattern, self._prefix, tuple(values), backward, projected)
         answer = await self._call(pattern, "Query", _fill(template, values, limit, start))
         return QueryPage(answer["Items"], answer["ScannedCount"], answer.get("LastEvaluatedKey"))
 
@@ -194,7 +200,7 @@ class Store:
         self, pattern: AccessPattern, values: Mapping[str, Any], *, start: Item | None = None
     ) -> QueryPage:
         """Return one page of the Scan, of up to one megabyte read, for Scans that take longer than a deadline."""
-        request, used = filtered(pattern, self._prefix, values)
+        request, used = query_or_scan_base(pattern, self._prefix, values)
         request |= value_placeholders(used, values)
         request |= {} if start is None else {"ExclusiveStartKey": encode_item(start)}
         answer = await self._call(pattern, "Scan", request)
@@ -202,7 +208,7 @@ class Store:
 
     async def count(self, pattern: AccessPattern, values: Mapping[str, Any]) -> int:
         """Return the number of items of the pattern's Query, over all pages, without fetching them."""
-        template = query_request(pattern, self._prefix, tuple(values), None, None)
+        template = query_template(pattern, self._prefix, tuple(values), False, None, True)
         start: Item | None = None
         total = 0
         while True:
@@ -357,7 +363,7 @@ def _table(where: AccessPattern | Table) -> Table:
 
 
 def _fill(
-    template: QueryRequest, values: Mapping[str, Any], limit: int | None, start: Mapping[str, Any] | None
+    template: QueryTemplate, values: Mapping[str, Any], limit: int | None, start: Mapping[str, Any] | None
 ) -> PreparedRequest:
     try:
         return template.prepared(values, limit, start)

@@ -3,9 +3,9 @@
 Each script gets the same keys: the lease, the state and the changes of one table. The lease is `fence:instance` and
 expires. The holder names its lease with each write, so a process that was paused writes nothing after another process
 has taken the lease. The state is a hash: `epoch` (the id of the current order of changes), `stream` (its ARN), `by`
-(the lease of the process that continued it last), `changes` and `bytes` (totals appended in the epoch), and for each shard
-`p:<shard>`, its position, and `f:<shard>`, its parent if it has one. `single` is empty; processes of earlier releases
-read it. Sequence numbers have up to 40 digits and are compared as texts.
+(the lease of the process that continued it last), `changes` and `bytes` (totals appended in the epoch), and for each
+shard `p:<shard>`, its position, and `f:<shard>`, its parent if it has one. `single` is empty; processes of earlier
+releases read it. Sequence numbers have up to 40 digits and are compared as texts.
 """
 
 KEPT_SECONDS = 300

@@ -2,7 +2,7 @@
 
 from datastore.model.access_patterns import AccessPattern, Table, Who
 from datastore.model.composite_keys import Key
-from datastore.model.versioning import INITIALIZE_OR_INCREMENT, guard, increment
+from datastore.model.versioning import SET_NEXT_VERSION, guard, increment_clause
 
 DEVICES = Table(
     name="cricket-devices",
@@ -37,7 +37,7 @@ REGISTER_DEVICE = AccessPattern(
     key="userId = :partition",
     update=(
         "SET platform = :platform, apnsToken = :apnsToken, osVersion = :osVersion, appVersion = :appVersion, "
-        f"registeredAt = :registeredAt, #ttl = :ttl, {INITIALIZE_OR_INCREMENT}"
+        f"registeredAt = :registeredAt, #ttl = :ttl, {SET_NEXT_VERSION}"
     ),
     # Of two concurrent registrations, the later read must see the earlier write.
     consistent=True,
@@ -59,7 +59,7 @@ UPDATE_PUSH_TO_START = AccessPattern(
     fields=("updatePushToStartToken",),
     condition="attribute_exists(userId)",
     guard=guard(),
-    update=f"SET pushToStartToken = :token {increment()}",
+    update=f"SET pushToStartToken = :token {increment_clause()}",
     consistent=True,
 )
 REMOVE_PUSH_TO_START = AccessPattern(
@@ -69,7 +69,7 @@ REMOVE_PUSH_TO_START = AccessPattern(
     operations=("UpdateItem",),
     who=Who.INTERNAL,
     condition="pushToStartToken = :rejected",
-    update=f"REMOVE pushToStartToken {increment()}",
+    update=f"REMOVE pushToStartToken {increment_clause()}",
 )
 DELETE_DEVICE = AccessPattern(
     id="DEV-4",

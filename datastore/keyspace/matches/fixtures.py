@@ -2,7 +2,7 @@
 
 from datastore.model.access_patterns import SHARED_MS, AccessPattern, Index, Table, Who
 from datastore.model.composite_keys import Key
-from datastore.model.versioning import REVISION, guard, increment
+from datastore.model.versioning import REVISION, guard, increment_clause
 
 # The attributes that lists show. DynamoDB allows 20, so derivable ones are absent: the phase follows from the status,
 # and a follow-on from the scores. Scorecards are read from the table if they are selected.
@@ -163,7 +163,7 @@ ARCHIVE_FIXTURE = AccessPattern(
     who=Who.SYSTEM,
     fields=("archiveFixture",),
     condition="attribute_exists(matchId)",
-    update=f"SET archivedAt = :now REMOVE liveUpdatedAt {increment(REVISION)}",
+    update=f"SET archivedAt = :now REMOVE liveUpdatedAt {increment_clause(REVISION)}",
 )
 
 PATTERNS = (

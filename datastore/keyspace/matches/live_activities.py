@@ -1,8 +1,11 @@
-"""The table `live-activities`: the sessions of Live Activities on iOS devices."""
+"""The table `live-activities`: sessions of Live Activities on iOS devices.
+
+A session is one Live Activity of one match on one device, an item of the table.
+"""
 
 from datastore.model.access_patterns import AccessPattern, Index, Table, Who
 from datastore.model.composite_keys import Key, join
-from datastore.model.versioning import INITIALIZE_OR_INCREMENT, guard, increment
+from datastore.model.versioning import SET_NEXT_VERSION, guard, increment_clause
 
 LIVE_ACTIVITIES = Table(
     name="live-activities",
@@ -57,14 +60,16 @@ REGISTER_ACTIVITY = AccessPattern(
     id="LA-3",
     question="Start or restart a session of a match that has not ended, on at most 10 devices of a user",
     table=LIVE_ACTIVITIES,
+    # GetItem reads the match, and Query the user's sessions of the match, to count the devices.
     operations=("GetItem", "Query", "UpdateItem"),
     who=Who.USER,
     fields=("registerLiveActivity",),
+    # The alias stands for `userId#deviceId`.
     key="matchId = :partition AND begins_with(#userId__deviceId, :user)",
     filter=("#ttl > :now",),
     update=(
         "SET userId = :user, deviceId = :device, updateToken = :token, #status = :active, "
-        f"sessionStartedAt = :startedAt, #ttl = :ttl, {INITIALIZE_OR_INCREMENT} REMOVE endedAt, endReason, suspendedAt"
+        f"sessionStartedAt = :startedAt, #ttl = :ttl, {SET_NEXT_VERSION} REMOVE endedAt, endReason, suspendedAt"
     ),
 )
 UPDATE_TOKEN = AccessPattern(
@@ -76,7 +81,7 @@ UPDATE_TOKEN = AccessPattern(
     fields=("updateLiveActivityToken",),
     condition="attribute_exists(matchId) AND #status <> :ended AND #ttl > :now",
     guard=guard(),
-    update=f"SET updateToken = :token, #status = :active REMOVE suspendedAt {increment()}",
+    update=f"SET updateToken = :token, #status = :active REMOVE suspendedAt {increment_clause()}",
 )
 END_ACTIVITY = AccessPattern(
     id="LA-5",
@@ -89,7 +94,7 @@ END_ACTIVITY = AccessPattern(
     condition="attribute_exists(matchId) AND #ttl > :now",
     update=(
         "SET #status = :ended, endedAt = if_not_exists(endedAt, :endedAt), "
-        f"endReason = if_not_exists(endReason, :reason) {increment()}"
+        f"endReason = if_not_exists(endReason, :reason) {increment_clause()}"
     ),
 )
 SUSPEND_ACTIVITY = AccessPattern(
@@ -100,7 +105,7 @@ SUSPEND_ACTIVITY = AccessPattern(
     who=Who.SYSTEM,
     fields=("suspendLiveActivity",),
     condition="attribute_exists(matchId) AND #status <> :ended AND #ttl > :now",
-    update=f"SET #status = :suspended, suspendedAt = if_not_exists(suspendedAt, :suspendedAt) {increment()}",
+    update=f"SET #status = :suspended, suspendedAt = if_not_exists(suspendedAt, :suspendedAt) {increment_clause()}",
 )
 SUSPEND_REJECTED = AccessPattern(
     id="LA-6",
@@ -109,7 +114,7 @@ SUSPEND_REJECTED = AccessPattern(
     operations=("UpdateItem",),
     who=Who.INTERNAL,
     condition="updateToken = :rejected AND #status <> :ended AND #ttl > :now",
-    update=f"SET #status = :suspended, suspendedAt = if_not_exists(suspendedAt, :suspendedAt) {increment()}",
+    update=f"SET #status = :suspended, suspendedAt = if_not_exists(suspendedAt, :suspendedAt) {increment_clause()}",
 )
 
 PATTERNS = (

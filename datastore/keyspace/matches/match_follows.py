@@ -2,7 +2,7 @@
 
 from datastore.model.access_patterns import AccessPattern, Table, Who
 from datastore.model.composite_keys import Key
-from datastore.model.versioning import INITIALIZE_OR_INCREMENT, guard, increment
+from datastore.model.versioning import SET_NEXT_VERSION, guard, increment_clause
 
 MATCH_FOLLOWS = Table(
     name="cricket-match-follows",
@@ -47,7 +47,7 @@ FOLLOW = AccessPattern(
     # The sides are stored, so that FOL-5 can check a team without reading the match.
     update=(
         "SET teamId = :team, teamIds = :sides, expiresAt = :expires, createdAt = if_not_exists(createdAt, :createdAt), "
-        f"{INITIALIZE_OR_INCREMENT}"
+        f"{SET_NEXT_VERSION}"
     ),
 )
 UNFOLLOW = AccessPattern(
@@ -69,7 +69,7 @@ CHANGE_TEAM = AccessPattern(
         "attribute_exists(matchId) AND expiresAt > :now AND (attribute_not_exists(teamIds) OR contains(teamIds, :team))"
     ),
     guard=guard(),
-    update=f"SET teamId = :team {increment()}",
+    update=f"SET teamId = :team {increment_clause()}",
 )
 REMOVE_FOLLOWS = AccessPattern(
     id="FOL-6",

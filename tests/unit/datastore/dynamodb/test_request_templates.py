@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datastore.dynamodb.codec import decode_item, encode, encode_item
-from datastore.dynamodb.requests import batch_get_item, point_requests, query_request
+from datastore.dynamodb.requests import batch_get_item, point_read_template, query_template
 from datastore.keyspace import PATTERNS, TABLES
 from datastore.model.access_patterns import AccessPattern, aliases_in, values_in
 from datastore.model.composite_keys import Key, key_attributes
@@ -29,13 +29,13 @@ def test_queries(data: st.DataObject) -> None:
     values = {name: data.draw(VALUES) for name in names}
     limit = data.draw(st.none() | st.integers(1, 2000))
     start = data.draw(st.none() | st.dictionaries(st.sampled_from(["PK", "SK", "gsi1sk"]), VALUES, min_size=1))
-    backward = data.draw(st.none() | st.booleans())
+    backward, count_only = data.draw(st.booleans()), data.draw(st.booleans())
     attributes = data.draw(st.none() | st.just(("PK", "mag")))
 
-    template = query_request(pattern, PREFIX, tuple(values), backward, attributes)
+    template = query_template(pattern, PREFIX, tuple(values), backward, attributes, count_only)
     request = template.prepared(values, limit, start)
 
-    expected = by_hand(pattern, values, backward, attributes)
+    expected = by_hand(pattern, values, backward, attributes, count_only)
     expected |= {} if limit is None else {"Limit": limit}
     expected |= {} if start is None else {"ExclusiveStartKey": encode_item(start)}
     assert orjson.loads(request.body) == orjson.loads(orjson.dumps(expected))
@@ -43,7 +43,7 @@ def test_queries(data: st.DataObject) -> None:
 
 
 def by_hand(
-    pattern: AccessPattern, values: dict[str, Any], backward: bool | None, attributes: tuple[str, ...] | None
+    pattern: AccessPattern, values: dict[str, Any], backward: bool, attributes: tuple[str, ...] | None, count_only: bool
 ) -> dict[str, Any]:
     clauses = [clause for clause in pattern.filter if values_in(clause) <= values.keys()]
     names = {**aliases_in(pattern.key, *clauses), **{f"#{name}": name for name in attributes or ()}}
@@ -51,7 +51,7 @@ def by_hand(
         "TableName": PREFIX + pattern.table.name,
         "ReturnConsumedCapacity": "TOTAL",
         "KeyConditionExpression": pattern.key,
-        **({"Select": "COUNT"} if backward is None else {"ScanIndexForward": pattern.descending is backward}),
+        **({"Select": "COUNT"} if count_only else {"ScanIndexForward": pattern.descending is backward}),
         **({"IndexName": pattern.index} if pattern.index else {}),
         **({"ConsistentRead": True} if pattern.consistent else {}),
         **({"FilterExpression": " AND ".join(clauses)} if clauses else {}),
@@ -65,7 +65,7 @@ def test_a_missing_value_is_an_error() -> None:
     pattern = QUERIES[0]
 
     with pytest.raises(KeyError):
-        query_request(pattern, "", (), False, None).prepared({}, None, None)
+        query_template(pattern, "", (), False, None).prepared({}, None, None)
 
 
 @given(st.data())
@@ -82,9 +82,12 @@ def test_point_reads(data: st.DataObject) -> None:
         expected.setdefault(PREFIX + table.name, {"Keys": [], **read})["Keys"].append(encoded)
         keys.setdefault(table, []).append(key)
 
-    gets = [point_requests(table, PREFIX, consistent).get_item(key) for table, key in addresses]
+    gets = [point_read_template(table, PREFIX, consistent).get_item(key) for table, key in addresses]
     batch = batch_get_item(
-        {PREFIX + table.name: point_requests(table, PREFIX, consistent).entry(some) for table, some in keys.items()}
+        {
+            PREFIX + table.name: point_read_template(table, PREFIX, consistent).entry(some)
+            for table, some in keys.items()
+        }
     )
 
     assert [orjson.loads(get.body) for get in gets] == single
