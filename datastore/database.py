@@ -56,7 +56,7 @@ class StoreOptions:
         return self.store == "embedded"
 
     @property
-    def aws(self) -> bool:
+    def in_aws(self) -> bool:
         """Whether the tables are in AWS, which then limits and bills the requests."""
         return self.store == "aws" or is_aws(self.store)
 
@@ -66,7 +66,7 @@ class StoreOptions:
 
         Raises `StoreMisconfigured` for a host of AWS that names no region.
         """
-        if self.store == "aws" or not self.aws:
+        if self.store == "aws" or not self.in_aws:
             return self.region
         try:
             return aws_host(self.store).region
@@ -86,13 +86,13 @@ class Database:
     ) -> None:
         self.client = client
         self.prefix = options.prefix
-        self.in_aws = options.aws
+        self.in_aws = options.in_aws
         self._store = options.store
         self.engine = engine
         self.endpoint = endpoint
         self._session = session
 
-    def admin(self) -> Any:
+    def admin_client(self) -> Any:
         """Return a blocking boto3 client for the administration of tables. It signs at the store's time."""
         session = self._session if self.engine is None else _local_session(self._session.region_name, self.engine.key)
         address = self.endpoint.tables()
@@ -112,7 +112,7 @@ class Database:
         In AWS the new tables get deletion protection and point-in-time recovery. In an embedded engine, which has no
         administrator, the existing tables are updated to their declarations.
         """
-        admin = self.admin()
+        admin = self.admin_client()
         created = await tables.create(admin, TABLES, self.prefix, protected=self.in_aws)
         if self.in_aws:
             for name in created:
@@ -125,14 +125,16 @@ class Database:
 
     async def compare_tables(self) -> list[Difference]:
         """Return the differences between the existing tables and their declarations."""
-        return await table_updates.compare(self.admin(), TABLES, self.prefix, in_aws=self.in_aws)
+        return await table_updates.compare(self.admin_client(), TABLES, self.prefix, in_aws=self.in_aws)
 
     async def update_tables(self, on_change: Callable[[Difference], None]) -> list[Difference]:
         """Apply the possible changes. Return the remaining differences. `on_change` is called before each change."""
-        return await table_updates.update(self.admin(), TABLES, self.prefix, in_aws=self.in_aws, on_change=on_change)
+        return await table_updates.update(
+            self.admin_client(), TABLES, self.prefix, in_aws=self.in_aws, on_change=on_change
+        )
 
     async def describe_tables(self) -> list[dict[str, Any]]:
-        return await tables.describe(self.admin(), TABLES, self.prefix)
+        return await tables.describe(self.admin_client(), TABLES, self.prefix)
 
 
 @asynccontextmanager
@@ -197,7 +199,7 @@ def _session(options: StoreOptions) -> Any:
     """
     if options.embedded:
         return _local_session(options.region or LOCAL_REGION)
-    if options.aws:
+    if options.in_aws:
         return boto3.Session(region_name=options.named_region)
     key = _configured_key()
     if key is not None or _is_local(options.store):
@@ -225,7 +227,7 @@ def _is_local(store: str) -> bool:
 def _endpoint(options: StoreOptions, session: Any, engine: Engine | None) -> Endpoint:
     if engine is not None:
         return Endpoint(lambda: engine.endpoint, lambda: engine.endpoint, session.region_name)
-    if not options.aws:
+    if not options.in_aws:
         url = _checked_url(options.store)
         return Endpoint(lambda: url, lambda: url, session.region_name or LOCAL_REGION)
     try:

@@ -180,10 +180,10 @@ class Gateway:
             changes = ChangeFeed(
                 self.database.client,
                 prefix=self._store.prefix,
-                poll_interval=followed_every(self._store.aws, self.settings.poll_interval),
+                poll_interval=followed_every(self._store.in_aws, self.settings.poll_interval),
                 bus=self.bus,
                 reads=self.reads,
-                empty_seconds=EMPTY_SECONDS if self._store.aws else 0.0,  # the engine returns no empty pages
+                empty_seconds=EMPTY_SECONDS if self._store.in_aws else 0.0,  # the engine returns no empty pages
                 on_change=lambda change: read_caches.invalidate_changed(
                     self._store.prefix, TABLES_BY_NAME[change.table], change.keys
                 ),

@@ -120,7 +120,7 @@ class Background:
         defaults: dict[str, Any] = {
             "fan_out_bound": self.settings.fan_out_bound,
             "metrics": self.metrics,
-            "pace": pipeline_pace(self.store.aws, self.settings.poll_interval),
+            "pace": pipeline_pace(self.store.in_aws, self.settings.poll_interval),
             "now": self.now,
         }
         return FeedPipeline(
@@ -140,7 +140,7 @@ class Background:
             instance_id=self._instance_id(),
             now=self.now,
             metrics=self.metrics,
-            pace=pipeline_pace(self.store.aws, self.settings.poll_interval),
+            pace=pipeline_pace(self.store.in_aws, self.settings.poll_interval),
         )
 
     def statistics_rebuild(self) -> StatisticsRebuild:
@@ -159,7 +159,7 @@ class Background:
         """Return a consumer that keeps the search index current; `given` are its other arguments."""
         defaults: dict[str, Any] = {
             "metrics": self.search_metrics,
-            "pace": search_pace(self.store.aws, self.settings.poll_interval),
+            "pace": search_pace(self.store.in_aws, self.settings.poll_interval),
             "now": self.now,
         }
         return SearchPipeline(

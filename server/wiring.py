@@ -269,7 +269,7 @@ class ServerComponents:
     def _is_local_demo(self) -> bool:
         """Whether this is a demo on this machine, without AWS and a key set."""
         settings = self.settings
-        return settings.demo and settings.loopback and not self._store.aws and not settings.jwks_url
+        return settings.demo and settings.loopback and not self._store.in_aws and not settings.jwks_url
 
     def summary(self, *, alone: bool = True) -> str:
         """Return the main settings in one line, for the start. With `alone`, no other process serves."""

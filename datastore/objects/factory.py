@@ -26,7 +26,7 @@ def object_store(
     """
     if bucket is not None:
         return S3Objects(bucket, region=options.region or options.named_region, url=s3_url)
-    if options.aws:
+    if options.in_aws:
         return NoObjects()
     folder = options.data_dir / LOCAL_FOLDER if options.data_dir is not None and not options.memory else None
     return LocalObjects(folder, secret, base_url, other_secrets)

@@ -34,7 +34,7 @@ def search_index(store: StoreOptions, url: str | None) -> SearchIndex:
         from datastore.search.opensearch_index import OpenSearchIndex  # imported only if it is used
 
         return OpenSearchIndex(url, store.prefix)
-    if store.aws:
+    if store.in_aws:
         return NoIndex()
     name = f"{store.prefix}feed.sqlite"
     if store.data_dir is None:

@@ -23,7 +23,7 @@ def _print_set_up(gateway: Gateway, options: StoreOptions, *, alone: bool) -> No
     tokens = gateway.edge.demo_tokens()
     for token in tokens:
         notes.print(f"{token['name'] + ' token':<21} {token['token']}")
-    if settings.demo and options.aws:
+    if settings.demo and options.in_aws:
         notes.print("Demo tokens are not offered: they would open tables in AWS to every user of this machine.")
     elif settings.demo and not settings.loopback:
         notes.print("Demo tokens are not offered: this gateway listens beyond this machine.")
@@ -37,7 +37,7 @@ def _print_set_up(gateway: Gateway, options: StoreOptions, *, alone: bool) -> No
 def _store_name(options: StoreOptions) -> str:
     if options.embedded:
         return "embedded, in memory only" if options.memory else f"embedded, data in {options.data_dir}"
-    return f"DynamoDB in {options.named_region or 'your AWS region'}" if options.aws else options.store
+    return f"DynamoDB in {options.named_region or 'your AWS region'}" if options.in_aws else options.store
 
 
 def _replacement_engine(gateway: Gateway) -> str:

@@ -104,7 +104,7 @@ def settings_of(store: StoreOptions, data_dir: Path, **given: Any) -> Settings:
     """
     try:
         found = from_environment(**given)
-        if store.aws and "secret" not in found:
+        if store.in_aws and "secret" not in found:
             raise Misconfigured(
                 "Set GATEWAY_SECRET (cursors are signed with it, and tokens without GATEWAY_JWKS_URL): "
                 "a store that others share gets no secret made up for it."

@@ -89,7 +89,7 @@ def serve(
     """Serve GraphQL, and GraphiQL for browsers, until interrupted."""
     worker_count = _worker_count(workers)
     settings, _ = set_up(context.params, store)
-    if worker_count > 1 and store.aws and settings.bus is None:
+    if worker_count > 1 and store.in_aws and settings.bus is None:
         # Without a bus each worker reads the streams, and AWS allows five reads per second and shard in all.
         raise mistake("several workers on AWS need a bus: set --bus or GATEWAY_BUS to the URL of a Redis.", 2)
     start(worker_count, settings, store)

@@ -117,7 +117,7 @@ def filled() -> Iterator[Filled]:
 async def store_album(options: StoreOptions, made: Album) -> None:
     """Store the album without a stream: nothing reads it, and writing is faster."""
     async with open_database(options) as database:
-        await tables.create(database.admin(), [replace(SPARKS, stream=None)], options.prefix)
+        await tables.create(database.admin_client(), [replace(SPARKS, stream=None)], options.prefix)
     items = [*made.people, *map(photo_user, made.users), *made.faces, *map(photo_item, made.photos)]
     async with Gateway(Settings(secret=SECRET), options, now=Clock()).running() as gateway:
         for at in range(0, len(items), 1000):

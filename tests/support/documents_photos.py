@@ -84,6 +84,6 @@ DOCUMENT: list[dict[str, Any]] = [
 def write_library_items(served: Served, *items: Mapping[str, Any]) -> None:
     """Write items of the photo library with boto3, as another program does."""
     assert served.gateway.database is not None
-    client, name = served.gateway.database.admin(), served.gateway.database.prefix + SPARKS.name
+    client, name = served.gateway.database.admin_client(), served.gateway.database.prefix + SPARKS.name
     for item in items:
         client.put_item(TableName=name, Item=encode_item(item))

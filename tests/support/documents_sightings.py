@@ -45,6 +45,6 @@ DOCUMENT = [
 def write_blip_items(served: Served, *items: dict[str, Any]) -> None:
     """Write items of sightings with boto3, as another program does."""
     assert served.gateway.database is not None
-    client, name = served.gateway.database.admin(), served.gateway.database.prefix + BLIP.name
+    client, name = served.gateway.database.admin_client(), served.gateway.database.prefix + BLIP.name
     for item in items:
         client.put_item(TableName=name, Item=encode_item(item))

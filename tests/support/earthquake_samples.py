@@ -51,7 +51,7 @@ async def put_raw(served: Served, event_id: str, occurred_at: datetime = NOON, *
 
 async def put_item(served: Served, item: dict[str, Any]) -> None:
     assert served.gateway.database is not None
-    admin, name = served.gateway.database.admin(), served.gateway.database.prefix + EARTHQUAKES.name
+    admin, name = served.gateway.database.admin_client(), served.gateway.database.prefix + EARTHQUAKES.name
     await asyncio.to_thread(admin.put_item, TableName=name, Item=encode_item(item))
 
 

@@ -112,4 +112,4 @@ def delete_feed_items(served: Served, *items: dict[str, Any]) -> None:
 
 def _client(served: Served) -> tuple[Any, str]:
     assert served.gateway.database is not None
-    return served.gateway.database.admin(), served.gateway.database.prefix + FEED.name
+    return served.gateway.database.admin_client(), served.gateway.database.prefix + FEED.name

@@ -78,7 +78,7 @@ DOCUMENT: list[tuple[Table, dict[str, Any]]] = [
 def write_match_items(served: Served, *items: tuple[Table, dict[str, Any]]) -> None:
     """Put items with boto3, as another program does."""
     assert served.gateway.database is not None
-    client, prefix = served.gateway.database.admin(), served.gateway.database.prefix
+    client, prefix = served.gateway.database.admin_client(), served.gateway.database.prefix
     for table, item in items:
         client.put_item(TableName=prefix + table.name, Item=encode_item(item))
 

@@ -10,7 +10,7 @@ from tests.support.served import Served
 def raw_put(served: Served, item: dict[str, Any]) -> None:
     """Write an item as another program does: without the gateway and its client."""
     assert served.gateway.database is not None
-    client = served.gateway.database.admin()
+    client = served.gateway.database.admin_client()
     client.put_item(TableName=served.gateway.database.prefix + BLIP.name, Item=encode_item(item))
 
 

@@ -42,6 +42,6 @@ def described_shape(described: dict[str, Any], prefix: str) -> dict[str, Any]:
 
 async def ttl(database: Database, table: Table) -> dict[str, Any]:
     name = database.prefix + table.name
-    answer = await asyncio.to_thread(database.admin().describe_time_to_live, TableName=name)
+    answer = await asyncio.to_thread(database.admin_client().describe_time_to_live, TableName=name)
     description: dict[str, Any] = answer["TimeToLiveDescription"]
     return description

@@ -83,7 +83,7 @@ def years() -> Iterator[StoreOptions]:
 
 async def store_catalogue(options: StoreOptions) -> None:
     async with open_database(options) as database:
-        await tables.create(database.admin(), [replace(EARTHQUAKES, stream=None)], options.prefix)
+        await tables.create(database.admin_client(), [replace(EARTHQUAKES, stream=None)], options.prefix)
 
         def open_store() -> Store:
             return Store(database.client, prefix=options.prefix, deadline=Deadline(100), token=lambda: uuid.uuid4().hex)

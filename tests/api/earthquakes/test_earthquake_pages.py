@@ -53,7 +53,7 @@ def november() -> Iterator[StoreOptions]:
 
 async def store_month(options: StoreOptions) -> None:
     async with open_database(options) as database:
-        await tables.create(database.admin(), [replace(EARTHQUAKES, stream=None)], options.prefix)
+        await tables.create(database.admin_client(), [replace(EARTHQUAKES, stream=None)], options.prefix)
         async with aiohttp.ClientSession() as session, open_source(str(MONTH), session=session) as source:
             read = [event async for event in read_events(source.chunks(), ingested_at_ms=0)]
         store = Store(database.client, prefix=options.prefix, deadline=Deadline(100), token=lambda: "token")

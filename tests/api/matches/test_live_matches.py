@@ -222,7 +222,7 @@ async def test_the_matches_of_an_old_table_without_the_index_are_listed(
     database = served.gateway.database
     assert database is not None
     stored = await stored_state_item(served)
-    admin = database.admin()
+    admin = database.admin_client()
     admin.delete_table(TableName=database.prefix + ACTIVE_MATCHES.name)
     await create(admin, [replace_table(ACTIVE_MATCHES, indexes=(), stream=None)], database.prefix)
     await served.store().write_all(ACTIVE_MATCHES, puts=[stored])

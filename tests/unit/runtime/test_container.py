@@ -40,7 +40,7 @@ def test_the_demo_offers_tokens_but_never_for_aws(store: str, offered: list[str]
     [("embedded", 0.25, 0.25), ("http://127.0.0.1:1", 0.1, 0.1), ("aws", 0.25, 1.0), ("aws", 5.0, 5.0)],
 )
 def test_the_pipeline_reads_a_shard_of_aws_once_a_second_at_most(store: str, interval: float, seconds: float) -> None:
-    assert pipeline_pace(StoreOptions(store).aws, interval).poll_seconds == seconds
+    assert pipeline_pace(StoreOptions(store).in_aws, interval).poll_seconds == seconds
 
 
 @pytest.mark.process

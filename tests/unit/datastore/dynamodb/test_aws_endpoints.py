@@ -68,10 +68,10 @@ def credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 async def test_a_host_of_aws_determines_its_region_and_its_streams(host: str, region: str, streams: str) -> None:
     url = f"https://{host}"
     options = StoreOptions(url, region="us-west-2")
-    assert (options.aws, options.named_region) == (True, region)
+    assert (options.in_aws, options.named_region) == (True, region)
     async with open_database(options) as database:
         endpoint = database.endpoint
-        admin = database.admin().meta
+        admin = database.admin_client().meta
     assert (endpoint.tables(), endpoint.streams(), endpoint.region) == (url, f"https://{streams}", region)
     # For the dual-stack endpoint of an account, boto3 is configured for dual-stack and uses the region's endpoint.
     assert admin.region_name == region
@@ -81,7 +81,7 @@ async def test_a_host_of_aws_determines_its_region_and_its_streams(host: str, re
 @pytest.mark.parametrize("url", ELSEWHERE)
 def test_other_hosts_are_not_aws(url: str) -> None:
     assert not is_aws(url)
-    assert not StoreOptions(url).aws
+    assert not StoreOptions(url).in_aws
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ async def test_tables_are_administered_at_the_endpoint_of_the_requests(
     monkeypatch.setenv(STREAMS_VARIABLE, "http://127.0.0.1:1")
     monkeypatch.setenv("AWS_ACCOUNT_ID", "123456789012")
     async with open_database(StoreOptions(store, region="eu-west-1")) as database:
-        admin, tables = database.admin(), database.endpoint.tables()
+        admin, tables = database.admin_client(), database.endpoint.tables()
         urls: list[str] = []
 
         def answered(request: Any, **_: Any) -> AWSResponse:
@@ -221,8 +221,8 @@ PLAIN = "https://dynamodb.eu-central-1.api.aws"
 @pytest.mark.parametrize("store", ["aws", PLAIN, VPC])
 def test_aws_is_polled_no_more_often_than_it_allows_at_any_endpoint(store: str) -> None:
     options = StoreOptions(store)
-    assert followed_every(options.aws, None) == 0.25
-    assert pipeline_pace(options.aws, None).poll_seconds == 1.0
+    assert followed_every(options.in_aws, None) == 0.25
+    assert pipeline_pace(options.in_aws, None).poll_seconds == 1.0
 
 
 @pytest.mark.parametrize("store", ["aws", PLAIN, VPC])

@@ -266,7 +266,7 @@ async def test_tables_are_administered_at_the_time_of_the_store(
         if is_known:
             await database.client.call("ListTables", {"Limit": 1})
             proxy.seen.clear()
-        admin = database.admin()
+        admin = database.admin_client()
         for _ in range(2):
             await asyncio.to_thread(admin.list_tables, Limit=1)
         assert len(proxy.seen) == (2 if is_known else 3)

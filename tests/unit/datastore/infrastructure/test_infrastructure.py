@@ -50,7 +50,7 @@ def of_type(found: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
 
 
 async def test_the_template_creates_the_same_tables(database: Database) -> None:
-    admin = database.admin()
+    admin = database.admin_client()
     await tables.create(admin, ALL, database.prefix)
     prefix = f"{database.prefix}cf_"
 

@@ -386,7 +386,7 @@ async def test_tables_may_be_made_changed_and_described(
     options = StoreOptions("aws", region="eu-west-1", prefix=f"made{uuid.uuid4().hex[:8]}__")
     async with open_database(options) as database:
         poor = create_table_request(replace(BLIP, indexes=(), ttl=None), options.prefix)
-        await asyncio.to_thread(database.admin().create_table, **poor)
+        await asyncio.to_thread(database.admin_client().create_table, **poor)
     client_of = databases._boto_client
 
     def watched_client(session: boto3.Session, url: str | None, **settings: Any) -> Any:

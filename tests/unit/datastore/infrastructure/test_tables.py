@@ -40,9 +40,9 @@ async def test_tables_are_created_once(database: Database) -> None:
 
 
 async def test_tables_equal_their_declaration(database: Database) -> None:
-    await tables.create(database.admin(), ALL, database.prefix)
+    await tables.create(database.admin_client(), ALL, database.prefix)
 
-    described = await tables.describe(database.admin(), ALL, database.prefix)
+    described = await tables.describe(database.admin_client(), ALL, database.prefix)
 
     expected = [
         {"GlobalSecondaryIndexes": [], **definition, "AttributeDefinitions": _sorted(definition)}
@@ -74,7 +74,7 @@ async def test_commands_that_start_together_create_each_table_once(
 
 
 async def test_ttl_is_enabled_if_another_command_ended_before_it_did(database: Database) -> None:
-    database.admin().create_table(**tables.create_table_request(BLIP, database.prefix))
+    database.admin_client().create_table(**tables.create_table_request(BLIP, database.prefix))
     assert (await ttl(database, BLIP))["TimeToLiveStatus"] == "DISABLED"
 
     assert await database.create_tables() == [database.prefix + table.name for table in TABLES if table is not BLIP]
@@ -104,18 +104,18 @@ class Stale:
 
 
 async def test_enabling_ttl_at_the_same_time_as_another_command_is_no_error(database: Database) -> None:
-    await tables.create(database.admin(), [BLIP], database.prefix)
+    await tables.create(database.admin_client(), [BLIP], database.prefix)
 
-    assert await tables.create(Stale(database.admin()), [BLIP], database.prefix) == []
+    assert await tables.create(Stale(database.admin_client()), [BLIP], database.prefix) == []
 
     assert (await ttl(database, BLIP))["TimeToLiveStatus"] == "ENABLED"
 
 
 async def test_a_failure_to_enable_ttl_is_an_error(database: Database) -> None:
-    database.admin().create_table(**tables.create_table_request(BLIP, database.prefix))
+    database.admin_client().create_table(**tables.create_table_request(BLIP, database.prefix))
 
     with pytest.raises(ClientError, match="UpdateTimeToLive"):
-        await tables.create(Stale(database.admin()), [BLIP], database.prefix)
+        await tables.create(Stale(database.admin_client()), [BLIP], database.prefix)
 
 
 async def test_another_prefix_is_another_set_of_tables(database: Database, store_options: StoreOptions) -> None:
@@ -130,7 +130,7 @@ async def test_another_prefix_is_another_set_of_tables(database: Database, store
 
 
 async def test_a_missing_table_is_reported_beside_an_existing_one(database: Database) -> None:
-    await tables.create(database.admin(), [BLIP], database.prefix)
+    await tables.create(database.admin_client(), [BLIP], database.prefix)
 
     existing, *missing = await database.describe_tables()
 
@@ -142,7 +142,7 @@ async def test_a_missing_table_is_reported_beside_an_existing_one(database: Data
 
 async def test_a_request_that_breaks_the_service_s_model_is_not_sent(database: Database) -> None:
     with pytest.raises(ParamValidationError):
-        database.admin().create_table(TableName="t", KeySchema="PK")
+        database.admin_client().create_table(TableName="t", KeySchema="PK")
 
 
 # --- Limits -----------------------------------------------------------------------------------------------------------
