@@ -119,7 +119,7 @@ class Gateway:
             base_url=lambda: settings.reached_at,
             other_secrets=_encoded(settings.other_secrets),
         )
-        self.edge = ServerComponents(
+        self.server = ServerComponents(
             settings,
             store,
             self.objects,
@@ -137,9 +137,9 @@ class Gateway:
             observers=observers,
         )
         StoreMetrics(self.metrics.registry, lambda: None if self.database is None else self.database.client)
-        self.bus = bus_at(settings.bus, store.prefix, self.edge.metrics)
+        self.bus = bus_at(settings.bus, store.prefix, self.server.metrics)
         self.reads = StreamReads()
-        self.reads.show_in(self.edge.metrics)
+        self.reads.show_in(self.server.metrics)
 
     @property
     def background(self) -> Background:
@@ -159,7 +159,7 @@ class Gateway:
         """Open the store during the context. With `jobs`, also prepare serving and start the jobs, as `part` says."""
         serves = jobs and self._part is not ProcessPart.JOBS
         if serves:
-            self.edge.persisted_documents.load()
+            self.server.persisted_documents.load()
         async with AsyncExitStack() as stack:
             self._session = await stack.enter_async_context(aiohttp.ClientSession())
             clock = time.monotonic if self._now is utc_now else lambda: self._now().timestamp()
@@ -168,7 +168,7 @@ class Gateway:
                 open_database(
                     self._store,
                     on_restart=self._prepare_store,
-                    on_call=self.edge.metrics.observe_call,
+                    on_call=self.server.metrics.observe_call,
                     read_caches=read_caches,
                 )
             )
@@ -211,7 +211,7 @@ class Gateway:
                 self.search.discard()  # it was built from tables in memory, which are gone
             if jobs:
                 stack.push_async_callback(cancel_all, [asyncio.create_task(supervise(job)) for job in self._jobs()])
-            await stack.enter_async_context(self.edge.running(serving=serves))
+            await stack.enter_async_context(self.server.running(serving=serves))
             yield self
 
     async def readiness(self, seconds: float) -> dict[str, Any]:
@@ -262,8 +262,8 @@ class Gateway:
             logger.warning("The demo data could not be loaded (`gateway.py seed` loads it): %s", problem)
 
     def _jobs(self) -> Iterator[Job]:
-        if self._part is not ProcessPart.JOBS and self.edge.persisted_documents.watch is not None:
-            yield self.edge.persisted_documents.watch
+        if self._part is not ProcessPart.JOBS and self.server.persisted_documents.watch is not None:
+            yield self.server.persisted_documents.watch
         if self._part is not ProcessPart.WHOLE and self.settings.metrics_port is not None:
             yield partial(serve_metrics, self.metrics, self.settings.metrics_port, self.settings.metrics_host)
         if self._part is not ProcessPart.SERVING:

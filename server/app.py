@@ -33,7 +33,7 @@ MAX_VISIT_BYTES = 2048
 class GatewayProcess(Protocol):
     """The gateway of this process, as the application and uvicorn see it."""
 
-    edge: ServerComponents
+    server: ServerComponents
 
     def running(self) -> AbstractAsyncContextManager[Any]:
         """Run the gateway for the duration of a block."""
@@ -79,38 +79,38 @@ def application(gateway: GatewayProcess) -> Application:
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
         async with gateway.running():
-            yield gateway.edge.admission.connections.lifespan_state()
+            yield gateway.server.admission.connections.lifespan_state()
 
-    edge = gateway.edge
+    server = gateway.server
 
     async def config(request: Request) -> Response:
-        return edge.graphiql.response(request)
+        return server.graphiql.response(request)
 
     async def ready(_: Request) -> Response:
-        if edge.is_draining:
+        if server.is_draining:
             return JSONResponse({"ready": False, "draining": True}, status_code=503)
         state = await gateway.readiness(READY_SECONDS)
         return JSONResponse(state, status_code=200 if state["ready"] else 503)
 
-    graphql: ASGIApp = _GraphQL(edge.http, edge.graphiql)
-    if edge.settings.allowed_origins:
-        graphql = CrossOrigin(graphql, edge.settings.allowed_origins)
+    graphql: ASGIApp = _GraphQL(server.http, server.graphiql)
+    if server.settings.allowed_origins:
+        graphql = CrossOrigin(graphql, server.settings.allowed_origins)
     return Application(
         graphql,
-        always_https=edge.settings.reached_at.startswith("https:"),
-        proxies=behind_proxies(edge.settings.capacity.trusted_proxies),
+        always_https=server.settings.reached_at.startswith("https:"),
+        proxies=behind_proxies(server.settings.capacity.trusted_proxies),
         lifespan=lifespan,
         exception_handlers={HTTPException: _refused, Exception: _failed},
         routes=[
             Route("/", lambda _: RedirectResponse(GRAPHQL)),
-            WebSocketRoute(GRAPHQL, edge.socket),
+            WebSocketRoute(GRAPHQL, server.socket),
             # For applications that mount this one under a path of their own.
             Route(GRAPHQL, graphql),
             Route("/graphiql/config.json", config),
-            Route("/media", edge.media),
-            Route("/media/{token}", edge.media),
+            Route("/media", server.media),
+            Route("/media/{token}", server.media),
             Mount("/graphiql/assets", graphiql.assets()),
-            Route("/metrics", edge.metrics_page.respond),
+            Route("/metrics", server.metrics_page.respond),
             Route("/healthz", lambda _: JSONResponse({"alive": True})),
             Route("/readyz", ready),
         ],

@@ -143,7 +143,7 @@ class _Server(uvicorn.Server):
     def begin_draining(self) -> None:
         """Start the shutdown: the process is no longer ready. Cancel a start. Called once, possibly by a signal."""
         self._draining_since = time.monotonic()
-        self._gateway.edge.begin_draining()
+        self._gateway.server.begin_draining()
         self.should_exit = True
         if not self.started and self._task is not None:
             self._loop.call_soon_threadsafe(self._task.cancel)
@@ -152,7 +152,7 @@ class _Server(uvicorn.Server):
         return nullcontext()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        self.lifespan.state.update(self._gateway.edge.admission.connections.lifespan_state())
+        self.lifespan.state.update(self._gateway.server.admission.connections.lifespan_state())
         await super().startup(sockets)
         settle_garbage_collector()
         await self._on_started()
@@ -163,13 +163,13 @@ class _Server(uvicorn.Server):
         Serve until load balancers have noticed that the process is not ready. Stop listening. End the subscriptions
         with their resume ids. Wait for the requests in progress.
         """
-        edge = self._gateway.edge
-        grace = edge.settings.grace_seconds
+        server = self._gateway.server
+        grace = server.settings.grace_seconds
         await asyncio.sleep(self._remaining(grace))
         for listener in (*self.servers, *(sockets or ())):
             listener.close()
         answer_seconds = min(grace + ANSWER_SECONDS, LAST_ANSWER_SECONDS)
-        await edge.end_streams(self._rng, self._remaining(answer_seconds))
+        await server.end_streams(self._rng, self._remaining(answer_seconds))
         # Declared as an int, but uvicorn only passes it to asyncio.
         self.config.timeout_graceful_shutdown = 1.0 + self._remaining(answer_seconds)  # type: ignore[assignment]
         await super().shutdown()

@@ -19,8 +19,8 @@ def _print_set_up(gateway: Gateway, options: StoreOptions, *, alone: bool) -> No
     settings = gateway.settings
     notes.print(f"GraphQL and GraphiQL  {settings.url}/graphql")
     notes.print(f"{'Store':<21} {_store_name(options)}{_replacement_engine(gateway)}")
-    notes.print(f"{'Set up':<21} {gateway.edge.summary(alone=alone)}")
-    tokens = gateway.edge.demo_tokens()
+    notes.print(f"{'Set up':<21} {gateway.server.summary(alone=alone)}")
+    tokens = gateway.server.demo_tokens()
     for token in tokens:
         notes.print(f"{token['name'] + ' token':<21} {token['token']}")
     if settings.demo and options.in_aws:

@@ -60,7 +60,7 @@ async def ask_executor(
     context = served.gateway.open_context(Identity("demo-ada", role, "ada@example.org"))
     try:
         result: Any = execute(
-            served.gateway.edge.documents.schema,
+            served.gateway.server.documents.schema,
             document,
             context_value=context,
             variable_values=variables,
@@ -160,7 +160,7 @@ async def test_compiled_operations_have_the_responses_and_calls_of_interpreted_o
 ) -> None:
     await served.gateway.background.demo().load()
     await keep_logs_as_they_are(served, monkeypatch)
-    schema = served.gateway.edge.documents.schema
+    schema = served.gateway.server.documents.schema
     queries = [(generated(schema, seed), None) for seed in range(GENERATED)]
     # Two fragments may select fields of the same name but different types. Such documents are refused.
     valid = [(document, variables) for document, variables in queries if not validate(schema, document)]

@@ -105,9 +105,9 @@ def test_the_archive_contains_only_the_needs_of_the_handler(archive: Path) -> No
     assert {"datastore", "pipelines"} <= own
     assert not own & {
         "schema",
-        "edge",
+        "server",
         "resolvers",
-        "compiled",
+        "jit",
         "tests",
         "gateway.py",
         "runtime/container.py",

@@ -81,7 +81,7 @@ class Served:
         self.reports: list[Report] = []
 
     def token(self, user: str = "ada", role: Role = Role.USER, email: str | None = None) -> str:
-        return self.gateway.edge.tokens.issue(user, role, email)
+        return self.gateway.server.tokens.issue(user, role, email)
 
     def headers(self, user: str | None, role: Role, email: str | None = None) -> dict[str, str]:
         return {} if user is None else {"Authorization": f"Bearer {self.token(user, role, email)}"}
@@ -207,12 +207,12 @@ async def listening(gateway: Gateway) -> AsyncIterator[None]:
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
-    server.lifespan.state.update(gateway.edge.admission.connections.lifespan_state())
+    server.lifespan.state.update(gateway.server.admission.connections.lifespan_state())
     await server.startup()
     try:
         yield
     finally:
-        await asyncio.gather(gateway.edge.socket.close(), gateway.edge.http.streams.close())
+        await asyncio.gather(gateway.server.socket.close(), gateway.server.http.streams.close())
         # The clients have gone. uvicorn would notice that only at its next check, ten times a second.
         for listener in server.servers:
             listener.close()

@@ -76,11 +76,11 @@ def caller(user: str | None, role: Role = Role.USER) -> Caller:
 
 
 def runner(served: Served) -> Runner:
-    return served.gateway.edge.runner
+    return served.gateway.server.runner
 
 
 def subscriptions(served: Served) -> SubscriptionManager:
-    return served.gateway.edge.subscriptions
+    return served.gateway.server.subscriptions
 
 
 async def prepare_subscription(served: Served, query: str, by: Caller) -> Request:
@@ -116,4 +116,4 @@ async def all_end(served: Served) -> AsyncIterator[None]:
     yield
     await subscriptions(served).aclose()
     assert groups(served) == 0
-    assert served.gateway.edge.admission.subscriptions.total == 0
+    assert served.gateway.server.admission.subscriptions.total == 0

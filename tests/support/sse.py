@@ -23,7 +23,7 @@ QUICK = StreamLimits(heartbeat=30, send_timeout=0.2)
 
 
 @dataclass
-class Edge:
+class ServedStreams:
     """The server on a free port, and a client."""
 
     url: str
@@ -63,7 +63,7 @@ def next_of(number: int, body: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def serve_event_streams(limits: StreamLimits = QUICK, **how: Any) -> AsyncIterator[Edge]:
+async def serve_event_streams(limits: StreamLimits = QUICK, **how: Any) -> AsyncIterator[ServedStreams]:
     """Serve event streams. Check at the end that no stream, task, connection or event source is left."""
     world.begin()
     reports: list[Report] = []
@@ -71,7 +71,7 @@ async def serve_event_streams(limits: StreamLimits = QUICK, **how: Any) -> Async
     runner = Runner(Documents(SCHEMA), SocketContext, deadline=0.3, observers=[reports.append])
     app = GraphQLHTTP(runner, identify_socket_user, streams=streams)
     async with serving(app, **how) as url, aiohttp.ClientSession() as session:
-        yield Edge(url, streams, session, reports)
+        yield ServedStreams(url, streams, session, reports)
         await session.close()
         await until(lambda: len(streams) == 0)
     assert world.held == 0

@@ -255,9 +255,9 @@ async def identify_socket_user(token: str | None) -> Identity | None:
 class ServedSockets:
     """The WebSocket server on a free port."""
 
-    def __init__(self, edge: GraphQLWebSocket, server: uvicorn.Server) -> None:
-        self.edge = edge
-        self.server = server
+    def __init__(self, endpoint: GraphQLWebSocket, server: uvicorn.Server) -> None:
+        self.endpoint = endpoint
+        self.uvicorn = server
         self.port: int = server.servers[0].sockets[0].getsockname()[1]
         self.url = f"ws://127.0.0.1:{self.port}/graphql"
 
@@ -317,19 +317,19 @@ async def serve_websockets(
     world.begin()
     before: set[asyncio.Task[Any] | None] = {*asyncio.all_tasks()}
     runner = Runner(Documents(SCHEMA), SocketContext, deadline=deadline, registry=registry)
-    edge = GraphQLWebSocket(runner, identify_socket_user, **{"limits": QUICK, "clock": world.clock, **how})
-    config = uvicorn.Config(edge, port=0, log_config=None, lifespan="off", **server_options)
+    endpoint = GraphQLWebSocket(runner, identify_socket_user, **{"limits": QUICK, "clock": world.clock, **how})
+    config = uvicorn.Config(endpoint, port=0, log_config=None, lifespan="off", **server_options)
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
     server.lifespan.state.update(connections.lifespan_state() if connections else {})
     await server.startup()
-    yield ServedSockets(edge, server)
+    yield ServedSockets(endpoint, server)
     server.servers[0].close()
     before.add(asyncio.current_task())
     await until(lambda: not server.server_state.connections and asyncio.all_tasks() <= before)
     assert world.held == 0
-    assert not edge._sockets
+    assert not endpoint._sockets
 
 
 def upgrade(host: str, more: str = "") -> bytes:

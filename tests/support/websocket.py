@@ -17,13 +17,13 @@ def masked_frame(text: str) -> bytes:
 
 
 @asynccontextmanager
-async def deaf_subscriber(edge: ServedSockets, query: str) -> AsyncIterator[Callable[[Any], Awaitable[None]]]:
+async def deaf_subscriber(server: ServedSockets, query: str) -> AsyncIterator[Callable[[Any], Awaitable[None]]]:
     """Subscribe and then never read a byte."""
     with socket.socket() as peer:
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         peer.setblocking(False)
         loop = asyncio.get_running_loop()
-        await loop.sock_connect(peer, ("127.0.0.1", edge.port))
+        await loop.sock_connect(peer, ("127.0.0.1", server.port))
 
         async def send(message: Any) -> None:
             """Send a frame as it is, or a value in a frame; b"" closes the sending side."""

@@ -419,7 +419,7 @@ def test_a_wrongly_padded_ciphertext_is_no_id(padding: bytes) -> None:
 async def test_demo_tokens_have_the_emails_of_the_library() -> None:
     gateway = Gateway(Settings(secret=SECRET, demo=True), StoreOptions("embedded"))
 
-    seen = [await gateway.edge.tokens.identify(offered["token"]) for offered in gateway.edge.demo_tokens()]
+    seen = [await gateway.server.tokens.identify(offered["token"]) for offered in gateway.server.demo_tokens()]
 
     assert [(who.role, who.email) for who in seen if who] == [
         (Role.USER, "demo@example.com"),

@@ -77,7 +77,7 @@ async def test_unused_units_are_refunded(served: Served) -> None:
 
 
 def left(served: Served) -> float:
-    buckets = served.gateway.edge.admission.budgets._buckets
+    buckets = served.gateway.server.admission.budgets._buckets
     assert isinstance(buckets, LocalBuckets)
     ((_, balance, _),) = buckets._buckets.values()
     return balance
@@ -132,8 +132,8 @@ async def test_the_estimate_of_a_subscription_is_refunded_once(served: Served, m
         settled.append(units)
         return Allowance(2, -3, 1)
 
-    monkeypatch.setattr(served.gateway.edge.admission.budgets, "settle", overdrawn)
-    monkeypatch.setattr(served.gateway.edge.documents, "estimate", lambda *_: CostEstimate(1.0, 1.0))
+    monkeypatch.setattr(served.gateway.server.admission.budgets, "settle", overdrawn)
+    monkeypatch.setattr(served.gateway.server.documents, "estimate", lambda *_: CostEstimate(1.0, 1.0))
     listener = await served.listen("subscription { sightingReported { reporter { reportTotal } } }", user="ada")
     await served.settle(BLIP)
     raw_put(served, foreign_sighting("0"))

@@ -199,7 +199,7 @@ class TestShedding:
     async def test_operations_beyond_the_limit_are_refused_before_they_are_read(
         self, served: Served, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        load = served.gateway.edge.admission.load
+        load = served.gateway.server.admission.load
         monkeypatch.setattr(load, "_queue_seconds", 60)
         # A subscription that waits for events does not count.
         listener = await served.listen(LISTEN)
@@ -244,7 +244,7 @@ class TestOneCaller:
     async def test_only_the_caller_beyond_its_limit_is_refused(
         self, served: Served, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        load = served.gateway.edge.admission.load
+        load = served.gateway.server.admission.load
         monkeypatch.setattr(load, "_queue_seconds", 0.01)
         gate = TableGate(proxy)
         held = asyncio.create_task(served.ask(READ, user="ann"))
@@ -301,12 +301,12 @@ class TestSockets:
         assert await refused_on(bob, LISTEN) == "UNAVAILABLE"
 
         await ada.socket.send_json({"id": "1", "type": "complete"})
-        await until(lambda: served.gateway.edge.admission.subscriptions.total == 2)
+        await until(lambda: served.gateway.server.admission.subscriptions.total == 2)
         await ada.socket.send_json({"id": "2", "type": "subscribe", "payload": {"query": LISTEN}})
         await served.settle(BLIP, 3)
         for listener in (ada, second, bob):
             await listener.socket.close()
-        await until(lambda: served.gateway.edge.admission.subscriptions.total == 0)
+        await until(lambda: served.gateway.server.admission.subscriptions.total == 0)
 
     async def test_sockets_are_limited(self, served: Served) -> None:
         # A user may have two sockets. Without a token the address counts.
@@ -322,7 +322,7 @@ class TestSockets:
 
         for listener in [*users, fourth]:
             await listener.socket.close()
-        await until(lambda: served.gateway.edge.admission.websockets.total == 0)
+        await until(lambda: served.gateway.server.admission.websockets.total == 0)
         strangers = [await connect(served), await connect(served)]
         status, error = await refused_handshake(served)
         assert (status, error["extensions"]["code"]) == (429, "THROTTLED")

@@ -78,7 +78,7 @@ async def test_events_for_many_subscribers_are_executed_in_several_turns(
 
     listeners = [await served.listen(f"subscription {{sightingReported {{c{number}: area}}}}") for number in range(8)]
     await served.settle(BLIP)
-    monkeypatch.setattr(served.gateway.edge.runner.slices, "_seconds", 1e-9)  # each event uses up its turn
+    monkeypatch.setattr(served.gateway.server.runner.slices, "_seconds", 1e-9)  # each event uses up its turn
     monkeypatch.setattr(TimeSlices, "measure", used)
     loop.call_soon(count)
     raw_put(served, foreign_sighting("0"))

@@ -106,7 +106,7 @@ async def test_concurrent_lookups_have_the_limit_of_concurrent_operations(
     refused = [one.result()["errors"][0]["extensions"] for one in asking if one not in pending]
     assert [(one["code"], one["retryAfter"]) for one in refused] == [("UNAVAILABLE", 1)] * 10
     assert (len(reads), len(pending)) == (2, 2)
-    assert served.gateway.edge.admission.shed() == 10
+    assert served.gateway.server.admission.shed() == 10
     stalled.set()
     assert [codes_of_answer(answer) for answer in await asyncio.gather(*pending)] == [["FORBIDDEN"]] * 2
 

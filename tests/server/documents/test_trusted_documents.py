@@ -107,7 +107,7 @@ async def test_an_id_of_another_text_is_refused(served: Served) -> None:
 
 async def test_a_subscription_runs_by_its_id(served: Served, manifest: Path) -> None:
     _write(manifest, {"quakes": "subscription { earthquakeDetected { eventId } }"})
-    served.gateway.edge.persisted_documents.load()
+    served.gateway.server.persisted_documents.load()
 
     async with served.http.ws_connect(
         served.url.replace("http", "ws") + "/graphql", protocols=["graphql-transport-ws"]
@@ -156,7 +156,7 @@ class TestPreferred:
     async def test_a_removed_name_is_unknown(self, served: Served, manifest: Path) -> None:
         assert await ask_over(served, "POST", query=AREAS, **persisted("areas")) == ANSWER
         _write(manifest, {})
-        served.gateway.edge.persisted_documents.load()
+        served.gateway.server.persisted_documents.load()
 
         assert codes_of_answer(await ask_over(served, "POST", **persisted("areas"))) == ["PERSISTED_QUERY_NOT_FOUND"]
 
@@ -267,7 +267,7 @@ def test_a_failed_start_prints_one_line(tmp_path: Path) -> None:
 
 
 async def test_documents_of_a_manifest_are_never_evicted(served: Served) -> None:
-    documents = served.gateway.edge.documents
+    documents = served.gateway.server.documents
     ready = documents.prepare(AREAS)
 
     for number in range(300):

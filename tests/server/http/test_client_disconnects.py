@@ -121,7 +121,7 @@ async def still_answers(served: Served) -> None:
 async def test_a_queued_lookup_of_a_client_that_left_is_dropped(served: Served, proxy: Proxy) -> None:
     proxy.always = met("Query", SPARKS.name, hang)
     await ask_and_leave(served, PHOTOS, proxy, "Query", CONCURRENCY, user="ada", email="ada@example.com")
-    await until(lambda: not served.gateway.edge.admission.load.running)
+    await until(lambda: not served.gateway.server.admission.load.running)
     # The first calls return or fail; the others waited for that.
     proxy.closing.set()
     assert await stays(proxy, "Query") == CONCURRENCY

@@ -181,8 +181,8 @@ def test_long_lists_of_a_handshake_are_not_read(name: str) -> None:
 
 
 async def test_a_handshake_with_a_long_list_is_refused() -> None:
-    async with serve_websockets() as edge:
-        reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
+    async with serve_websockets() as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(upgrade("here", f"Sec-WebSocket-Extensions: {'a, ' * 2000}\r\n"))
         head = await reader.readuntil(b"\r\n\r\n")
         assert int(head.split()[1]) == 431
@@ -190,8 +190,8 @@ async def test_a_handshake_with_a_long_list_is_refused() -> None:
 
 
 async def test_a_client_of_another_websocket_version_learns_the_right_one() -> None:
-    async with serve_websockets() as edge:
-        reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
+    async with serve_websockets() as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(upgrade("here").replace(b"Sec-WebSocket-Version: 13", b"Sec-WebSocket-Version: 8"))
         head = await reader.readuntil(b"\r\n\r\n")
         assert int(head.split()[1]) == 400

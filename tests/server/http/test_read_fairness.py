@@ -56,9 +56,9 @@ async def test_few_frames_are_handled_in_one_turn_however_many_come(
     monkeypatch.setattr(WebSocketConnection, "_pong", lambda _self, _data: handled.update([turn()]))
     anything, patient = Connections(unlimited()), SocketLimits()
     async with (
-        serve_websockets(connections=anything, limits=patient) as edge,
-        raw_socket(edge.port) as one,
-        raw_socket(edge.port) as other,
+        serve_websockets(connections=anything, limits=patient) as server,
+        raw_socket(server.port) as one,
+        raw_socket(server.port) as other,
     ):
         one.write(PING * 20_000)
         other.write(PING * 20_000)
@@ -70,10 +70,10 @@ async def test_a_peer_that_is_too_fast_waits_and_the_others_do_not(monkeypatch: 
     handled: list[WebSocketConnection] = []
     monkeypatch.setattr(WebSocketConnection, "_pong", lambda self, _data: handled.append(self))
     slow = Connections(Capacity(websocket_messages=200, websocket_messages_per_second=0.01))
-    async with serve_websockets(connections=slow, limits=SocketLimits()) as edge, raw_socket(edge.port) as flood:
+    async with serve_websockets(connections=slow, limits=SocketLimits()) as server, raw_socket(server.port) as flood:
         flood.write(PING * 100_000)
         await until(lambda: len(handled) >= 200)
-        async with edge.ready() as peer:
+        async with server.ready() as peer:
             await peer.subscribe("1", "{ hello }")
             assert await peer.next("1") == {"data": {"hello": "world"}}
         assert len(handled) < 200 + TURN_BYTES
@@ -85,7 +85,7 @@ async def test_a_peer_that_is_too_fast_waits_and_the_others_do_not(monkeypatch: 
 
 async def test_waiting_messages_are_read_in_order(caplog: pytest.LogCaptureFixture) -> None:
     brisk = Connections(Capacity(websocket_messages=10, websocket_messages_per_second=5_000))
-    async with serve_websockets(connections=brisk) as edge, edge.ready() as peer:
+    async with serve_websockets(connections=brisk) as server, server.ready() as peer:
         await asyncio.gather(*[peer.send(type="ping", payload={"n": n}) for n in range(300)])
         assert [(await pong(peer))["payload"]["n"] for _ in range(300)] == list(range(300))
     assert not unexpected_errors(caplog)
@@ -100,7 +100,7 @@ async def test_a_hundred_subscriptions_at_once_do_not_wait(monkeypatch: pytest.M
         return waits[-1]
 
     monkeypatch.setattr(TokenBucket, "take", wait)
-    async with serve_websockets(limits=SocketLimits(), connections=Connections()) as edge, edge.ready() as peer:
+    async with serve_websockets(limits=SocketLimits(), connections=Connections()) as server, server.ready() as peer:
         for n in range(100):
             await peer.subscribe(str(n), LISTEN)
         await until(lambda: world.opened == 100)

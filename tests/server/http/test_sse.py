@@ -256,4 +256,4 @@ async def test_the_public_client_asks_follows_and_leaves(served: Served) -> None
     services = served.gateway.services
     assert services is not None
     await until(lambda: services.changes.followers(BLIP) == 0)
-    assert len(served.gateway.edge.http.streams) == 0
+    assert len(served.gateway.server.http.streams) == 0

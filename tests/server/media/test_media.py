@@ -254,7 +254,7 @@ async def test_an_upload_that_takes_too_long_is_ended(
     served: Served, objects: LocalObjects, target: UploadTarget, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     if limit == "silence":
-        monkeypatch.setattr(served.gateway.edge.media, "_silence", 0.05)
+        monkeypatch.setattr(served.gateway.server.media, "_silence", 0.05)
     else:
         monkeypatch.setattr(media, "MAX_UPLOAD_SECONDS", 0.05)
     body, content_type = await encoded_form(target, jpeg())

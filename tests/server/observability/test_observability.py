@@ -69,7 +69,7 @@ def spans(served: Served) -> InMemorySpanExporter:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     prefix = served.gateway.open_store()._prefix
-    served.gateway.edge.runner.billing.tracing = OperationTracing(provider, prefix)
+    served.gateway.server.runner.billing.tracing = OperationTracing(provider, prefix)
     return exporter
 
 
@@ -134,7 +134,7 @@ async def test_refused_operations_can_be_identified(served: Served, lines: Lines
 async def test_a_too_expensive_operation_is_logged_with_its_estimate(
     served: Served, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(served.gateway.edge.documents, "_max_cost", 1.0)
+    monkeypatch.setattr(served.gateway.server.documents, "_max_cost", 1.0)
     answer = await served.ask(QUAKES)
     assert answer.errors is not None
     (line,) = lines.told
@@ -310,7 +310,7 @@ async def test_spans_reach_a_collector(
     url, received = collector
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
     tracing = otlp_tracing()
-    served.gateway.edge.runner.billing.tracing = tracing
+    served.gateway.server.runner.billing.tracing = tracing
     await served.ask(QUAKES)
     await asyncio.to_thread(tracing.close)
     (resource,) = (await received.get()).resource_spans

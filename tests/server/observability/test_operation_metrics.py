@@ -96,7 +96,7 @@ async def test_refusals_below_the_endpoints_are_counted(served: Served) -> None:
         (f"{upgrade}Sec-WebSocket-Version: 12\r\n\r\n", 400),
     ):
         assert await raw_status(served, sent) == status
-    admission = served.gateway.edge.admission
+    admission = served.gateway.server.admission
     for places in (admission.websockets, admission.connections._quota):
         places.limit = 1
         places.add("others")
@@ -134,7 +134,7 @@ async def test_sockets_that_the_server_closes_are_counted(served: Served) -> Non
     left = await served.http.ws_connect(url, protocols=[PROTOCOL])
     await left.close()
     remaining = await served.http.ws_connect(url, protocols=[PROTOCOL])
-    await served.gateway.edge.socket.close()
+    await served.gateway.server.socket.close()
     await remaining.receive()
     registry = served.gateway.metrics.registry
     codes = ("4406", "4400", "1009", "1001")

@@ -65,7 +65,7 @@ def wide(names: int) -> str:
 async def prepare_http_request(
     served: Served, text: str, variables: dict[str, Any] | None = None, **more: Any
 ) -> Request:
-    request = await served.gateway.edge.runner.prepare(
+    request = await served.gateway.server.runner.prepare(
         GraphQLParams(text, variables, **more), Caller(None), Transport.HTTP
     )
     assert isinstance(request, Request)
@@ -186,7 +186,7 @@ async def test_large_events_are_charged_by_their_size(
         settled.append(units)
         return Allowance(5_000, 5_000, 0)
 
-    monkeypatch.setattr(served.gateway.edge.admission.budgets, "settle", settle)
+    monkeypatch.setattr(served.gateway.server.admission.budgets, "settle", settle)
     listener = await served.listen(wide(names), user="ada")
     await served.settle(BLIP)
     raw_put(served, foreign_sighting("0", description="z" * 280))
@@ -213,7 +213,7 @@ async def test_subscribers_share_the_cost_of_each_execution_of_an_event(
         settled.append(units)
         return Allowance(5_000, 5_000, 0)
 
-    monkeypatch.setattr(served.gateway.edge.admission.budgets, "settle", settle)
+    monkeypatch.setattr(served.gateway.server.admission.budgets, "settle", settle)
     listeners = [await served.listen(wide(names), user="ada") for names in texts]
     await served.settle(BLIP, executions)
     for number in range(12):
@@ -253,7 +253,7 @@ def test_characters_of_variables_are_counted_in_names_lists_and_objects() -> Non
 async def test_a_large_subscription_takes_more_units_of_the_quota(
     served: Served, monkeypatch: pytest.MonkeyPatch, large: str
 ) -> None:
-    monkeypatch.setattr(served.gateway.edge.subscriptions, "_quota", KeyedQuota("subscriptions", 100, 4))
+    monkeypatch.setattr(served.gateway.server.subscriptions, "_quota", KeyedQuota("subscriptions", 100, 4))
     first = await served.listen(large, user="ada")
     second = await served.listen("subscription {sightingReported {area}}", user="ada")
     refused = await second.message()

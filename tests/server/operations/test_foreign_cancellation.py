@@ -59,7 +59,7 @@ async def test_an_event(served: Served, monkeypatch: pytest.MonkeyPatch, alone: 
     assert not bob.last
     stop_following(bob)
     async with asyncio.timeout(50):
-        while served.gateway.edge.admission.subscriptions.total:  # noqa: ASYNC110 - it has no event
+        while served.gateway.server.admission.subscriptions.total:  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0.001)
 
 

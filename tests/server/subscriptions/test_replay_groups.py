@@ -45,7 +45,7 @@ SCORES = "subscription { liveScores { isSnapshot ended updates { matchId version
 
 
 def group_of(served: Served) -> BroadcastGroup:
-    (group,) = served.gateway.edge.subscriptions._groups.values()
+    (group,) = served.gateway.server.subscriptions._groups.values()
     return group
 
 
@@ -73,7 +73,7 @@ async def test_a_client_that_resumes_and_leaves_is_charged_and_no_other(
     await served.settle(EARTHQUAKES)
     await put_raw(served, "last")
     await stays.event()
-    streams = served.gateway.edge.subscriptions
+    streams = served.gateway.server.subscriptions
     assert served.gateway.services is not None
     log = next(iter(served.gateway.services.changes._tables.values())).log
     (key,) = log.last_token.positions
@@ -341,8 +341,8 @@ async def test_all_positions_are_sent_although_an_operation_hangs(
     for id, after in (("2", None), ("3", first.last)):
         payload = {"query": QUAKES, "extensions": {"resumeAfter": after}}
         await stays.socket.send_json({"id": id, "type": "subscribe", "payload": payload})
-    await until(lambda: len(served.gateway.edge.subscriptions._groups) == 2)
-    quakes = [*served.gateway.edge.subscriptions._groups.values()][1]
+    await until(lambda: len(served.gateway.server.subscriptions._groups) == 2)
+    quakes = [*served.gateway.server.subscriptions._groups.values()][1]
     await until(lambda: len(quakes._members) == 2 and not quakes._replays and quakes._progress.started.is_set())
 
     async def hang(*_: Any) -> None:
@@ -353,7 +353,7 @@ async def test_all_positions_are_sent_although_an_operation_hangs(
     monkeypatch.setattr(SubscriptionManager, "follow", hang)
     await stays.socket.send_json({"id": "4", "type": "subscribe", "payload": {"query": QUAKES}})
     await asyncio.wait_for(hangs.wait(), 50)
-    await served.gateway.edge.end_streams(random.Random(8), 0.1)
+    await served.gateway.server.end_streams(random.Random(8), 0.1)
     told = dict[str, str]()
     while (message := await stays.socket.receive()).type is aiohttp.WSMsgType.TEXT:
         told |= message.json().get("payload", {}).get("resume", {})
@@ -387,5 +387,5 @@ async def test_each_event_that_was_missed_costs_something(
     async with client.connected(served.url) as events:
         for _ in range(30):
             await anext(events)
-    await served.gateway.edge.subscriptions.aclose()
+    await served.gateway.server.subscriptions.aclose()
     assert 30 * MISSED_EVENT_UNITS <= sum(charged) < 30 * MISSED_EVENT_UNITS + 1

@@ -228,7 +228,7 @@ async def test_an_id_with_a_break_is_never_sent() -> None:
 
 
 async def test_equal_subscribers_that_go_on_join_the_others(served: Served) -> None:
-    client, groups = SocketClient(served.http, QUAKES, {}), served.gateway.edge.subscriptions._groups
+    client, groups = SocketClient(served.http, QUAKES, {}), served.gateway.server.subscriptions._groups
     stays = await served.listen(QUAKES)
     await served.settle(EARTHQUAKES)
     async with client.connected(served.url) as events:

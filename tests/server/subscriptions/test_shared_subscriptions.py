@@ -464,7 +464,7 @@ async def test_an_event_that_hangs_for_one_member_times_out_for_it_alone(
     assert set(given_up) == {stuck}
     stop_following(other)
     async with asyncio.timeout(50):
-        while served.gateway.edge.admission.subscriptions.total:  # noqa: ASYNC110 - it has no event
+        while served.gateway.server.admission.subscriptions.total:  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0.001)
 
 

@@ -73,7 +73,7 @@ async def test_an_eager_socket_kept_alive_by_pings(served: Served) -> None:
 
 
 async def test_a_token_renewed_without_connecting_again(served: Served, clock: Clock) -> None:
-    tokens = served.gateway.edge.tokens
+    tokens = served.gateway.server.tokens
     short, long = (tokens.issue("ada", Role.USER, lifetime=seconds) for seconds in (600, 1800))
     async with running_script("graphql-ws.js", scenario="renewal", url=websocket_url(served), token=short) as client:
         await served.settle(BLIP)
@@ -114,7 +114,7 @@ async def test_a_client_connects_again_when_the_server_was_restarted(
 async def ping_everybody(server: Toys) -> None:
     """Ping every socket repeatedly, as if the interval had passed each time."""
     while True:
-        for socket in tuple(server.edge._sockets):
+        for socket in tuple(server.endpoint._sockets):
             if socket._acknowledged and not socket._over:
                 socket.ping()
         await asyncio.sleep(0.05)

@@ -17,14 +17,14 @@ ELSEWHERE = {**UVICORN_WS_OPTIONS, "ws": "websockets-sansio"}
 
 
 @pytest.fixture
-async def edge(caplog: pytest.LogCaptureFixture) -> AsyncIterator[ServedSockets]:
+async def server(caplog: pytest.LogCaptureFixture) -> AsyncIterator[ServedSockets]:
     async with serve_websockets(server_options=ELSEWHERE) as served:
         yield served
     assert not unexpected_errors(caplog)
 
 
-async def test_operations(edge: ServedSockets) -> None:
-    async with edge.ready({"Authorization": "Bearer ann"}) as peer:
+async def test_operations(server: ServedSockets) -> None:
+    async with server.ready({"Authorization": "Bearer ann"}) as peer:
         await peer.subscribe("1", "{ me }")
         assert await peer.next("1") == {"data": {"me": "ann"}}
         assert await peer.receive() == {"type": "complete", "id": "1"}
@@ -38,21 +38,21 @@ async def test_operations(edge: ServedSockets) -> None:
 
 
 @pytest.mark.parametrize("message", [b"\x00", "{"])
-async def test_malformed_messages(edge: ServedSockets, message: Any) -> None:
-    async with edge.ready() as peer:
+async def test_malformed_messages(server: ServedSockets, message: Any) -> None:
+    async with server.ready() as peer:
         await peer.connection.send(message)
         assert (await peer.closed())[0] == 4400
 
 
-async def test_how_a_socket_ends(edge: ServedSockets) -> None:
-    async with edge.peer() as connection:
+async def test_how_a_socket_ends(server: ServedSockets) -> None:
+    async with server.peer() as connection:
         assert await SocketPeer(connection).closed() == (4408, "Connection initialisation timeout")
-    async with edge.peer(subprotocols=None) as connection:
+    async with server.peer(subprotocols=None) as connection:
         assert await SocketPeer(connection).closed() == (4406, "Subprotocol not acceptable")
 
 
-async def test_messages_wait_while_the_peer_is_identified(edge: ServedSockets) -> None:
-    async with edge.peer() as connection:
+async def test_messages_wait_while_the_peer_is_identified(server: ServedSockets) -> None:
+    async with server.peer() as connection:
         peer = SocketPeer(connection)
         await peer.send(type="connection_init", payload={"Authorization": "Bearer ann"})
         await peer.subscribe("1", "{ me }")
@@ -60,40 +60,40 @@ async def test_messages_wait_while_the_peer_is_identified(edge: ServedSockets) -
         assert await peer.next("1") == {"data": {"me": "ann"}}
 
 
-async def test_a_peer_that_reads_slowly_gets_everything(edge: ServedSockets) -> None:
-    async with edge.ready(max_queue=1) as peer:
+async def test_a_peer_that_reads_slowly_gets_everything(server: ServedSockets) -> None:
+    async with server.ready(max_queue=1) as peer:
         await peer.subscribe("1", "subscription { flood }")
         for _ in range(50):
             assert len((await peer.next("1"))["data"]["flood"]) == 200_000
             await asyncio.sleep(0.001)
 
 
-async def test_a_peer_that_does_not_read_is_dropped(edge: ServedSockets) -> None:
-    async with deaf_subscriber(edge, "subscription { flood }"):
+async def test_a_peer_that_does_not_read_is_dropped(server: ServedSockets) -> None:
+    async with deaf_subscriber(server, "subscription { flood }"):
         await until(lambda: world.opened == 1)
-        await until(lambda: not edge.edge._sockets and not world.held)
+        await until(lambda: not server.endpoint._sockets and not world.held)
 
 
-async def test_a_peer_that_vanishes_takes_its_operations_along(edge: ServedSockets) -> None:
-    async with edge.ready() as peer:
+async def test_a_peer_that_vanishes_takes_its_operations_along(server: ServedSockets) -> None:
+    async with server.ready() as peer:
         await peer.subscribe("1", "subscription { held }")
         await until(lambda: world.held == 1)
         peer.connection.transport.abort()
-        await until(lambda: world.held == 0 and not edge.edge._sockets)
+        await until(lambda: world.held == 0 and not server.endpoint._sockets)
 
 
 async def test_the_server_says_that_it_goes() -> None:
-    async with serve_websockets(server_options=ELSEWHERE, limits=SocketLimits()) as edge, edge.ready() as peer:
+    async with serve_websockets(server_options=ELSEWHERE, limits=SocketLimits()) as server, server.ready() as peer:
         await peer.subscribe("1", "subscription { held }")
         await peer.next("1")
-        await edge.edge.close()
+        await server.endpoint.close()
         assert await peer.closed() == (1001, "The server is shutting down")
 
 
 async def test_a_cancelled_server_task_leaves_nothing() -> None:
-    async with serve_websockets(server_options=ELSEWHERE) as edge, edge.ready() as peer:
+    async with serve_websockets(server_options=ELSEWHERE) as server, server.ready() as peer:
         await peer.subscribe("1", "subscription { held }")
         await peer.next("1")
-        for task in tuple(edge.server.server_state.tasks):
+        for task in tuple(server.uvicorn.server_state.tasks):
             task.cancel()
         assert (await peer.closed())[0] == 1001

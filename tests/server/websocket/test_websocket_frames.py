@@ -30,15 +30,15 @@ def framed(
 
 
 @pytest.fixture
-async def edge(caplog: pytest.LogCaptureFixture) -> AsyncIterator[ServedSockets]:
+async def server(caplog: pytest.LogCaptureFixture) -> AsyncIterator[ServedSockets]:
     async with serve_websockets(limits=SocketLimits()) as served:
         yield served
     assert not unexpected_errors(caplog)
 
 
-async def bytes_until_closed(edge: ServedSockets, *sent: bytes) -> bytes:
+async def bytes_until_closed(server: ServedSockets, *sent: bytes) -> bytes:
     """Return everything that the server sends until it closes the connection. Each argument is sent separately."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     try:
         async with asyncio.timeout(50):
             writer.write(upgrade("here"))
@@ -88,34 +88,34 @@ def code_in(said: bytes) -> int:
         ([framed(BINARY, b"{}"), framed(CLOSE)], 4400),
     ],
 )
-async def test_forbidden_frames_of_clients(edge: ServedSockets, sent: list[bytes], code: int) -> None:
-    assert code_in(await bytes_until_closed(edge, *sent)) == code
+async def test_forbidden_frames_of_clients(server: ServedSockets, sent: list[bytes], code: int) -> None:
+    assert code_in(await bytes_until_closed(server, *sent)) == code
 
 
 @pytest.mark.parametrize("code", [1000, 1001, 1003, 1014, 3000, 4999])
-async def test_a_goodbye_is_said_back(edge: ServedSockets, code: int) -> None:
+async def test_a_goodbye_is_said_back(server: ServedSockets, code: int) -> None:
     goodbye = code.to_bytes(2, "big") + "schön".encode()
-    assert await bytes_until_closed(edge, framed(CLOSE, goodbye)) == unmasked(CLOSE, goodbye)
+    assert await bytes_until_closed(server, framed(CLOSE, goodbye)) == unmasked(CLOSE, goodbye)
 
 
-async def test_a_goodbye_without_a_code(edge: ServedSockets) -> None:
-    assert await bytes_until_closed(edge, framed(CLOSE), framed(PING)) == unmasked(CLOSE, b"")
+async def test_a_goodbye_without_a_code(server: ServedSockets) -> None:
+    assert await bytes_until_closed(server, framed(CLOSE), framed(PING)) == unmasked(CLOSE, b"")
 
 
-async def test_control_frames_come_between_the_parts_of_a_message(edge: ServedSockets) -> None:
+async def test_control_frames_come_between_the_parts_of_a_message(server: ServedSockets) -> None:
     parts = [framed(TEXT, INIT[:9], final=False), framed(PING, b"?"), framed(CONTINUATION, b"", final=False)]
     parts += [framed(PONG, b"unasked"), framed(CONTINUATION, INIT[9:])]
-    said = await bytes_until_closed(edge, *parts, framed(TEXT, b"{"), framed(CLOSE))
+    said = await bytes_until_closed(server, *parts, framed(TEXT, b"{"), framed(CLOSE))
     assert said.startswith(unmasked(PONG, b"?") + unmasked(TEXT, b'{"type":"connection_ack"}'))
     assert code_in(said[said.index(b"}") + 1 :]) == 4400
 
 
 @pytest.mark.parametrize("place", [-60, 0, 1, 5, 20, 31, 39, 100])
-async def test_frames_may_come_with_the_handshake(edge: ServedSockets, place: int) -> None:
+async def test_frames_may_come_with_the_handshake(server: ServedSockets, place: int) -> None:
     """All in one packet (100), or cut at a place near the end of the handshake."""
     head = upgrade("here")
     sent = head + framed(TEXT, INIT) + framed(PING, b"?")
-    reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     async with asyncio.timeout(50):
         writer.write(sent[: len(head) + place])
         await asyncio.sleep(0.02)
@@ -128,19 +128,19 @@ async def test_frames_may_come_with_the_handshake(edge: ServedSockets, place: in
     writer.close()
 
 
-async def test_a_letter_may_be_parted(edge: ServedSockets) -> None:
+async def test_a_letter_may_be_parted(server: ServedSockets) -> None:
     ping = '{"type":"ping","payload":{"ö":1}}'.encode()
     cut = ping.index("ö".encode()) + 1
     whole = framed(TEXT, ping[:cut], final=False) + framed(CONTINUATION, ping[cut:])
-    said = await bytes_until_closed(edge, *(bytes([byte]) for byte in whole), framed(CLOSE))
+    said = await bytes_until_closed(server, *(bytes([byte]) for byte in whole), framed(CLOSE))
     assert said == unmasked(TEXT, '{"type":"pong","payload":{"ö":1}}'.encode()) + unmasked(CLOSE, b"")
 
 
 async def test_a_peer_that_does_not_say_goodbye_back_is_let_go(
-    edge: ServedSockets, monkeypatch: pytest.MonkeyPatch
+    server: ServedSockets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("server.websocket.connection.CLOSE_SECONDS", 0.05)
-    assert code_in(await bytes_until_closed(edge, framed(TEXT, b"{"), framed(PING), b"\xff" * 100)) == 4400
+    assert code_in(await bytes_until_closed(server, framed(TEXT, b"{"), framed(PING), b"\xff" * 100)) == 4400
 
 
 FRAMES = st.tuples(

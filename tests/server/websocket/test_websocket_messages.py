@@ -21,7 +21,7 @@ from tests.support.websocket import deaf_subscriber
 
 
 @pytest.fixture
-async def edge(caplog: pytest.LogCaptureFixture) -> AsyncIterator[ServedSockets]:
+async def server(caplog: pytest.LogCaptureFixture) -> AsyncIterator[ServedSockets]:
     async with serve_websockets() as served:
         yield served
     assert not unexpected_errors(caplog)
@@ -77,9 +77,9 @@ async def edge(caplog: pytest.LogCaptureFixture) -> AsyncIterator[ServedSockets]
         '{"type":"ping","payload":' + '{"a":' * 5000 + "1" + "}" * 5001,
     ],
 )
-async def test_malformed_messages(edge: ServedSockets, message: str | bytes) -> None:
+async def test_malformed_messages(server: ServedSockets, message: str | bytes) -> None:
     for initialise in (False, True):
-        async with edge.peer() as connection:
+        async with server.peer() as connection:
             if initialise:
                 await connection.send('{"type": "connection_init"}')
                 await connection.recv()
@@ -123,29 +123,29 @@ def test_a_message_is_well_formed_or_4400(text: str) -> None:
     assert code == 4400 or (code == 0 and isinstance(json.loads(text), dict))
 
 
-async def test_text_that_is_not_utf8(edge: ServedSockets) -> None:
-    async with edge.ready() as peer:
+async def test_text_that_is_not_utf8(server: ServedSockets) -> None:
+    async with server.ready() as peer:
         await peer.connection.send(b"\xff\xfe", text=True)
         assert (await peer.closed())[0] == 1007
 
 
-async def test_messages_hold_64_kilobytes_however_many_frames_they_come_in(edge: ServedSockets) -> None:
+async def test_messages_hold_64_kilobytes_however_many_frames_they_come_in(server: ServedSockets) -> None:
     ping = '{"type": "ping", "payload": {"a": "%s"}}'
     largest = ping % ("x" * (65_536 - len(ping) + 2))
     for message in (largest, [largest[:30_000], largest[30_000:]]):
-        async with edge.ready() as peer:
+        async with server.ready() as peer:
             await peer.connection.send(message)
             assert (await peer.receive())["type"] == "pong"
     for message in (largest + " ", [largest, " "]):
-        async with edge.ready() as peer:
+        async with server.ready() as peer:
             await peer.connection.send(message)
             assert (await peer.closed())[0] == 1009
 
 
-async def test_a_peer_hears_that_its_message_is_too_large_when_it_has_sent_it(edge: ServedSockets) -> None:
+async def test_a_peer_hears_that_its_message_is_too_large_when_it_has_sent_it(server: ServedSockets) -> None:
     size = 5_000_000
     for _ in range(5):
-        reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(upgrade("x"))
         await reader.readuntil(b"\r\n\r\n")
         writer.write(bytes([0x81, 0x80 | 127]) + size.to_bytes(8, "big") + bytes(4) + b"x" * size)
@@ -156,10 +156,10 @@ async def test_a_peer_hears_that_its_message_is_too_large_when_it_has_sent_it(ed
         writer.close()
 
 
-async def test_a_message_has_a_limit_of_frames(edge: ServedSockets) -> None:
+async def test_a_message_has_a_limit_of_frames(server: ServedSockets) -> None:
     hello = json.dumps({"type": "connection_init"})
     for frames, code in ((1000, None), (1100, 1009)):
-        async with edge.peer() as connection:
+        async with server.peer() as connection:
             await connection.send([hello, *[""] * frames])
             if code is None:
                 assert json.loads(await connection.recv()) == {"type": "connection_ack"}
@@ -171,25 +171,25 @@ async def test_pings_of_a_peer_that_does_not_read_are_not_all_answered() -> None
     ping = bytes([0x89, 0x80 | 125, 0, 0, 0, 0]) + bytes(125)
     anything = Connections(unlimited())
     async with (
-        serve_websockets(limits=SocketLimits(ping_every=600, send_timeout=600), connections=anything) as edge,
-        deaf_subscriber(edge, "subscription { held }") as ask,
+        serve_websockets(limits=SocketLimits(ping_every=600, send_timeout=600), connections=anything) as server,
+        deaf_subscriber(server, "subscription { held }") as ask,
     ):
         for _ in range(60):
             await ask(ping * 1000)
         await ask({"type": "subscribe", "id": "2", "payload": {"query": "subscription { held }"}})
         await until(lambda: world.opened == 2)
-        (connection,) = edge.server.server_state.connections
+        (connection,) = server.uvicorn.server_state.connections
         assert connection.transport.get_write_buffer_size() < 1_000_000
 
 
-async def test_messages_are_not_compressed(edge: ServedSockets) -> None:
-    async with edge.ready(compression="deflate") as peer:
+async def test_messages_are_not_compressed(server: ServedSockets) -> None:
+    async with server.ready(compression="deflate") as peer:
         assert not peer.connection.protocol.extensions
 
 
-async def test_malformed_messages_leave_nothing_behind(edge: ServedSockets) -> None:
+async def test_malformed_messages_leave_nothing_behind(server: ServedSockets) -> None:
     async def shout(message: str) -> None:
-        async with edge.peer() as connection:
+        async with server.peer() as connection:
             await connection.send(message)
             assert (await SocketPeer(connection).closed())[0] == 4400
 
@@ -207,8 +207,8 @@ def resident_pages() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1])
 
 
-async def test_unknown_fields_of_messages_are_ignored(edge: ServedSockets) -> None:
-    async with edge.peer() as connection:
+async def test_unknown_fields_of_messages_are_ignored(server: ServedSockets) -> None:
+    async with server.peer() as connection:
         peer = SocketPeer(connection)
         await peer.send(type="ping", id="1", payload=None)
         assert await peer.receive() == {"type": "pong"}

@@ -14,7 +14,7 @@ from tests.support.toy_sockets import ServedSockets, serve_websockets, upgrade
 
 
 @pytest.fixture
-async def edge(caplog: pytest.LogCaptureFixture) -> AsyncIterator[ServedSockets]:
+async def server(caplog: pytest.LogCaptureFixture) -> AsyncIterator[ServedSockets]:
     allowed = [
         "https://Friend.example/",
         "https://bücher.example",
@@ -26,26 +26,26 @@ async def edge(caplog: pytest.LogCaptureFixture) -> AsyncIterator[ServedSockets]
     assert not unexpected_errors(caplog)
 
 
-async def test_pages_of_other_origins_are_refused_before_the_handshake(edge: ServedSockets) -> None:
-    own = f"127.0.0.1:{edge.port}"
+async def test_pages_of_other_origins_are_refused_before_the_handshake(server: ServedSockets) -> None:
+    own = f"127.0.0.1:{server.port}"
     for origin in (
         "https://evil.example",
         "null",
-        f"http://127.0.0.1:{edge.port + 1}",
+        f"http://127.0.0.1:{server.port + 1}",
         f"http://{own}.evil.example",
         "http://friend.example",
         "https://friend.example.evil.example",
         "https://friend.example:8443",
     ):
         with pytest.raises(InvalidStatus, match="403"):
-            await edge.peer(origin=origin)
+            await server.peer(origin=origin)
     for origin in (f"http://{own}", "https://friend.example"):
-        async with edge.ready(origin=origin):
+        async with server.ready(origin=origin):
             pass
 
 
-async def test_programs_send_no_origin(edge: ServedSockets) -> None:
-    async with edge.ready(origin=None):
+async def test_programs_send_no_origin(server: ServedSockets) -> None:
+    async with server.ready(origin=None):
         pass
 
 
@@ -79,8 +79,8 @@ async def test_programs_send_no_origin(edge: ServedSockets) -> None:
         ("https://tools.example", "10.0.0.7:8000", 403),
     ],
 )
-async def test_origins_and_hosts(edge: ServedSockets, origin: str, host: str, status: int) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
+async def test_origins_and_hosts(server: ServedSockets, origin: str, host: str, status: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(upgrade(host, f"Origin: {origin}\r\n"))
     assert int((await reader.readline()).split()[1]) == status
     writer.close()

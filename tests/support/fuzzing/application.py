@@ -36,7 +36,7 @@ class Gateway:
     def __init__(self) -> None:
         folder = Path(tempfile.mkdtemp())
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        self.edge = ServerComponents(
+        self.server = ServerComponents(
             Settings(
                 secret=SECRET,
                 allowed_origins=(ORIGIN,),
@@ -90,9 +90,9 @@ def serve_application(loop: Clockwork) -> FuzzedApplication:
     gateway = Gateway()
     return FuzzedApplication(
         app=application(gateway),
-        connections=gateway.edge.admission.connections,
+        connections=gateway.server.admission.connections,
         at_the_end=check_world,
         during=_during,
         streams=True,
-        busy_seconds=BUSY_SECONDS + 17 * gateway.edge.settings.deadline_seconds,
+        busy_seconds=BUSY_SECONDS + 17 * gateway.server.settings.deadline_seconds,
     )

@@ -32,7 +32,7 @@ from tests.support.usgs_samples import Handler, feature, feed_bytes, feed_server
 )
 def test_the_demo_offers_tokens_but_never_for_aws(store: str, offered: list[str]) -> None:
     gateway = Gateway(Settings(secret=SECRET, demo=True), StoreOptions(store))
-    assert [token["name"] for token in gateway.edge.demo_tokens()] == offered
+    assert [token["name"] for token in gateway.server.demo_tokens()] == offered
 
 
 @pytest.mark.parametrize(

@@ -51,9 +51,9 @@ def delays(streams: int = FEW) -> Delays:
 
 
 @pytest.fixture
-async def edge() -> ServedSockets:  # type: ignore[misc]
-    async with serve_websockets() as edge:
-        yield edge
+async def server() -> ServedSockets:  # type: ignore[misc]
+    async with serve_websockets() as server:
+        yield server
 
 
 # Delays
@@ -135,10 +135,10 @@ def test_hanging_requests_leave_time_to_close_resources_whatever_the_grace(
         loop = asyncio.get_running_loop()
         monkeypatch.setattr("server.uvicorn.time", SimpleNamespace(monotonic=loop.time))
         monkeypatch.setattr("server.uvicorn.application", lambda gateway: None)
-        edge = SimpleNamespace(
+        components = SimpleNamespace(
             settings=SimpleNamespace(grace_seconds=grace), begin_draining=lambda: None, end_streams=end_streams
         )
-        gateway: Any = SimpleNamespace(edge=edge)
+        gateway: Any = SimpleNamespace(server=components)
         server = _Server(gateway, lambda: asyncio.sleep(0), random.Random(8))
         server.servers = []
         server.lifespan = LifespanOff(server.config)
@@ -184,22 +184,22 @@ async def test_a_job_worker_that_hangs_at_its_start_stops_on_request(
 # WebSockets
 
 
-async def test_subscribers_are_asked_to_reconnect(edge: ServedSockets) -> None:
-    async with edge.ready() as peer:
+async def test_subscribers_are_asked_to_reconnect(server: ServedSockets) -> None:
+    async with server.ready() as peer:
         await peer.subscribe("1", "subscription { held }")
         await peer.next("1")
-        await edge.edge.drain(delays(), 5)
+        await server.endpoint.drain(delays(), 5)
         code, reason = await peer.closed()
     assert code == 1012
     assert 0 <= json.loads(reason)["reconnectAfterMs"] <= 100
 
 
-async def test_operations_of_a_socket_are_completed_and_later_messages_ignored(edge: ServedSockets) -> None:
-    async with edge.ready() as peer:
+async def test_operations_of_a_socket_are_completed_and_later_messages_ignored(server: ServedSockets) -> None:
+    async with server.ready() as peer:
         await peer.subscribe("1", "{ patient }")
         await peer.subscribe("2", "subscription { held }")
         await peer.next("2")
-        leaving = asyncio.create_task(edge.edge.drain(delays(), 20))
+        leaving = asyncio.create_task(server.endpoint.drain(delays(), 20))
         await asyncio.sleep(0)
         await peer.subscribe("3", "mutation { change }")
         contexts = world.contexts
@@ -211,28 +211,28 @@ async def test_operations_of_a_socket_are_completed_and_later_messages_ignored(e
         assert world.contexts == contexts  # the mutation was not executed: its client sends it to another process
 
 
-async def test_draining_waits_for_an_authentication_but_not_for_an_idle_socket(edge: ServedSockets) -> None:
-    async with edge.peer() as idle, edge.ready() as used:
-        await until(lambda: len(edge.edge) == 2)
+async def test_draining_waits_for_an_authentication_but_not_for_an_idle_socket(server: ServedSockets) -> None:
+    async with server.peer() as idle, server.ready() as used:
+        await until(lambda: len(server.endpoint) == 2)
         await used.subscribe("1", "{ hello }")
-        await edge.edge.drain(delays(), 5)
+        await server.endpoint.drain(delays(), 5)
         await idle.wait_closed()
         assert idle.close_code == 1012
         assert (await used.closed())[0] == 1012
 
 
 async def test_a_hanging_operation_and_a_deaf_client_do_not_delay_the_shutdown(
-    edge: ServedSockets, monkeypatch: pytest.MonkeyPatch
+    server: ServedSockets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("server.websocket.connection.CLOSE_REPLY_SECONDS", 0.1)
-    async with edge.ready() as peer, deaf_subscriber(edge, "subscription { flood }"):
+    async with server.ready() as peer, deaf_subscriber(server, "subscription { flood }"):
         await peer.subscribe("1", "{ slow }")
         await until(lambda: world.opened == 2)
-        await edge.edge.drain(delays(), 0.05)
+        await server.endpoint.drain(delays(), 0.05)
         assert (await peer.closed())[0] == 1012
-        for connection in tuple(edge.server.server_state.connections):
+        for connection in tuple(server.uvicorn.server_state.connections):
             connection.shutdown()
-        await until(lambda: not edge.server.server_state.connections and world.held == 0)
+        await until(lambda: not server.uvicorn.server_state.connections and world.held == 0)
 
 
 async def test_a_client_that_asked_for_positions_receives_them_at_the_end(served: Gateway) -> None:
@@ -244,7 +244,7 @@ async def test_a_client_that_asked_for_positions_receives_them_at_the_end(served
         extensions = {"resumeAfter": None}
         await peer.subscribe("1", "subscription { sightingReported { sightingId } }", extensions=extensions)
         begun = await peer.receive()
-        await served.gateway.edge.end_streams(random.Random(8), 5)
+        await served.gateway.server.end_streams(random.Random(8), 5)
         told = await peer.receive()
         assert (await peer.closed())[0] == 1012
     assert (told["type"], told["payload"]["resume"]) == ("ping", begun["payload"]["resume"])
@@ -264,7 +264,7 @@ async def test_positions_that_moved_without_an_event_are_sent_at_the_end(served:
         begun = [client.last for client in clients]
         await put_raw(served, "q1", mag=2.5)
         await told_all(served)
-        await served.gateway.edge.end_streams(random.Random(8), 5)
+        await served.gateway.server.end_streams(random.Random(8), 5)
         for stream in told:
             assert await anext(stream) == {"begun": True}
     assert begun[0] == begun[1] != clients[0].last == clients[1].last

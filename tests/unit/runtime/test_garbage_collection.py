@@ -15,7 +15,7 @@ from server.operations.request import Request, Transport
 from server.uvicorn import GC_THRESHOLDS, settle_garbage_collector
 from tests.support.served import Served
 
-LAYERS = ("edge", "compiled", "schema", "resolvers", "datastore")
+LAYERS = ("server", "jit", "schema", "resolvers", "datastore")
 
 
 class Node:
@@ -52,7 +52,7 @@ QUERIES = (
 
 async def test_queries_leave_nothing_to_the_collector(served: Served) -> None:
     await served.gateway.background.demo().load()
-    runner = served.gateway.edge.runner
+    runner = served.gateway.server.runner
     caller = Caller(Identity("demo", Role.USER), "192.0.2.1")
 
     async def ask() -> None:

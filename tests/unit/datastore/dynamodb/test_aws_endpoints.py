@@ -228,7 +228,7 @@ def test_aws_is_polled_no_more_often_than_it_allows_at_any_endpoint(store: str) 
 @pytest.mark.parametrize("store", ["aws", PLAIN, VPC])
 def test_a_store_in_aws_is_not_treated_as_a_demo_at_any_endpoint(store: str) -> None:
     gateway = Gateway(Settings(secret=SECRET, demo=True), StoreOptions(store))
-    assert gateway.edge.demo_tokens() == []
+    assert gateway.server.demo_tokens() == []
     assert isinstance(gateway.objects, NoObjects)
 
 
