@@ -103,7 +103,7 @@ OTHER_VARIABLES = (
     name for name in (*VARIABLES, *MATCH_VARIABLES, ENGINE_KEY, BINARY) if name not in VARIABLES_OF_OPTIONS
 )
 ENVIRONMENT = (
-    f"More is set in the environment (see the README): {', '.join(OTHER_VARIABLES)}, and OpenTelemetry's own OTEL_…"
+    f"Other settings are environment variables (README): {', '.join(OTHER_VARIABLES)}, and OpenTelemetry's OTEL_…"
 )
 cli.command("serve", epilog=ENVIRONMENT)(serve.serve)
 

@@ -20,7 +20,7 @@ from server.documents.persisted.manifest import ManifestProblem, is_hash, plain_
 from server.documents.persisted.trusted import prepare_manifest
 from server.documents.settings import document_settings
 
-commands = typer.Typer(no_args_is_help=True, help="Trusted documents: those that clients may name by an id.")
+commands = typer.Typer(no_args_is_help=True, help="Trusted documents, which clients may name by an id.")
 
 Manifest = Annotated[Path, typer.Argument(help="A manifest: {id: text}, or Apollo's format.")]
 TABLE_SECONDS = 600.0
@@ -30,9 +30,9 @@ SUFFIXES = (".graphql", ".gql")
 @commands.command("check")
 @takes_store
 def check_documents(manifest: Manifest, store: StoreOptions) -> None:
-    """Check a manifest against the schema and the limits, and print its operations with what each is estimated to cost.
+    """Check a manifest against the schema and the limits, and print its operations with their estimated costs.
 
-    The store is not asked. For a build: the status is 1 when a document cannot be used.
+    The command does not contact the store. In a build, exit status 1 means that a document cannot be used.
     """
     for document_id, document in _prepared(manifest).items():
         for operation in document.operations:
@@ -43,10 +43,10 @@ def check_documents(manifest: Manifest, store: StoreOptions) -> None:
 @commands.command("put")
 @takes_store
 def put_documents(manifest: Manifest, store: StoreOptions) -> None:
-    """Check a manifest, and make its documents known in the table. An id never gets another text.
+    """Check a manifest, and store its documents in the table. The text of an id never changes.
 
-    Each is known by its SHA-256 too, so that it may also be sent in full. Where an id stands for another text already,
-    nothing is put.
+    Each document is also stored under its SHA-256, so that clients may send its full text. If an id already has another
+    text, no document is stored.
     """
     documents = _prepared(manifest)
     texts = {sha256_of(document.text): document.text for document in documents.values()}
@@ -58,7 +58,7 @@ def put_documents(manifest: Manifest, store: StoreOptions) -> None:
         now = datetime.now(UTC)
         # Another process may have stored a text since the read: each put is conditional.
         _check_taken([name for name, text in texts.items() if (await known.put(name, text, now)).text != text])
-        typer.echo(f"{len(documents)} documents are known")
+        typer.echo(f"{len(documents)} documents are stored")
 
     _in_table(put, store)
 
@@ -80,9 +80,9 @@ def delete_documents(
     ids: Annotated[list[str], typer.Argument(help="The ids, as `list` prints them.")],
     store: StoreOptions,
 ) -> None:
-    """Forget documents in the table. Gateways notice within a minute.
+    """Delete documents from the table. Gateways notice within a minute.
 
-    A text whose last name goes is forgotten by its SHA-256 too: it runs no more, not when it is sent in full either.
+    The deletion of a text's last name also deletes its SHA-256. Its full text is then no longer trusted either.
     """
     named = [plain_id(document_id) for document_id in ids]
 
@@ -95,7 +95,7 @@ def delete_documents(
         # Hashes are deleted first: after an interruption, the command can be repeated with the same names.
         for document_id in sorted(deleted, key=lambda document_id: (not is_hash(document_id), document_id)):
             await known.delete(document_id)
-            typer.echo(f"{document_id} is forgotten")
+            typer.echo(f"{document_id} is deleted")
         for text in sorted(texts & other_names.keys()):
             typer.echo(f"the text {sha256_of(text)} still runs: {other_names[text]} is another id of it")
         unknown = [document_id for document_id in named if document_id not in stored]
@@ -109,12 +109,18 @@ def delete_documents(
 @takes_store
 def extract_documents(
     *,
-    sources: Annotated[list[Path], typer.Argument(help="Files with operations, and folders of them.", exists=True)],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Where the manifest goes, else stdout.")] = None,
-    names: Annotated[bool, typer.Option("--names", help="Ids are the operations' names, not their SHA-256.")] = False,
+    sources: Annotated[
+        list[Path], typer.Argument(help="Files with operations, or folders of such files.", exists=True)
+    ],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The file to write the manifest to, else stdout.")
+    ] = None,
+    names: Annotated[
+        bool, typer.Option("--names", help="Use the operations' names as ids, not their SHA-256.")
+    ] = False,
     store: StoreOptions,
 ) -> None:
-    """Make a manifest of the operations in .graphql files. The store is not asked, nor the schema: see `check`."""
+    """Make a manifest of the operations in .graphql files, without checking them: see `check`."""
     try:
         files = {str(path): path.read_text() for source in sources for path in _graphql_files(source)}
         text = json.dumps(extract_manifest(files, by_name=names), indent=2)

@@ -26,11 +26,11 @@ def run_engine(
     data_dir: DataDir = DATA_DIR,
     prefix: Prefix = "",
 ) -> None:
-    """Run the embedded engine alone until interrupted, for other processes: they take --store http://HOST:PORT.
+    """Run the embedded engine alone until interrupted, for processes with --store http://HOST:PORT.
 
-    It is started again when it dies, and expired items are deleted. Clients need the access key, which
-    GATEWAY_ENGINE_KEY sets; without it the engine makes one and keeps it in `engine.key` in the data directory.
-    `tables create` makes the tables.
+    The engine is restarted if it dies. Expired items are deleted. Clients need the access key, which
+    GATEWAY_ENGINE_KEY sets. Without it, the command generates one in the file `engine.key` of the data directory.
+    `tables create` creates the tables.
     """
     if host not in (LOOPBACK, ALL_ADDRESSES):
         raise typer.BadParameter(f"must be {LOOPBACK} or {ALL_ADDRESSES}", param_hint="--host")

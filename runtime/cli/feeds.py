@@ -31,7 +31,7 @@ FanOutBound = Annotated[
     ),
 ]
 
-letters = typer.Typer(no_args_is_help=True, help="Changes of the feed that could not be handled: dead letters.")
+letters = typer.Typer(no_args_is_help=True, help="Dead letters: changes of the feed that could not be handled.")
 follows = typer.Typer(no_args_is_help=True, help="The follows of the feed.")
 
 
@@ -55,7 +55,9 @@ def run_pipeline(*, fan_out_bound: FanOutBound = MAX_FOLLOWERS, metrics: Metrics
 @takes_store
 def list_letters(
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object on each line, with the whole record.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per line, with the whole record.")
+    ] = False,
     store: StoreOptions,
 ) -> None:
     """Show the dead letters, oldest first."""
@@ -71,12 +73,14 @@ def list_letters(
 @takes_store
 def replay_letters(
     *,
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[IDS]...", help="Which, by their ids.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All there are.")] = False,
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[IDS]...", help="The ids of the dead letters to handle.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Handle all dead letters.")] = False,
     fan_out_bound: FanOutBound = MAX_FOLLOWERS,
     store: StoreOptions,
 ) -> None:
-    """Handle dead letters again. One that is handled now is forgotten; what it counts is counted once."""
+    """Handle dead letters again. Delete each that succeeds. A repetition counts nothing twice."""
     if bool(ids) is every:
         raise typer.BadParameter("name ids, or give --all", param_hint="IDS")
 

@@ -10,7 +10,7 @@ from runtime.cli.options import takes_store, with_gateway
 from runtime.cli.output import mistake, progress, shortened
 from runtime.container import Gateway
 
-commands = typer.Typer(no_args_is_help=True, help="Bring data in.")
+commands = typer.Typer(no_args_is_help=True, help="Import data from other services.")
 
 
 @commands.command("earthquakes")
@@ -19,7 +19,7 @@ def ingest_earthquakes(
     source: Annotated[str, typer.Argument(help="A USGS GeoJSON feed: a file, a URL, or a name such as all_day.")],
     store: StoreOptions,
 ) -> None:
-    """Store each event of a USGS GeoJSON feed once, and say how it went."""
+    """Store each event of a USGS GeoJSON feed once, and print the result."""
 
     async def ingest(gateway: Gateway) -> None:
         assert gateway.ingest is not None

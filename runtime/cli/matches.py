@@ -39,7 +39,9 @@ def run_pipeline(
     source: Annotated[
         MatchSource,
         typer.Option(
-            "--matches", envvar="GATEWAY_MATCHES", help="Where matches come from: sportmonks, or demo (invented ones)."
+            "--matches",
+            envvar="GATEWAY_MATCHES",
+            help="The provider of matches: sportmonks, or demo (simulated matches).",
         ),
     ] = MatchSource.SPORTMONKS,
     metrics: MetricsOptions,
@@ -61,17 +63,17 @@ def replay(
         list[Path], typer.Argument(help="Matches in Cricsheet's JSON format.", exists=True, dir_okay=False)
     ],
     speed: Annotated[
-        float, typer.Option(min=0, help="How many times as fast as it was played; 0: as fast as can be.")
+        float, typer.Option(min=0, help="The speed relative to the recorded match; 0: as fast as possible.")
     ] = 60.0,
     match_id: Annotated[
-        str | None, typer.Option(help="The match's id, for one file; else the name of the file.")
+        str | None, typer.Option(help="The id of the match, if there is one file. Default: the name of the file.")
     ] = None,
     from_start: Annotated[
-        bool, typer.Option("--from-start", help="From the first ball, also when some were replayed before.")
+        bool, typer.Option("--from-start", help="Start at the first ball, even if an earlier replay got further.")
     ] = False,
     store: StoreOptions,
 ) -> None:
-    """Play recorded matches as if they were live, and tell what happens. One that was cut short goes on."""
+    """Replay recorded matches as if they were live, and print their events. Interrupted replays continue."""
     if match_id is not None and len(files) > 1:
         raise typer.BadParameter("is for one file only", param_hint="--match-id")
     recordings = [_load(file, match_id) for file in files]

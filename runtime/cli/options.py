@@ -24,11 +24,9 @@ SEARCH_URL = "GATEWAY_SEARCH_URL"
 BUCKET = ("GATEWAY_PHOTO_BUCKET", "GATEWAY_S3_URL")
 
 DataDir = Annotated[
-    Path, typer.Option("--data-dir", envvar="GATEWAY_DATA_DIR", help="Where local data and secrets are kept.")
+    Path, typer.Option("--data-dir", envvar="GATEWAY_DATA_DIR", help="The folder of local data and secrets.")
 ]
-Prefix = Annotated[
-    str, typer.Option("--prefix", envvar="GATEWAY_TABLE_PREFIX", help="What the names of the tables begin with.")
-]
+Prefix = Annotated[str, typer.Option("--prefix", envvar="GATEWAY_TABLE_PREFIX", help="The prefix of the table names.")]
 
 
 class OptionGroup:
@@ -69,13 +67,15 @@ def store_options(
         typer.Option(
             "--store",
             envvar="GATEWAY_STORE",
-            help="embedded (an engine of our own), aws, or the URL of an endpoint that speaks DynamoDB's API.",
+            help="embedded (the engine that the gateway starts), aws, or the URL of an endpoint with DynamoDB's API.",
         ),
     ] = "embedded",
     data_dir: DataDir = DATA_DIR,
     memory: Annotated[
         bool,
-        typer.Option("--memory", help="The embedded engine keeps its data in memory, shared with a `serve --memory`."),
+        typer.Option(
+            "--memory", help="Keep the embedded engine's data in memory, shared with a running `serve --memory`."
+        ),
     ] = False,
     prefix: Prefix = "",
     region: Annotated[str | None, typer.Option("--region", envvar="AWS_REGION", help="The AWS region.")] = None,

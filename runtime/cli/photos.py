@@ -14,11 +14,13 @@ MAX_PAGE = 1000
 
 commands = typer.Typer(no_args_is_help=True, help="The files of photos.")
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Count, and change nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Count the files, and change nothing.")]
 FromTheStart = Annotated[
-    bool, typer.Option("--from-the-start", help="Do not continue where an interrupted run has stopped.")
+    bool, typer.Option("--from-the-start", help="Start at the first photo, even if an interrupted run got further.")
 ]
-PageSize = Annotated[int, typer.Option("--page", min=1, max=MAX_PAGE, help="After how many photos progress is noted.")]
+PageSize = Annotated[
+    int, typer.Option("--page", min=1, max=MAX_PAGE, help="The number of photos between two notes of the progress.")
+]
 
 
 @commands.command("strip")

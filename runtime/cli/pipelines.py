@@ -28,7 +28,7 @@ class MetricsOptions:
             envvar="GATEWAY_METRICS_PORT",
             min=1,
             max=65535,
-            help="Answer Prometheus at http://HOST:PORT/metrics.",
+            help="Serve metrics for Prometheus at http://HOST:PORT/metrics.",
         ),
     ] = None
     metrics_host: Annotated[
@@ -36,7 +36,7 @@ class MetricsOptions:
         typer.Option(
             "--metrics-host",
             envvar="GATEWAY_METRICS_HOST",
-            help="The address to answer Prometheus on, without a token.",
+            help="The address that serves the metrics. It requires no token.",
         ),
     ] = LOCAL
 

@@ -36,7 +36,7 @@ def run_pipeline(metrics: MetricsOptions, store: StoreOptions) -> None:
 @commands.command("rebuild")
 @takes_store
 def rebuild(store: StoreOptions) -> None:
-    """Build a new index from the table while searches use the present one, and then replace that.
+    """Build a new index from the table while searches use the present one, then replace it.
 
     Writes in the meantime are not lost. A rebuild that is interrupted changes nothing; run it again.
     """
@@ -56,7 +56,7 @@ def rebuild(store: StoreOptions) -> None:
 @takes_store
 def status(
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
     store: StoreOptions,
 ) -> None:
     """Show how many posts and users the index has, when it was built, and whether a rebuild is under way."""

@@ -9,7 +9,7 @@ from runtime.container import Gateway
 
 @takes_store
 def seed(store: StoreOptions) -> None:
-    """Load the demo data that is not there yet."""
+    """Load the demo data that the store does not have yet."""
 
     async def load(gateway: Gateway) -> None:
         loaded = await gateway.background.demo().load()

@@ -30,7 +30,7 @@ Demo = Annotated[
     typer.Option(
         "--demo/--no-demo",
         envvar="GATEWAY_DEMO",
-        help="Demo data and tokens, and a little life; on by default when embedded.",
+        help="Demo data, demo tokens and simulated activity; on by default for the embedded engine.",
     ),
 ]
 Ingest = Annotated[
@@ -42,7 +42,7 @@ Matches = Annotated[
     typer.Option(
         "--matches",
         envvar="GATEWAY_MATCHES",
-        help="Which live matches to poll: invented ones, those of SportMonks, or none. Invented ones in the demo.",
+        help="The provider of live matches: demo (simulated matches), sportmonks, or none. Default with --demo: demo.",
     ),
 ]
 FeedPipeline = Annotated[
@@ -50,21 +50,21 @@ FeedPipeline = Annotated[
     typer.Option(
         "--feed-pipeline/--no-feed-pipeline",
         envvar="GATEWAY_FEED_PIPELINE",
-        help="Handle the feed's changes in this process; on by default when embedded.",
+        help="Handle the feed's changes in this process; on by default for the embedded engine.",
     ),
 ]
 Workers = Annotated[
     str | None,
     typer.Option(
         envvar="GATEWAY_WORKERS",
-        help="So many processes serve, or auto: as many as there are CPUs. One process does it all without.",
+        help="The number of processes that serve; auto: one for each CPU. Default: one process does everything.",
     ),
 ]
 Bus = Annotated[
     str | None,
     typer.Option(
         envvar="GATEWAY_BUS",
-        help="The redis:// or rediss:// URL by which processes share the reading of tables' streams.",
+        help="The redis:// or rediss:// URL of the Redis through which processes share the reading of streams.",
     ),
 ]
 

@@ -37,13 +37,13 @@ def create_tables(
         bool,
         typer.Option(
             "--update",
-            help="Add indexes, streams, TTL and protection that tables lack. Indexes are waited for, one by one.",
+            help="Add missing indexes, streams, TTL and protection to tables. Indexes are created one after another.",
         ),
     ] = False,
 ) -> None:
-    """Create the declared tables that are missing, and compare those that exist with their declaration.
+    """Create the declared tables that are missing, and compare existing tables with their declarations.
 
-    The status is 1 when one differs. In AWS, tables are made with point-in-time recovery and deletion protection.
+    The exit status is 1 if a table differs. In AWS, new tables have point-in-time recovery and deletion protection.
     """
 
     async def create() -> None:
@@ -75,7 +75,7 @@ def _advice(differences: Sequence[Difference], *, updated: bool) -> str:
 @commands.command("describe")
 @takes_store
 def describe_tables(store: StoreOptions) -> None:
-    """Print what the store says of the declared tables, as JSON."""
+    """Print the store's descriptions of the declared tables, as JSON."""
 
     async def describe() -> None:
         async with open_database(store) as database:
@@ -88,27 +88,29 @@ def describe_tables(store: StoreOptions) -> None:
 @takes_store
 def export_tables(
     *,
-    format: Annotated[ExportFormat, typer.Option(help="For which tool.")] = ExportFormat.CLOUDFORMATION,
+    format: Annotated[ExportFormat, typer.Option(help="The tool that reads the output.")] = ExportFormat.CLOUDFORMATION,
     alarms: Annotated[
-        AlarmLevel, typer.Option(help="What CloudWatch watches: throttling, DynamoDB's own errors too, or nothing.")
+        AlarmLevel, typer.Option(help="The CloudWatch alarms: on throttling, also on DynamoDB's own errors, or none.")
     ] = AlarmLevel.THROTTLING,
     policies: Annotated[
-        bool, typer.Option("--policies", help="With a managed policy for each role of a process.")
+        bool, typer.Option("--policies", help="Include a managed policy for each process role.")
     ] = False,
-    iam: Annotated[bool, typer.Option("--iam", help="Print policies alone, as IAM takes them.")] = False,
+    iam: Annotated[bool, typer.Option("--iam", help="Print only the policies, as IAM policy documents.")] = False,
     role: Annotated[
-        list[RoleName] | None, typer.Option(help="Policies for these only; with --iam and one of them, its own alone.")
+        list[RoleName] | None,
+        typer.Option(help="Only the policies of these roles. --iam with one role prints that policy document itself."),
     ] = None,
-    account: Annotated[str | None, typer.Option(help="The AWS account in what --iam prints.")] = None,
+    account: Annotated[str | None, typer.Option(help="The AWS account in the policies of --iam.")] = None,
     photo_bucket: Annotated[
-        str | None, typer.Option(envvar="GATEWAY_PHOTO_BUCKET", help="The bucket of photos in what --iam prints.")
+        str | None,
+        typer.Option(envvar="GATEWAY_PHOTO_BUCKET", help="The bucket of the photos in the policies of --iam."),
     ] = None,
     store: StoreOptions,
 ) -> None:
-    """Print the declared tables as a CloudFormation template or a Terraform file, or the policies of processes.
+    """Print the declared tables as a CloudFormation template or a Terraform file, or the IAM policies of the processes.
 
-    Policies allow what the access patterns of a process do, and no more. Where account, region or bucket are not told,
-    names stand in their place that CloudFormation's Fn::Sub replaces. The store is not asked.
+    Policies allow the operations of a process's access patterns, and no more. Account, region and bucket that are not
+    given are placeholders for CloudFormation's Fn::Sub. The command does not contact the store.
     """
     if role and not (iam or policies):
         raise typer.BadParameter("is for --iam and --policies", param_hint="--role")

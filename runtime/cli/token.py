@@ -17,10 +17,12 @@ from server.wiring import DEMO_USERS
 @takes_store
 def print_token(
     *,
-    role: Annotated[Role, typer.Option(help="What the bearer may do.")] = Role.USER,
+    role: Annotated[
+        Role, typer.Option(help="The role of the caller, which decides what operations are allowed.")
+    ] = Role.USER,
     user: Annotated[str, typer.Option(help="The user id: the token's `sub`.")] = DEMO_USERS[0][1],
-    email: Annotated[str | None, typer.Option(help="A verified email.")] = None,
-    hours: Annotated[float, typer.Option(min=0.01, max=24 * 365, help="How long the token is good.")] = 12,
+    email: Annotated[str | None, typer.Option(help="The caller's verified email address.")] = None,
+    hours: Annotated[float, typer.Option(min=0.01, max=24 * 365, help="The lifetime of the token in hours.")] = 12,
     store: StoreOptions,
 ) -> None:
     """Print a token that a gateway with the same store options accepts."""

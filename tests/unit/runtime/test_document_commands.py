@@ -98,16 +98,16 @@ async def test_documents_are_put_into_the_table_listed_and_deleted(
     deleted = await call("documents", "delete", "twin", "nothing")
     left = await call("documents", "list")
 
-    assert (put.stdout, again.stdout) == ("2 documents are known\n",) * 2
+    assert (put.stdout, again.stdout) == ("2 documents are stored\n",) * 2
     texts = json.loads(listed.stdout)
     assert texts == {name: text for text in (AREAS, f"{QUAKE} {FRAGMENT}") for name in _names(text)}
     assert_command_failed(other, 1, "these ids are taken by other texts: areas.")
     assert as_before.stdout == listed.stdout
-    output = f"areas is forgotten\nthe text {sha256_of(AREAS)} still runs: twin is another id of it\n"
+    output = f"areas is deleted\nthe text {sha256_of(AREAS)} still runs: twin is another id of it\n"
     assert (one_of_two.returncode, one_of_two.stdout) == (0, output)
     assert json.loads(between.stdout).keys() == texts.keys() - {"areas"} | {"twin"}
     assert (deleted.returncode, deleted.stderr) == (1, "Error: no document has the id nothing.\n")
-    assert deleted.stdout == f"{sha256_of(AREAS)} is forgotten\ntwin is forgotten\n"
+    assert deleted.stdout == f"{sha256_of(AREAS)} is deleted\ntwin is deleted\n"
     assert json.loads(left.stdout).keys() == {"quake", sha256_of(texts["quake"])}
 
 
