@@ -12,11 +12,11 @@ async function answerOf(endpoint, request) {
   try {
     response = await fetch(endpoint, request);
   } catch {
-    throw new Error('The gateway cannot be reached. Does it still run?');
+    throw new Error('The gateway cannot be reached. Check that it is running.');
   }
   try {
     return await response.json();
   } catch {
-    throw new Error(`The gateway answered ${response.status}, and nothing that can be read.`);
+    throw new Error(`The gateway answered with status ${response.status} and an unreadable body.`);
   }
 }

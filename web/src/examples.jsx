@@ -76,7 +76,7 @@ export function createExamplesPlugin({ examples, tokens, endpoint }) {
             </ul>
           </details>
         ))}
-        {!found.length && <p>Nothing matches.</p>}
+        {!found.length && <p>No example matches.</p>}
       </section>
     );
   }

@@ -31,13 +31,13 @@ export function createExplainPlugin(explanations) {
         </header>
         {!on && !latest && (
           <Hint>
-            What does an operation do to DynamoDB? Switch this on and run one: here stands every call behind each field,
-            with its keys, the items it read, the capacity it consumed and the time it took.
+            Switch this on and run an operation to see its calls to DynamoDB. Each call is listed under its field, with
+            its keys, the items read, the capacity consumed and the time taken.
           </Hint>
         )}
         {on && !latest && (
           <Hint>
-            Run an operation to see what it does.
+            Run an operation to see its calls to DynamoDB.
             <button type="button" className="go" onClick={() => run()}>
               Run it now
             </button>
@@ -55,20 +55,20 @@ function Hint({ children }) {
   return <div className="hint">{children}</div>;
 }
 
-function Latest({ asked, at, lacking, explanation, refusal, stale }) {
+function Latest({ name, at, lacking, explanation, refusal, stale }) {
   if (refusal) {
     return (
       <div className="problem" role="alert">
-        <strong>This caller may not have operations explained.</strong>
+        <strong>This caller is not allowed to explain operations.</strong>
         <p>{refusal}</p>
-        <p>Nothing was executed. Run as somebody else, or switch Explain off.</p>
+        <p>Nothing was executed. Choose another user under “Run as”, or switch Explain off.</p>
       </div>
     );
   }
   return (
     <>
-      <p className="asked" role="status">
-        <code>{asked}</code> <time dateTime={at.toISOString()}>{at.toLocaleTimeString()}</time>
+      <p className="run" role="status">
+        <code>{name}</code> <time dateTime={at.toISOString()}>{at.toLocaleTimeString()}</time>
         {stale && ' (later runs are not explained)'}
       </p>
       {/* Another run resets the chosen field and the opened calls. */}
@@ -98,11 +98,11 @@ function Explanation({ whole, estimate, units, requests, retries, ms, calls, fie
       {calls.length > 0 ? (
         <Calls calls={shown} ms={ms} path={chosen === null ? null : pathOf(fields[chosen])} />
       ) : (
-        <Hint>{fields.length ? 'Everything was remembered: no call was made.' : 'No call was made.'}</Hint>
+        <Hint>{fields.length ? 'No call was made: all results came from caches or from other requests.' : 'No call was made.'}</Hint>
       )}
       {omitted && (
         <p className="quiet">
-          Left out: {count(omitted.calls, 'call')} and {count(omitted.fields, 'field')}. The totals count them.
+          Not shown: {count(omitted.calls, 'call')} and {count(omitted.fields, 'field')}. The totals include them.
         </p>
       )}
       <CopyButton text={JSON.stringify(whole, null, 2)} />
@@ -129,7 +129,7 @@ function Estimate({ estimate, actual }) {
     <div className="estimate">
       <Bar value={actual / most} mark={actual > estimate ? estimate / most : undefined} />
       <p className="quiet">
-        {number(actual)} of the {number(estimate)} units it was estimated to cost ({number((actual / estimate) * 100)} %)
+        {number(actual)} of {number(estimate)} estimated units ({number((actual / estimate) * 100)} %)
       </p>
     </div>
   );
@@ -143,10 +143,10 @@ function Fields({ fields, chosen, choose }) {
       <thead>
         <tr>
           <th scope="col">Field</th>
-          <th scope="col" title="Questions this field put to DynamoDB">
-            Asked
+          <th scope="col" title="Reads and writes that this field sent to DynamoDB">
+            Sent
           </th>
-          <th scope="col" title="Answers it had from what others asked for">
+          <th scope="col" title="Results that came from caches, or from calls of other fields or requests">
             Hits
           </th>
           <th scope="col">Units</th>
@@ -209,7 +209,7 @@ function Calls({ calls, ms, path }) {
         )}
         <small>
           {' '}
-          The bars show when, within {number(ms)} ms.
+          The bars show when each call ran, within {number(ms)} ms.
         </small>
       </h3>
       <ol>
@@ -326,7 +326,7 @@ function Facts(call) {
         {pages > 1 && ` in ${number(pages)} ${operation === 'BatchGetItem' ? 'rounds' : 'pages'}`}
       </Fact>
       <Fact name="Units">{`${number(units.read)} read, ${number(units.write)} write`}</Fact>
-      <Fact name="For">
+      <Fact name="Fields">
         {fields.map((path) => path ?? '(no field)').join(', ')} <small>{patterns.join(', ')}</small>
       </Fact>
     </>

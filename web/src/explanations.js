@@ -1,11 +1,11 @@
 const KEPT = 'gateway:explain';
 /** The reason for a missing explanation if the operation failed. */
-export const NOT_EXPLAINED = 'No explanation came: the result says why.';
+export const NOT_EXPLAINED = 'The response has no explanation. The result shows the reason.';
 const REFUSALS = ['FORBIDDEN', 'UNAUTHENTICATED'];
 
 /**
  * Return a store for useSyncExternalStore: whether operations are explained, and the explanation of the latest one.
- * `latest` is { asked, at } with one of `explanation`, `refusal` (a message) and `lacking` (why there is none so far).
+ * `latest` is { name, at } with one of `explanation`, `refusal` (a message) and `lacking` (why there is none so far).
  */
 export function createExplanations(storage = localStorage) {
   const listeners = new Set();
@@ -31,8 +31,8 @@ export function createExplanations(storage = localStorage) {
       change({ on });
     },
     /** Begin a run. It replaces the previous run. */
-    begin(asked, lacking) {
-      const run = { asked, at: new Date(), lacking };
+    begin(name, lacking) {
+      const run = { name, at: new Date(), lacking };
       change({ latest: run });
       return run;
     },
@@ -41,9 +41,9 @@ export function createExplanations(storage = localStorage) {
       if (state.latest === run) change({ latest: { ...run, lacking } });
     },
     /** Store the explanation of a response. Return the response without it, for the result pane. */
-    take(asked, answer) {
+    take(name, answer) {
       const { dynamodb, ...others } = answer?.extensions ?? {};
-      const latest = { asked, at: new Date() };
+      const latest = { name, at: new Date() };
       if (dynamodb) {
         change({ latest: { ...latest, explanation: dynamodb } });
         const { extensions, ...rest } = answer;

@@ -43,11 +43,11 @@ export function createFetcher(endpoint, explanations) {
       return fetchOverHttp(params, { ...options, headers }).then(take, tellUnreachable).finally(() => end(NOT_EXPLAINED));
     }
     const client = clientFor(authorizationOf(options.headers));
-    const asked = explains ? { ...params, extensions: { ...params.extensions, explain: true } } : params;
+    const requested = explains ? { ...params, extensions: { ...params.extensions, explain: true } } : params;
     return {
       subscribe: (sink) => {
         begin('Waiting for the first event.');
-        const unsubscribe = client.subscribe(asked, {
+        const unsubscribe = client.subscribe(requested, {
           next: (answer) => sink.next(take(answer)),
           error(error) {
             sink.error(readable(Array.isArray(error) ? take(error) : error));
@@ -55,12 +55,12 @@ export function createFetcher(endpoint, explanations) {
           },
           complete() {
             sink.complete();
-            end('It ended before its first event.');
+            end('The subscription ended before its first event.');
           },
         });
         return {
           unsubscribe() {
-            end('It was stopped before its first event.');
+            end('The subscription was stopped before its first event.');
             unsubscribe();
           },
         };
@@ -107,7 +107,7 @@ function authorizationOf(headers = {}) {
 
 function tellUnreachable(error) {
   // fetch throws a TypeError if there is no response at all. Its message differs between browsers.
-  throw error instanceof TypeError ? { message: 'The gateway cannot be reached. Does it still run?' } : error;
+  throw error instanceof TypeError ? { message: 'The gateway cannot be reached. Check that it is running.' } : error;
 }
 
 // Return an object with only a message: GraphiQL would print the stack of an Error into the result.

@@ -24,7 +24,7 @@ const CONFIG_URL = `${import.meta.env.BASE_URL}config.json`;
 
 async function loadConfig() {
   const response = await fetch(CONFIG_URL);
-  if (!response.ok) throw new Error(`the server answered ${response.status}`);
+  if (!response.ok) throw new Error(`the server answered with status ${response.status}`);
   return response.json();
 }
 

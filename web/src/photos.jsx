@@ -211,7 +211,7 @@ function Photo({ endpoint, local, read }) {
   const { description, takenAt, width, height, originalUrl, thumbnailUrl, user, faces } = photo;
   const seen = faces.filter((face) => face?.person);
   const names = [...new Set(seen.map(({ person }) => person.name))];
-  const words = description ?? 'A photo without words';
+  const words = description ?? 'A photo without a description';
   return (
     <li>
       <a href={local(originalUrl)} target="_blank" rel="noreferrer" onPointerEnter={renewIfOld} onFocus={renewIfOld}>
@@ -235,7 +235,7 @@ function Photo({ endpoint, local, read }) {
 
 /** Return the text in place of a missing thumbnail. */
 function missing({ gone, originalUrl }) {
-  if (gone) return 'It is gone.';
+  if (gone) return 'The photo was deleted.';
   return originalUrl ? 'Open the picture' : 'The picture cannot be shown.';
 }
 

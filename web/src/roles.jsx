@@ -43,13 +43,13 @@ export function RoleSwitch({ tokens }) {
         value={custom ? 'custom' : held}
         onChange={(event) => setHeaders(withToken(headers, tokens[event.target.value]?.token))}
       >
-        <option value={-1}>nobody</option>
+        <option value={-1}>anonymous</option>
         {tokens.map(({ name }, index) => (
           <option key={name} value={index}>
             {name}
           </option>
         ))}
-        {custom && <option value="custom">a token of your own</option>}
+        {custom && <option value="custom">another token</option>}
       </select>
     </label>
   );

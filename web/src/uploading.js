@@ -33,10 +33,10 @@ const spare = new Map();
 export async function upload(file, description, { endpoint, authorization, tell, local }) {
   const contentType = await typeOf(file);
   if (file.size > MOST_BYTES) throw tooLarge(file, MOST_BYTES);
-  if (!authorization) throw new Error('nobody is signed in. Choose under “Run as” whose photo it is.');
+  if (!authorization) throw new Error('no user is selected. Choose the owner of the photo under “Run as”.');
   const asked = (query, variables) => ask(endpoint, authorization, query, variables);
 
-  tell({ words: `Reserving a place for ${file.name}…` });
+  tell({ words: `Preparing the upload of ${file.name}…` });
   const input = { contentType, description: description.trim() || null };
   const kind = JSON.stringify([authorization, input]);
   const { imageId, original } = await place(input, spare.get(kind), asked);
@@ -45,7 +45,7 @@ export async function upload(file, description, { endpoint, authorization, tell,
     if (file.size > original.maxBytes) throw tooLarge(file, original.maxBytes);
     const words = `Uploading ${file.name}…`;
     await send({ ...original, url: local(original.url) }, file, (part) => tell({ words, part }));
-    tell({ words: `Looking at ${file.name}…` });
+    tell({ words: `Checking ${file.name}…` });
     const { completePhoto } = await asked(CONFIRM, { imageId });
     spare.delete(kind);
     return completePhoto;
@@ -60,7 +60,7 @@ async function typeOf(file) {
   try {
     beginning = String.fromCharCode(...new Uint8Array(await file.slice(0, 12).arrayBuffer()));
   } catch {
-    throw new Error('it cannot be read.');
+    throw new Error('the file cannot be read.');
   }
   const found = Object.keys(TYPES).find((name) => TYPES[name][0].test(beginning));
   if (!found) throw new Error('not a JPEG, PNG or WebP picture.');
@@ -68,7 +68,7 @@ async function typeOf(file) {
 }
 
 function tooLarge({ size }, most) {
-  return new Error(`it has ${megabytes(size)} MB; at most ${megabytes(most)} MB are taken.`);
+  return new Error(`the file has ${megabytes(size)} MB; at most ${megabytes(most)} MB are accepted.`);
 }
 
 /** Reserve a place for a photo: the spare reservation, unless a photo uses it already. */
@@ -103,7 +103,7 @@ function send({ url, method, fields, fileField, contentType }, file, progressed)
     const request = new XMLHttpRequest(); // fetch does not report the progress of an upload
     request.upload.onprogress = ({ loaded, total }) => progressed(total ? loaded / total : undefined);
     request.onload = () => (request.status < 300 ? done() : failed(new Error(refusal(request))));
-    request.onerror = () => failed(new Error('the upload broke off, or its address cannot be reached from here.'));
+    request.onerror = () => failed(new Error('the upload was interrupted, or its address cannot be reached from this browser.'));
     request.open(method, url);
     request.send(form);
   });

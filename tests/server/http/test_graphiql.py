@@ -73,7 +73,7 @@ def test_an_example_opens_in_a_tab_of_its_own_with_variables_and_a_token(page: "
 def test_the_role_can_be_switched(page: "Page") -> None:
     set_query(page, "{ me { userId role } }")
     roles = page.locator(".role-switch select")
-    for label, words in (("Admin", '"ADMIN"'), ("System", '"SYSTEM"'), ("nobody", '"me": null')):
+    for label, words in (("Admin", '"ADMIN"'), ("System", '"SYSTEM"'), ("anonymous", '"me": null')):
         roles.select_option(label=label)
         settle(page)
         execute(page, words)
@@ -173,7 +173,7 @@ def test_an_unreachable_gateway_is_reported_in_words(page_that_errs: "Page", gat
     open_page(page, gateway)
     page.route("**/graphql", lambda route: route.abort())
     answer = json.loads(execute(page, '"errors"'))
-    assert answer == {"errors": [{"message": "The gateway cannot be reached. Does it still run?"}]}
+    assert answer == {"errors": [{"message": "The gateway cannot be reached. Check that it is running."}]}
 
 
 def test_on_a_telephone_a_pane_covers_the_page_until_an_example_is_opened(page: "Page") -> None:
@@ -299,16 +299,16 @@ def test_each_of_several_files_is_reported_and_a_failed_one_frees_its_place(page
         [
             "a.txt and b.jpg: not a JPEG, PNG or WebP picture.",
             "cut.jpg: The original is no picture that can be read: it is damaged, or something else.",
-            "large.jpg: it has 25.1 MB; at most 25 MB are taken.",
+            "large.jpg: the file has 25.1 MB; at most 25 MB are accepted.",
         ]
     )
     expect(photos).to_have_count(13)
     assert len({*reserved}) == 2
     assert given_up == [(reserved[0], True)]
 
-    page.locator(".role-switch select").select_option(label="nobody")
+    page.locator(".role-switch select").select_option(label="anonymous")
     give(page, tmp_path, teal_jpg=picture())
-    expect(alerts).to_have_text(re.compile("teal.jpg: nobody is signed in."))
+    expect(alerts).to_have_text(re.compile("teal.jpg: no user is selected."))
     assert len(reserved) == 2
 
 

@@ -48,7 +48,7 @@ def test_the_pane_explains_runs(page: "Page") -> None:
     pane.get_by_role("switch", name="Explain each run").uncheck()
     set_query(page, "{ liveMatches { matchId } }")
     execute(page, '"liveMatches"')
-    expect(pane.locator(".asked")).to_contain_text("later runs are not explained")
+    expect(pane.locator(".run")).to_contain_text("later runs are not explained")
 
 
 def test_the_pane_explains_each_event_of_a_subscription(page: "Page") -> None:
@@ -58,19 +58,19 @@ def test_the_pane_explains_each_event_of_a_subscription(page: "Page") -> None:
     button, hint = page.locator("button.graphiql-execute-button"), pane.locator(".hint")
     set_query(page, 'subscription Quiet { watchAlerts(userId: "demo") { area } }')
     button.click()
-    expect(pane.locator(".asked code")).to_have_text("Quiet")
+    expect(pane.locator(".run code")).to_have_text("Quiet")
     expect(hint).to_have_text("Waiting for the first event.")
     button.click()
-    expect(hint).to_have_text("It was stopped before its first event.")
+    expect(hint).to_have_text("The subscription was stopped before its first event.")
     set_query(page, 'subscription Lost { matchUpdates(matchId: "nope") { version } }')
     execute(page, "There is no match")
-    expect(hint).to_have_text("No explanation came: the result says why.")
+    expect(hint).to_have_text("The response has no explanation. The result shows the reason.")
     set_query(page, 'subscription Likes { postEngagement(postId: "mira-1") { likeCount } }')
 
     result = execute(page, "likeCount")
 
     assert json.loads(result)["extensions"].keys() == {"eventId"}
-    expect(pane.locator(".asked code")).to_have_text("Likes")
+    expect(pane.locator(".run code")).to_have_text("Likes")
     expect(pane.locator("tbody th")).to_have_text(["postEngagement FEED-S1"])
     expect(pane.locator(".calls summary")).to_contain_text("GetItem feed")
 
@@ -82,11 +82,11 @@ def test_a_caller_without_permission_for_explanations_is_told_so(
     open_page(page, gateway)
     page.click("button[aria-label='Show Explain']")
     page.locator(".explain").get_by_role("switch", name="Explain each run").check()
-    page.select_option(".role-switch select", label="nobody")
+    page.select_option(".role-switch select", label="anonymous")
     set_query(page, "{ liveMatches { matchId } }")
 
     execute(page, "UNAUTHENTICATED")
 
     told = page.locator(".explain").get_by_role("alert")
-    expect(told).to_contain_text("This caller may not have operations explained.")
+    expect(told).to_contain_text("This caller is not allowed to explain operations.")
     expect(told).to_contain_text("Nothing was executed.")
