@@ -31,8 +31,9 @@ from tests.support.moments import utc_now
 NO_MORE = "The process is no more."
 AT_ONCE = Backoff(initial=0.0, maximum=0.0, attempts=6)
 SOON = Backoff(initial=0.01, maximum=0.05, attempts=4)
+# A machine may stand still for two seconds, and no lease expires meanwhile.
 QUICK = ConsumerIntervals(
-    poll_seconds=0.01, lease_seconds=1.0, renew_seconds=0.1, discover_seconds=0.1, stop_seconds=5, outage=SOON
+    poll_seconds=0.01, lease_seconds=3.0, renew_seconds=0.1, discover_seconds=0.1, stop_seconds=40, outage=SOON
 )
 
 

@@ -19,6 +19,7 @@ from datastore.change_streams.shards.shard_reader import (
     ListedShard,
     PositionRefused,
     ShardCursor,
+    ShardPage,
     sequence_of,
 )
 from datastore.database import Database
@@ -27,6 +28,7 @@ from datastore.errors import Unavailable
 from datastore.keyspace.feeds.pipeline import FEED_PIPELINE
 from datastore.keyspace.feeds.table import FEED
 from pipelines.consumer.lease_balancer import LeaseBalancer, LeaseCandidate
+from pipelines.consumer.shard_worker import ShardWorker
 from pipelines.feeds.handlers import feed_handlers
 from tests.support.consumer_shards import append_record
 from tests.support.consumers import (
@@ -382,26 +384,35 @@ async def test_the_lag_is_reported_while_the_stream_returns_short_and_empty_page
     for number in range(60):
         append_record(script, "a", number, f"k{number}")
     whole, pages = script.GetRecords, 0
+    lags = []
 
     def cut(payload: dict[str, Any]) -> dict[str, Any]:
         nonlocal pages
         pages += 1
+        if 0 < len(handler.seen) < 60:
+            lags.append(instance.told("stream_lag_seconds", **labels))
         return whole({**payload, "Limit": 2 * (pages % 2)})
 
     script.GetRecords = cut  # type: ignore[method-assign]
     instance = ConsumerInstance(database, handler, wire=script, pace=replace(QUICK, poll_seconds=0.02))
-    lags = []
     async with instance.running():
-        await until(lambda: len(handler.seen) > 0)
-        while len(handler.seen) < 60:
-            lags.append(instance.told("stream_lag_seconds", **labels))
-            await asyncio.sleep(0.01)
+        await until(lambda: len(handler.seen) == 60)
         await until(lambda: instance.told("stream_lag_seconds", **labels) == 0)
     assert len(lags) > 10
     assert 0 not in lags
 
 
-async def test_a_backlog_in_short_pages_is_read_without_the_pauses_of_the_end(database: Database) -> None:
+async def test_a_backlog_in_short_pages_is_read_without_the_pauses_of_the_end(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    pause = ShardWorker._pause
+
+    def note(worker: ShardWorker, page: ShardPage) -> float:
+        pauses.append(pause(worker, page))
+        return 0.001
+
+    monkeypatch.setattr(ShardWorker, "_pause", note)
     handler, script = Noting(), Script(a=Shard())
     for number in range(20):
         append_record(script, "a", number, f"k{number}")
@@ -409,7 +420,9 @@ async def test_a_backlog_in_short_pages_is_read_without_the_pauses_of_the_end(da
     script.GetRecords = lambda payload: whole({**payload, "Limit": 2})  # type: ignore[method-assign]
     instance = ConsumerInstance(database, handler, wire=script, pace=replace(QUICK, poll_seconds=0.5))
     async with instance.running():
-        await until(lambda: len(handler.seen) == 20, seconds=3)
+        await until(lambda: len(pauses) > 10)
+    assert handler.numbers() == list(range(20))
+    assert pauses[:11] == [0.1] * 10 + [0.5]
 
 
 async def test_a_slow_stream_is_not_polled_more_often(database: Database) -> None:
