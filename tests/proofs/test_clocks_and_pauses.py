@@ -22,8 +22,8 @@ from tests.support.deployment import CRICKETS, FEEDS, GATEWAYS, MATCH, Deploymen
 from tests.support.feed_process import instance_of
 from tests.support.kills import LoadedDeployment, deployed
 
-PAUSE_SECONDS = float(os.environ.get("PAUSE_SECONDS", "3"))
-LEASE_SECONDS = float(os.environ.get("PAUSE_LEASE", "1"))
+PAUSE_SECONDS = float(os.environ.get("PAUSE_SECONDS", "8"))
+LEASE_SECONDS = float(os.environ.get("PAUSE_LEASE", "3"))
 # At full length the clocks run at normal speed.
 CLOCK_TIMES = 1.0 if PAUSE_SECONDS >= 30 else test_kills.CLOCK_TIMES
 SECONDS = 4.0
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.timeout(120 + 10 * PAUSE_SECONDS)
 
 
 async def test_clocks_that_are_ten_seconds_apart_lose_and_double_nothing(tmp_path: Path) -> None:
-    async with deployed(tmp_path, SECONDS, lease_seconds=4.0, clock_times=1.0, off=OFF) as (world, database):
+    async with deployed(tmp_path, SECONDS, lease_seconds=8.0, clock_times=1.0, off=OFF) as (world, database):
         owners = set()
         over = asyncio.Event()
         working = asyncio.create_task(world.work_until(over))

@@ -39,7 +39,7 @@ def hanging_gateway(folder: Path, *arguments: str, **environment: str) -> Iterat
 def ask_hanging_path(gateway: GatewayProcess, path: str) -> None:
     """Send a request that never receives a response."""
     with pytest.raises((URLError, OSError)):
-        urlopen(gateway.url + path, timeout=1)
+        urlopen(gateway.url + path, timeout=50)
 
 
 @pytest.mark.parametrize("path", ["/spin", "/backtrack"])
@@ -72,7 +72,7 @@ def test_one_process_that_hangs_ends_with_its_stacks_in_the_log(tmp_path: Path) 
 
 @pytest.mark.parametrize("arguments", [("feed",), ("cricket", "--matches", "demo")], ids=lambda given: given[0])
 def test_a_pipeline_that_hangs_ends_with_its_stacks(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    given = {"PYTHONPATH": str(ROOT), "PIPELINE_SPINS": "1", "GATEWAY_WATCHDOG_SECONDS": "1"}
+    given = {"PYTHONPATH": str(ROOT), "PIPELINE_SPINS": "1", "GATEWAY_WATCHDOG_SECONDS": "4"}
     command = [*COMMAND, "pipeline", *arguments, "--data-dir", str(tmp_path)]
     ended = subprocess.run(command, cwd=ROOT, env=surroundings(**given), capture_output=True, text=True, timeout=90)
     assert ended.returncode == HUNG_STATUS

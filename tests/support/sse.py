@@ -63,12 +63,12 @@ def next_of(number: int, body: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def serve_event_streams(limits: StreamLimits = QUICK, **how: Any) -> AsyncIterator[ServedStreams]:
+async def serve_event_streams(limits: StreamLimits = QUICK, deadline: float = 50.0, **how: Any) -> AsyncIterator[ServedStreams]:
     """Serve event streams. Check at the end that no stream, task, connection or event source is left."""
     world.begin()
     reports: list[Report] = []
     streams = EventStreams(limits, world.clock)
-    runner = Runner(Documents(SCHEMA), SocketContext, deadline=0.3, observers=[reports.append])
+    runner = Runner(Documents(SCHEMA), SocketContext, deadline=deadline, observers=[reports.append])
     app = GraphQLHTTP(runner, identify_socket_user, streams=streams)
     async with serving(app, **how) as url, aiohttp.ClientSession() as session:
         yield ServedStreams(url, streams, session, reports)

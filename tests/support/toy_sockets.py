@@ -5,6 +5,7 @@ import base64
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import strawberry
@@ -30,8 +31,10 @@ from server.websocket.transport import SocketLimits
 from tests.support.until import until
 
 NOW = 1_800_000_000.0
-# Limits that well-behaved clients keep although the machine stalls for some tenths of a second.
-QUICK = SocketLimits(init_timeout=1.5, ping_every=0.1, unanswered_pings=1000, send_timeout=1.0, max_operations=3)
+# Limits that well-behaved clients keep although the machine stalls for some seconds.
+QUICK = SocketLimits(init_timeout=40, ping_every=0.1, unanswered_pings=1000, send_timeout=40, max_operations=3)
+# Limits that a client that does not read exceeds.
+IMPATIENT = replace(QUICK, send_timeout=0.3)
 # Time enough for anything that must happen, however slow the machine is.
 AT_LAST = 30.0
 
@@ -310,7 +313,7 @@ async def serve_websockets(
     registry: DocumentRegistry | None = None,
     connections: Connections | None = None,
     server_options: Mapping[str, Any] = UVICORN_OPTIONS,
-    deadline: float = 2.0,
+    deadline: float = 50.0,
     **how: Any,
 ) -> AsyncIterator[ServedSockets]:
     """Serve WebSockets. Check at the end that no connection, task or event source is left."""

@@ -284,7 +284,7 @@ async def test_during_an_outage_of_redis_budgets_count_in_the_process(
     port = Port()
     await port.start()
     url = f"redis://127.0.0.1:{port.port}"
-    buckets = redis_buckets(url=url, timeout=0.5, retry_seconds=0.01, clock=Ticking())
+    buckets = redis_buckets(url=url, timeout=50, retry_seconds=0.2, clock=Ticking())
     budget = Budget(100, 10)
     assert await buckets.charge("key", budget, 60) == (True, 40)
 
@@ -298,7 +298,7 @@ async def test_during_an_outage_of_redis_budgets_count_in_the_process(
     assert port.asked - asked <= 5, "only the ping reaches Redis"
 
     port.cut = False
-    buckets._timeout = 2.0
+    buckets._timeout = 50
     async with asyncio.timeout(50):
         while not buckets.is_available:  # noqa: ASYNC110 - there is no event for the recovery
             await asyncio.sleep(0.01)

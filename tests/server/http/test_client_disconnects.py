@@ -186,7 +186,7 @@ async def still_alive(listener: Listener) -> None:
 class TestDeadline:
     @pytest.fixture
     def settings(self, settings: Settings) -> Settings:
-        return replace(settings, deadline_seconds=0.2, capacity=BUDGET)
+        return replace(settings, deadline_seconds=3.0, capacity=BUDGET)
 
     async def test_an_operation_that_takes_too_long(self, served: Served, proxy: Proxy) -> None:
         proxy.always = met("Query", SPARKS.name, hang)

@@ -50,11 +50,23 @@ class HTTPClient:
 
 
 @pytest.fixture
-async def client(caplog: pytest.LogCaptureFixture) -> AsyncIterator[HTTPClient]:
+def deadline() -> float:
+    """Parametrize a test with another one if its operations are to miss it."""
+    return 50.0
+
+
+@pytest.fixture
+def body_seconds() -> float:
+    """Parametrize a test with another value if its bodies are to come too late."""
+    return 50.0
+
+
+@pytest.fixture
+async def client(caplog: pytest.LogCaptureFixture, deadline: float, body_seconds: float) -> AsyncIterator[HTTPClient]:
     """Yield a client of a server that must leave no task behind and log no unexpected error."""
     seen.clear()
-    runner = Runner(Documents(SCHEMA), ToyContext, deadline=0.3)
-    app = GraphQLHTTP(runner, identify_toy_user, max_body=10_000, body_seconds=0.3)
+    runner = Runner(Documents(SCHEMA), ToyContext, deadline=deadline)
+    app = GraphQLHTTP(runner, identify_toy_user, max_body=10_000, body_seconds=body_seconds)
     async with served(app) as url, aiohttp.ClientSession() as session:
         yield HTTPClient(url, session)
     assert not unexpected_errors(caplog)
@@ -330,6 +342,7 @@ async def test_a_declared_length_is_believed_at_once(client: HTTPClient) -> None
     writer.close()
 
 
+@pytest.mark.parametrize("body_seconds", [0.3])
 @pytest.mark.parametrize("begun", ["", "{"], ids=["no byte", "one byte"])
 async def test_a_body_that_never_arrives(client: HTTPClient, begun: str) -> None:
     host, port = client.url.removeprefix("http://").removesuffix("/graphql").split(":")
@@ -402,6 +415,7 @@ async def test_subscriptions_are_pointed_to_both_streams(client: HTTPClient) -> 
     assert (await client.send("GET", "?query=subscription{ticks}"))[0] == 406
 
 
+@pytest.mark.parametrize("deadline", [0.3])
 async def test_an_operation_has_a_deadline(client: HTTPClient) -> None:
     for accept, expected in ((GRAPHQL, 504), ("application/json", 200)):
         status, body = await client.ask("{ slow }", accept)
@@ -430,6 +444,7 @@ async def test_a_client_that_leaves_within_its_body(client: HTTPClient) -> None:
     assert (await client.ask("{ me }"))[0] == 200
 
 
+@pytest.mark.parametrize("deadline", [0.3])
 async def test_pipelined_requests_are_answered_in_order(client: HTTPClient) -> None:
     host, port = client.url.removeprefix("http://").removesuffix("/graphql").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))

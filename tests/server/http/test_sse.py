@@ -2,6 +2,7 @@
 
 import json
 import socket
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
@@ -62,7 +63,7 @@ async def test_a_query_and_a_mutation_are_one_event() -> None:
     ],
 )
 async def test_an_operation_that_never_executes_is_reported_in_the_stream(query: str, code: str) -> None:
-    async with serve_event_streams() as here:
+    async with serve_event_streams(deadline=0.3 if code == "TIMEOUT" else 50) as here:
         _, told, complete = await here.whole(query)
         assert "data" not in told["data"]
         assert told["data"]["errors"][0]["extensions"]["code"] == code
@@ -137,12 +138,20 @@ async def test_a_client_that_accepts_both_gets_events_for_subscriptions(
                     assert response.headers["content-type"].partition(";")[0] == expected
 
 
+async def first_event(stream: AsyncIterator[Any]) -> Any:
+    """Return the next block that is no sign of life."""
+    while (block := await anext(stream)) == ":":
+        pass
+    return block
+
+
 async def test_a_silent_stream_gives_signs_of_life_until_its_client_leaves() -> None:
     async with serve_event_streams(StreamLimits(heartbeat=0.02)) as here:
         async with here.ask("subscription { held }") as response:
             stream = blocks(response)
-            first = [await anext(stream) for _ in range(4)]
-            assert first == [{"retry": "3000"}, next_of(1, {"data": {"held": 0}}), ":", ":"]
+            first = [await anext(stream), await first_event(stream)]
+            assert first == [{"retry": "3000"}, next_of(1, {"data": {"held": 0}})]
+            assert [await anext(stream) for _ in range(2)] == [":", ":"]
             assert world.held == 1
             response.close()
         await until(lambda: world.held == 0)
@@ -154,7 +163,7 @@ async def test_the_work_for_a_query_ends_when_its_client_leaves() -> None:
             await until(lambda: world.held == 1)
             response.close()
         await until(lambda: world.held == 0)
-        assert here.reports[0].seconds < 0.3
+        assert here.reports[0].seconds < 15  # the query itself takes 20 s
 
 
 async def test_no_event_is_sent_once_the_token_has_expired() -> None:
@@ -175,7 +184,7 @@ async def test_a_silent_stream_ends_soon_after_its_token_has_expired() -> None:
     async with serve_event_streams(StreamLimits(heartbeat=0.02)) as here:
         async with here.ask("subscription { held }", token="ann/user/1") as response:
             stream = blocks(response)
-            assert (await anext(stream), (await anext(stream))["id"]) == ({"retry": "3000"}, "1")
+            assert (await anext(stream), (await first_event(stream))["id"]) == ({"retry": "3000"}, "1")
             world.now = NOW + 1
             rest = [block async for block in stream if block != ":"]
         assert rest[0]["data"]["errors"][0]["extensions"] == {"code": "UNAUTHENTICATED"}

@@ -9,7 +9,7 @@ import pytest
 from server.websocket.protocol import UVICORN_WS_OPTIONS
 from server.websocket.transport import SocketLimits
 from tests.support.logs import unexpected_errors
-from tests.support.toy_sockets import ServedSockets, SocketPeer, serve_websockets, world
+from tests.support.toy_sockets import IMPATIENT, ServedSockets, SocketPeer, serve_websockets, world
 from tests.support.until import until
 from tests.support.websocket import deaf_subscriber
 
@@ -68,8 +68,11 @@ async def test_a_peer_that_reads_slowly_gets_everything(server: ServedSockets) -
             await asyncio.sleep(0.001)
 
 
-async def test_a_peer_that_does_not_read_is_dropped(server: ServedSockets) -> None:
-    async with deaf_subscriber(server, "subscription { flood }"):
+async def test_a_peer_that_does_not_read_is_dropped() -> None:
+    async with (
+        serve_websockets(server_options=ELSEWHERE, limits=IMPATIENT) as server,
+        deaf_subscriber(server, "subscription { flood }"),
+    ):
         await until(lambda: world.opened == 1)
         await until(lambda: not server.endpoint._sockets and not world.held)
 

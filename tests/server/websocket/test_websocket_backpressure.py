@@ -23,6 +23,7 @@ from server.subscriptions.subscriber import Listener
 from server.websocket.service import Service
 from server.websocket.socket import Socket
 from server.websocket.transport import CLOSE_SECONDS, SocketLimits
+from tests.support.until import until
 from tests.support.virtual_time import in_virtual_time
 
 NOW = 1_800_000_000.0
@@ -431,8 +432,7 @@ async def test_tasks_that_ended_before_the_connection_are_not_reported_as_stuck(
     talk.hear(type="connection_init")
     talk.socket.closing()
     assert talk.socket.tasks
-    await asyncio.sleep(0.05)
-    assert not talk.socket.tasks
+    await until(lambda: not talk.socket.tasks)
     assert talk.places.total == 1
     talk.socket.lost()
     assert talk.places.total == 0

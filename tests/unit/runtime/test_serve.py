@@ -143,7 +143,7 @@ def _subscription(gateway: GatewayProcess) -> Iterator[None]:
     """Subscribe to sightings, and check at the end that the server closed the socket for a restart."""
     with connect(gateway.url.replace("http", "ws") + "/graphql", subprotocols=["graphql-transport-ws"]) as socket:  # type: ignore[list-item]
         socket.send('{"type": "connection_init"}')
-        assert json.loads(socket.recv(5))["type"] == "connection_ack"
+        assert json.loads(socket.recv(50))["type"] == "connection_ack"
         query = "subscription { sightingReported { sightingId } }"
         socket.send(json.dumps({"id": "1", "type": "subscribe", "payload": {"query": query}}))
         time.sleep(0.3)
@@ -275,7 +275,7 @@ def test_another_server_takes_a_store_without_the_demo_and_our_sockets(engine: s
         assert json.loads(gateway.get("/graphiql/config.json")[2])["tokens"] == []
         with connect(gateway.url.replace("http", "ws") + "/graphql", subprotocols=["graphql-transport-ws"]) as socket:  # type: ignore[list-item]
             socket.send('{"type": "connection_init"}')
-            assert json.loads(socket.recv(5))["type"] == "connection_ack"
+            assert json.loads(socket.recv(50))["type"] == "connection_ack"
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ async def test_older_changes_are_found_behind_many_empty_pages(is_known: bool) -
     script = Script(a=Shard())
     numbers = [script.write("a", "x") for _ in range(5)]
     script.shards["a"].empty = 40 if is_known else 20
-    older = Backfill(script, empty_seconds=0)
+    older = Backfill(script, seconds=1000, patience=1000, empty_seconds=0)
     found = await read_backfill(older, numbers[0], lambda: numbers[4] if is_known else None)
     assert found is not None
     assert [number_of(change) for change in found] == (numbers[1:4] if is_known else numbers[1:])
@@ -70,7 +70,7 @@ async def test_changes_behind_more_empty_pages_than_the_end_of_a_stream_has_are_
     script = Script(a=Shard())
     numbers = [script.write("a", "x") for _ in range(2)]
     script.shards["a"].empty = 30
-    found = await read_backfill(Backfill(script, empty_seconds=1.0), numbers[0], lambda: None)
+    found = await read_backfill(Backfill(script, empty_seconds=3.0), numbers[0], lambda: None)
     assert found is not None
     assert [number_of(change) for change in found] == numbers[1:]
 

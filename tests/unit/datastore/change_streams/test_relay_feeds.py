@@ -125,7 +125,7 @@ async def test_processes_read_directly_while_redis_hangs(hosts: Hosts, redis: Re
     written += await hosts.write(5)
     for events in following:
         assert await take_numbers(events, 10) == written
-    assert direct(*processes)
+    await until(lambda: direct(*processes))
     redis.go_on()
     await reads_settle(*processes)
     more = await hosts.write(5)

@@ -352,7 +352,7 @@ async def test_positions_that_the_stream_refuses_affect_no_others() -> None:
     kept, _ = started_log(read)
     refused = [kept.load_from(token_at(sequence)) for sequence in range(60, 100)]
     assert await asyncio.gather(*refused) == [None] * 40
-    async with asyncio.timeout(0.5):
+    async with asyncio.timeout(20):
         assert await kept.load_from(token_at(50)) is not None
 
 

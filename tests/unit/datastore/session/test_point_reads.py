@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -204,21 +205,28 @@ async def test_keys_that_stay_unprocessed_are_throttled_and_the_others_are_serve
 
 
 async def test_waiting_for_unprocessed_keys_ends_with_the_deadline(
-    monkeypatch: pytest.MonkeyPatch, proxy: Proxy, database: Database, open_store: Callable[..., Store]
+    monkeypatch: pytest.MonkeyPatch, proxy: Proxy, client: Client, database: Database
 ) -> None:
-    # Without jitter, the last wait would begin after 0.8 s, and the deadline leaves room for the try before it.
+    now, pause = 0.0, asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+        await pause(0)
+
+    # Without chance: the last wait would begin 80 s in.
     monkeypatch.setattr("datastore.session.point_reads.random.random", lambda: 1.0)
-    monkeypatch.setattr("datastore.session.point_reads.UNPROCESSED", Backoff(initial=0.2, maximum=0.2, attempts=1000))
+    monkeypatch.setattr("datastore.session.point_reads.asyncio", SimpleNamespace(**vars(asyncio) | {"sleep": sleep}))
+    monkeypatch.setattr("datastore.session.point_reads.UNPROCESSED", Backoff(initial=20, maximum=20, attempts=1000))
     await put_numbers(database, range(3))
     proxy.always = _late("2")
-    loop = asyncio.get_running_loop()
-    started = loop.time()
+    store = Store(client, prefix=database.prefix, deadline=Deadline(98, lambda: now), token=lambda: "")
 
-    answers = await read_many(open_store(0.98), range(3))
+    answers = await read_many(store, range(3))
 
     assert [code_or_item(answer) for answer in answers] == [numbered_item(0), numbered_item(1), "THROTTLED"]
-    assert loop.time() - started < 3
-    assert len(proxy.seen) > 3
+    assert now == 80
+    assert len(proxy.seen) == 5
 
 
 @pytest.mark.parametrize(("fault", "error"), [(reset, Unavailable), (refuse(400, "ThrottlingException"), Throttled)])

@@ -144,7 +144,7 @@ async def test_the_end_of_the_owner_does_not_end_the_waiters(
 ) -> None:
     await elsewhere.put(WRITE, valued_item(1))
     gate = RequestGate(proxy)
-    leader = open_store(seconds=0.2 if end == "late" else 10)
+    leader = open_store(seconds=2.5 if end == "late" else 10)
     first = asyncio.ensure_future(value(leader))
     await gate.holds()
     stores = [open_store() for _ in range(3)]
@@ -185,7 +185,7 @@ async def test_items_read_by_others_are_returned_although_the_own_read_is_late(
     first = asyncio.create_task(value(open_store()))
     await gate.holds()
     proxy.faults.append(hang)
-    both = asyncio.ensure_future(open_store(seconds=0.2).find_all(READ, [key(1), key(2)]))
+    both = asyncio.ensure_future(open_store(seconds=2.5).find_all(READ, [key(1), key(2)]))
     await until(lambda: len(proxy.seen) == 2)
     gate.open()
     await first
@@ -216,7 +216,7 @@ async def test_an_owner_without_time_for_a_retry_does_not_fail_waiters_that_have
         return await answer(proxy, seen)
 
     breaker_config = BreakerConfig(
-        failures=1 if fault == "is away" else 100, wait_seconds=60, first_probe_seconds=0.6, probe_interval=0.6
+        failures=1 if fault == "is away" else 100, wait_seconds=60, first_probe_seconds=5, probe_interval=5
     )
     client = client_of(proxy, backoff=QUICK if fault == "is away" else slow, breaker_config=breaker_config)
     async with client:
@@ -228,9 +228,9 @@ async def test_an_owner_without_time_for_a_retry_does_not_fail_waiters_that_have
 
         proxy.faults.append(late)
         keys = [key(1), key(2)] if fault == "leaves some" else [key(1)]
-        first = asyncio.ensure_future(store(0.2).find_all(READ, keys))
+        first = asyncio.ensure_future(store(2.5).find_all(READ, keys))
         await until(lambda: len(proxy.seen) == 1)
-        others = [asyncio.ensure_future(store(10).find_all(READ, keys)) for _ in range(3)]
+        others = [asyncio.ensure_future(store(60).find_all(READ, keys)) for _ in range(3)]
         await joined()
         answering.set()
 

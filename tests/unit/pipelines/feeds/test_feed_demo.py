@@ -208,7 +208,7 @@ async def test_a_visitor_receives_live_events(served: Served) -> None:
     )
     living = asyncio.create_task(demo_instance.live())
     try:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(50):
             # The loaded posts precede the live ones.
             while not (await home.event())["homeFeedUpdated"]["postId"].startswith("live-"):
                 pass
