@@ -71,17 +71,14 @@ async def takeover_state(served: Served) -> ActiveMatch | None:
     return await ActiveMatches(served.store(), datetime.now(UTC)).latest("m1")
 
 
-async def polled_by_another(
-    served: Served, before: str | None, watching: "asyncio.Task[list[dict[str, Any]]]"
-) -> ActiveMatch | None:
-    """Wait until another instance has ticked the match, and return the match, or None if it has ended meanwhile."""
+async def polled_by_another(served: Served, before: str | None) -> ActiveMatch:
+    """Wait until another instance has ticked the match, and return the match."""
     async with asyncio.timeout(50):
-        while not watching.done():
+        while True:
             active = await takeover_state(served)
             if active is not None and active.instance_id != before and active.last_tick_at is not None:
                 return active
             await asyncio.sleep(0.02)
-    return None
 
 
 async def updates_until_the_result(listener: Listener) -> AsyncIterator[dict[str, Any]]:
@@ -109,9 +106,8 @@ async def test_no_ball_is_lost_however_often_the_owner_is_killed(
     watching = asyncio.create_task(_collect(listener))
     with instances(store_options, time.time(), speed, tmp_path) as running:
         await running.start()
-        active = await polled_by_another(served, None, watching)
-        # On a slow machine the match ends before the last of them.
-        while active is not None and len(takeovers) < KILLS:
+        active = await polled_by_another(served, None)
+        for _ in range(KILLS):
             await running.start()
             await asyncio.sleep(chance.uniform(0.2, 1.0))
             owner = (await takeover_state(served) or active).instance_id
@@ -119,10 +115,9 @@ async def test_no_ball_is_lost_however_often_the_owner_is_killed(
             running.kill(owner)
             killed = time.monotonic()
             version = (await takeover_state(served) or active).version
-            active = await polled_by_another(served, owner, watching)
-            if active is not None:
-                takeovers.append(time.monotonic() - killed)
-                assert active.version >= version
+            active = await polled_by_another(served, owner)
+            takeovers.append(time.monotonic() - killed)
+            assert active.version >= version
         updates = [before, *await watching]
     final = await takeover_state(served)
 
@@ -135,8 +130,7 @@ async def test_no_ball_is_lost_however_often_the_owner_is_killed(
     assert [(score.runs, score.wickets) for score in final.live.innings] == [
         (score["runs"], score["wickets"]) for score in updates[-1]["liveScore"]["innings"]
     ]
-    assert len(takeovers) >= 3
-    assert min(takeovers) <= 5 * LOCK_SECONDS, sorted(takeovers)
+    assert max(takeovers) <= 10 * LOCK_SECONDS, sorted(takeovers)
     await listener.socket.close()
 
 

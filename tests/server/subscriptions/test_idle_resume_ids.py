@@ -64,7 +64,7 @@ async def cut_at_places(
     async with asyncio.timeout(50):
         while not (over.is_set() and has_all()):
             with suppress(TimeoutError):
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(0.5):
                     await read()
             if cuts >= CUTS:
                 over.set()

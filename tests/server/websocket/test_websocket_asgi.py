@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -44,8 +45,9 @@ async def test_malformed_messages(server: ServedSockets, message: Any) -> None:
         assert (await peer.closed())[0] == 4400
 
 
-async def test_how_a_socket_ends(server: ServedSockets) -> None:
-    async with server.peer() as connection:
+async def test_how_a_socket_ends(edge: ServedSockets) -> None:
+    hasty = replace(IMPATIENT, init_timeout=0.2)
+    async with serve_websockets(server_options=ELSEWHERE, limits=hasty) as other, other.peer() as connection:
         assert await SocketPeer(connection).closed() == (4408, "Connection initialisation timeout")
     async with server.peer(subprotocols=None) as connection:
         assert await SocketPeer(connection).closed() == (4406, "Subprotocol not acceptable")
