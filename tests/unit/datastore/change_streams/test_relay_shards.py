@@ -65,7 +65,7 @@ async def test_children_come_after_their_parents_whichever_process_reads(hosts: 
 async def test_a_new_process_that_starts_a_new_epoch_leaves_no_gap_to_others(
     hosts: Hosts, script: Script, redis: RedisServer
 ) -> None:
-    """It knows nothing of what they have told: they read on until they see that nothing is missing."""
+    """It does not know which changes the others delivered. They read on until they see that nothing is missing."""
     old = hosts.process(lease_seconds=0.2)
     events = await hosts.follow(old)
     first = [script.write("a", "x"), script.write("b", "x")]
