@@ -63,7 +63,9 @@ def next_of(number: int, body: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def serve_event_streams(limits: StreamLimits = QUICK, deadline: float = 50.0, **how: Any) -> AsyncIterator[ServedStreams]:
+async def serve_event_streams(
+    limits: StreamLimits = QUICK, deadline: float = 50.0, **how: Any
+) -> AsyncIterator[ServedStreams]:
     """Serve event streams. Check at the end that no stream, task, connection or event source is left."""
     world.begin()
     reports: list[Report] = []

@@ -45,7 +45,7 @@ async def test_malformed_messages(server: ServedSockets, message: Any) -> None:
         assert (await peer.closed())[0] == 4400
 
 
-async def test_how_a_socket_ends(edge: ServedSockets) -> None:
+async def test_how_a_socket_ends(server: ServedSockets) -> None:
     hasty = replace(IMPATIENT, init_timeout=0.2)
     async with serve_websockets(server_options=ELSEWHERE, limits=hasty) as other, other.peer() as connection:
         assert await SocketPeer(connection).closed() == (4408, "Connection initialisation timeout")

@@ -198,7 +198,7 @@ def test_truncated_bytes_are_refused_or_another_position(cut: int) -> None:
 
 @pytest.mark.parametrize("bounds", [{"max_bytes": 2000}, {"kept_seconds": 10.0}])
 def test_the_log_is_bounded_by_bytes_and_age(bounds: dict[str, float]) -> None:
-    before = sum(isinstance(one, Change) for one in gc.get_objects())
+    before = sum(type(value) is Change for value in gc.get_objects())
     published: list[LogEntry] = []
     seconds = iter(range(1000))
     kept = replay_log(published, clock=lambda: float(next(seconds)), **bounds)  # type: ignore[arg-type]
@@ -208,7 +208,7 @@ def test_the_log_is_bounded_by_bytes_and_age(bounds: dict[str, float]) -> None:
     assert replayed_after(kept, published[0].token) is None
     assert replayed_after(kept, published[-2].token) == [100]
     published.clear()
-    assert sum(isinstance(one, Change) for one in gc.get_objects()) < 12 + before
+    assert sum(type(value) is Change for value in gc.get_objects()) < 12 + before
 
 
 def test_positions_of_the_previous_stream_are_unknown() -> None:
