@@ -34,7 +34,7 @@ def client_at(url: str, *, backoff: Backoff = QUICK, limits: HttpLimits = PATIEN
     return Client(endpoint, credentials, backoff=backoff, limits=limits, breaker_config=PATIENT_BREAKER)
 
 
-def change(limits: HttpLimits, **seconds: float) -> None:
+def change_limits(limits: HttpLimits, **seconds: float) -> None:
     """Change limits that are in use, from the next request on."""
     for name, value in seconds.items():
         object.__setattr__(limits, name, value)

@@ -13,7 +13,7 @@ from datastore.errors import Timeout, Unavailable
 from datastore.session.metering import Meter
 from tests.support.until import until
 from tests.support.wire_server import Script, ServerTalk, chunked_answer, echo, on_both_loops, whole_answer
-from tests.support.wire_talks import LARGE, ONCE, PATIENT, call_numbered, change, count_connections, talking
+from tests.support.wire_talks import LARGE, ONCE, PATIENT, call_numbered, change_limits, count_connections, talking
 
 pytestmark = pytest.mark.breaks_rules("the server is no DynamoDB, and reads no request")
 
@@ -164,11 +164,11 @@ async def test_a_broken_response_is_discarded_and_its_connection_closed(spoilt: 
 
     limits = replace(PATIENT, response_bytes=800_000)
     if spoilt is _hang_after_head:
-        change(limits, silence_seconds=0.3)
+        change_limits(limits, silence_seconds=0.3)
 
     async def script(talk: ServerTalk) -> None:
         if talk.number:
-            change(limits, silence_seconds=50)
+            change_limits(limits, silence_seconds=50)
         await (echo if talk.number else spoilt)(talk)
 
     async with talking(script, limits=limits) as (client, server):
@@ -238,7 +238,7 @@ async def test_a_large_request_that_is_not_read_is_abandoned(reads: int) -> None
     async with talking(script, backoff=ONCE, limits=limits) as (client, server):
         with pytest.raises(Timeout):
             await client.call("PutItem", HUGE, timeout=50)
-        change(limits, silence_seconds=50)
+        change_limits(limits, silence_seconds=50)
         client.reset_breakers()
         call = asyncio.create_task(client.call("PutItem", HUGE))
         await until(lambda: server.connections == 2)
