@@ -32,7 +32,7 @@ from tests.support.wire_talks import (
     PATIENT,
     QUICK,
     call_numbered,
-    change,
+    change_limits,
     client_at,
     one_answer,
     talking,
@@ -77,7 +77,7 @@ async def test_connecting_is_abandoned_after_about_a_second() -> None:
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
-            change(limits, connect_seconds=0.2)
+            change_limits(limits, connect_seconds=0.2)
             for _ in range(2):
                 client.reset_breakers()
                 with pytest.raises(Timeout) as late:
