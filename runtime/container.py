@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import aiohttp
@@ -62,6 +62,7 @@ def new_id() -> str:
     return str(uuid.uuid4())
 
 
+@cache
 def _build_schema() -> strawberry.Schema:
     # Not at the top of the module: without it, commands that serve nothing start in three quarters of the time.
     import schema

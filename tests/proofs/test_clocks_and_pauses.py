@@ -34,7 +34,8 @@ pytestmark = pytest.mark.timeout(120 + 10 * PAUSE_SECONDS)
 
 
 async def test_clocks_that_are_ten_seconds_apart_lose_and_double_nothing(tmp_path: Path) -> None:
-    async with deployed(tmp_path, SECONDS, lease_seconds=8.0, clock_times=1.0, off=OFF) as (world, database):
+    # The match is still played when all processes have started.
+    async with deployed(tmp_path, 2.5 * SECONDS, lease_seconds=8.0, clock_times=1.0, off=OFF) as (world, database):
         owners = set()
         over = asyncio.Event()
         working = asyncio.create_task(world.work_until(over))
@@ -110,9 +111,12 @@ async def relay_metrics(world: LoadedDeployment, name: str) -> tuple[float, floa
 
 
 async def latest_match_state(world: LoadedDeployment) -> ActiveMatch:
-    found = await ActiveMatches(world.served.store(), world.served.clock()).latest(MATCH)
-    assert found is not None
-    return found
+    """Return the stored state of the match. Wait for the first tick of the instance that polls it."""
+    while True:
+        found = await ActiveMatches(world.served.store(), world.served.clock()).latest(MATCH)
+        if found is not None:
+            return found
+        await asyncio.sleep(0.05)
 
 
 async def lease_of_feed(world: LoadedDeployment) -> Lease:

@@ -115,7 +115,7 @@ def test_a_process_that_is_to_end_is_not_ready_and_serves_on_until_a_second_sign
     tmp_path: Path, number: signal.Signals, second: signal.Signals
 ) -> None:
     """SIGHUP does not count as a second signal: a closed terminal often sends two."""
-    with serve_process(tmp_path / "data", "--no-demo", GATEWAY_DRAIN_SECONDS="60") as gateway:
+    with serve_process(tmp_path / "data", "--no-demo", GATEWAY_DRAIN_SECONDS="10") as gateway:
         assert gateway.get("/readyz")[0] == 200
         gateway.process.send_signal(number)
         deadline = time.monotonic() + 50

@@ -271,10 +271,14 @@ class Deployment:
         """Return the folder in which the gateways keep files of photos."""
         return self.folder / LOCAL_FOLDER
 
-    async def begin_match(self) -> None:
-        """Start the match: it is played by the clock from now on, and the pipeline polls it."""
+    async def begin_match(self, is_polled: Callable[[], Awaitable[bool]]) -> None:
+        """Start the match: it is played by the clock from now on, and the first instance of the pipeline polls it."""
         self._match_began = str(time.time())
-        for name in CRICKETS:  # the first instance polls it
+        first, *others = CRICKETS
+        await self.parts[first].begin()
+        # Else another instance, which starts faster, may poll it.
+        await wait_for(is_polled)
+        for name in others:
             await self.parts[name].begin()
 
     @asynccontextmanager

@@ -115,7 +115,10 @@ class LoadedDeployment:
             self.load.truth.acknowledged(("team", f"t-{actor.name}"), "First")
         for viewer in self.viewers:
             await viewer.begin()
-        await self.deployment.begin_match()
+        await self.deployment.begin_match(self._match_is_polled)
+
+    async def _match_is_polled(self) -> bool:
+        return await ActiveMatches(self.served.store(), datetime.now(UTC)).latest(MATCH) is not None
 
     async def work_until(self, over: asyncio.Event) -> int:
         """Execute operations until `over` is set. Return their number."""

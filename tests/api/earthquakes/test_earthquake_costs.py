@@ -144,6 +144,7 @@ async def test_an_estimate_is_within_a_factor_of_three_for_nineteen_of_twenty_qu
     assert len(off) <= QUERIES / 20, off
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [25, 100])
 @pytest.mark.parametrize("least", [None, 0, 2.5, 4.5, 6, 7, 8, 9.5])

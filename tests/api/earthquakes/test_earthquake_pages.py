@@ -134,6 +134,7 @@ async def test_every_page_size_and_direction_gives_the_list_of_plain_code(
     assert max(page.units for page in (*forward, *back)) <= most_units
 
 
+@pytest.mark.proof
 async def test_small_pages_of_a_real_month_are_the_beginning_of_the_same_list(
     november: StoreOptions, served: Served
 ) -> None:

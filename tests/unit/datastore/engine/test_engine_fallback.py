@@ -152,6 +152,7 @@ def run_gateway(project: Path, folder: Path, *arguments: str) -> subprocess.Comp
     return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=40)
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(240)
 async def test_all_systems_are_served_with_subscriptions_and_the_data_stay(project: Path, tmp_path: Path) -> None:
     """The data survive a kill of the engine, because it has written a file, and a stop of the gateway."""
