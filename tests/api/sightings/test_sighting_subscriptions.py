@@ -13,6 +13,7 @@ from tests.support.served import Served
 from tests.support.sighting_subscriptions import foreign_sighting, raw_put
 from tests.support.sightings import confirm_sighting, report_sighting
 from tests.support.time_jumps import jump
+from tests.support.until import until
 
 LISTEN = "subscription { sightingReported%s { sightingId area category confidence reporter { reportTotal } } }"
 
@@ -126,6 +127,11 @@ class TestWithAShortDeadline:
         listener = await served.listen('subscription { watchAlerts(userId: "ada") { area } }', user="ada")
         await served.settle(BLIP)
 
+        # A read of the stream that waits for its response would exceed its time limit.
+        assert served.gateway.services is not None
+        pool = served.gateway.services.client._transport._pool
+        assert pool is not None
+        await until(lambda: not pool._connecting and len(pool._idle) == len(pool._open))
         jump(60)
         await report_sighting(served, area="Harbor", category="Cats", user="bob")
 
