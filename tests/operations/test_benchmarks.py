@@ -32,7 +32,7 @@ def test_a_chart_has_a_bar_and_a_figure_for_each_server_and_workload() -> None:
     texts = [text.text for text in chart.iter(f"{SVG}text")]
     assert len(widths) == 2 * len(WORKLOADS)
     assert {round(own / other, 2) for own, other in zip(widths[::2], widths[1::2], strict=True)} == {0.05}
-    assert [texts.count(told) for told in ("1.50", "30.0", *servers)] == [len(WORKLOADS)] * 4
+    assert [texts.count(received) for received in ("1.50", "30.0", *servers)] == [len(WORKLOADS)] * 4
     assert texts[0] == "W1 post(id)"
 
 
@@ -63,8 +63,8 @@ async def test_a_crowd_counts_each_event_at_each_subscriber_however_frames_are_c
         await asyncio.sleep(0)
     await until(lambda: sum(map(len, crowd.arrived.values())) == 6)
 
-    told: Any = await crowd.handle("report")
-    assert [(version, len(times)) for version, times in told["arrived"]] == [(1, 3), (2, 3)]
-    assert (told["differing"], told["least"], told["most"]) == (0, 2, 2)
+    received: Any = await crowd.handle("report")
+    assert [(version, len(times)) for version, times in received["arrived"]] == [(1, 3), (2, 3)]
+    assert (received["differing"], received["least"], received["most"]) == (0, 2, 2)
     await crowd.handle("close")
     server.close()

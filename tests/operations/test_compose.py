@@ -80,14 +80,14 @@ class Composed:
     def environment(self, name: str) -> dict[str, str]:
         set_by_both = of_the_image() | {key: str(value) for key, value in SERVICES[name].get("environment", {}).items()}
         volume = next(iter(SERVICES[name].get("volumes", [f"{name}:/data"]))).partition(":")[0]
-        told = {key: self.here(name, value) for key, value in set_by_both.items()}
+        received = {key: self.here(name, value) for key, value in set_by_both.items()}
         if name.endswith("-pipeline"):
-            del told["GATEWAY_PORT"]  # set by chance
+            del received["GATEWAY_PORT"]  # set by chance
         given = {
             "GATEWAY_DATA_DIR": str(self._folder / volume),
             "GATEWAY_DRAIN_SECONDS": "0",
         }  # no balancer has to notice
-        return surroundings(**told, **given)
+        return surroundings(**received, **given)
 
     async def start(self, name: str) -> None:
         """Start a service after those that it depends on."""

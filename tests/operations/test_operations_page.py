@@ -35,8 +35,8 @@ def test_every_code_of_an_error_has_a_section_in_the_runbook() -> None:
 
 def test_every_alert_is_documented_and_each_documented_alert_exists() -> None:
     section = PAGE.partition("\n## Alerts\n")[2].partition("\n## ")[0]
-    told = re.findall(r"^\| `(\w+)` \|", section, re.M)
-    assert told == [rule["alert"] for rule in rules()]
+    received = re.findall(r"^\| `(\w+)` \|", section, re.M)
+    assert received == [rule["alert"] for rule in rules()]
 
 
 def test_every_alert_has_a_summary_and_a_severity() -> None:

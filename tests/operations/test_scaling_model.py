@@ -125,11 +125,11 @@ def test_the_costs_of_a_process_explain_its_runs() -> None:
 @pytest.mark.parametrize("constant", CONSTANTS, ids=lambda constant: constant.__name__)
 def test_each_constant_names_its_source(constant: Callable[..., object]) -> None:
     """An existing page or file, or an address; assumptions are under that heading."""
-    told, source = constant.__doc__ or "", inspect.getsource(scaling_constants)
+    received, source = constant.__doc__ or "", inspect.getsource(scaling_constants)
     pages = "".join(page.read_text() for page in DOCS.glob("*.md"))
-    assert [section for section in re.findall(r'"([^"]+)"', told) if section not in pages] == []
+    assert [section for section in re.findall(r'"([^"]+)"', received) if section not in pages] == []
     assumed = source.index(f"def {constant.__name__}(") > source.index("# --- Assumed")
-    assert assumed or re.search(r'"|https://|docs/|Docs/|\.py|declaration|declared|same page', told)
+    assert assumed or re.search(r'"|https://|docs/|Docs/|\.py|declaration|declared|same page', received)
 
 
 def test_the_page_shows_the_results_of_the_model() -> None:

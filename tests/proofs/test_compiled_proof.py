@@ -153,7 +153,7 @@ async def test_an_awaitable_that_was_cancelled_before_ends_the_operation() -> No
 async def test_coroutines_of_a_list_that_is_null_are_let_go() -> None:
     schema = build_schema("type Query { f: [Int!] }")
     complaints: list[Any] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))
+    asyncio.get_running_loop().set_exception_handler(lambda _, received: complaints.append(received))
 
     async def one() -> int:
         return 1

@@ -126,8 +126,8 @@ async def test_under_a_fifth_of_faults_all_that_is_acknowledged_is_there_once(
     _tell(served, load, proxy, mix, time.monotonic() - began)
     _all_is_right(load, await stored_facts(database))
     assert min(mix.done[name] for name in ("throttled", "500", "reset", "answer lost", "corrupted")) > 10
-    assert load.told.failed < MOST_ERRORS * sum(load.told.operations.values())
-    assert load.told.reads_unsure == 0
+    assert load.report.failed < MOST_ERRORS * sum(load.report.operations.values())
+    assert load.report.reads_unsure == 0
     client = client_of_gateway(served)
     assert client.budget.tokens > 0.8 * client.budget.capacity
     assert not any(breaker.tripped for breaker in client.breakers.values())
@@ -137,23 +137,23 @@ async def test_a_write_without_a_retry_is_reported_by_whether_it_may_be_applied(
     served: Served, load: MixedLoad, proxy: Proxy, database: Database
 ) -> None:
     """One fault at a time, with almost no retries."""
-    client, told = client_of_gateway(served), load.told
+    client, received = client_of_gateway(served), load.report
     client.breakers["tables"].budget, load.keyed = RetryBudget(RETRY_COST), 0.0
 
     for name, may_be_applied in FINAL.items():
         mix = proxy.always = FaultMix({name: 0.5}, SEED, WRITING)
-        unsure, failed = told.unsure, told.failed
+        unsure, failed = received.unsure, received.failed
         await load.run(8 * ACTORS)
         mix.times = 0
         client.reset_breakers()
         _all_is_right(load, await stored_facts(database))
-        assert told.failed > failed
-        assert (told.unsure > unsure) is may_be_applied, name
+        assert received.failed > failed
+        assert (received.unsure > unsure) is may_be_applied, name
 
 
 def _all_is_right(load: MixedLoad, stored: dict[Fact, Any]) -> None:
-    assert load.told.undeclared == []
-    assert load.told.wrong == []
+    assert load.report.undeclared == []
+    assert load.report.wrong == []
     for kind in {fact[0] for fact in load.truth.may_be}:
         assert load.truth.wrong(kind, stored) == []
 
@@ -179,11 +179,11 @@ async def _storms(served: Served, load: MixedLoad, mix: FaultMix) -> None:
 
 def _tell(served: Served, load: MixedLoad, proxy: Proxy, mix: FaultMix, seconds: float) -> None:
     """Print the figures for a run at full length (with `-s`)."""
-    client, told = client_of_gateway(served), load.told
-    asked, tries = sum(told.operations.values()), sum(proxy.reached.values())
-    print(f"\n{asked} requests in {seconds:.0f} s, {told.asked_again} of them repeated with their idempotency key")
-    print(f"errors by code: {dict(Counter([code for (_, code), n in told.codes.items() for _ in range(n)]))}")
-    print(f"writes that may have been applied: {told.unsure}")
+    client, received = client_of_gateway(served), load.report
+    asked, tries = sum(received.operations.values()), sum(proxy.reached.values())
+    print(f"\n{asked} requests in {seconds:.0f} s, {received.asked_again} of them repeated with their idempotency key")
+    print(f"errors by code: {dict(Counter([code for (_, code), n in received.codes.items() for _ in range(n)]))}")
+    print(f"writes that may have been applied: {received.unsure}")
     print(f"tries that reached the store: {tries}, {tries / asked:.2f} a request; faults: {dict(mix.done)}")
     print(f"tokens left {client.budget.tokens}, tries not repeated for want of tokens {client.budget.refused}")
     print(f"breakers opened: { {name: breaker.times_opened for name, breaker in client.breakers.items()} }")

@@ -138,13 +138,13 @@ def test_a_full_disk_is_reported_loses_nothing_and_needs_no_restart(
     assert error["message"] == "The store has no room left to write; nothing was written. Try again later."
     assert sorted(posts(gateway, token)) == sorted(["before", *acknowledged])
     assert gateway.get("/readyz")[0] == 200
-    assert gateway.told.count("Free space on its disk") == 1
+    assert gateway.output.count("Free space on its disk") == 1
 
     disk.make_room()
     gateway.data(POST % '"after"', token)
     assert sorted(posts(gateway, token)) == sorted(["before", *acknowledged, "after"])
     assert json.loads((folder / "engine.json").read_text()) == engine
-    assert "Traceback" not in gateway.told
+    assert "Traceback" not in gateway.output
 
 
 @pytest.mark.timeout(120)
@@ -185,19 +185,19 @@ def test_an_upload_that_is_not_stored_creates_no_photo(
         disk.fill(all_but=left)
         assert upload_blocking(first["original"], large) == 503
         assert list((folder / "objects").rglob("*.part")) == []
-        told = gateway.ask(COMPLETE % json.dumps(first["imageId"]), token)
-        assert told["errors"][0]["extensions"]["code"] in ("NOT_FOUND", "CONFLICT", "BAD_USER_INPUT"), told
+        answer = gateway.ask(COMPLETE % json.dumps(first["imageId"]), token)
+        assert answer["errors"][0]["extensions"]["code"] in ("NOT_FOUND", "CONFLICT", "BAD_USER_INPUT"), answer
         disk.make_room()
     disk.fill()
-    told = gateway.ask(COMPLETE % json.dumps(second["imageId"]), token)
-    assert told["errors"][0]["extensions"]["code"] == "UNAVAILABLE"
-    assert "mayHaveBeenApplied" not in told["errors"][0]["extensions"]
+    answer = gateway.ask(COMPLETE % json.dumps(second["imageId"]), token)
+    assert answer["errors"][0]["extensions"]["code"] == "UNAVAILABLE"
+    assert "mayHaveBeenApplied" not in answer["errors"][0]["extensions"]
 
     disk.make_room()
     assert upload_blocking(first["original"]) == 204
     for reserved in (first, second):
         assert gateway.data(COMPLETE % json.dumps(reserved["imageId"]), token)["completePhoto"] is not None
-    assert "Traceback" not in gateway.told
+    assert "Traceback" not in gateway.output
 
 
 @pytest.mark.parametrize("command", [["serve"], ["token"], ["tables", "describe"]])
@@ -233,7 +233,7 @@ def test_an_engine_that_dies_on_a_full_disk_restarts_and_writes_once_there_is_ro
     gateway.data(JOIN, token)
     disk.fill()
     os.kill(json.loads((folder / "engine.json").read_text())["pid"], signal.SIGKILL)
-    until_blocking(lambda: "The embedded engine is gone (killed by signal 9)" in gateway.told)
+    until_blocking(lambda: "The embedded engine is gone (killed by signal 9)" in gateway.output)
     disk.make_room()
     until_blocking(lambda: gateway.get("/readyz")[0] == 200)
     gateway.data(POST % '"after"', token)

@@ -50,9 +50,9 @@ def test_a_worker_that_hangs_is_replaced_and_its_stacks_are_in_the_log(path: str
         until_blocking(lambda: workers(gateway) and first not in workers(gateway), 60)
         assert not is_running(first)
         until_blocking(lambda: is_gateway_answering(gateway), 60)
-        assert f"Worker 1 (process {first}) sent no heartbeat for 3 s" in gateway.told
-        assert f"in {path[1:]}\n" in gateway.told
-        assert "Worker 1 ended (killed by the supervisor because its event loop did not run)" in gateway.told
+        assert f"Worker 1 (process {first}) sent no heartbeat for 3 s" in gateway.output
+        assert f"in {path[1:]}\n" in gateway.output
+        assert "Worker 1 ended (killed by the supervisor because its event loop did not run)" in gateway.output
 
 
 def is_gateway_answering(gateway: GatewayProcess) -> bool:
@@ -66,8 +66,8 @@ def test_one_process_that_hangs_ends_with_its_stacks_in_the_log(tmp_path: Path) 
     with hanging_gateway(tmp_path / "data", *QUIET, GATEWAY_WATCHDOG_SECONDS="3") as gateway:
         ask_hanging_path(gateway, "/spin")
         assert gateway.process.wait(60) == HUNG_STATUS
-        assert "The event loop has not run for 3 s (GATEWAY_WATCHDOG_SECONDS)." in gateway.told
-        assert "in spin\n" in gateway.told
+        assert "The event loop has not run for 3 s (GATEWAY_WATCHDOG_SECONDS)." in gateway.output
+        assert "in spin\n" in gateway.output
 
 
 @pytest.mark.parametrize("arguments", [("feed",), ("cricket", "--matches", "demo")], ids=lambda given: given[0])
@@ -79,10 +79,10 @@ def test_a_pipeline_that_hangs_ends_with_its_stacks(arguments: tuple[str, ...], 
     assert "in spin\n" in ended.stderr
 
 
-@pytest.mark.parametrize("told", ["-1", "0.5", "inf", "nan", "soon"])
-def test_an_invalid_time_is_refused(told: str, tmp_path: Path) -> None:
-    words = f"Error: GATEWAY_WATCHDOG_SECONDS must be 0, or a number of seconds from 1, not '{told}'.\n"
+@pytest.mark.parametrize("value", ["-1", "0.5", "inf", "nan", "soon"])
+def test_an_invalid_time_is_refused(value: str, tmp_path: Path) -> None:
+    words = f"Error: GATEWAY_WATCHDOG_SECONDS must be 0, or a number of seconds from 1, not '{value}'.\n"
     for command in (["serve"], ["pipeline", "feed"], ["pipeline", "cricket", "--matches", "demo"]):
-        done = run_here(*command, "--data-dir", tmp_path, GATEWAY_WATCHDOG_SECONDS=told)
+        done = run_here(*command, "--data-dir", tmp_path, GATEWAY_WATCHDOG_SECONDS=value)
         assert (done.returncode, done.stderr) == (2, words)
     assert os.listdir(tmp_path) == []

@@ -39,6 +39,6 @@ async def test_processes_killed_at_random_under_load_leave_the_state_of_the_mode
     spread = world.served.http
     print(f"\n{done} operations in {seconds:.0f} s, {spread.asked} requests of which {spread.lost} were lost")
     print(f"viewers connected {[viewer.connections for viewer in world.viewers]} times")
-    print(f"uploads: {dict(world.uploads.told)}")
-    print(killer.told())
+    print(f"uploads: {dict(world.uploads.outcomes)}")
+    print(killer.report())
     assert {len(outages) for outages in killer.outages.values()} == {KILLS}

@@ -149,8 +149,8 @@ class WatchedProcess:
 
     def ended(self) -> tuple[int, str]:
         """Return the exit status and the standard error output."""
-        _, told = self.process.communicate(timeout=30)
-        return self.process.returncode, "" if told is None else told.decode()
+        _, received = self.process.communicate(timeout=30)
+        return self.process.returncode, "" if received is None else received.decode()
 
 
 @contextmanager
@@ -171,11 +171,11 @@ def watched_process(act: str, seconds: float = SECONDS, stderr: int = subprocess
 def test_a_hung_loop_ends_the_process_with_its_own_status_and_all_stacks(act: str) -> None:
     with watched_process(act) as one:
         one.act()
-        status, told = one.ended()
+        status, received = one.ended()
     assert status == HUNG_STATUS == 70
-    assert told.startswith("The event loop has not run for 1 s (GATEWAY_WATCHDOG_SECONDS). The process ends with")
-    assert f"in {act}\n" in told
-    assert "in _watch\n" in told  # the stacks of all threads
+    assert received.startswith("The event loop has not run for 1 s (GATEWAY_WATCHDOG_SECONDS). The process ends with")
+    assert f"in {act}\n" in received
+    assert "in _watch\n" in received  # the stacks of all threads
 
 
 def test_work_that_ends_in_time_does_not_end_the_process() -> None:

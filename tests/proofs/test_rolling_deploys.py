@@ -96,9 +96,9 @@ async def test_a_client_that_reads_nothing_does_not_delay_the_end(tmp_path: Path
 
 
 def test_a_process_whose_event_loop_hangs_ends_all_the_same(tmp_path: Path) -> None:
-    told = tmp_path / "told"
-    assert Forked("tests/support/hanging_process.py", [], stderr=told).wait(20) == 1
-    assert told.read_text() == "The process did not end within 0.1 s and is terminated.\n"
+    received = tmp_path / "received"
+    assert Forked("tests/support/hanging_process.py", [], stderr=received).wait(20) == 1
+    assert received.read_text() == "The process did not end within 0.1 s and is terminated.\n"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no device that takes nothing")
@@ -119,9 +119,9 @@ def test_a_process_that_is_to_end_is_not_ready_and_serves_on_until_a_second_sign
         assert gateway.get("/readyz")[0] == 200
         gateway.process.send_signal(number)
         deadline = time.monotonic() + 50
-        while (told := gateway.get("/readyz"))[0] == 200:
+        while (received := gateway.get("/readyz"))[0] == 200:
             assert time.monotonic() < deadline
-        assert (told[0], json.loads(told[2])) == (503, {"ready": False, "draining": True})
+        assert (received[0], json.loads(received[2])) == (503, {"ready": False, "draining": True})
         gateway.process.send_signal(signal.SIGHUP)
         assert gateway.get("/healthz")[0] == 200
         assert gateway.data("{ areas }")["areas"]

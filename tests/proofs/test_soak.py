@@ -97,11 +97,11 @@ async def test_memory_does_not_grow_at_half_load(tmp_path: Path) -> None:
             await viewer.has_seen_all()
             viewer.check()
         print(f"\n{full:.0f} requests a second are all there are; at {half:.0f} a second for {SECONDS:.0f} s:")
-        print(f"errors {dict(load.told.codes)}, lost connections {spread.lost}\n{during.told()}")
+        print(f"errors {dict(load.report.codes)}, lost connections {spread.lost}\n{during.report()}")
         print("\n".join(map(str, held)))
         await world.check_facts(database)
         assert spread.lost == 0
-        assert load.told.failed <= MOST_ERRORS * spread.asked
+        assert load.report.failed <= MOST_ERRORS * spread.asked
         if SECONDS >= 300:  # in shorter runs it is noise
             grown = {place: during.trend(*place).per_minute for place in during.samples if place[1] in MOST_A_MINUTE}
             assert {place: by for place, by in grown.items() if by > MOST_A_MINUTE[place[1]]} == {}

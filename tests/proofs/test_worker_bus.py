@@ -55,7 +55,7 @@ class ReconnectingFollower:
 
     def __init__(self, client: ResumingClient) -> None:
         self.client = client
-        self.told: list[str] = []
+        self.received: list[str] = []
         self.odd: list[Any] = []
         self.connections = 0
 
@@ -70,7 +70,7 @@ class ReconnectingFollower:
 
     def _take(self, payload: Any) -> None:
         if payload.get("data"):
-            self.told.append(payload["data"]["earthquakeDetected"]["eventId"])
+            self.received.append(payload["data"]["earthquakeDetected"]["eventId"])
         elif not payload.get("begun"):
             self.odd.append(payload)
 
@@ -122,22 +122,22 @@ async def test_subscribers_miss_nothing_while_workers_and_redis_end(
         async def all_are_told() -> None:
             """Wait until all subscribers received all events so far."""
             many = len(writer.written)
-            await until(lambda: all(len(follower.told) >= many for follower in followers))
+            await until(lambda: all(len(follower.received) >= many for follower in followers))
 
         async with asyncio.TaskGroup() as writing:
             writing.create_task(writer.write_on())
-            await until(lambda: all(follower.told for follower in followers))
+            await until(lambda: all(follower.received for follower in followers))
             os.kill(min(workers(gateway)), signal.SIGKILL)
-            await until(lambda: "a replacement starts" in gateway.told)
+            await until(lambda: "a replacement starts" in gateway.output)
             redis.kill()
             await all_are_told()
             redis.start()
             await all_are_told()
             gateway.process.send_signal(signal.SIGHUP)
-            await until(lambda: "All workers were replaced" in gateway.told)
+            await until(lambda: "All workers were replaced" in gateway.output)
             writer.is_over = True
         await all_are_told()
 
     assert [follower.odd for follower in followers] == [[]] * len(followers)
-    assert [follower.told for follower in followers] == [writer.written] * len(followers)
+    assert [follower.received for follower in followers] == [writer.written] * len(followers)
     assert min(follower.connections for follower in followers) > 1

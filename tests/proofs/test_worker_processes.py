@@ -44,7 +44,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
         assert gateway.stop(signal.SIGINT) < 25
         assert gateway.process.returncode == 0
         assert [child for child in there if is_running(child)] == []
-        assert "Traceback" not in gateway.told
+        assert "Traceback" not in gateway.output
 
 
 async def test_no_request_of_a_few_bytes_stops_the_workers(gateway: GatewayProcess) -> None:
@@ -119,17 +119,17 @@ async def test_one_that_is_killed_costs_its_own_connections_and_is_replaced(gate
         await until_in_thread(lambda: len(workers(gateway) - before) == 1)
         await load.more(200)
     assert 0 < load.broken <= 8
-    assert "ended (killed by signal 9); a replacement starts in" in gateway.told
+    assert "ended (killed by signal 9); a replacement starts in" in gateway.output
     assert max(before) in workers(gateway)
 
 
 async def test_all_are_replaced_at_a_sighup_and_no_request_fails(gateway: GatewayProcess) -> None:
     await wait_for_workers(gateway)
     before = workers(gateway) | workers(gateway, "jobs")
-    told = gateway.told.count("All workers were replaced")
+    received = gateway.output.count("All workers were replaced")
     async with KeepAliveLoad(gateway) as load:
         gateway.process.send_signal(signal.SIGHUP)
-        await until_in_thread(lambda: gateway.told.count("All workers were replaced") > told, 50)
+        await until_in_thread(lambda: gateway.output.count("All workers were replaced") > received, 50)
         await load.more(100)
     assert load.broken == 0
     await wait_for_workers(gateway)
@@ -141,8 +141,8 @@ async def test_tokens_of_one_worker_are_valid_at_all_and_each_exports_its_own_me
     await wait_for_workers(gateway)
     token = run_here("token", "--data-dir", gateway.folder).stdout.strip()
     assert {gateway.data("{ me { userId } }", token)["me"]["userId"] for _ in range(8)} == {"demo"}
-    assert gateway.told.count("Stop with Ctrl-C") == 1
-    assert "read units in each process," in gateway.told
+    assert gateway.output.count("Stop with Ctrl-C") == 1
+    assert "read units in each process," in gateway.output
 
 
 def test_workers_end_with_a_supervisor_that_was_killed(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_several_workers_on_aws_need_a_bus(tmp_path: Path) -> None:
     refused_in_a_line(done, 2, "Error: several workers on AWS need a bus: set --bus or GATEWAY_BUS")
 
 
-@pytest.mark.parametrize("told", ["0", "-1", "many", "1000"])
-def test_an_impossible_number_of_workers_is_reported(told: str, tmp_path: Path) -> None:
-    done = run_here("serve", "--workers", told, "--data-dir", tmp_path)
+@pytest.mark.parametrize("value", ["0", "-1", "many", "1000"])
+def test_an_impossible_number_of_workers_is_reported(value: str, tmp_path: Path) -> None:
+    done = run_here("serve", "--workers", value, "--data-dir", tmp_path)
     refused_in_a_line(done, 2, "--workers: must be auto, or a number from 1 to 256.")

@@ -32,8 +32,8 @@ def reader_tasks() -> list[asyncio.Task[Any]]:
 Told = list[Exception]
 
 
-def scripted(script: Script, told: Told | None = None) -> ChangeFeed:
-    heard: Told = told if told is not None else []
+def scripted(script: Script, received: Told | None = None) -> ChangeFeed:
+    heard: Told = received if received is not None else []
     return ChangeFeed(
         script, poll_interval=0.001, discover_interval=0.02, linger=0, on_error=lambda _, problem: heard.append(problem)
     )

@@ -15,13 +15,13 @@ class Numbers:
     """A sink that records the numbers of the changes."""
 
     def __init__(self) -> None:
-        self.told: list[int] = []
+        self.delivered: list[int] = []
 
     def start_epoch(self, *_: Any) -> None: ...
     def start_shard(self, *_: Any) -> None: ...
     def read_empty(self, *_: Any) -> None: ...
 
     def deliver(self, shard: str, change: Change, **_: Any) -> None:
-        self.told.append(number_of(change))
+        self.delivered.append(number_of(change))
 
     def lost(self, problem: Exception) -> None: ...

@@ -122,7 +122,7 @@ class GatewayProcess:
         self.folder = folder
 
     @property
-    def told(self) -> str:
+    def output(self) -> str:
         return self.folder.with_suffix(".log").read_text()
 
     def get(self, path: str, accept: str = "*/*") -> tuple[int, str, str]:
@@ -142,7 +142,7 @@ class GatewayProcess:
 
     def token(self, name: str = "Demo user") -> str:
         """Return a demo token that the gateway printed at its start."""
-        return next(line.split()[-1] for line in self.told.splitlines() if line.startswith(f"{name} token"))
+        return next(line.split()[-1] for line in self.output.splitlines() if line.startswith(f"{name} token"))
 
     def stop(self, number: int) -> float:
         """Send a signal. Return how many seconds the process took to end."""
@@ -193,8 +193,8 @@ def _serving(
     process = start(surroundings(**given), log)
     try:
         gateway = GatewayProcess(process, f"http://127.0.0.1:{port}", folder)
-        until_blocking(lambda: "Stop with" in gateway.told or process.poll() is not None, 50)
-        assert process.poll() is None, gateway.told
+        until_blocking(lambda: "Stop with" in gateway.output or process.poll() is not None, 50)
+        assert process.poll() is None, gateway.output
         yield gateway
     finally:
         process.kill()

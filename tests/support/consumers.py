@@ -146,7 +146,7 @@ class ConsumerInstance:
         """Cut the instance off from the store, so that it does not release its leases."""
         self._dead = True
 
-    def told(self, name: str, **labels: str) -> float | None:
+    def metric(self, name: str, **labels: str) -> float | None:
         """Return the value of a metric of the instance."""
         return self.metrics.registry.get_sample_value(name, labels)
 

@@ -196,9 +196,9 @@ class Deployment:
         return self._forked("tests/support/cricket_process.py", instance, arguments, {})
 
     def _forked(self, script: str, log: str, arguments: list[str], environment: dict[str, str]) -> Forked:
-        told = self.folder / f"{log}.log"
+        received = self.folder / f"{log}.log"
         return Forked(
-            script, arguments, surroundings(**{VARIABLE: ENGINE_KEY}, **environment), stdout=told, stderr=told
+            script, arguments, surroundings(**{VARIABLE: ENGINE_KEY}, **environment), stdout=received, stderr=received
         )
 
     # Whether each process works
@@ -228,8 +228,8 @@ class Deployment:
             return False
 
     async def _says_ready(self, name: str, part: DeploymentPart) -> bool:
-        told = self.folder / f"{part.instance}.log"
-        return told.exists() and "Ready" in told.read_text()
+        received = self.folder / f"{part.instance}.log"
+        return received.exists() and "Ready" in received.read_text()
 
     # State of the processes
 

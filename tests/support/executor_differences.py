@@ -166,8 +166,8 @@ def _of_calls(situation: Situation, expected: ObservedRun, actual: ObservedRun) 
         found.append(f"calls: never {wanted.keys() - given.keys()}, and only {given.keys() - wanted.keys()}")
         return found
     for place, call in wanted.items():
-        if given[place].told != call.told:
-            found.append(f"told: {place} {given[place].told}, not {call.told}")
+        if given[place].details != call.details:
+            found.append(f"details: {place} {given[place].details}, not {call.details}")
         if given[place].when > call.when:
             found.append(f"late: {place} called at {given[place].when}, not at {call.when}")
     if situation.operation.kind == "mutation":

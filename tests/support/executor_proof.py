@@ -93,13 +93,13 @@ def reduced_situation(situation: Situation, executor: type[Executor[Any]]) -> Si
 
 def described(situation: Situation, executor: type[Executor[Any]]) -> str:
     found = differences(situation, situation.run(REFERENCE), situation.run(executor))
-    told = [
+    received = [
         f"seed {situation.seed}, {situation.temper}",
         situation.world.text,
         operation_text(situation.operation),
         *found,
     ]
-    return "\n".join(told)
+    return "\n".join(received)
 
 
 def _kinds(situation: Situation, executor: type[Executor[Any]]) -> set[str]:

@@ -30,7 +30,7 @@ class ResolverCall:
     event: int
     path: Path
     when: float
-    told: tuple[Any, ...]
+    details: tuple[Any, ...]
 
 
 @dataclass
@@ -100,7 +100,7 @@ class Run(Values):
             types.append(step.typename)
             step = step.prev  # type: ignore[assignment]
         values = info.variable_values
-        told = (
+        received = (
             info.parent_type.name,
             info.field_name,
             repr(sorted(args.items())),
@@ -114,7 +114,7 @@ class Run(Values):
             info.schema is self.world.schema,
             tuple(sorted(info.fragments)),
         )
-        self.seen.calls.append(ResolverCall(self.event, path, asyncio.get_running_loop().time(), told))
+        self.seen.calls.append(ResolverCall(self.event, path, asyncio.get_running_loop().time(), received))
         return "/".join(map(str, (self.event, *path)))
 
     def answer(self, info: Info, args: Mapping[str, Any]) -> Any:

@@ -26,5 +26,5 @@ async def ask_explained(
 
 def explanation(answer: dict[str, Any]) -> dict[str, Any]:
     assert "errors" not in answer, answer["errors"]
-    told: dict[str, Any] = answer["extensions"]["dynamodb"]
-    return told
+    received: dict[str, Any] = answer["extensions"]["dynamodb"]
+    return received

@@ -46,7 +46,7 @@ class FeedModel:
     likes: dict[tuple[str, str], str] = field(default_factory=dict)
     comments: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
     follows: dict[tuple[str, str], str] = field(default_factory=dict)
-    told: dict[Told, set[str]] = field(default_factory=lambda: defaultdict(set))
+    reported: dict[Told, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def answered(self, operation: UserOperation, answer: Any) -> None:
         """Apply a completed operation; `answer` is the value of its field."""
@@ -60,7 +60,7 @@ class FeedModel:
         )
         if operation.visibility == "PUBLIC":
             for mentioned in set(answer["mentions"]) - {operation.user}:
-                self.told["MENTION", mentioned, operation.post, None, ""].add(operation.user)
+                self.reported["MENTION", mentioned, operation.post, None, ""].add(operation.user)
 
     def _delete_post(self, operation: UserOperation, _answer: Any) -> None:
         self.posts[operation.post].deleted = True
@@ -72,7 +72,7 @@ class FeedModel:
         self.likes[key] = answer["createdAt"]
         author = self.posts[operation.post].author
         if author != operation.user:
-            self.told["LIKE", author, operation.post, None, window(answer["createdAt"])].add(operation.user)
+            self.reported["LIKE", author, operation.post, None, window(answer["createdAt"])].add(operation.user)
 
     def _unlike(self, operation: UserOperation, _answer: Any) -> None:
         self.likes.pop((operation.post, operation.user), None)
@@ -84,10 +84,10 @@ class FeedModel:
         self.comments[key] = operation.user, answer["createdAt"]
         author = self.posts[operation.post].author
         if author != operation.user:
-            self.told["COMMENT", author, operation.post, operation.comment, ""].add(operation.user)
+            self.reported["COMMENT", author, operation.post, operation.comment, ""].add(operation.user)
         if self.posts[operation.post].is_public:
             for mentioned in set(answer["mentions"]) - {operation.user, author}:
-                self.told["MENTION", mentioned, operation.post, operation.comment, ""].add(operation.user)
+                self.reported["MENTION", mentioned, operation.post, operation.comment, ""].add(operation.user)
 
     def _delete_comment(self, operation: UserOperation, _answer: Any) -> None:
         self.comments.pop((operation.post, operation.comment), None)
@@ -96,7 +96,7 @@ class FeedModel:
         key = operation.user, operation.other
         if key not in self.follows:
             self.follows[key] = answer["followedAt"]
-            self.told["FOLLOW", operation.other, None, None, answer["followedAt"][:10]].add(operation.user)
+            self.reported["FOLLOW", operation.other, None, None, answer["followedAt"][:10]].add(operation.user)
 
     def _unfollow(self, operation: UserOperation, _answer: Any) -> None:
         self.follows.pop((operation.user, operation.other), None)
@@ -135,7 +135,7 @@ class FeedModel:
         one.
         """
         found: dict[str, Counter[tuple[str, str | None, str | None, int, str]]] = {user: Counter() for user in users}
-        for (kind, recipient, post, comment, _), actors in self.told.items():
+        for (kind, recipient, post, comment, _), actors in self.reported.items():
             if post is not None and not self.live(post):
                 continue
             if post is not None and comment is not None and (post, comment) not in self.comments:

@@ -165,7 +165,7 @@ class Found:
 
     async def notifications(self) -> dict[str, Counter[tuple[str, str | None, str | None, int, str]]]:
         fields = "kind postId commentId actorCount actorId"
-        told = await self._each(lambda user: self._pages("notifications", fields, user))
+        received = await self._each(lambda user: self._pages("notifications", fields, user))
         return {
             user: Counter(
                 (
@@ -177,7 +177,7 @@ class Found:
                 )
                 for one in found
             )
-            for user, found in told.items()
+            for user, found in received.items()
         }
 
     async def top_authors(self, month: str) -> list[tuple[str, int, int, int]]:
@@ -203,8 +203,10 @@ async def compare_with_feed_model(workload: FeedWorkload) -> None:
     assert {user: {*feed} for user, feed in feeds.items()} == model.feeds(workload.users)
     moments = {post_id: post.created_at for post_id, post in model.posts.items()}
     assert all([*feed] == sorted(feed, key=lambda post: moments[post], reverse=True) for feed in feeds.values())
-    told, wanted = await found.notifications(), model.notifications(workload.users)
-    assert told == wanted, {user: (told[user] - of, of - told[user]) for user, of in wanted.items() if told[user] != of}
+    received, wanted = await found.notifications(), model.notifications(workload.users)
+    assert received == wanted, {
+        user: (received[user] - of, of - received[user]) for user, of in wanted.items() if received[user] != of
+    }
     months = sorted({post.created_at[:7] for post in model.posts.values()})
     for month in months:
         assert await found.top_authors(month) == model.top_authors(month)

@@ -1,4 +1,4 @@
-"""A process that is told to end while its event loop hangs."""
+"""A process that receives SIGTERM while its event loop hangs."""
 
 import threading
 

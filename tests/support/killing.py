@@ -77,7 +77,7 @@ class Killer:
         others = [outage for other, outages in self.outages.items() if other != kind for outage in outages]
         return (outage for outage in self.outages[kind] if not any(map(outage.overlaps, others)))
 
-    def told(self) -> str:
+    def report(self) -> str:
         lines = [f"{'killed':<18} {'times':>5} {'median s':>9} {'p90 s':>7} {'longest s':>10}"]
         for kind, outages in [*self.outages.items(), ("engine alone", [*self.alone("engine")])]:
             times = sorted(outage.seconds for outage in outages)

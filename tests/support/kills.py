@@ -154,8 +154,8 @@ class LoadedDeployment:
 
     async def check_facts(self, database: Database) -> None:
         """Check that every acknowledged write is stored, and nothing else, and that all responses were right."""
-        assert self.load.told.undeclared == []
-        assert self.load.told.wrong == []
+        assert self.load.report.undeclared == []
+        assert self.load.report.wrong == []
         stored = await stored_facts(database)
         for kind in {fact[0] for fact in self.load.truth.may_be}:
             assert self.load.truth.wrong(kind, stored) == []
@@ -176,7 +176,7 @@ class Viewer:
         self.connections = 0
         self.resyncs = 0
         # Codes of errors, and the close codes with which the server ended connections.
-        self.told: Counter[str | int] = Counter()
+        self.received: Counter[str | int] = Counter()
         self.is_over = False
 
     async def begin(self) -> None:
@@ -193,7 +193,7 @@ class Viewer:
 
     def check(self) -> None:
         """Check that each version and each event came once, in order, without errors besides temporary ones."""
-        assert self.told.keys() <= PASSING, self.told
+        assert self.received.keys() <= PASSING, self.received
         assert self.resyncs == 0
         assert self.versions == [*range(self.versions[0], self.versions[0] + len(self.versions))]
         assert len(self.events) == len(set(self.events))
@@ -204,7 +204,7 @@ class Viewer:
                 await self._follow(self._chance.choice(self._urls))
             except CutOff as cut:
                 if cut.code is not None:
-                    self.told[cut.code] += 1
+                    self.received[cut.code] += 1
             except (aiohttp.ClientConnectionError, TimeoutError, OSError):
                 pass  # The connection is lost: the next one resumes.
             await asyncio.sleep(self._chance.uniform(0.02, 0.2))
@@ -220,12 +220,12 @@ class Viewer:
     def _hear(self, payload: Said) -> None:
         """Handle an event, the first payload, or a message that ends the subscription."""
         errors = payload["payload"] if payload.get("type") == "error" else payload.get("errors", ())
-        self.told.update(error["extensions"]["code"] for error in errors)
+        self.received.update(error["extensions"]["code"] for error in errors)
         if payload.get("data") is not None:
             self._take(payload)
             self._began.set()
         elif not errors and "begun" not in payload:
-            self.told[payload["type"]] += 1
+            self.received[payload["type"]] += 1
 
     def _take(self, payload: Said) -> None:
         update = payload["data"]["matchUpdates"]

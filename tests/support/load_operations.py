@@ -170,9 +170,9 @@ def read_sightings(actor: "Actor") -> Read:
     def right(data: Any) -> bool:
         nodes = data["sightings"]["nodes"]
         once = len({node["sightingId"] for node in nodes}) == len(nodes)
-        told = {node["sightingId"] for node in nodes}
+        received = {node["sightingId"] for node in nodes}
         oldest = nodes[-1]["reportedAt"] if len(nodes) == 25 else ""  # the newest are first
-        missing = [one for one in there if one.reported_at > oldest and one.id not in told]
+        missing = [one for one in there if one.reported_at > oldest and one.id not in received]
         return once and not missing and all(node["description"].startswith(node["reporterId"]) for node in nodes)
 
     return Read("sightings", query, {}, right)

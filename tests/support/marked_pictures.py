@@ -178,6 +178,6 @@ def decoded_frames(content: bytes) -> Iterator[tuple[Any, ...]]:
         for number in range(1 if kind == "JPEG" else getattr(image, "n_frames", 1)):
             image.seek(number)
             image.load()
-            told = {name: image.info.get(name) for name in ("icc_profile", "gamma", "transparency", *SHAPE[kind])}
+            received = {name: image.info.get(name) for name in ("icc_profile", "gamma", "transparency", *SHAPE[kind])}
             turn = image.getexif().get(0x0112, 1)
-            yield kind, image.mode, image.size, image.tobytes(), image.getpalette(), told, turn
+            yield kind, image.mode, image.size, image.tobytes(), image.getpalette(), received, turn

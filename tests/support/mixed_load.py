@@ -89,7 +89,7 @@ class MixedLoad:
         self.reads = reads
         self.keyed = 0.5
         self.truth = Truth()
-        self.told = ClientReport()
+        self.report = ClientReport()
         self.done = 0
         self.actors = [Actor(self, f"user{number:02}", random.Random(f"{seed} {number}")) for number in range(actors)]
         self.posts: list[tuple[str, str]] = []
@@ -148,7 +148,7 @@ class Actor:
             self.load.truth.tried[fact].add(write.value)
         for number in range(KEY_TRIES if keyed else 1):
             if number > 0:
-                self.load.told.asked_again += 1
+                self.load.report.asked_again += 1
             answer = await self._ask(write.name, write.query, write.variables, write.role, key)
             if answer.get("errors") is None:
                 for fact in write.facts:
@@ -156,10 +156,10 @@ class Actor:
                 write.acknowledged(answer["data"])
                 return
             if any(error["extensions"].get("mayHaveBeenApplied") for error in answer["errors"]):
-                self.load.told.unsure += 1
+                self.load.report.unsure += 1
                 for fact in write.facts:
                     self.load.truth.unsure(fact, write.value)
-            if self.load.told.undeclared:
+            if self.load.report.undeclared:
                 return
             await asyncio.sleep(self.chance.random() * 0.1 if keyed else 0)
 
@@ -169,22 +169,22 @@ class Actor:
         answer = await self._ask(read.name, read.query, read.variables, read.role)
         unsure = [error for error in answer.get("errors") or () if error["extensions"].get("mayHaveBeenApplied")]
         # `remote` itself reports lost responses as unsure.
-        self.load.told.reads_unsure += unsure != []
+        self.load.report.reads_unsure += unsure != []
         if answer.get("errors") is None and not read.right(answer["data"]):
-            self.load.told.wrong.append((read.name, read.variables, answer["data"]))
+            self.load.report.wrong.append((read.name, read.variables, answer["data"]))
 
     async def _ask(
         self, name: str, query: str, variables: dict[str, Any], role: Role, key: str | None = None
     ) -> dict[str, Any]:
-        served, told = self.load.served, self.load.told
+        served, received = self.load.served, self.load.report
         headers = served.headers(self.name, role, self.email) | ({"Idempotency-Key": key} if key else {})
         body = {"query": query, "variables": variables}
         async with served.http.post(f"{served.url}/graphql", json=body, headers=headers) as response:
             answer: dict[str, Any] = await response.json(content_type=None)
-        told.operations[name] += 1
+        received.operations[name] += 1
         for error in answer.get("errors") or ():
             code = error["extensions"]["code"]
-            told.codes[name, code] += 1
+            received.codes[name, code] += 1
             if code not in PASSING:
-                told.undeclared.append((name, error))
+                received.undeclared.append((name, error))
         return answer

@@ -13,6 +13,6 @@ from tests.support.served import NOON
 def notification_item(name: str, user: str = "ada", at: datetime = NOON, **more: Any) -> Item:
     """Return a notification, by default a like of `bob`; `more` may name a post and a comment."""
     key = keys.notification(user, at, name)
-    told = {"kind": "like", "actor_id": "bob", "actor_count": 1, "expiresAt": to_seconds(at + LIFETIME)}
+    received = {"kind": "like", "actor_id": "bob", "actor_count": 1, "expiresAt": to_seconds(at + LIFETIME)}
     there = {"PK": key.partition, "SK": key.sort, "GSI_NOTIFPK": key.partition, "GSI_NOTIFSK": key.sort}
-    return {**there, **told, **more}
+    return {**there, **received, **more}

@@ -33,8 +33,8 @@ async def ask_library(
     """Return the value of the only field of an operation, which must succeed."""
     answer = await ask_as(served, query, email, role, **variables)
     assert answer.errors is None, answer.errors
-    (told,) = answer.data.values()
-    return told
+    (received,) = answer.data.values()
+    return received
 
 
 async def tag_person(served: Served, image: str, person: str, email: str = ADA, **more: Any) -> Any:
@@ -83,8 +83,8 @@ async def assert_consistent(served: Served) -> None:
     assert {face["imageId"] for face in faces} <= photos.keys()
     for image_id, photo in photos.items():
         on_it = {(face["PK"].removeprefix("FACE#"), face["personId"]) for face in faces if face["imageId"] == image_id}
-        told = [(face["faceId"], face["personId"]) for face in photo.get("faces", ())]
-        assert sorted(told) == sorted(on_it) or "faces" not in photo
+        received = [(face["faceId"], face["personId"]) for face in photo.get("faces", ())]
+        assert sorted(received) == sorted(on_it) or "faces" not in photo
         assert sorted(photo["persons"]) == sorted({person for _, person in on_it})
         assert photo.get("personNames", {}).keys() <= set(photo["persons"])
     uploads = Counter(photo["email"] for photo in photos.values())

@@ -177,8 +177,8 @@ async def _seen(result: Any) -> tuple[str, set[tuple[Any, ...]]]:
     errors = [tuple(error.path or ()) for error in answer.errors or ()]
     # Which of several errors made a null around them is chance, and so is whether the others are reported.
     places = [(nulled(answer.data, path), path) for path in errors]
-    told = [
+    received = [
         (place,) if place != path else (path, error.message)
         for (place, path), error in zip(places, answer.errors or (), strict=True)
     ]
-    return repr(answer.data), set(told)
+    return repr(answer.data), set(received)

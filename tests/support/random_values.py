@@ -137,26 +137,26 @@ class Values(Waiting):
         return source_of(self, chance, kind, key)
 
     def _failure(self, chance: Random, key: str) -> Exception:
-        told = f"at {key}"
+        received = f"at {key}"
         kind = chance.randrange(9)
         if kind == 5 and not key[0].isdigit():
             kind = 4
         if kind < 4:
-            return (ValueError(told), KeyError(told), Failure(told), AttributeError(told))[kind]
+            return (ValueError(received), KeyError(received), Failure(received), AttributeError(received))[kind]
         if kind == 4:
-            return GraphQLError(told, extensions={"place": key})
+            return GraphQLError(received, extensions={"place": key})
         if kind == 5:
-            located = Located(told, path=["elsewhere", 3], extensions={"own": True})
+            located = Located(received, path=["elsewhere", 3], extensions={"own": True})
             parts = key.partition(".")[0].split("/")[1:]
             if parts == ["root"]:  # the root value belongs to no field
                 parts = []
             located.position = [int(part) if part.isdigit() else part for part in parts]
             return located
         if kind == 6:
-            return GraphQLError(told, original_error=ValueError("the origin"))
+            return GraphQLError(received, original_error=ValueError("the origin"))
         if kind == 7:
             return ValueError()
-        return StopAsyncIteration(told)
+        return StopAsyncIteration(received)
 
     def _list(self, chance: Random, kind: GraphQLOutputType, key: str, lasting: bool) -> Any:
         items = range(chance.choice((0, 1, 2, 2, 3)))
@@ -254,12 +254,12 @@ class Values(Waiting):
             name = chance.choice([None, "Nothing", "Color", "D", "Query", 42, Undefined, True])
         failing = chance.random() < self.temper.failure / 2
 
-        def told() -> Any:
+        def finish() -> Any:
             if failing:
                 raise Failure(f"no type for {kind}")
             return name
 
-        return self._perhaps_later(chance, key, told)
+        return self._perhaps_later(chance, key, finish)
 
     def is_type(self, value: Any, name: str) -> Any:
         key, really = key_of(value), kind_of(value) == name
@@ -268,12 +268,12 @@ class Values(Waiting):
             really = not really
         failing = chance.random() < self.temper.failure / 4
 
-        def told() -> Any:
+        def finish() -> Any:
             if failing:
                 raise Failure(f"whether {name} is not known")
             return really
 
-        return self._perhaps_later(chance, key, told)
+        return self._perhaps_later(chance, key, finish)
 
     def _perhaps_later(self, chance: Random, key: str, finish: Callable[[], Any]) -> Any:
         if self.world.awaits and chance.random() < 0.2:

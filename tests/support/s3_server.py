@@ -142,7 +142,7 @@ class S3Server:
         if self._now() >= datetime.fromisoformat(policy["expiration"]):
             raise S3Refusal("AccessDenied")
         self._check_age(fields["x-amz-date"], ROUNDING, timedelta.max, "AccessDenied")
-        told = set()
+        received = set()
         for condition in policy["conditions"]:
             if isinstance(condition, list) and condition[0] == "content-length-range":
                 if length < condition[1]:
@@ -150,8 +150,8 @@ class S3Server:
                 if length > condition[2]:
                     raise S3Refusal("EntityTooLarge")
                 continue
-            told.add(_hold(condition, {"bucket": BUCKET, **fields}))
-        if not fields.keys() - FREE_FIELDS <= told:
+            received.add(_hold(condition, {"bucket": BUCKET, **fields}))
+        if not fields.keys() - FREE_FIELDS <= received:
             raise S3Refusal("AccessDenied")
 
 

@@ -34,13 +34,13 @@ class Going:
 
     def __init__(self, script: Script, start: Mapping[str, str] | None) -> None:
         self.heard = RecordingSink()
-        self.told: list[Exception] = []
+        self.errors: list[Exception] = []
         self.reader = StreamReader(
             script,
             "",
             0.001,
             0.02,
-            lambda _, problem: self.told.append(problem),
+            lambda _, problem: self.errors.append(problem),
             BLIP,
             self.heard,
             None if start is None else Reached(script.arn, start),

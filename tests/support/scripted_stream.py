@@ -107,9 +107,9 @@ class Script:
         if start < shard.trimmed:
             raise RequestRefused("TrimmedDataAccessException", "trimmed")
         self.read.append(name)
-        told = int(rest[0]) if rest else 0
-        if told < shard.empty and start < len(shard.records):
-            return {"Records": [], "NextShardIterator": f"{name} {start} {self.generation} {told + 1}"}
+        empty_pages = int(rest[0]) if rest else 0
+        if empty_pages < shard.empty and start < len(shard.records):
+            return {"Records": [], "NextShardIterator": f"{name} {start} {self.generation} {empty_pages + 1}"}
         end = min(start + (1 if shard.empty else payload["Limit"]), len(shard.records))
         done = shard.closed and end == len(shard.records)
         more = {} if done else {"NextShardIterator": f"{name} {end} {self.generation}"}

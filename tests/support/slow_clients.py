@@ -175,8 +175,8 @@ class Answers:
         assert len(self.statuses) == 1
         assert "content-type: application/json; charset=utf-8" in self.heads[0]
         assert "connection: close" in self.heads[0]
-        [told] = json.loads(self.bodies[0])["errors"]
-        return self.statuses[0], told["extensions"]["code"], told["message"]
+        [payload] = json.loads(self.bodies[0])["errors"]
+        return self.statuses[0], payload["extensions"]["code"], payload["message"]
 
 
 @asynccontextmanager

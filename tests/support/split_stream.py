@@ -109,8 +109,8 @@ class SplitStream:
 
     async def _of(self, arn: str) -> Parts:
         if arn not in self._parts:
-            told = await self._wire.call("DescribeStream", {"StreamArn": arn}, timeout=10)
-            (shard,) = told["StreamDescription"]["Shards"]
+            received = await self._wire.call("DescribeStream", {"StreamArn": arn}, timeout=10)
+            (shard,) = received["StreamDescription"]["Shards"]
             whole = ShardPart(f"{shard['ShardId']}-0", None, frozenset(range(SLOTS)), 0)
             self._parts.setdefault(arn, Parts(arn, shard["ShardId"], [whole]))
         return self._parts[arn]
@@ -132,13 +132,13 @@ class SplitStream:
         parts = await self._of(arn)
         part = parts.named(id)
         had_ended = part.until is not None
-        told = await self._wire.call("GetRecords", {**payload, "ShardIterator": iterator}, timeout=10)
-        records = told["Records"]
+        received = await self._wire.call("GetRecords", {**payload, "ShardIterator": iterator}, timeout=10)
+        records = received["Records"]
         given = [record for record in records if part.has(record)]
         parts.given = max([parts.given, *map(_text, given)], key=_number)
         if had_ended and (not records or _sequence(records[-1]) >= (part.until or 0)):
             return {"Records": given}
-        return {"Records": given, "NextShardIterator": _joined(parts, id, told["NextShardIterator"])}
+        return {"Records": given, "NextShardIterator": _joined(parts, id, received["NextShardIterator"])}
 
     async def _last(self, parts: Parts) -> str:
         """Return the sequence number of the engine's last record, empty if there is none."""
@@ -148,10 +148,10 @@ class SplitStream:
         asked = {"StreamArn": parts.arn, "ShardId": parts.real, **start}
         iterator = (await self._wire.call("GetShardIterator", asked, timeout=10))["ShardIterator"]
         while True:
-            told = await self._wire.call("GetRecords", {"ShardIterator": iterator}, timeout=10)
-            if not told["Records"]:
+            received = await self._wire.call("GetRecords", {"ShardIterator": iterator}, timeout=10)
+            if not received["Records"]:
                 return last
-            last, iterator = _text(told["Records"][-1]), told["NextShardIterator"]
+            last, iterator = _text(received["Records"][-1]), received["NextShardIterator"]
 
 
 def _joined(parts: Parts, id: str, iterator: str) -> str:

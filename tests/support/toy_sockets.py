@@ -52,7 +52,7 @@ class ToyWorld:
         self.contexts = 0
         self.go = asyncio.Event()
         self.numbers: asyncio.Queue[int] = asyncio.Queue()  # the values of `numbers`
-        self.told = 0
+        self.started = 0
 
     def clock(self) -> float:
         return self.now
@@ -167,7 +167,7 @@ async def numbers(info: Info, when_slow: str, size: int, buffer: int = 100) -> U
             while True:
                 number = await world.numbers.get()
                 yield f"{number} {'x' * size}"
-                world.told += 1
+                world.started += 1
         finally:
             world.closed += 1
 

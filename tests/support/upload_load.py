@@ -66,14 +66,14 @@ UNSWEPT = timedelta(minutes=5)
 
 
 class UploadLoad:
-    """Concurrent uploaders with a random generator each. `told` counts the outcomes of their uploads."""
+    """Concurrent uploaders with a random generator each. `outcomes` counts the outcomes of their uploads."""
 
     def __init__(self, served: Remote, http: aiohttp.ClientSession, urls: list[str], *, uploaders: int, seed: int):
         self.served = served
         self.http = http
         self.urls = urls
         self.truth = Truth()
-        self.told: Counter[str] = Counter()
+        self.outcomes: Counter[str] = Counter()
         self.wrong: list[Any] = []
         # Ids that were confirmed while they were cancelled or expired.
         self.ended_meanwhile: set[str] = set()
@@ -174,7 +174,7 @@ class Uploader:
             held = len(self._photos) + sum(expires_at + UNSWEPT > began for expires_at in self._open)
             if answer.codes != ["CONFLICT"] or held < LIMIT:
                 self._load.wrong.append(("createPhoto", held, answer.errors))
-            self._load.told["refused"] += 1
+            self._load.outcomes["refused"] += 1
             await asyncio.sleep(self._chance.uniform(0.1, 0.3))
             return None
         reserved = answer.data["createPhoto"]
@@ -194,7 +194,7 @@ class Uploader:
             if status is not None and status != BUSY and status < 500:
                 self._load.wrong.append(("send", upload.image_id, status))
                 return
-            self._load.told["sent again"] += 1
+            self._load.outcomes["sent again"] += 1
             await asyncio.sleep(self._chance.uniform(0.02, 0.2))
 
     async def _confirm(self, upload: Upload) -> None:
@@ -220,7 +220,7 @@ class Uploader:
         if self._chance.random() < 0.7:
             await self._send(upload)
         await self._is_cancelled(upload)
-        self._load.told["cancelled"] += 1
+        self._load.outcomes["cancelled"] += 1
 
     async def _confirm_what_is_no_picture(self, upload: Upload) -> None:
         """Confirm a file that is not a picture: it is refused, and the place is
@@ -237,14 +237,14 @@ class Uploader:
         if self._chance.random() < 0.5:
             await self._send(upload)
         self._open.append(upload.expires_at)
-        self._load.told["left"] += 1
+        self._load.outcomes["left"] += 1
 
     async def _delete(self, image_id: str) -> None:
         answer = await ask_as(self._load.served, DELETE, self.email, id=image_id)
         if answer.errors is not None:
             self._load.wrong.append(("deletePhoto", image_id, answer.errors))
         self._load.truth.acknowledged(("upload", image_id), None)
-        self._load.told["deleted"] += 1
+        self._load.outcomes["deleted"] += 1
 
     # The responses
 
@@ -278,7 +278,7 @@ class Uploader:
             self._load.ended_meanwhile.add(upload.image_id)
         if confirmed or self._is_over(upload):
             self._photos.append(upload.image_id)
-        self._load.told["confirmed" if confirmed else "not confirmed"] += 1
+        self._load.outcomes["confirmed" if confirmed else "not confirmed"] += 1
 
 
 def files_in(folder: Path) -> set[str]:

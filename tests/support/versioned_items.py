@@ -189,18 +189,18 @@ async def interleave(kind: Kind, served: Served, seed: int) -> None:
             answer = await kind.ask(served, kind.put, value=wanted)
         else:
             answer = await kind.change(served, wanted, expected)
-        told = (kind.name, seed, step, what, expected, answer.errors)
+        received = (kind.name, seed, step, what, expected, answer.errors)
         if expected in (None, version):
-            assert answer.errors is None, told
+            assert answer.errors is None, received
             value, before = wanted, version
             now, version = await kind.now(served)
-            assert (now, version > before) == (value, True), (told, before, version)
+            assert (now, version > before) == (value, True), (received, before, version)
             seen.append(version)
         else:
-            assert answer.codes == ["CONFLICT"], told
+            assert answer.codes == ["CONFLICT"], received
             assert answer.errors is not None
-            assert answer.errors[0]["extensions"]["currentVersion"] == version, told
-            assert await kind.now(served) == (value, version), told
+            assert answer.errors[0]["extensions"]["currentVersion"] == version, received
+            assert await kind.now(served) == (value, version), received
 
 
 async def race(kind: Kind, served: Served) -> None:

@@ -22,7 +22,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.now = 0.0
         self.complaints: list[str] = []
         super().__init__(_Jumping(self))
-        self.set_exception_handler(lambda _, told: self.complaints.append(f"{told['message']} {told.get('exception')}"))
+        self.set_exception_handler(
+            lambda _, received: self.complaints.append(f"{received['message']} {received.get('exception')}")
+        )
 
     def time(self) -> float:
         return self.now

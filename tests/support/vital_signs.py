@@ -90,7 +90,7 @@ class VitalSigns:
         slope = linear_regression(seconds, values).slope if len(samples) > 1 else 0.0
         return Trend(median(values[:fifth]), median(values[-fifth:]), min(values), max(values), 60 * slope)
 
-    def told(self) -> str:
+    def report(self) -> str:
         lines = ["| process | | first fifth | last fifth | least | most | a minute |", "|---|---|--:|--:|--:|--:|--:|"]
         for name, figure in self.samples:
             trend = self.trend(name, figure)

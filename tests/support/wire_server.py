@@ -123,7 +123,7 @@ async def serve_script(
 
 
 def whole_answer(payload: Any, *headers: str, status: str = "200 OK", version: str = "1.1") -> bytes:
-    """A whole answer, its length told."""
+    """Return a whole response with its content length."""
     content = orjson.dumps(payload)
     lines = [f"HTTP/{version} {status}", f"Content-Length: {len(content)}", *headers]
     return "\r\n".join([*lines, "\r\n"]).encode() + content

@@ -30,7 +30,7 @@ def append_note(what: str) -> None:
 def may_leave() -> bool:
     if not select.select([line], [], [], 0.01)[0]:
         return False
-    append_note("told")
+    append_note("signalled")
     return not there("deaf")
 
 

@@ -19,9 +19,9 @@ def workers(gateway: GatewayProcess, part: str = "serving") -> set[int]:
     found = set()
     for child in child_processes(gateway):
         try:
-            told = Path(f"/proc/{child}/environ").read_bytes()
+            received = Path(f"/proc/{child}/environ").read_bytes()
         except OSError:
             continue
-        if f'"part": "{part}"'.encode() in told:
+        if f'"part": "{part}"'.encode() in received:
             found.add(child)
     return found

@@ -105,10 +105,10 @@ async def test_bad_arguments_are_named_without_a_call(served: Served) -> None:
 
     answers = [await served.ask(query) for query in asked]
 
-    told = [(answer.errors or [{}])[0] for answer in answers]
+    received = [(answer.errors or [{}])[0] for answer in answers]
     assert [answer.codes for answer in answers] == [["BAD_USER_INPUT"]] * len(asked)
-    assert [error["extensions"].get("field") for error in told] == [field for _, field in BAD_ARGUMENTS]
-    assert all((field or "") in error["message"] for error, (_, field) in zip(told, BAD_ARGUMENTS, strict=True))
+    assert [error["extensions"].get("field") for error in received] == [field for _, field in BAD_ARGUMENTS]
+    assert all((field or "") in error["message"] for error, (_, field) in zip(received, BAD_ARGUMENTS, strict=True))
     assert [call for answer in answers for call in answer.calls] == []
 
 

@@ -195,12 +195,12 @@ async def test_the_mutation_returns_a_summary(served: Served) -> None:
         first = await served.ask(INGEST, {"feed": url}, user="poller", role=Role.SYSTEM)
         again = await served.ask(INGEST, {"feed": url}, user="poller", role=Role.SYSTEM)
 
-    told = first.data["ingestEarthquakes"]
+    received = first.data["ingestEarthquakes"]
     always = {"source": url, "fetched": 3, "rejected": [{"reason": "MISSING_MAGNITUDE", "count": 1}], "retries": 0}
-    always |= {"upstreamSize": len(body), "upstreamHash": told["upstreamHash"], "error": None}
-    assert told == always | {"upserted": 2, "skipped": 0, "unchanged": False}
+    always |= {"upstreamSize": len(body), "upstreamHash": received["upstreamHash"], "error": None}
+    assert received == always | {"upserted": 2, "skipped": 0, "unchanged": False}
     assert again.data["ingestEarthquakes"] == always | {"upserted": 0, "skipped": 2, "unchanged": True}
-    assert len(told["upstreamHash"]) == 64
+    assert len(received["upstreamHash"]) == 64
     assert await ingested_event_ids(served) == {"us1", "us3"}
 
 

@@ -332,12 +332,12 @@ async def test_a_user_shows_whether_the_caller_follows_them(served: Served) -> N
     await follow_user(served, "fan", "ada")
 
     asked = {"fan": Role.USER, "ada": Role.USER, "root": Role.ADMIN, None: Role.USER}
-    told = [
+    received = [
         (await served.ask('{ user(id: "ada") { followedByViewer } }', user=user, role=role)).data["user"]
         for user, role in asked.items()
     ]
 
-    assert [user["followedByViewer"] for user in told] == [True, False, False, None]
+    assert [user["followedByViewer"] for user in received] == [True, False, False, None]
 
 
 async def test_an_unknown_user_has_no_followers(served: Served) -> None:

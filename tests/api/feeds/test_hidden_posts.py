@@ -1,4 +1,4 @@
-"""Hidden posts cannot be told from missing ones, by the responses, the reads or the charges."""
+"""The responses, the reads and the charges are the same for a hidden post and a missing one."""
 
 from dataclasses import replace
 from typing import Any

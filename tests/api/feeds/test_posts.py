@@ -254,8 +254,8 @@ async def test_a_post_is_deleted_once_and_a_repeat_changes_nothing(served: Serve
     served.clock.forward(minutes=1)
     again = await served.ask(DELETE, {"id": "p1"}, user="ada")
 
-    told = [answer.data["deletePost"] for answer in at_once]
-    assert sorted(told, key=bool) == [None] * 5 + [post]
+    received = [answer.data["deletePost"] for answer in at_once]
+    assert sorted(received, key=bool) == [None] * 5 + [post]
     assert (again.errors, again.data, again.made) == (None, {"deletePost": None}, ["GetItem feed"])
     assert await stored_post_items(served, "p1", "META") == [tombstone]
 

@@ -53,9 +53,9 @@ async def replayed(served: Served, recording: Recording, balls_per_tick: int) ->
     return subscriber, instance
 
 
-def event_counts(told: list[Json]) -> Found:
+def event_counts(received: list[Json]) -> Found:
     """Count the events of a subscriber in the form of `cricket_events`."""
-    return Counter(map(_event_key, told))
+    return Counter(map(_event_key, received))
 
 
 def _event_key(event: Json) -> tuple[Any, ...]:
@@ -175,8 +175,8 @@ async def test_ticks_of_one_ball_have_the_same_events(served: Served) -> None:
     assert_contiguous(subscriber)
     for update in subscriber.updates:
         balls = update["liveScore"]["recentBalls"]
-        told = [event["ball"]["ballId"] for event in update["events"] if event["ball"]]
-        assert set(told) <= {balls[-1]["ballId"]} if balls else not told
+        received = [event["ball"]["ballId"] for event in update["events"] if event["ball"]]
+        assert set(received) <= {balls[-1]["ballId"]} if balls else not received
 
 
 async def test_a_whole_innings_in_one_tick_makes_several_versions(served: Served) -> None:
@@ -196,8 +196,8 @@ async def test_a_whole_innings_in_one_tick_makes_several_versions(served: Served
     assert sum(sizes) > 120 + 6
     known = 0
     for change in instance.changes:
-        told = [event.ball.ball_id for event in change.active.events if event.ball is not None]
-        assert all(known < ball_id <= change.active.previous_ball_id for ball_id in told)
+        received = [event.ball.ball_id for event in change.active.events if event.ball is not None]
+        assert all(known < ball_id <= change.active.previous_ball_id for ball_id in received)
         known = change.active.previous_ball_id
     assert known == recording.balls[-1].ball_id
 

@@ -93,9 +93,9 @@ async def test_the_response_shows_the_photo_with_the_face(served: Served) -> Non
       photo { personIds persons { name } faces { personId } } person { name faceCount }
     } }"""
 
-    told = await ask_library(served, query, input={"imageId": "i", "personId": "p", "boundingBox": BOX})
+    answer = await ask_library(served, query, input={"imageId": "i", "personId": "p", "boundingBox": BOX})
 
-    assert told == {
+    assert answer == {
         "photo": {"personIds": ["p"], "persons": [{"name": "Grace"}], "faces": [{"personId": "p"}]},
         "person": {"name": "Grace", "faceCount": 1},
     }
@@ -104,11 +104,11 @@ async def test_the_response_shows_the_photo_with_the_face(served: Served) -> Non
 async def test_tagging_a_face_again_stores_it_once(served: Served) -> None:
     await place_photo(served)
 
-    told = await asyncio.gather(*[tag_person(served, "i", "p", faceId=OWN) for _ in range(8)])
+    received = await asyncio.gather(*[tag_person(served, "i", "p", faceId=OWN) for _ in range(8)])
     served.clock.forward(hours=1)
-    told.append(await tag_person(served, "i", "p", faceId=OWN, confidence=0.1))
+    received.append(await tag_person(served, "i", "p", faceId=OWN, confidence=0.1))
 
-    assert told == [told[0]] * 9
+    assert received == [received[0]] * 9
     assert (await library_item(served, "PERSON#p") or {})["faceCount"] == 1
     await assert_consistent(served)
 
@@ -147,9 +147,9 @@ async def test_one_of_concurrent_removals_of_a_face_returns_it(served: Served) -
     await place_photo(served)
     face_id = (await tag_person(served, "i", "p"))["faceId"]
 
-    told = await asyncio.gather(*[ask_library(served, UNTAG, face=face_id, image="i") for _ in range(6)])
+    received = await asyncio.gather(*[ask_library(served, UNTAG, face=face_id, image="i") for _ in range(6)])
 
-    assert sorted(map(bool, told)) == [False] * 5 + [True]
+    assert sorted(map(bool, received)) == [False] * 5 + [True]
     assert (await library_item(served, "PERSON#p") or {})["faceCount"] == 0
     await assert_consistent(served)
 
@@ -256,9 +256,9 @@ async def test_an_admin_removes_any_face_from_any_photo(served: Served, admin: s
     await place_photo(served)
     first, second = [(await tag_person(served, "i", "p"))["faceId"] for _ in range(2)]
 
-    told = await ask_library(served, UNTAG, admin, Role.ADMIN, face=first, image="i")
+    answer = await ask_library(served, UNTAG, admin, Role.ADMIN, face=first, image="i")
 
-    assert told == {"faceId": first, "personId": "p"}
+    assert answer == {"faceId": first, "personId": "p"}
     assert (await library_item(served, "IMAGE#i") or {})["faces"] == [{"faceId": second, "personId": "p"}]
     assert await ask_library(served, UNTAG, admin, Role.ADMIN, face=first, image="i") is None
     await assert_consistent(served)
@@ -310,8 +310,8 @@ async def test_a_face_may_fill_the_photo_and_have_a_confidence_of_zero(served: S
     await place_photo(served)
 
     for box in ({"left": 0, "top": 0, "width": 1, "height": 1}, {"left": 0.7, "top": 0.9, "width": 0.3, "height": 0.1}):
-        told = await tag_person(served, "i", "p", boundingBox=box, confidence=1e-300)
-        assert (told["boundingBox"], told["confidence"]) == (box, 0)
+        answer = await tag_person(served, "i", "p", boundingBox=box, confidence=1e-300)
+        assert (answer["boundingBox"], answer["confidence"]) == (box, 0)
 
 
 async def test_the_person_of_a_face_is_read_with_the_new_count(served: Served) -> None:
@@ -325,8 +325,8 @@ async def test_the_person_of_a_face_is_read_with_the_new_count(served: Served) -
 
     for (query, variables), count in zip(queries, (1, 0), strict=True):
         answer = await ask_as(served, query, **variables)
-        (told,) = answer.data.values()
-        assert told == {"faceId": OWN, "person": {"faceCount": count}}
+        (received,) = answer.data.values()
+        assert received == {"faceId": OWN, "person": {"faceCount": count}}
         # The read after the transaction is like the one before it.
         assert answer.calls[-1].operation in ("GetItem", "Query")
         assert answer.calls[-1].request["ConsistentRead"] is True
@@ -378,8 +378,8 @@ async def test_a_face_of_a_deleted_photo_is_removed_by_an_admin(served: Served) 
         assert (await ask_as(served, UNTAG, role=role, face="f", image="gone")).codes == ["NOT_FOUND"]
     assert await library_items(served) == before
     for face_id, whose in (("f", "p"), ("g", "nobody")):
-        told = await ask_library(served, UNTAG, role=Role.ADMIN, face=face_id, image="gone")
-        assert told == {"faceId": face_id, "personId": whose}
+        answer = await ask_library(served, UNTAG, role=Role.ADMIN, face=face_id, image="gone")
+        assert answer == {"faceId": face_id, "personId": whose}
 
     assert await library_items(served) == [person("p", faceCount=1)]
 

@@ -67,13 +67,13 @@ class RecordingDict(dict[str, tuple[bytes, str]]):
 @pytest.mark.parametrize("kind", ["JPEG of several pictures", "PNG animated", "WebP lossless"])
 async def test_every_caller_sees_an_original_without_metadata(served: Served, kind: str) -> None:
     content = KINDS[kind](6)
-    told = await photo_of_picture(served, content, contentType=kind.split()[0].upper())
-    original = await fetch_file(served, told["originalUrl"])
+    answer = await photo_of_picture(served, content, contentType=kind.split()[0].upper())
+    original = await fetch_file(served, answer["originalUrl"])
 
     assert MARKER not in original
     assert list(decoded_frames(original)) == list(decoded_frames(content))
-    assert (told["width"], told["height"], told["size"]) == (32, 48, len(original))
-    assert MARKER not in await fetch_file(served, told["thumbnailUrl"])
+    assert (answer["width"], answer["height"], answer["size"]) == (32, 48, len(original))
+    assert MARKER not in await fetch_file(served, answer["thumbnailUrl"])
     folder = served.gateway.objects.folder  # type: ignore[attr-defined]
     assert [path for path in folder.rglob("*") if path.is_file() and MARKER in path.read_bytes()] == []
 
@@ -93,12 +93,12 @@ class TestBucket:
         return replace(settings, photo_bucket=BUCKET, s3_url=server.url)
 
     async def test_a_bucket_holds_no_original_with_metadata_at_any_time(self, served: Served, server: S3Server) -> None:
-        told = await photo_of_picture(served, KINDS["JPEG"](6))
+        answer = await photo_of_picture(served, KINDS["JPEG"](6))
 
         assert isinstance(server.objects, RecordingDict)
         assert {key.partition("/")[0] for key, content in server.objects.written if MARKER in content} == {"incoming"}
         assert {key.partition("/")[0] for key in server.objects} == {"originals", "thumbnails"}
-        assert MARKER not in await fetch_file(served, told["originalUrl"])
+        assert MARKER not in await fetch_file(served, answer["originalUrl"])
 
 
 class TestKeptMetadata:
@@ -158,8 +158,8 @@ async def test_time_and_camera_come_from_the_picture_if_the_client_gives_none(se
         (jpeg(), {}, "2026-06-25T12:00:00+00:00", None),
     ]
     for content, given, moment, camera in cases:
-        told = await photo_of_picture(served, content, **given)
-        assert (told["takenAt"], told["camera"]) == (moment, camera), (given, moment)
+        answer = await photo_of_picture(served, content, **given)
+        assert (answer["takenAt"], answer["camera"]) == (moment, camera), (given, moment)
 
 
 CAMERAS = [
@@ -181,10 +181,10 @@ async def test_a_camera_in_a_picture_has_the_form_of_a_given_one(
     exif = Image.Exif()
     exif[0x010F] = stated.encode()
 
-    told = (await photo_of_picture(served, jpeg(exif=exif)))["camera"]
+    answer = (await photo_of_picture(served, jpeg(exif=exif)))["camera"]
 
-    assert told == camera
-    assert camera is None or (await create_photo(served, camera=told)).errors is None
+    assert answer == camera
+    assert camera is None or (await create_photo(served, camera=answer)).errors is None
 
 
 async def test_a_picture_with_a_side_that_is_too_long_is_refused(

@@ -85,14 +85,14 @@ async def test_a_photo_is_found_without_its_time_and_with_another_spelling_of_it
 async def test_a_photo_with_another_version_is_a_conflict_and_stays(served: Served, at: str) -> None:
     await put_library_items(served, photo_user(uploadCount=1), photo("i", at=at))
     await upload_files(served)
-    before, told = await library_items(served), "There is no such photo taken at that moment."
+    before, received = await library_items(served), "There is no such photo taken at that moment."
 
     for email, role in ((ADA, Role.USER), (EVE, Role.ADMIN)):
         answer = await ask_as(served, DELETE, email, role, id="i", at=AT)
-        assert (answer.codes, answer.errors[0]["message"]) == (["NOT_FOUND"], told)
+        assert (answer.codes, answer.errors[0]["message"]) == (["NOT_FOUND"], received)
         assert answer.errors[0]["extensions"]["field"] == "takenAt"
     changed = await ask_as(served, UPDATE, input={"imageId": "i", "tags": ["x"]}, at=AT)
-    assert (changed.codes, changed.errors[0]["message"]) == (["NOT_FOUND"], told)
+    assert (changed.codes, changed.errors[0]["message"]) == (["NOT_FOUND"], received)
 
     assert await library_items(served) == before
     assert await files_exist(served) == [True, True]
@@ -195,9 +195,9 @@ async def test_an_admin_deletes_any_photo_and_its_owner_gets_the_place_back(serv
     await upload_files(served)
     await tag_person(served, "i", "p")
 
-    told = await ask_library(served, DELETE, admin, Role.ADMIN, id="i", at=AT)
+    answer = await ask_library(served, DELETE, admin, Role.ADMIN, id="i", at=AT)
 
-    assert told == {"imageId": "i", "description": "Photo i"}
+    assert answer == {"imageId": "i", "description": "Photo i"}
     assert await library_items(served, "USER") == [photo_user(uploadCount=0), photo_user(EVE, uploadCount=1)]
     assert await library_items(served, "IMAGE") == [photo("j", EVE)]
     assert await files_exist(served) == [False, False]
@@ -297,9 +297,9 @@ async def test_one_of_concurrent_deletions_of_a_photo_returns_it(served: Served)
     await put_library_items(served, photo_user(uploadCount=1), photo("i"), person("p"))
     await tag_person(served, "i", "p")
 
-    told = await asyncio.gather(*[ask_library(served, DELETE, id="i") for _ in range(6)])
+    received = await asyncio.gather(*[ask_library(served, DELETE, id="i") for _ in range(6)])
 
-    assert sorted(map(bool, told)) == [False] * 5 + [True]
+    assert sorted(map(bool, received)) == [False] * 5 + [True]
     await assert_consistent(served)
 
 
@@ -314,9 +314,9 @@ async def test_files_that_cannot_be_removed_now_are_removed_later(
 
     with monkeypatch.context() as broken, caplog.at_level(logging.ERROR):
         broken.setattr(type(objects(served)), "delete", fails)
-        told = await ask_library(served, DELETE, id="i")
+        answer = await ask_library(served, DELETE, id="i")
 
-    assert told is not None
+    assert answer is not None
     assert await files_exist(served) == [True, True]
     assert await library_item(served, "REMOVAL#i") == {
         "PK": "REMOVAL#i",

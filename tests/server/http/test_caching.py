@@ -128,9 +128,9 @@ async def test_an_answer_by_hash_may_be_kept_likewise(served: Served) -> None:
 )
 async def test_nothing_else_may_be_kept(served: Served, fields: dict[str, Any]) -> None:
     for headers in ({}, served.headers("ada", Role.USER)):
-        _, told, _ = await fetch_get(served, headers, **fields)
-        assert told["Cache-Control"] == "no-store"
-        assert "ETag" not in told
+        _, answer, _ = await fetch_get(served, headers, **fields)
+        assert answer["Cache-Control"] == "no-store"
+        assert "ETag" not in answer
 
 
 async def test_neither_a_post_nor_an_explained_answer_may_be_kept(served: Served) -> None:
@@ -161,13 +161,13 @@ async def test_an_unchanged_response_is_not_sent_again(served: Served) -> None:
     tag = headers["ETag"]
 
     for condition in (tag, f"W/{tag}", f'"other", {tag}', "*"):
-        status, told, nothing = await fetch_get(served, {"If-None-Match": condition}, documentId="quake")
+        status, answer, nothing = await fetch_get(served, {"If-None-Match": condition}, documentId="quake")
         assert (status, nothing) == (304, b"")
-        assert [told[name] for name in ("Cache-Control", "ETag", "Vary")] == [
+        assert [answer[name] for name in ("Cache-Control", "ETag", "Vary")] == [
             headers[name] for name in ("Cache-Control", "ETag", "Vary")
         ]
-        assert "Content-Type" not in told
-        assert "Content-Length" not in told
+        assert "Content-Type" not in answer
+        assert "Content-Length" not in answer
     for condition in ('"other"', tag.strip('"'), 'W/"other"', "nonsense"):
         status, _, whole = await fetch_get(served, {"If-None-Match": condition}, documentId="quake")
         assert (status, whole) == (200, body)
@@ -266,10 +266,10 @@ def test_the_docs_name_every_age() -> None:
         re.findall(r"^\| `([^|]+)` \| ([\d,]+) s \|", (ROOT / "docs" / "persisted-documents.md").read_text(), re.M)
     )
 
-    told = {
+    received = {
         name: int(seconds.replace(",", "")) for names, seconds in table.items() for name in re.split(r"`, `", names)
     }
-    assert told == {
+    assert received == {
         field: pattern.max_age
         for pattern in PATTERNS
         if pattern.max_age

@@ -51,14 +51,14 @@ def cors_headers(response: aiohttp.ClientResponse) -> dict[str, str]:
 async def test_a_listed_origin_may_send_the_headers_of_clients(url: str, session: aiohttp.ClientSession) -> None:
     async with session.options(url, headers={"origin": APP, **ASKING}) as response:
         assert (response.status, await response.read()) == (204, b"")
-        told = cors_headers(response)
-    assert told["access-control-allow-origin"] == APP
-    assert told["access-control-allow-methods"] == "GET, POST"
+        sent = cors_headers(response)
+    assert sent["access-control-allow-origin"] == APP
+    assert sent["access-control-allow-methods"] == "GET, POST"
     assert {"content-type", "authorization", "idempotency-key", "x-explain", "apollo-require-preflight"} <= set(
-        told["access-control-allow-headers"].split(", ")
+        sent["access-control-allow-headers"].split(", ")
     )
-    assert int(told["access-control-max-age"]) > 0
-    assert "access-control-allow-credentials" not in told
+    assert int(sent["access-control-max-age"]) > 0
+    assert "access-control-allow-credentials" not in sent
     assert response.headers["vary"] == "origin"
 
 
@@ -75,10 +75,10 @@ async def test_a_listed_page_reads_answers_and_errors(url: str, session: aiohttp
     ):
         sent = {"content-type": "application/json", **headers, "origin": origin}
         async with session.post(url, data=body, headers=sent) as response:
-            told = cors_headers(response)
-            assert (response.status, told["access-control-allow-origin"]) == (status, origin)
+            fields = cors_headers(response)
+            assert (response.status, fields["access-control-allow-origin"]) == (status, origin)
             assert {"retry-after", "ratelimit-remaining", "etag", "idempotency-replayed"} <= set(
-                told["access-control-expose-headers"].split(", ")
+                fields["access-control-expose-headers"].split(", ")
             )
             assert response.headers.getall("vary") == ["accept", "origin"]
 

@@ -137,16 +137,16 @@ def test_a_script_that_got_in_can_do_little(page_that_errs: "Page", gateway: Gat
 
 def test_a_page_of_ours_follows_with_an_event_source_that_ends(page_that_errs: "Page", gateway: GatewayProcess) -> None:
     page_that_errs.goto(f"{gateway.url}/graphql")
-    told = page_that_errs.evaluate(
+    received = page_that_errs.evaluate(
         """() => new Promise((done) => {
-          const told = [];
+          const received = [];
           const source = new EventSource('/graphql?query={__typename}');
           for (const kind of ['next', 'complete'])
-            source.addEventListener(kind, ({ lastEventId, data }) => told.push([kind, lastEventId, data]));
-          source.onerror = () => source.readyState === EventSource.CLOSED && done(told);
+            source.addEventListener(kind, ({ lastEventId, data }) => received.push([kind, lastEventId, data]));
+          source.onerror = () => source.readyState === EventSource.CLOSED && done(received);
         })"""
     )
-    assert told == [["next", "1", '{"data":{"__typename":"Query"}}'], ["complete", "end", ""]]
+    assert received == [["next", "1", '{"data":{"__typename":"Query"}}'], ["complete", "end", ""]]
 
 
 def test_a_subscription_runs_until_it_is_stopped(page: "Page", gateway: GatewayProcess) -> None:

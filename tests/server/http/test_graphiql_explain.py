@@ -87,6 +87,6 @@ def test_a_caller_without_permission_for_explanations_is_told_so(
 
     execute(page, "UNAUTHENTICATED")
 
-    told = page.locator(".explain").get_by_role("alert")
-    expect(told).to_contain_text("This caller is not allowed to explain operations.")
-    expect(told).to_contain_text("Nothing was executed.")
+    received = page.locator(".explain").get_by_role("alert")
+    expect(received).to_contain_text("This caller is not allowed to explain operations.")
+    expect(received).to_contain_text("Nothing was executed.")

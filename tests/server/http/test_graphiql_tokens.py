@@ -106,9 +106,9 @@ OTHER_ORIGINS = [
     ids=str,
 )
 def test_another_name_or_a_proxy_gets_no_token(headers: list[tuple[str, str]]) -> None:
-    told = config(headers)
-    assert told["tokens"] == []
-    assert told["examples"]
+    sent = config(headers)
+    assert sent["tokens"] == []
+    assert sent["examples"]
 
 
 @pytest.mark.parametrize("client", [None, ("192.0.2.1", 50000), ("", 0)], ids=str)

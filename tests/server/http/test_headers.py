@@ -29,13 +29,13 @@ HSTS = "strict-transport-security"
 
 async def response_parts(served: Served, method: str, path: str, **headers: str) -> tuple[int, dict[str, str], Any]:
     async with served.http.request(method, served.url + path, headers=headers, allow_redirects=False) as response:
-        told = {name.lower(): value for name, value in response.headers.items()}
-        is_json = told.get("content-type", "").startswith("application/json")
-        return response.status, told, await response.json() if is_json and method != "HEAD" else None
+        sent = {name.lower(): value for name, value in response.headers.items()}
+        is_json = sent.get("content-type", "").startswith("application/json")
+        return response.status, sent, await response.json() if is_json and method != "HEAD" else None
 
 
-def strict_headers(told: Mapping[str, str]) -> dict[str, str]:
-    return {name: told[name] for name in STRICT}
+def strict_headers(received: Mapping[str, str]) -> dict[str, str]:
+    return {name: received[name] for name in STRICT}
 
 
 async def test_every_answer_binds_browsers(served: Served) -> None:
@@ -45,34 +45,38 @@ async def test_every_answer_binds_browsers(served: Served) -> None:
     }
     for method in ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"):
         for path in ROUTES:
-            _, told, _ = await response_parts(served, method, path)
+            _, received, _ = await response_parts(served, method, path)
             # The protocol refuses other methods before routing.
             is_told_of_pictures = path.startswith("/media") and method in ("GET", "HEAD", "POST")
-            assert (path, strict_headers(told)) == (path, STRICT | (pictures if is_told_of_pictures else {}))
-            assert not {"server", HSTS, "x-powered-by"} & told.keys()
-            assert (path, told["cache-control"]) == (path, "no-store")
+            assert (path, strict_headers(received)) == (path, STRICT | (pictures if is_told_of_pictures else {}))
+            assert not {"server", HSTS, "x-powered-by"} & received.keys()
+            assert (path, received["cache-control"]) == (path, "no-store")
     # The protocol itself responds to this.
-    status, told, body = await response_parts(served, "GET", f"/graphql?query={'a' * 40_000}")
-    assert (status, strict_headers(told), body["errors"][0]["extensions"]) == (414, STRICT, {"code": "BAD_USER_INPUT"})
+    status, received, body = await response_parts(served, "GET", f"/graphql?query={'a' * 40_000}")
+    assert (status, strict_headers(received), body["errors"][0]["extensions"]) == (
+        414,
+        STRICT,
+        {"code": "BAD_USER_INPUT"},
+    )
 
 
 async def test_files_of_the_page_are_bound_too(served: Served) -> None:
     if not (ROOT / "dist" / "index.html").exists():
         pytest.skip("The GraphiQL page is not built.")
-    status, told, _ = await response_parts(served, "GET", "/graphql", accept="text/html")
-    policy = dict(rule.split(" ", 1) for rule in told["content-security-policy"].split("; "))
-    assert (status, strict_headers(told)) == (
+    status, received, _ = await response_parts(served, "GET", "/graphql", accept="text/html")
+    policy = dict(rule.split(" ", 1) for rule in received["content-security-policy"].split("; "))
+    assert (status, strict_headers(received)) == (
         200,
-        STRICT | {"content-security-policy": told["content-security-policy"]},
+        STRICT | {"content-security-policy": received["content-security-policy"]},
     )
     assert policy["script-src"] == policy["default-src"] == policy["worker-src"] == "'self'"
     for name in ("object-src", "form-action", "frame-ancestors", "base-uri"):
         assert policy[name] == "'none'"
-    assert "'unsafe-eval'" not in told["content-security-policy"]
+    assert "'unsafe-eval'" not in received["content-security-policy"]
     script = next((ROOT / "dist" / "assets").glob("index-*.js")).name
-    status, told, _ = await response_parts(served, "GET", f"/graphiql/assets/{script}")
-    assert (status, strict_headers(told)) == (200, STRICT)
-    assert told["cache-control"] == "public, max-age=31536000, immutable"
+    status, received, _ = await response_parts(served, "GET", f"/graphiql/assets/{script}")
+    assert (status, strict_headers(received)) == (200, STRICT)
+    assert received["cache-control"] == "public, max-age=31536000, immutable"
 
 
 async def test_a_missing_path_is_reported_in_json(served: Served) -> None:
@@ -87,13 +91,17 @@ async def test_a_missing_path_is_reported_in_json(served: Served) -> None:
         ("PUT", "/graphql", 405, "BAD_USER_INPUT", {"GET", "HEAD", "OPTIONS", "POST"}),
         ("OPTIONS", "/graphql", 405, "BAD_USER_INPUT", {"GET", "POST"}),
     ):
-        got, told, body = await response_parts(served, method, path)
+        got, received, body = await response_parts(served, method, path)
         assert (path, got, body["errors"][0]["extensions"]) == (path, status, {"code": code})
         assert body["errors"][0]["message"]
-        assert told["cache-control"] == "no-store"
-        assert (set(told["allow"].split(", ")) if "allow" in told else None) == allow
-    status, told, _ = await response_parts(served, "HEAD", "/graphql")
-    assert (status, told["allow"], told["content-type"]) == (405, "GET, POST", "application/json; charset=utf-8")
+        assert received["cache-control"] == "no-store"
+        assert (set(received["allow"].split(", ")) if "allow" in received else None) == allow
+    status, received, _ = await response_parts(served, "HEAD", "/graphql")
+    assert (status, received["allow"], received["content-type"]) == (
+        405,
+        "GET, POST",
+        "application/json; charset=utf-8",
+    )
 
 
 async def test_an_internal_error_is_masked(
@@ -103,9 +111,9 @@ async def test_an_internal_error_is_masked(
         raise RuntimeError("the password is swordfish")
 
     monkeypatch.setattr(served.gateway, "readiness", broken)
-    status, told, body = await response_parts(served, "GET", "/readyz")
+    status, received, body = await response_parts(served, "GET", "/readyz")
     error = body["errors"][0]
-    assert (status, error["extensions"]["code"], strict_headers(told)) == (500, "INTERNAL", STRICT)
+    assert (status, error["extensions"]["code"], strict_headers(received)) == (500, "INTERNAL", STRICT)
     assert error["extensions"]["errorId"] in caplog.text
     assert "swordfish" not in error["message"]
 
@@ -128,8 +136,8 @@ class TestBehindATrustedProxy:
         return replace(settings, capacity=replace(settings.capacity, trusted_proxies=("127.0.0.0/8",)))
 
     async def test_its_word_on_tls_counts(self, served: Served) -> None:
-        _, told, _ = await response_parts(served, "GET", "/healthz", **{"x-forwarded-proto": "https"})
-        assert told[HSTS] == "max-age=31536000"
+        _, received, _ = await response_parts(served, "GET", "/healthz", **{"x-forwarded-proto": "https"})
+        assert received[HSTS] == "max-age=31536000"
         assert HSTS not in (await response_parts(served, "GET", "/healthz", **{"x-forwarded-proto": "http"}))[1]
 
 

@@ -80,8 +80,10 @@ BODIES = {
 @pytest.fixture
 def no_tracebacks(caplog: pytest.LogCaptureFixture) -> Any:
     yield
-    told = [record.getMessage() for record in caplog.get_records("call") if record.exc_info or "Error " in record.msg]
-    assert not told
+    received = [
+        record.getMessage() for record in caplog.get_records("call") if record.exc_info or "Error " in record.msg
+    ]
+    assert not received
 
 
 WORDS = {
@@ -136,7 +138,7 @@ async def test_they_leave_nothing_in_memory(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variables", "told", "limits"),
+    ("variables", "message", "limits"),
     [
         (
             {"n": ["x"] * 1001},
@@ -156,11 +158,11 @@ async def test_they_leave_nothing_in_memory(served: Served) -> None:
     ],
 )
 async def test_the_exceeded_limit_of_variables_is_reported(
-    served: Served, variables: Any, told: str, limits: dict[str, Any]
+    served: Served, variables: Any, message: str, limits: dict[str, Any]
 ) -> None:
     answer = await served.ask("{ __typename }", variables)
     (error,) = answer.errors or []
-    assert error["message"] == told
+    assert error["message"] == message
     assert error["extensions"] == {"code": "BAD_USER_INPUT", "field": "variables"} | limits
 
 

@@ -371,10 +371,10 @@ async def test_domain_errors_are_reported(client: HTTPClient) -> None:
     status, body = await client.ask("{ missing grouped deliberate }", GRAPHQL)
     assert status == 200
     assert body["data"] == {"missing": None, "grouped": None, "deliberate": None}
-    told = {error["path"][0]: (error["message"], error["extensions"]) for error in body["errors"]}
-    assert told["missing"] == ("No such thing.", {"code": "NOT_FOUND", "id": "x"})
-    assert told["grouped"] == ("Taken.", {"code": "CONFLICT"})
-    assert told["deliberate"] == ("Said on purpose.", {"code": "MINE"})
+    received = {error["path"][0]: (error["message"], error["extensions"]) for error in body["errors"]}
+    assert received["missing"] == ("No such thing.", {"code": "NOT_FOUND", "id": "x"})
+    assert received["grouped"] == ("Taken.", {"code": "CONFLICT"})
+    assert received["deliberate"] == ("Said on purpose.", {"code": "MINE"})
     assert all(error["locations"] for error in body["errors"])
 
 

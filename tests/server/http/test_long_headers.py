@@ -159,9 +159,9 @@ async def test_an_accept_beyond_its_limits_is_refused_with_the_limits(served: Se
     async with served.http.post(
         f"{served.url}/graphql", json={"query": "{ areas }"}, headers={"Accept": "application/json," * 100}
     ) as response:
-        told = (await response.json())["errors"][0]
-        assert (response.status, told["extensions"]) == (406, {"code": "BAD_USER_INPUT"})
-        assert "at most 1,024 bytes and 32 media types" in told["message"]
+        payload = (await response.json())["errors"][0]
+        assert (response.status, payload["extensions"]) == (406, {"code": "BAD_USER_INPUT"})
+        assert "at most 1,024 bytes and 32 media types" in payload["message"]
 
 
 @pytest.mark.parametrize("name", LIST_HEADERS)

@@ -129,8 +129,8 @@ def test_a_pace() -> None:
 async def test_turns_go_round_and_survive_one_that_fails() -> None:
     turns, order = FairReader(10), list[str]()
     loop = asyncio.get_running_loop()
-    told: list[object] = []
-    loop.set_exception_handler(lambda _loop, context: told.append(context["exception"]))
+    received: list[object] = []
+    loop.set_exception_handler(lambda _loop, context: received.append(context["exception"]))
 
     def take(name: str, again: int) -> None:
         def read(_most: int) -> int:
@@ -149,4 +149,4 @@ async def test_turns_go_round_and_survive_one_that_fails() -> None:
     take("b", 1)
     await until(lambda: len(order) == 5)
     assert "".join(order) == "ababa"
-    assert [str(problem) for problem in told] == ["it is broken"]
+    assert [str(problem) for problem in received] == ["it is broken"]

@@ -379,8 +379,8 @@ async def test_handshakes_that_fail(patient: Running, head: bytes, status: int) 
     async with patient.client(head, b"\r\n") as (reader, _), asyncio.timeout(50):
         raw = await reader.read()
     answers = Answers(raw.replace(b"Content-Length", b"content-length"))
-    [told] = json.loads(answers.bodies[0])["errors"]
-    assert (answers.statuses, told["extensions"]["code"]) == ([status], "BAD_USER_INPUT")
+    [payload] = json.loads(answers.bodies[0])["errors"]
+    assert (answers.statuses, payload["extensions"]["code"]) == ([status], "BAD_USER_INPUT")
     assert "Content-Type: application/json; charset=utf-8" in answers.heads[0]
 
 

@@ -164,42 +164,42 @@ async def unread(reader: SlowReader, policy: OverflowPolicy, buffer: int = 100) 
     await until(lambda: world.held == 1)
     for number in range(MANY):
         world.numbers.put_nowait(number)
-    await until(lambda: world.told >= MANY - 1 or world.held == 0)
+    await until(lambda: world.started >= MANY - 1 or world.held == 0)
 
 
 async def read_numbers(reader: SlowReader) -> list[tuple[int, dict[str, int]]]:
     """Return the received numbers with the counts of dropped events, up to the last one or the end."""
-    told: list[tuple[int, dict[str, int]]] = []
+    received: list[tuple[int, dict[str, int]]] = []
     async with asyncio.timeout(AT_LAST):
-        while not told or told[-1][0] != MANY - 1:
+        while not received or received[-1][0] != MANY - 1:
             payload = await reader.payload()
             if "over" in payload:
-                return [*told, (-1, payload)]
-            told.append((int(payload["data"]["numbers"].split()[0]), payload.get("extensions", {})))
-    return told
+                return [*received, (-1, payload)]
+            received.append((int(payload["data"]["numbers"].split()[0]), payload.get("extensions", {})))
+    return received
 
 
 @EITHER
 async def test_the_newest_events_of_a_buffer_arrive_with_the_count_of_dropped_ones(serving: Any) -> None:
     async with serving() as reader:
         await unread(reader, OverflowPolicy.BUFFER, 5)
-        told = await read_numbers(reader)
-    sent = len(told) - 5
+        received = await read_numbers(reader)
+    sent = len(received) - 5
     assert 0 < sent < MANY - 10
     missing = MANY - 5 - sent
-    assert told[:sent] == [(number, {}) for number in range(sent)]
-    assert told[sent:] == [(MANY - 5, {"dropped": missing}), *[(number, {}) for number in range(MANY - 4, MANY)]]
+    assert received[:sent] == [(number, {}) for number in range(sent)]
+    assert received[sent:] == [(MANY - 5, {"dropped": missing}), *[(number, {}) for number in range(MANY - 4, MANY)]]
 
 
 @EITHER
 async def test_with_conflation_each_key_arrives_with_the_count_of_conflated_events(serving: Any) -> None:
     async with serving() as reader:
         await unread(reader, OverflowPolicy.LATEST)
-        told = await read_numbers(reader)
-    sent = len(told) - 3
+        received = await read_numbers(reader)
+    sent = len(received) - 3
     assert 0 < sent < MANY - 10
-    assert [number for number, _ in told] == [*range(sent), MANY - 3, MANY - 2, MANY - 1]
-    for number, extensions in told[sent:]:
+    assert [number for number, _ in received] == [*range(sent), MANY - 3, MANY - 2, MANY - 1]
+    for number, extensions in received[sent:]:
         assert extensions == {
             "conflated": len(range(sent, number)) - len([0 for n in range(sent, number) if n % 3 != number % 3])
         }
@@ -209,11 +209,11 @@ async def test_with_conflation_each_key_arrives_with_the_count_of_conflated_even
 async def test_a_subscriber_to_all_events_gets_all_up_to_the_end(serving: Any) -> None:
     async with serving() as reader:
         await unread(reader, OverflowPolicy.CLOSE)
-        told = await read_numbers(reader)
-    assert told.pop()[1] == {"over": 4410 if serving is sockets else "SLOW_SUBSCRIBER"}
-    assert told == [(number, {}) for number in range(len(told))]
+        received = await read_numbers(reader)
+    assert received.pop()[1] == {"over": 4410 if serving is sockets else "SLOW_SUBSCRIBER"}
+    assert received == [(number, {}) for number in range(len(received))]
     # Waiting events are discarded at the end, which comes after the last sent event.
-    assert 0 < len(told) < MANY - 5
+    assert 0 < len(received) < MANY - 5
 
 
 @EITHER

@@ -35,8 +35,8 @@ async def test_the_bytes_of_a_subscription() -> None:
             "id: end\nevent: complete\ndata:\n\n"
         )
     assert response.status == 200
-    told = {name: response.headers[name] for name in ("content-type", "cache-control", "x-accel-buffering", "vary")}
-    assert told == {
+    sent = {name: response.headers[name] for name in ("content-type", "cache-control", "x-accel-buffering", "vary")}
+    assert sent == {
         "content-type": "text/event-stream; charset=utf-8",
         "cache-control": "no-store",
         "x-accel-buffering": "no",
@@ -64,9 +64,9 @@ async def test_a_query_and_a_mutation_are_one_event() -> None:
 )
 async def test_an_operation_that_never_executes_is_reported_in_the_stream(query: str, code: str) -> None:
     async with serve_event_streams(deadline=0.3 if code == "TIMEOUT" else 50) as here:
-        _, told, complete = await here.whole(query)
-        assert "data" not in told["data"]
-        assert told["data"]["errors"][0]["extensions"]["code"] == code
+        _, received, complete = await here.whole(query)
+        assert "data" not in received["data"]
+        assert received["data"]["errors"][0]["extensions"]["code"] == code
         assert complete == COMPLETE
 
 
@@ -255,11 +255,11 @@ async def test_the_public_client_asks_follows_and_leaves(served: Served) -> None
 
         await client.tell({"query": LISTEN, "variables": {"area": "Harbor"}, "take": 3})
         await served.settle(BLIP)
-        told = []
+        received = []
         for area in ("Harbor", "Downtown", "Harbor", "Harbor"):
-            told.append(await report_sighting(served, area=area, category="Cats", user="ada"))
+            received.append(await report_sighting(served, area=area, category="Cats", user="ada"))
         for number in (0, 2, 3):
-            sighting = {"sightingId": told[number]["sightingId"], "area": "Harbor"}
+            sighting = {"sightingId": received[number]["sightingId"], "area": "Harbor"}
             assert (await client.said())["next"]["data"] == {"sightingReported": sighting}
         assert await client.said() == {"left": 3}
     services = served.gateway.services

@@ -71,8 +71,8 @@ def stored_files(objects: LocalObjects) -> list[str]:
 
 async def post_media(served: Served, data: Any, **headers: str) -> tuple[int, Any]:
     async with served.http.post(f"{served.url}/media", data=data, headers=headers) as response:
-        told = await response.json(content_type=None) if response.status != 204 else None
-    return response.status, told and told["errors"][0]["extensions"]["code"]
+        payload = await response.json(content_type=None) if response.status != 204 else None
+    return response.status, payload and payload["errors"][0]["extensions"]["code"]
 
 
 async def test_an_uploaded_file_is_kept_whole(served: Served, objects: LocalObjects, target: UploadTarget) -> None:
@@ -148,7 +148,7 @@ async def test_a_bad_form_is_refused(served: Served, objects: LocalObjects) -> N
 
 
 @pytest.mark.parametrize(
-    ("start", "told"),
+    ("start", "message"),
     [
         (b"\r\n" * 100_000, "The file must begin within the first 16,384 bytes of the form."),
         (b"--b\r\nContent-Disposition: form-data; name=token\r\nX: " + b"x" * 200_000, "not a well-formed form"),
@@ -159,14 +159,14 @@ async def test_a_bad_form_is_refused(served: Served, objects: LocalObjects) -> N
     ],
     ids=["preamble", "header", "headers", "token", "name", "parts"],
 )
-async def test_the_preamble_of_a_file_is_bounded(served: Served, start: bytes, told: str) -> None:
+async def test_the_preamble_of_a_file_is_bounded(served: Served, start: bytes, message: str) -> None:
     """It is refused before the rest of the announced 25 MB has arrived."""
     reader, writer = await begin_upload(served, "multipart/form-data; boundary=b", 25 * 2**20)
     writer.write(start)
     answer = await asyncio.wait_for(reader.readuntil(b"]}"), 50)
 
     assert answer.startswith(b"HTTP/1.1 400")
-    assert told.encode() in answer
+    assert message.encode() in answer
     writer.close()
 
 

@@ -47,10 +47,10 @@ class Lines(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.setFormatter(JsonLines())
-        self.told: list[dict[str, Any]] = []
+        self.logged: list[dict[str, Any]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.told.append(json.loads(self.format(record)))
+        self.logged.append(json.loads(self.format(record)))
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def spans(served: Served) -> InMemorySpanExporter:
 
 async def test_each_operation_has_one_line(served: Served, lines: Lines) -> None:
     answer = await served.ask(QUAKES, user="ada@example.com", role=Role.ADMIN)
-    (line,) = lines.told
+    (line,) = lines.logged
     units = sum(call.units for call in answer.calls)
     assert {name: line[name] for name in ("name", "type", "transport", "caller", "stage", "calls", "units")} == {
         "name": "Newest",
@@ -101,8 +101,8 @@ async def test_a_refused_operation_has_a_line_too(served: Served, lines: Lines) 
     await served.ask("{ nope }")
     await served.ask("{ earthquakes { nodes ")
     await served.ask('{ watches(userId: "bob") { id } }', user="ada")
-    told = [(line["stage"], line["codes"], line["caller"], line.get("type")) for line in lines.told]
-    assert told == [
+    received = [(line["stage"], line["codes"], line["caller"], line.get("type")) for line in lines.logged]
+    assert received == [
         ("validation", ["BAD_USER_INPUT"], "anonymous", None),
         ("parsing", ["BAD_USER_INPUT"], "anonymous", None),
         ("execution", ["FORBIDDEN"], "user", "query"),
@@ -121,7 +121,7 @@ async def test_refused_operations_can_be_identified(served: Served, lines: Lines
     ):
         async with served.http.post(f"{served.url}/graphql", json=body) as response:
             assert "errors" in await response.json()
-    invalid, named, by_hash, malformed, ambiguous = lines.told
+    invalid, named, by_hash, malformed, ambiguous = lines.logged
     assert (invalid["document"], "documentId" in invalid) == (sha256_of("{ nope }")[:16], False)
     assert len(named["documentId"]) == MAX_REQUESTED_ID
     assert " asks?for xxx" in named["documentId"]
@@ -137,7 +137,7 @@ async def test_a_too_expensive_operation_is_logged_with_its_estimate(
     monkeypatch.setattr(served.gateway.server.documents, "_max_cost", 1.0)
     answer = await served.ask(QUAKES)
     assert answer.errors is not None
-    (line,) = lines.told
+    (line,) = lines.logged
     estimate = answer.errors[0]["extensions"]["estimate"]
     assert (line["cost"], line["name"], line["type"], line["stage"]) == (estimate, "Newest", "query", "selection")
     assert estimate > 1
@@ -152,8 +152,8 @@ async def test_an_unexpected_error_is_found_by_its_id(
     monkeypatch.setattr("resolvers.shared.context.Context.teams", property(fail))
     answer = await served.ask('{ team(id: "1") { name } }')
     assert answer.errors is not None
-    assert lines.told[0]["errorIds"] == [answer.errors[0]["extensions"]["errorId"]]
-    assert lines.told[0]["codes"] == ["INTERNAL"]
+    assert lines.logged[0]["errorIds"] == [answer.errors[0]["extensions"]["errorId"]]
+    assert lines.logged[0]["codes"] == ["INTERNAL"]
 
 
 async def test_an_error_outside_of_all_fields_is_counted(
@@ -166,7 +166,7 @@ async def test_an_error_outside_of_all_fields_is_counted(
 
     monkeypatch.setattr("server.operations.runner.execute_operation", fail)
     assert (await served.ask(QUAKES)).codes == ["INTERNAL"]
-    assert lines.told[0]["codes"] == ["INTERNAL"]
+    assert lines.logged[0]["codes"] == ["INTERNAL"]
     labels = (("code", "INTERNAL"), ("field", "earthquakes"), ("transport", "http"), ("type", "query"))
     assert (await metric_samples(served, Authorization="Bearer a-token-for-figures-only"))[
         "gateway_operations_total", labels
@@ -186,12 +186,12 @@ def test_the_errors_of_a_report_are_limited() -> None:
 async def test_a_subscription_writes_one_line_at_its_end(served: Served, lines: Lines) -> None:
     listener = await served.listen("subscription Live { earthquakeDetected { place } }")
     await served.settle(EARTHQUAKES)
-    assert not lines.told
+    assert not lines.logged
     await listener.socket.close()
     async with asyncio.timeout(50):
-        while not lines.told:  # noqa: ASYNC110 - logged when the server has detected the end
+        while not lines.logged:  # noqa: ASYNC110 - logged when the server has detected the end
             await asyncio.sleep(0.005)
-    (line,) = lines.told
+    (line,) = lines.logged
     assert (line["name"], line["type"], line["transport"]) == ("Live", "subscription", "websocket")
     assert "codes" not in line  # a client that ends its subscription causes no error
 
@@ -201,12 +201,12 @@ async def test_a_text_line_has_the_fields_of_the_json_line(
 ) -> None:
     with caplog.at_level(logging.INFO, logger=operation_log.LOGGER):
         await served.ask(QUAKES, user="ada@example.com", role=Role.ADMIN)
-    (line,) = lines.told
+    (line,) = lines.logged
     (text,) = [record.getMessage() for record in caplog.records if record.name == operation_log.LOGGER]
     assert [*line][:4] == ["time", "level", "logger", "message"]
     assert (line["level"], line["logger"], line["message"]) == ("INFO", "gateway.operations", "operation")
-    told = {name: value for name, value in line.items() if name not in ("time", "level", "logger", "message")}
-    said = [f"{name}={','.join(value) if isinstance(value, list) else value}" for name, value in told.items()]
+    received = {name: value for name, value in line.items() if name not in ("time", "level", "logger", "message")}
+    said = [f"{name}={','.join(value) if isinstance(value, list) else value}" for name, value in received.items()]
     assert text == " ".join(["operation", *said])
     assert "name=Newest type=query" in text
 
@@ -218,9 +218,9 @@ def test_other_records_are_written_as_json(caplog: pytest.LogCaptureFixture) -> 
         raise ValueError("ada@example.com is wrong")
     except ValueError as error:
         failed = logging.makeLogRecord({"msg": "failed", "exc_info": (ValueError, error, error.__traceback__)})
-    told = json.loads(JsonLines().format(failed))
-    assert "ValueError" in told["trace"]
-    assert "ada@example.com" not in told["trace"]
+    payload = json.loads(JsonLines().format(failed))
+    assert "ValueError" in payload["trace"]
+    assert "ada@example.com" not in payload["trace"]
 
 
 def by_name(spans: InMemorySpanExporter) -> dict[str, list[ReadableSpan]]:
@@ -256,7 +256,7 @@ async def test_an_operation_and_each_of_its_calls_have_a_span(
         assert span.start_time is not None
         assert operation.end_time is not None
         assert span.start_time <= operation.end_time
-    assert lines.told[0]["traceId"] == TRACE
+    assert lines.logged[0]["traceId"] == TRACE
 
 
 async def test_errors_mark_the_span_without_the_text_of_a_caller(served: Served, spans: InMemorySpanExporter) -> None:
@@ -323,29 +323,29 @@ async def test_lines_of_refused_operations_are_limited_and_omitted_ones_counted(
     reports = [await refused_report(served) for _ in range(2)]
     now = 100.0
     log = operation_log.OperationLog(lambda: now)
-    lines.told.clear()
+    lines.logged.clear()
 
     for _ in range(operation_log.REFUSED_LINES + 50):
         log(reports[0])
-    written = len(lines.told)
+    written = len(lines.logged)
     now += 1.0
     log(reports[1])
 
     assert written == operation_log.REFUSED_LINES
-    assert lines.told[-1]["omitted"] == 50
-    assert "omitted" not in lines.told[0]
+    assert lines.logged[-1]["omitted"] == 50
+    assert "omitted" not in lines.logged[0]
 
 
 async def test_lines_of_executed_operations_are_not_limited(served: Served, lines: Lines) -> None:
     await served.ask("{areas}")
     (report,) = served.reports
     log = operation_log.OperationLog(lambda: 100.0)
-    lines.told.clear()
+    lines.logged.clear()
 
     for _ in range(2 * operation_log.REFUSED_LINES):
         log(report)
 
-    assert len(lines.told) == 2 * operation_log.REFUSED_LINES
+    assert len(lines.logged) == 2 * operation_log.REFUSED_LINES
 
 
 async def refused_report(served: Served) -> Report:

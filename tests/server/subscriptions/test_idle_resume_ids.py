@@ -136,23 +136,23 @@ async def pings(served: Served, query: str, extensions: Any, happen: Callable[[]
             await socket.send_json({"id": id, "type": "subscribe", "payload": payload})
         # A client that answers no ping in the meantime would be disconnected.
         settling = asyncio.ensure_future(served.settle(EARTHQUAKES))
-        told: list[Any] = []
+        received: list[Any] = []
         rest = 10
         happening: asyncio.Task[Any] | None = None
         while rest:
             message = await socket.receive_json(timeout=10)
             assert message["type"] == "ping", message
             await socket.send_json({"type": "pong"})
-            told.append(message.get("payload"))
+            received.append(message.get("payload"))
             if happening is None:
                 if not settling.done():
                     continue
                 settling.result()
-                if not extensions or sum(len(one["resume"]) for one in told if one) >= 2:
+                if not extensions or sum(len(one["resume"]) for one in received if one) >= 2:
                     happening = asyncio.ensure_future(happen())
             else:
-                rest = rest - 1 if happening.done() and told[-1] is None else 10
-        return told
+                rest = rest - 1 if happening.done() and received[-1] is None else 10
+        return received
 
 
 async def test_a_ping_has_the_positions_that_moved_and_no_others(served: Served) -> None:
@@ -160,17 +160,17 @@ async def test_a_ping_has_the_positions_that_moved_and_no_others(served: Served)
         for number in range(3):
             await put_raw(served, f"q{number}", mag=2.5)
 
-    told = await pings(served, STRONG, {"resumeAfter": None}, happen)
-    places = {id: [one["resume"][id] for one in told if one and id in one["resume"]] for id in ("1", "2")}
-    assert told[-10:] == [None] * 10
+    received = await pings(served, STRONG, {"resumeAfter": None}, happen)
+    places = {id: [one["resume"][id] for one in received if one and id in one["resume"]] for id in ("1", "2")}
+    assert received[-10:] == [None] * 10
     for ids in places.values():
         assert 2 <= len(ids) == len(set(ids)) <= 4  # the start, and at most one for each change
     assert places["1"][-1] == places["2"][-1]
 
 
 async def test_a_client_that_did_not_ask_for_positions_receives_none(served: Served) -> None:
-    told = await pings(served, STRONG, {}, lambda: put_raw(served, "q1", mag=2.5))
-    assert set(told) == {None}
+    received = await pings(served, STRONG, {}, lambda: put_raw(served, "q1", mag=2.5))
+    assert set(received) == {None}
 
 
 @TRANSPORTS
@@ -210,9 +210,9 @@ async def test_positions_that_do_not_fit_into_a_ping_are_sent_with_the_next(
     async def happen() -> None:
         await put_raw(served, "q1", mag=2.5)
 
-    told = [one["resume"] for one in await pings(served, STRONG, {"resumeAfter": None}, happen) if one]
-    assert {len(one) for one in told} == {1}
-    assert {id for one in told[2:] for id in one} == {"1", "2"}
+    received = [one["resume"] for one in await pings(served, STRONG, {"resumeAfter": None}, happen) if one]
+    assert {len(one) for one in received} == {1}
+    assert {id for one in received[2:] for id in one} == {"1", "2"}
 
 
 @TRANSPORTS

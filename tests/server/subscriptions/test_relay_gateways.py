@@ -108,8 +108,8 @@ async def test_subscribers_of_all_gateways_receive_each_event_once_and_one_proce
         await put_raw(gateways[number % 3], f"us{number}")
 
     for listener in listeners:
-        told = [(await listener.event())["earthquakeDetected"]["eventId"] for _ in range(9)]
-        assert told == [f"us{number}" for number in range(9)]
+        received = [(await listener.event())["earthquakeDetected"]["eventId"] for _ in range(9)]
+        assert received == [f"us{number}" for number in range(9)]
         await listener.socket.close()
     assert sum(bool(made) for made in reads) == 1
     assert sum([await metric_value(served, "gateway_bus_relayed_total") for served in gateways]) == 9
@@ -141,17 +141,17 @@ async def test_a_client_that_was_cut_off_resumes_at_another_gateway(
     stays = await other.listen(QUAKES)
     await other.settle(EARTHQUAKES)
     client = transport(one.http, QUAKES, {})
-    told: list[str] = []
+    received: list[str] = []
 
     async def take(served: Served, many: int) -> None:
         async with client.connected(served.url) as events:
             async for payload in events:
                 if "data" in payload:
                     assert "resync" not in payload["extensions"]
-                    told.append(payload["data"]["earthquakeDetected"]["eventId"])
-                elif not told:
+                    received.append(payload["data"]["earthquakeDetected"]["eventId"])
+                elif not received:
                     await put_raw(one, "us0")
-                if len(told) == many:
+                if len(received) == many:
                     return
 
     await take(one, 1)
@@ -162,8 +162,8 @@ async def test_a_client_that_was_cut_off_resumes_at_another_gateway(
         await put_raw(one, f"us{number}")
     await take(fresh, 8)
 
-    assert told == [f"us{number}" for number in range(8)]
-    assert [(await stays.event())["earthquakeDetected"]["eventId"] for _ in range(8)] == told
+    assert received == [f"us{number}" for number in range(8)]
+    assert [(await stays.event())["earthquakeDetected"]["eventId"] for _ in range(8)] == received
 
 
 async def test_a_client_without_events_receives_the_first_ones_at_another_gateway(gateways: list[Served]) -> None:
@@ -174,8 +174,8 @@ async def test_a_client_without_events_receives_the_first_ones_at_another_gatewa
         await put_raw(gateways[0], f"us{number}")
     stays = await gateways[1].listen(QUAKES)
     async with client.connected(gateways[1].url) as events, asyncio.timeout(50):
-        told = [(await anext(events))["data"]["earthquakeDetected"]["eventId"] for _ in range(3)]
-    assert told == ["us0", "us1", "us2"]
+        received = [(await anext(events))["data"]["earthquakeDetected"]["eventId"] for _ in range(3)]
+    assert received == ["us0", "us1", "us2"]
     await stays.socket.close()
 
 
@@ -221,7 +221,7 @@ async def test_clients_go_on_at_any_gateway_while_shards_end_and_others_read_the
     await register_at_version_1(gateways[0], *matches)
     unrest, over = Unrest(streams, gateways), asyncio.Event()
     quakes, scores = transport(gateways[0].http, QUAKES, {}), transport(gateways[0].http, SCORES, {})
-    told, versions = list[str](), {match: list[int]() for match in matches}
+    received, versions = list[str](), {match: list[int]() for match in matches}
 
     async def write(number: int) -> None:
         await put_raw(gateways[0], f"q{number}")
@@ -231,7 +231,7 @@ async def test_clients_go_on_at_any_gateway_while_shards_end_and_others_read_the
 
     def take_quake(payload: Any) -> None:
         if not payload.get("begun"):
-            told.append(payload["data"]["earthquakeDetected"]["eventId"])
+            received.append(payload["data"]["earthquakeDetected"]["eventId"])
 
     def take_scores(payload: Any) -> None:
         if payload.get("begun"):
@@ -255,14 +255,14 @@ async def test_clients_go_on_at_any_gateway_while_shards_end_and_others_read_the
     stored = {event["eventId"]["S"] for event in await scan(gateways[0], "EVENT")}
     latest = {match: (await active_match_state(gateways[0], match)).version for match in matches}
     async with quakes.connected(urls[1]) as events, asyncio.timeout(50):
-        while len(told) < len(stored):
+        while len(received) < len(stored):
             take_quake(await anext(events))
     async with scores.connected(urls[2]) as events, asyncio.timeout(50):
         while {match: had[-1] for match, had in versions.items()} != latest:
             take_scores(await anext(events))
 
-    assert (len(told), set(told)) == (len(stored), stored)
+    assert (len(received), set(received)) == (len(stored), stored)
     assert {match: [*range(had[0], latest[match] + 1)] for match, had in versions.items()} == versions
-    assert len(told) > CUTS
+    assert len(received) > CUTS
     assert len(unrest.holders) > 1
     assert min(len(unrest.shards(table)) for table in (EARTHQUAKES, ACTIVE_MATCHES)) > 1

@@ -106,10 +106,10 @@ async def test_a_member_catches_up_although_a_match_left_meanwhile(
     await told_all(served)
     inside, may_go_on, really = asyncio.Event(), asyncio.Event(), BroadcastGroup.deliver_missed
 
-    async def deliver_missed(group: BroadcastGroup, members: list[GroupMember], told: Any) -> None:
+    async def deliver_missed(group: BroadcastGroup, members: list[GroupMember], received: Any) -> None:
         inside.set()
         await may_go_on.wait()
-        await really(group, members, told)
+        await really(group, members, received)
 
     monkeypatch.setattr(BroadcastGroup, "deliver_missed", deliver_missed)
     versions, ended = dict[str, int](), list[str]()
@@ -149,7 +149,7 @@ class Alone:
         self.limits = QueueLimits()
         self.at = at
         self.byte_budget = ByteBudget(most_bytes)
-        self.told: list[Outcome | None] = []
+        self.outcomes: list[Outcome | None] = []
         self.finished: Outcome | None = None
         self.member = GroupMember(self, cast(Any, _Anyone()), cast(Any, self))
 
@@ -159,7 +159,7 @@ class Alone:
     def leave(self, _: GroupMember) -> None: ...
 
     def deliver(self, outcome: Outcome, _: Any) -> None:
-        self.told.append(outcome)
+        self.outcomes.append(outcome)
 
     def finish(self, outcome: Outcome | None) -> None:
         self.finished = outcome
@@ -222,10 +222,10 @@ async def test_no_event_waits_for_a_member_that_receives_it_otherwise(
     await stays.event()
     inside, may_go_on, really = asyncio.Event(), asyncio.Event(), BroadcastGroup.deliver_missed
 
-    async def deliver_missed(group: BroadcastGroup, members: list[GroupMember], told: Any) -> None:
+    async def deliver_missed(group: BroadcastGroup, members: list[GroupMember], received: Any) -> None:
         inside.set()
         await may_go_on.wait()
-        await really(group, members, told)
+        await really(group, members, received)
 
     monkeypatch.setattr(BroadcastGroup, "deliver_missed", deliver_missed)
     monkeypatch.setattr("datastore.queues.MAX_EVENTS", 3)
@@ -274,9 +274,9 @@ async def test_a_member_whose_start_fails_receives_an_error_and_others_are_not_a
         really(member, *arguments)
 
     monkeypatch.setattr(GroupMember, "begin", begin)
-    told = await (await served.listen(SCORES)).message()
-    assert told["type"] == "error"
-    assert told["payload"][0]["extensions"]["code"] == "INTERNAL"
+    received = await (await served.listen(SCORES)).message()
+    assert received["type"] == "error"
+    assert received["payload"][0]["extensions"]["code"] == "INTERNAL"
     assert (await (await served.listen(SCORES)).event())["liveScores"]["isSnapshot"]
     await advance(served)
     assert (await stays.event())["liveScores"]["updates"] == [{"matchId": "m1", "version": 2}]
@@ -287,9 +287,9 @@ async def test_a_subscription_that_we_are_behind_with_does_not_end_the_socket(se
     await served.settle(EARTHQUAKES)
     (member,) = group_of(served)._members
     member.stop(SlowSubscriber("This subscription fell behind.", behind=1))
-    told = await stays.message()
-    assert told["type"] == "error"
-    assert told["payload"][0]["extensions"]["code"] == "SLOW_SUBSCRIBER"
+    received = await stays.message()
+    assert received["type"] == "error"
+    assert received["payload"][0]["extensions"]["code"] == "SLOW_SUBSCRIBER"
     await stays.socket.send_json({"id": "2", "type": "subscribe", "payload": {"query": "{ __typename }"}})
     assert (await stays.message())["payload"] == {"data": {"__typename": "Query"}}
 
@@ -299,17 +299,17 @@ async def test_a_resumable_stream_is_not_reported_as_complete(served: Served) ->
     headers = {"accept": "text/event-stream"}
     async with served.http.post(f"{served.url}/graphql", json={"query": QUAKES}, headers=headers) as response:
         await served.settle(EARTHQUAKES)
-        told = b""
-        while b"id:" not in told:
-            told += await response.content.readany()
+        received = b""
+        while b"id:" not in received:
+            received += await response.content.readany()
         assert served.gateway.services is not None
         (followed,) = served.gateway.services.changes._tables.values()
         followed.source.problem = ChangesLost("lost")
         followed.log.lost(followed.source.problem)
-        told += await asyncio.wait_for(response.content.read(), 50)
-    assert b'"UNAVAILABLE"' in told
-    assert b"complete" not in told
-    assert told.count(b"id:") == 1
+        received += await asyncio.wait_for(response.content.read(), 50)
+    assert b'"UNAVAILABLE"' in received
+    assert b"complete" not in received
+    assert received.count(b"id:") == 1
 
 
 @pytest.mark.parametrize("is_subscription", [True, False])
@@ -354,11 +354,11 @@ async def test_all_positions_are_sent_although_an_operation_hangs(
     await stays.socket.send_json({"id": "4", "type": "subscribe", "payload": {"query": QUAKES}})
     await asyncio.wait_for(hangs.wait(), 50)
     await served.gateway.server.end_streams(random.Random(8), 0.1)
-    told = dict[str, str]()
+    received = dict[str, str]()
     while (message := await stays.socket.receive()).type is aiohttp.WSMsgType.TEXT:
-        told |= message.json().get("payload", {}).get("resume", {})
+        received |= message.json().get("payload", {}).get("resume", {})
     assert stays.socket.close_code == 1012
-    assert told.keys() == {"2", "3"}
+    assert received.keys() == {"2", "3"}
 
 
 @pytest.mark.parametrize("query", [QUAKES, 'subscription { notificationReceived(userId: "ada") { notificationId } }'])

@@ -117,20 +117,20 @@ async def test_a_place_that_is_not_known_is_one_resync(served: Served, transport
         client = transport(served.http, query, {})
         client.last = last
         async with client.connected(served.url) as events:
-            told = await anext(events)
+            received = await anext(events)
             if query is MATCH:
-                assert told["extensions"].pop("resync")
-                assert told["data"]["matchUpdates"] == {"version": 1, "isSnapshot": True}
+                assert received["extensions"].pop("resync")
+                assert received["data"]["matchUpdates"] == {"version": 1, "isSnapshot": True}
                 await advance(served)
-                told = await anext(events)
-                assert told["data"]["matchUpdates"] == {"version": 2, "isSnapshot": False}
+                received = await anext(events)
+                assert received["data"]["matchUpdates"] == {"version": 2, "isSnapshot": False}
             else:
-                assert told["data"] is None
-                assert [error["extensions"]["code"] for error in told["errors"]] == ["RESYNC"]
+                assert received["data"] is None
+                assert [error["extensions"]["code"] for error in received["errors"]] == ["RESYNC"]
                 await put_raw(served, "q1")
-                told = await anext(events)
-                assert told["data"] == {"earthquakeDetected": {"eventId": "q1"}}
-            assert told["extensions"].keys() == {"eventId"}
+                received = await anext(events)
+                assert received["data"] == {"earthquakeDetected": {"eventId": "q1"}}
+            assert received["extensions"].keys() == {"eventId"}
 
 
 async def test_the_id_of_another_subscription_is_refused(served: Served) -> None:
@@ -158,8 +158,8 @@ async def test_an_invalid_id_is_refused_by_name(served: Served, transport: type[
     client = transport(served.http, MATCH, {})
     client.last = last
     async with client.connected(served.url) as events:
-        told = await anext(events)
-    errors = told["payload"] if "payload" in told else told["errors"]
+        received = await anext(events)
+    errors = received["payload"] if "payload" in received else received["errors"]
     assert errors[0]["extensions"] == {"code": "BAD_USER_INPUT", "field": "resumeAfter"}
 
 
@@ -177,8 +177,8 @@ async def test_an_id_that_was_altered_is_refused_by_name(
     assert client.last is not None
     client.last = alter(client.last)
     async with client.connected(served.url) as events:
-        told = await anext(events)
-    errors = told["payload"] if "payload" in told else told["errors"]
+        received = await anext(events)
+    errors = received["payload"] if "payload" in received else received["errors"]
     assert errors[0]["extensions"] == {"code": "BAD_USER_INPUT", "field": "resumeAfter"}
 
 
@@ -193,8 +193,8 @@ async def test_an_id_of_another_subscription_is_refused(
     assert client.last is not None
     client.last += "~7"
     async with client.connected(served.url) as events:
-        told = await anext(events)
-    errors = told["payload"] if "payload" in told else told["errors"]
+        received = await anext(events)
+    errors = received["payload"] if "payload" in received else received["errors"]
     assert errors[0]["extensions"] == {"code": "BAD_USER_INPUT", "field": "resumeAfter"}
 
 
@@ -205,9 +205,9 @@ async def test_no_event_can_be_slipped_in_by_an_id(served: Served, break_: str) 
     asked = {"query": ARRIVALS, "extensions": {"resumeAfter": last}}
     headers = {**served.headers(user, Role.USER), "accept": "text/event-stream"}
     async with served.http.post(f"{served.url}/graphql", json=asked, headers=headers) as response:
-        told = await response.text()
-    assert "forged" not in told
-    assert "BAD_USER_INPUT" in told
+        received = await response.text()
+    assert "forged" not in received
+    assert "BAD_USER_INPUT" in received
 
 
 async def test_an_id_with_a_break_is_never_sent() -> None:
@@ -285,15 +285,15 @@ async def test_missed_notifications_of_the_user_are_replayed_and_no_others(serve
             await served.store().write_all(FEED, puts=[notification_item(name, owner)])
 
     first = served.store().write_all(FEED, puts=[notification_item("first")])
-    async with aclosing(missed(served, RECEIVED % "ada", happen, lambda: first)) as told:
-        assert (await anext(told))["data"]["notificationReceived"]["notificationId"].endswith("mine")
+    async with aclosing(missed(served, RECEIVED % "ada", happen, lambda: first)) as events:
+        assert (await anext(events))["data"]["notificationReceived"]["notificationId"].endswith("mine")
 
 
 async def test_missed_events_are_replayed_with_the_visibility_of_the_present(served: Served) -> None:
     async def nothing() -> None: ...
 
-    async with aclosing(missed(served, RECEIVED % "ada", nothing, again="eve")) as told:
-        errors = (await anext(told))["errors"]
+    async with aclosing(missed(served, RECEIVED % "ada", nothing, again="eve")) as events:
+        errors = (await anext(events))["errors"]
     assert [error["extensions"]["code"] for error in errors] == ["FORBIDDEN"]
 
 
@@ -313,8 +313,8 @@ async def test_authors_that_were_left_meanwhile_stay_silent(served: Served) -> N
         await write(feed_entry(post_item("first", "big", soon)), post_item("second", "big", soon), new)
         await write(post_item("third", "new", soon))
 
-    async with aclosing(missed(served, ARRIVALS, happen, lambda: write(post_item("first", "big", soon)))) as told:
-        posts = [(await anext(told))["data"]["homeFeedUpdated"]["postId"] for _ in range(2)]
+    async with aclosing(missed(served, ARRIVALS, happen, lambda: write(post_item("first", "big", soon)))) as events:
+        posts = [(await anext(events))["data"]["homeFeedUpdated"]["postId"] for _ in range(2)]
     assert posts == ["second", "third"]
 
 
@@ -336,8 +336,8 @@ async def test_alerts_come_that_were_missed_for_the_watches_there_are(served: Se
         await report_sighting(served, area="Harbor", category="Sneakers", user="bob")
 
     before = partial(report_sighting, served, area="Harbor", category="Cats", user="bob")
-    async with aclosing(missed(served, ALERTS, happen, before)) as told:
-        assert (await anext(told))["data"] == {"watchAlerts": {"category": "Sneakers"}}
+    async with aclosing(missed(served, ALERTS, happen, before)) as events:
+        assert (await anext(events))["data"] == {"watchAlerts": {"category": "Sneakers"}}
 
 
 ENGAGEMENT = 'subscription { postEngagement(postId: "p") { likeCount } }'
@@ -352,8 +352,8 @@ async def test_a_post_that_became_invisible_is_not_replayed(served: Served) -> N
     async def happen() -> None:
         await served.store().write_all(FEED, puts=[post_item("p", "bob", visibility="private") | {"likes": 2}])
 
-    async with aclosing(missed(served, ENGAGEMENT, happen)) as told:
-        said = await anext(told)
+    async with aclosing(missed(served, ENGAGEMENT, happen)) as events:
+        said = await anext(events)
     errors = said["payload"] if "payload" in said else said["errors"]
     assert [error["extensions"]["code"] for error in errors] == ["NOT_FOUND"]
     assert await stays.event() == {"postEngagement": {"likeCount": 2}}
@@ -370,10 +370,10 @@ async def test_a_livestream_that_began_and_an_announced_one_are_replayed(served:
         await announce(served, title="New", startTime=iso_after_noon(days=1), endTime=None)
 
     before = partial(announce, served, title="Before", startTime=iso_after_noon(days=1), endTime=None)
-    async with aclosing(missed(served, LIVESTREAMS, happen, before)) as told:
-        events = [(await anext(told))["data"]["livestreamChanged"] for _ in range(2)]
+    async with aclosing(missed(served, LIVESTREAMS, happen, before)) as events:
+        changes = [(await anext(events))["data"]["livestreamChanged"] for _ in range(2)]
     expected = [{"title": "New", "state": "UPCOMING"}, {"title": "Soon", "state": "LIVE"}]
-    assert sorted(events, key=lambda event: event["title"]) == expected
+    assert sorted(changes, key=lambda event: event["title"]) == expected
 
 
 SCORES = "subscription { liveScores(minIntervalMs: 60000) { isSnapshot updates { matchId version conflated } } }"
@@ -386,13 +386,13 @@ async def test_scores_that_waited_while_one_was_cut_off_are_not_lost(served: Ser
         assert (await anext(events))["data"]["liveScores"]["isSnapshot"]
         await advance(served, "m1")  # the subscription conflates for a minute
         await advance(served, "m2", CricketEvent("m2:1", CricketEventKind.WICKET, "WICKET!"))
-        told = (await anext(events))["data"]["liveScores"]["updates"]
-        assert told == [{"matchId": "m2", "version": 2, "conflated": 0}]
+        received = (await anext(events))["data"]["liveScores"]["updates"]
+        assert received == [{"matchId": "m2", "version": 2, "conflated": 0}]
     await advance(served, "m2")
     async with client.connected(served.url) as events:
-        told = [(await anext(events))["data"]["liveScores"] for _ in range(2)]
-    assert [scores["isSnapshot"] for scores in told] == [False, False]
-    assert [update for scores in told for update in scores["updates"]] == [
+        received = [(await anext(events))["data"]["liveScores"] for _ in range(2)]
+    assert [scores["isSnapshot"] for scores in received] == [False, False]
+    assert [update for scores in received for update in scores["updates"]] == [
         {"matchId": "m1", "version": 2, "conflated": 0},
         {"matchId": "m2", "version": 3, "conflated": 0},
     ]
@@ -406,9 +406,9 @@ async def test_matches_that_do_not_fit_into_an_id_begin_with_a_snapshot(
     client = SocketClient(served.http, SCORES, {})
     for _ in range(2):
         async with client.connected(served.url) as events:
-            told = (await anext(events))["data"]["liveScores"]
-            assert told["isSnapshot"]
-            assert len(told["updates"]) == 5
+            received = (await anext(events))["data"]["liveScores"]
+            assert received["isSnapshot"]
+            assert len(received["updates"]) == 5
         assert ResumeIds(SECRET.encode()).open(client.last, b"liveScores?{}") == ResumeRequest(UNKNOWN, "")
 
 
@@ -426,9 +426,9 @@ async def test_a_herd_of_resuming_clients_shares_one_replay(
         await put_raw(served, f"q{number + 1}")
     made, really = list[Any](), EventExecutor.execute
 
-    async def counted(maker: EventExecutor, member: Any, told: Any, settled_position: Any) -> Any:
-        made.append(told)
-        return await really(maker, member, told, settled_position)
+    async def counted(maker: EventExecutor, member: Any, received: Any, settled_position: Any) -> Any:
+        made.append(received)
+        return await really(maker, member, received, settled_position)
 
     monkeypatch.setattr(EventExecutor, "execute", counted)
 
@@ -461,14 +461,14 @@ async def test_a_client_of_a_killed_process_resumes_at_the_next_one_on_its_data(
             async with client.connected(first.url) as events:
                 await anext(events)
                 expected = [await asyncio.to_thread(report, first)]
-                told = [await anext(events)]
+                received = [await anext(events)]
             expected.append(await asyncio.to_thread(report, first))
             first.process.kill()
             first.process.wait()
             with serve_process(folder, "--no-demo") as second:
                 expected.append(await asyncio.to_thread(report, second))
                 async with client.connected(second.url) as events:
-                    told += [await anext(events), await anext(events)]
+                    received += [await anext(events), await anext(events)]
                     expected.append(await asyncio.to_thread(report, second))
-                    told.append(await anext(events))
-    assert [one["data"]["sightingReported"] for one in told] == expected
+                    received.append(await anext(events))
+    assert [one["data"]["sightingReported"] for one in received] == expected

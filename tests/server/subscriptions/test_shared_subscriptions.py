@@ -69,9 +69,9 @@ async def test_fifty_viewers_cost_as_much_as_one(served: Served) -> None:
 
     with every_call(served) as calls:
         await advance(served)
-        told = [await viewer.next() for viewer in viewers]
+        received = [await viewer.next() for viewer in viewers]
 
-    assert told == [{"matchUpdates": {"version": 2, "match": {"round": "Final"}}}] * 50
+    assert received == [{"matchUpdates": {"version": 2, "match": {"round": "Final"}}}] * 50
     assert [call_name(call) for call in calls].count("GetItem cricket-fixtures") == 1
     assert len({id(viewer.outcomes[-1]) for viewer in viewers}) == 1
     assert groups(served) == 1
@@ -297,10 +297,10 @@ async def test_a_client_that_joins_at_any_time_receives_every_version_once(serve
         for updates in seen.values():
             check_versions(updates)
     for viewer in single:
-        told = [(await viewer.next())["matchUpdates"]]
-        while told[-1]["version"] < until["m1"]:
-            told.append((await viewer.next())["matchUpdates"])
-        check_versions(told)
+        received = [(await viewer.next())["matchUpdates"]]
+        while received[-1]["version"] < until["m1"]:
+            received.append((await viewer.next())["matchUpdates"])
+        check_versions(received)
     assert len({viewer.outcomes[0].body for viewer in viewers}) >= 3
     assert groups(served) == 2
     stop_following(*viewers, *single)
@@ -342,7 +342,7 @@ def test_what_is_passed_over_is_what_one_knew(data: st.DataObject) -> None:
             events.append(LiveScores(False, [_update(id, live[id], is_snapshot=is_back)]))
         states.append(dict(live))
 
-    told: dict[str, int] = {}
+    received: dict[str, int] = {}
     for at, event in enumerate(events):
         if at == joined:
             since = ScoresJoinFilter(states[at])
@@ -350,19 +350,19 @@ def test_what_is_passed_over_is_what_one_knew(data: st.DataObject) -> None:
             since.begin(
                 LiveScores(True, [MatchUpdate(id, "L", v, cast(LiveScore, None), True) for id, v in snapshot.items()])
             )
-            told = dict(snapshot)
+            received = dict(snapshot)
         if since is None or not (event.ended or event.updates) or not since.accepts(event):
             continue
         for id in event.ended:
-            assert told.pop(id)
+            assert received.pop(id)
         for update in event.updates:
             if update.is_snapshot:
-                assert update.version >= told.get(update.match_id, 0)
+                assert update.version >= received.get(update.match_id, 0)
             else:
-                assert update.version == told[update.match_id] + 1
-            told[update.match_id] = update.version
+                assert update.version == received[update.match_id] + 1
+            received[update.match_id] = update.version
     if since is not None:
-        assert told == live
+        assert received == live
         assert not steps or since.is_settled or read == len(steps)
 
 

@@ -102,8 +102,8 @@ async def test_a_client_that_does_not_read_is_disconnected_and_delays_no_other(
     await slower.aclose()
     await subscriptions(served).aclose()
     # Conflated events were not sent, nor events that waited for a disconnected client.
-    told = [(report.events, report.codes) for report in served.reports]
-    assert told == [(2, ["SLOW_SUBSCRIBER"]), (2, [])]
+    received = [(report.events, report.codes) for report in served.reports]
+    assert received == [(2, ["SLOW_SUBSCRIBER"]), (2, [])]
     stop_following(quick, quick_latest)
 
 
@@ -137,16 +137,16 @@ async def test_a_replay_is_as_fast_as_its_slowest_reader(served: Served, monkeyp
     everything: list[str | None] = [None] * 11
 
     async def read(reader: ResultStream, turns: int) -> list[str | None]:
-        told: list[str | None] = []
+        received: list[str | None] = []
         for _ in range(11):
             for _ in range(turns):
                 await asyncio.sleep(0)
-            told.append((await anext(reader)).code)
-        return told
+            received.append((await anext(reader)).code)
+        return received
 
     async with asyncio.timeout(50):
-        told = await asyncio.gather(read(quick, 0), read(slow, 50))
-    assert list(told) == [everything] * 2
+        received = await asyncio.gather(read(quick, 0), read(slow, 50))
+    assert list(received) == [everything] * 2
     await quick.aclose()
     await slow.aclose()
     stop_following(present)

@@ -35,9 +35,9 @@ def test_each_has_its_time_also_when_others_come_again() -> None:
 async def test_many_due_timers_are_called_in_several_turns_also_when_one_fails() -> None:
     acted: list[int] = []
     in_one_turn: list[int] = []
-    told: list[object] = []
+    received: list[object] = []
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(lambda _loop, context: told.append(context["exception"]))
+    loop.set_exception_handler(lambda _loop, context: received.append(context["exception"]))
 
     def act(member: int) -> None:
         acted.append(member)
@@ -51,7 +51,7 @@ async def test_many_due_timers_are_called_in_several_turns_also_when_one_fails()
         rounds.add(member)
     await until(lambda: acted == [*range(3 * MAX_CALLS_PER_TURN)])
     assert in_one_turn == [MAX_CALLS_PER_TURN]
-    assert [str(problem) for problem in told] == ["it is broken"]
+    assert [str(problem) for problem in received] == ["it is broken"]
 
 
 def test_dropping_all_leaves_no_timer() -> None:

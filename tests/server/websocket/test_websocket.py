@@ -421,10 +421,10 @@ async def test_uvicorn_says_it_too() -> None:
         assert await peer.closed() == (1001, "The server is shutting down")
 
 
-@pytest.mark.parametrize("told", [False, True])
+@pytest.mark.parametrize("received", [False, True])
 @pytest.mark.parametrize("goodbye", [None, GOODBYE, b""])
 async def test_a_deaf_peer_does_not_hold_up_the_shutdown(
-    told: bool, goodbye: bytes | None, server: ServedSockets, monkeypatch: pytest.MonkeyPatch
+    received: bool, goodbye: bytes | None, server: ServedSockets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("server.websocket.connection.CLOSE_REPLY_SECONDS", 0.1)
     async with deaf_subscriber(server, "subscription { flood }") as send:
@@ -433,7 +433,7 @@ async def test_a_deaf_peer_does_not_hold_up_the_shutdown(
             await asyncio.sleep(0.05)
             await send(goodbye)
             await until(lambda: world.held == 0)
-        if told:
+        if received:
             await server.endpoint.close()
         for connection in tuple(server.uvicorn.server_state.connections):
             connection.shutdown()

@@ -54,7 +54,7 @@ class RecordingPeer:
     def release(self) -> None:
         self.held = False
 
-    def told(self) -> list[tuple[Any, Any]]:
+    def results(self) -> list[tuple[Any, Any]]:
         """Return the data and the extensions of the events sent since the last call."""
         said, self.said = self.said, []
         return [(one["payload"]["data"], one["payload"].get("extensions")) for one in said]
@@ -217,7 +217,7 @@ async def test_the_next_event_has_the_count_of_dropped_ones(talk: SocketTalk) ->
         feed.tell(data, key)
     talk.read()
     feed.tell(5, "a")
-    assert talk.peer.told() == [(0, None), (2, None), (4, {"conflated": 2}), (5, None)]
+    assert talk.peer.results() == [(0, None), (2, None), (4, {"conflated": 2}), (5, None)]
 
 
 async def test_the_newest_events_of_a_buffer_wait_and_the_first_counts_the_dropped_ones(talk: SocketTalk) -> None:
@@ -227,7 +227,7 @@ async def test_the_newest_events_of_a_buffer_wait_and_the_first_counts_the_dropp
         feed.tell(number)
     talk.read()
     feed.tell(7)
-    assert talk.peer.told() == [(4, {"dropped": 4}), (5, None), (6, None), (7, None)]
+    assert talk.peer.results() == [(4, {"dropped": 4}), (5, None), (6, None), (7, None)]
     assert feed.withdrawn == [0, 1, 2, 3]
     assert not feed.stopped
 
@@ -241,7 +241,7 @@ async def test_conflated_counts_add_up_while_events_wait(talk: SocketTalk) -> No
     feed.tell_event("b", stands_for=4, event_id="4")
     feed.tell_event("c", stands_for=5, event_id="5")
     talk.read()
-    assert [extensions for _, extensions in talk.peer.told()] == [
+    assert [extensions for _, extensions in talk.peer.results()] == [
         {"eventId": "2", "conflated": 3},
         {"eventId": "4", "conflated": 8},
         {"eventId": "5", "conflated": 5},
@@ -273,9 +273,9 @@ async def test_an_event_larger_than_the_budget_is_sent_when_nothing_else_waits()
     one.tell("y" * 6000)
     talk.read()
     other.tell("next")
-    assert talk.peer.told() == [("y" * 6000, {"dropped": 1}), ("next", {"dropped": 1})]
+    assert talk.peer.results() == [("y" * 6000, {"dropped": 1}), ("next", {"dropped": 1})]
     other.tell("last")
-    assert talk.peer.told() == [("last", None)]
+    assert talk.peer.results() == [("last", None)]
     talk.socket.lost()
 
 

@@ -1,4 +1,4 @@
-"""Fuzz for as long as it is told: `python -m tests.support.fuzzing [target …]`.
+"""Fuzz for `FUZZ_SECONDS`: `python -m tests.support.fuzzing [target …]`.
 
 `FUZZ_SECONDS` (600) is how long in all, `FUZZ_SEED` a number that decides what is tried (else a new one each time),
 `FUZZ_JOBS` (1) how many processes run. What failed is kept in `.fuzz/failures` as a test to paste, and what did
@@ -91,12 +91,12 @@ class Campaign:
         if self.failures[kind] > 1:
             return
         example = reduced_example(self.target.make(Choices(data)), lambda smaller: self._fails(smaller, kind))
-        told = _as_test(self.target, example, kind, _error_of(self.target, example) or error)
+        test = _as_test(self.target, example, kind, _error_of(self.target, example) or error)
         folder = FOLDER / "failures"
         folder.mkdir(parents=True, exist_ok=True)
         name = f"{self.target.name}-{hashlib.sha256(kind.encode()).hexdigest()[:8]}.py"
-        (folder / name).write_text(told)
-        print(f"\n{told}\n# kept as {folder / name}", flush=True)
+        (folder / name).write_text(test)
+        print(f"\n{test}\n# kept as {folder / name}", flush=True)
 
     def _fails(self, example: Any, kind: str) -> bool:
         error = _error_of(self.target, example)

@@ -28,7 +28,7 @@ _AbstractEventLoop: Any = asyncio.AbstractEventLoop
 
 
 class Clockwork(_AbstractEventLoop):  # type: ignore[misc]
-    """Runs what is ready when it is told to, and lets virtual time pass when it is told to.
+    """A loop that runs ready callbacks, and advances virtual time, only on request.
 
     `complaints` holds what asyncio's loop would log, with tracebacks. Work for threads is done at once. `longest` is
     how many seconds of CPU a callback took at the most: meanwhile nothing else is served.

@@ -405,9 +405,9 @@ def _identified(token: str) -> Any:
 def _told(problem: DomainError) -> str:
     """Return the message of an error as clients receive it, without the parts that depend on the input."""
     text = encode({"errors": [format_error(problem)]}).decode()
-    told = json.loads(text)["errors"][0]
-    if not 0 < len(told["message"]) <= LONGEST_MESSAGE or "code" not in told["extensions"]:
+    payload = json.loads(text)["errors"][0]
+    if not 0 < len(payload["message"]) <= LONGEST_MESSAGE or "code" not in payload["extensions"]:
         raise InvariantBroken("bad message", text[:500])
     if re.search(r"Traceback|site-packages|\.py\b|<class|object at 0x", text):
         raise InvariantBroken("message leaks", text[:500])
-    return re.sub(r"[0-9]+|\"[^\"]*\"", "_", told["message"])[:60]
+    return re.sub(r"[0-9]+|\"[^\"]*\"", "_", payload["message"])[:60]

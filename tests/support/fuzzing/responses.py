@@ -96,7 +96,7 @@ def _head(text: bytes) -> tuple[int, tuple[tuple[bytes, bytes], ...]]:
 def _body(said: bytes, at: int, response: Response) -> tuple[bytes, int, bool]:
     lengths, codings = response.values(b"content-length"), response.values(b"transfer-encoding")
     if len(lengths) + len(codings) > 1:
-        raise Malformed(f"The body's end is told twice: {lengths} {codings}")
+        raise Malformed(f"The body's end is stated twice: {lengths} {codings}")
     if codings:
         if codings != [b"chunked"]:
             raise Malformed(f"This is no Transfer-Encoding that a client takes: {codings}")

@@ -143,7 +143,7 @@ class Rig:
         self._config.load()
         self._state = ServerState()
         self._state.default_headers = [(b"date", b"Thu, 25 Jun 2026 12:00:00 GMT")]
-        self._errors.told.clear()
+        self._errors.messages.clear()
         if self.work is not None:
             self.work.excess = None
 
@@ -253,7 +253,9 @@ class Rig:
             self._check_memory(conversation)
         self._check_quiet()
         if conversation.wire.lost and any(call.listens and not call.is_over for call in conversation.calls):
-            raise InvariantBroken("end not told", "the application waits for more of a request whose client has gone")
+            raise InvariantBroken(
+                "end not reported", "the application waits for more of a request whose client has gone"
+            )
 
     def _shut_down(self) -> None:
         for connection in tuple(self._state.connections):
@@ -287,9 +289,9 @@ class Rig:
         if self.loop.complaints:
             complaints, self.loop.complaints = self.loop.complaints, []
             raise InvariantBroken("unhandled exception", "\n".join(complaints))
-        if self._errors.told:
-            told, self._errors.told = self._errors.told, []
-            raise InvariantBroken("error logged", "\n".join(told))
+        if self._errors.messages:
+            received, self._errors.messages = self._errors.messages, []
+            raise InvariantBroken("error logged", "\n".join(received))
 
     def _check_memory(self, conversation: Conversation) -> None:
         conversation.kept = kept = kept_bytes(conversation.wire.get_protocol())
@@ -447,12 +449,12 @@ class _Errors(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
-        self.told: list[str] = []
+        self.messages: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        told = logging.Formatter("%(name)s: %(message)s").format(record)
-        if DELIBERATE not in told:
-            self.told.append(told)
+        received = logging.Formatter("%(name)s: %(message)s").format(record)
+        if DELIBERATE not in received:
+            self.messages.append(received)
 
     def __enter__(self) -> None:
         logging.getLogger().addHandler(self)

@@ -12,7 +12,7 @@ LONGEST_CHOICES = 160
 
 
 def fuzz(target: Target[Any], examples: int) -> None:
-    """Check so many examples of a target. A failure is reduced, and told with its example."""
+    """Check a number of examples of a target. Reduce a failing example and report it."""
 
     @settings(
         max_examples=examples,

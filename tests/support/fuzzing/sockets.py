@@ -199,9 +199,9 @@ def _unknown(data: bytes) -> None:
 
 
 def _check_text(data: bytes) -> None:
-    told = json.loads(data.decode())
-    if not isinstance(told, dict) or told.get("type") not in _SAID:
-        raise InvariantBroken("message of another kind", repr(told))
+    payload = json.loads(data.decode())
+    if not isinstance(payload, dict) or payload.get("type") not in _SAID:
+        raise InvariantBroken("message of another kind", repr(payload))
     # An internal error is logged as well, where the rig finds it unless it is deliberate.
 
 

@@ -68,7 +68,7 @@ class Wire(asyncio.Transport):
         self.work = work
         self.said = bytearray()
         self.taken = 0  # bytes handed to the protocol
-        self.lost = False  # the protocol has been told
+        self.lost = False  # the loss was reported to the protocol
         self.ended_by_server = False  # the client sees the end of the stream
         self._protocol: Any = None
         self._reading = True

@@ -258,7 +258,7 @@ def test_an_ingest_works_without_a_gateway_and_a_later_one_shows_it(tmp_path: Pa
     with serve_process(folder, "--no-demo") as gateway:
         assert gateway.data(ONE % "alone1")["earthquake"]["magnitude"] == 5.5
         assert gateway.data(ONE % "demo0001")["earthquake"] is None
-        assert "eyJ" not in gateway.told, "no token is offered"
+        assert "eyJ" not in gateway.output, "no token is offered"
 
 
 @pytest.mark.parametrize(

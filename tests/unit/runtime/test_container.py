@@ -64,7 +64,7 @@ async def test_the_port_for_metrics_is_taken_over_from_a_process_that_ends(
     caplog.set_level("INFO")
     with metrics_served(before, port, host):
         serving = asyncio.create_task(serve_metrics(after, port, host))
-        while "Retrying every 0.01 s" not in caplog.text:  # noqa: ASYNC110 - what is told is no event
+        while "Retrying every 0.01 s" not in caplog.text:  # noqa: ASYNC110 - a log line sets no event
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.05)
         assert caplog.text.count("Retrying every 0.01 s") == 1

@@ -160,7 +160,7 @@ async def test_a_job_worker_that_hangs_at_its_start_stops_on_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("server.uvicorn.end_process_in", lambda seconds: None)
-    told: list[str] = []
+    received: list[str] = []
 
     @asynccontextmanager
     async def running() -> AsyncIterator[None]:
@@ -168,7 +168,7 @@ async def test_a_job_worker_that_hangs_at_its_start_stops_on_request(
             await asyncio.Event().wait()
             yield
         finally:
-            told.append("closed")
+            received.append("closed")
 
     gateway: Any = SimpleNamespace(running=running)
     ours, theirs = socket.socketpair()
@@ -178,7 +178,7 @@ async def test_a_job_worker_that_hangs_at_its_start_stops_on_request(
         ours.close()
         await asyncio.wait([working], timeout=2)
         assert working.done()  # a cancellation by the test would look like a stop
-    assert told == ["closed"]
+    assert received == ["closed"]
 
 
 # WebSockets
@@ -245,11 +245,11 @@ async def test_a_client_that_asked_for_positions_receives_them_at_the_end(served
         await peer.subscribe("1", "subscription { sightingReported { sightingId } }", extensions=extensions)
         begun = await peer.receive()
         await served.gateway.server.end_streams(random.Random(8), 5)
-        told = await peer.receive()
+        received = await peer.receive()
         assert (await peer.closed())[0] == 1012
-    assert (told["type"], told["payload"]["resume"]) == ("ping", begun["payload"]["resume"])
-    assert told["payload"]["resume"]["1"]
-    assert 0 <= told["payload"]["reconnectAfterMs"] <= 10
+    assert (received["type"], received["payload"]["resume"]) == ("ping", begun["payload"]["resume"])
+    assert received["payload"]["resume"]["1"]
+    assert 0 <= received["payload"]["reconnectAfterMs"] <= 10
 
 
 WEAK = "subscription { earthquakeDetected(minMagnitude: 6) { eventId } }"
@@ -258,14 +258,14 @@ WEAK = "subscription { earthquakeDetected(minMagnitude: 6) { eventId } }"
 async def test_positions_that_moved_without_an_event_are_sent_at_the_end(served: Gateway) -> None:
     clients = [kind(served.http, WEAK, {}) for kind in (SocketClient, EventStreamClient)]
     async with AsyncExitStack() as stack:
-        told = [await stack.enter_async_context(client.connected(served.url)) for client in clients]
-        for stream in told:
+        received = [await stack.enter_async_context(client.connected(served.url)) for client in clients]
+        for stream in received:
             assert await anext(stream) == {"begun": True}
         begun = [client.last for client in clients]
         await put_raw(served, "q1", mag=2.5)
         await told_all(served)
         await served.gateway.server.end_streams(random.Random(8), 5)
-        for stream in told:
+        for stream in received:
             assert await anext(stream) == {"begun": True}
     assert begun[0] == begun[1] != clients[0].last == clients[1].last
 
@@ -286,9 +286,9 @@ async def test_an_event_stream_ends_with_a_retry_delay() -> None:
 async def test_draining_waits_for_a_response_that_is_an_event() -> None:
     async with events() as here, here.ask("{ hello }") as response:
         await here.streams.drain(delays(), 5)
-        told = [block async for block in blocks(response)]
-    assert told[1] == next_of(1, {"data": {"hello": "world"}})
-    assert told[-1]["event"] == "complete"
+        received = [block async for block in blocks(response)]
+    assert received[1] == next_of(1, {"data": {"hello": "world"}})
+    assert received[-1]["event"] == "complete"
 
 
 # HTTP

@@ -35,7 +35,7 @@ def test_a_gateway_finds_written_posts_and_its_index_can_be_rebuilt(tmp_path: Pa
         assert done.stdout.endswith(" users indexed\n")
         assert found(gateway, "zebra dawn") == ["z1"]
         assert gateway.stop(signal.SIGTERM) < 20
-    assert "Traceback" not in gateway.told
+    assert "Traceback" not in gateway.output
     modes = {
         path.name: oct(path.stat().st_mode & 0o777) for path in [folder / "search", *(folder / "search").iterdir()]
     }

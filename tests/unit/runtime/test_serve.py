@@ -52,12 +52,12 @@ def gateway(folder: Path) -> Iterator[GatewayProcess]:
 
 
 def test_serve_prints_its_urls_and_tokens_on_stderr(gateway: GatewayProcess, folder: Path) -> None:
-    assert f"{gateway.url}/graphql" in gateway.told
-    assert f"data in {folder}" in gateway.told
+    assert f"{gateway.url}/graphql" in gateway.output
+    assert f"data in {folder}" in gateway.output
     assert (
         "documents off, introspection on, explain user, budgets of 5,000 (2,500 without a token) read units in this "
         "process, HTTP profile 2025\n"
-    ) in gateway.told
+    ) in gateway.output
     me = "{ me { userId role } }"
     assert [gateway.data(me, gateway.token(name))["me"] for name in ("Demo user", "Admin", "System")] == [
         {"userId": "demo", "role": "USER"},
@@ -84,7 +84,7 @@ def test_an_unknown_path_is_a_404_in_the_form_of_other_errors(gateway: GatewayPr
     status, kind, body = gateway.get(path, accept="text/html")
     assert (status, kind) == (404, "application/json")
     assert json.loads(body)["errors"][0]["extensions"] == {"code": "NOT_FOUND"}
-    assert "Traceback" not in gateway.told
+    assert "Traceback" not in gateway.output
 
 
 def test_the_demo_has_earthquakes_of_the_last_days_and_active_sightings(gateway: GatewayProcess) -> None:
@@ -127,7 +127,7 @@ def test_a_restart_keeps_written_data_and_every_stop_is_clean(tmp_path: Path) ->
             gateway.stop(signal.SIGTERM)
         assert gateway.process.returncode == 0
         until_blocking(lambda: not _runs(engine), 20)
-        assert "Traceback" not in gateway.told
+        assert "Traceback" not in gateway.output
 
     with serving_anew(folder) as gateway:
         assert gateway.data(WATCHES, token)["watches"] == [{"area": "Harbor", "category": "Cats"}]
@@ -135,7 +135,7 @@ def test_a_restart_keeps_written_data_and_every_stop_is_clean(tmp_path: Path) ->
         assert reported["reportSighting"] in sightings
         gateway.stop(signal.SIGINT)
         assert gateway.process.returncode == 0
-        assert "Traceback" not in gateway.told
+        assert "Traceback" not in gateway.output
 
 
 @contextmanager
@@ -181,7 +181,7 @@ def test_a_killed_engine_causes_a_short_outage_and_no_wrong_response(tmp_path: P
         assert _has(answers[-1], ids)
         wrong = [answer for answer in answers if "errors" in answer and not _is_retryable(answer)]
         assert wrong == []
-        assert "The embedded engine is gone" in gateway.told
+        assert "The embedded engine is gone" in gateway.output
 
 
 def _answers(gateway: GatewayProcess, seconds: float) -> Iterator[dict[str, Any]]:
@@ -203,7 +203,7 @@ def _is_retryable(answer: dict[str, Any]) -> bool:
 
 def test_serve_starts_without_its_store_and_reports_it(tmp_path: Path) -> None:
     with serve_process(tmp_path / "data", "--store", f"http://127.0.0.1:{free_port()}") as gateway:
-        until_blocking(lambda: "Warning: the store cannot be reached." in gateway.told, 5)
+        until_blocking(lambda: "Warning: the store cannot be reached." in gateway.output, 5)
         assert gateway.get("/healthz")[0] == 200
         status, _, body = gateway.get("/readyz")
         assert (status, json.loads(body)) == (503, {"ready": False, "store": "unreachable"})
@@ -219,15 +219,15 @@ def test_a_demo_on_aws_offers_no_tokens(tmp_path: Path) -> None:
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port()}",
     }
     with serve_process(tmp_path / "data", "--store", "aws", "--demo", **environment) as gateway:
-        assert " token  " not in gateway.told
-        assert "Demo tokens are not offered" in gateway.told
+        assert " token  " not in gateway.output
+        assert "Demo tokens are not offered" in gateway.output
         assert json.loads(gateway.get("/graphiql/config.json")[2])["tokens"] == []
 
 
 def test_missing_tables_are_reported_and_created(engine: str, tmp_path: Path) -> None:
     store = ("--store", engine, "--prefix", f"made{free_port()}__")
     with serve_process(tmp_path / "data", *store) as gateway:
-        until_blocking(lambda: "Warning: the store lacks the tables" in gateway.told, 5)
+        until_blocking(lambda: "Warning: the store lacks the tables" in gateway.output, 5)
         assert json.loads(gateway.get("/readyz")[2])["store"] == "tables missing"
         assert run_command("tables", "create", *store).stdout.startswith("Created: made")
         assert gateway.get("/readyz")[0] == 200
@@ -251,7 +251,7 @@ def uvicorn_serving(folder: Path, *arguments: str, **environment: str) -> Iterat
     with process:
         try:
             gateway = GatewayProcess(process, f"http://127.0.0.1:{port}", log)
-            until_blocking(lambda: "Uvicorn running" in gateway.told or process.poll() is not None, 30)
+            until_blocking(lambda: "Uvicorn running" in gateway.output or process.poll() is not None, 30)
             yield gateway
         finally:
             process.kill()
@@ -263,7 +263,7 @@ def test_another_server_gets_its_app_from_the_environment_as_serve_does(tmp_path
         assert len(gateway.data(STRONG)["earthquakes"]["nodes"]) > 3
         assert (tmp_path / "data" / "engine.sqlite").exists()
         gateway.stop(signal.SIGTERM)
-        assert "Traceback" not in gateway.told
+        assert "Traceback" not in gateway.output
 
 
 def test_another_server_takes_a_store_without_the_demo_and_our_sockets(engine: str, tmp_path: Path) -> None:
@@ -341,7 +341,7 @@ def test_every_option_of_serve_can_come_from_the_environment(engine: str, tmp_pa
         f"Created: {environment['GATEWAY_TABLE_PREFIX']}"
     )
     with serve_process(tmp_path / "data", **environment) as gateway:
-        assert f"Store                 {engine}" in gateway.told
+        assert f"Store                 {engine}" in gateway.output
         assert gateway.data('{ areas sightings(area: "North") { nodes { area } } }')["areas"] == ["North", "South"]
         token = run_command("token", "--role", "system", **environment).stdout.strip()
         assert gateway.data("{ me { role } }", token) == {"me": {"role": "SYSTEM"}}

@@ -52,7 +52,7 @@ class Supervised:
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def told(self, words: str) -> int:
+    def count_in_log(self, words: str) -> int:
         return (self.folder / "log").read_text().count(words)
 
     def until_served(self) -> None:
@@ -133,7 +133,7 @@ def test_sigterm_while_all_are_replaced_ends_old_and_new(one: Supervised) -> Non
 def test_a_sighup_while_all_stop_starts_no_worker(one: Supervised) -> None:
     one.has("deaf")
     one.send(signal.SIGTERM)
-    wait_blocking(lambda: one.noted("told"))
+    wait_blocking(lambda: one.noted("signalled"))
     one.send(signal.SIGHUP)
     assert one.ended() == 0
     assert len(one.noted("began")) == 1
@@ -167,7 +167,7 @@ def test_a_hanging_successor_of_a_worker_that_died_is_killed_and_replaced(tmp_pa
         one.lacks("hang")
         wait_blocking(lambda: len(one.noted("ready")) == 2)
         assert not is_running(one.noted("began")[1])
-        assert one.told("Worker 1 was not ready within") >= 1
+        assert one.count_in_log("Worker 1 was not ready within") >= 1
 
 
 def test_workers_that_never_become_ready_end_the_supervisor(tmp_path: Path) -> None:
@@ -239,8 +239,8 @@ def test_a_silent_worker_is_killed_and_replaced(listening: Supervised, part: str
     listening.has(f"silent-{first}")
     wait_blocking(lambda: len(listening.noted("ready", part)) == 2)
     assert not is_running(first)
-    assert listening.told(f"{name} (process {first}) sent no heartbeat for {SILENT:g} s: the supervisor") == 1
-    assert listening.told(f"{name} ended (killed by the supervisor because its event loop did not run)") == 1
+    assert listening.count_in_log(f"{name} (process {first}) sent no heartbeat for {SILENT:g} s: the supervisor") == 1
+    assert listening.count_in_log(f"{name} ended (killed by the supervisor because its event loop did not run)") == 1
 
 
 def test_a_worker_that_is_stopped_by_a_signal_is_killed_and_replaced(listening: Supervised) -> None:
@@ -273,7 +273,7 @@ def test_a_worker_that_leaves_slowly_and_sends_heartbeats_is_left_its_time(tmp_p
         one.has("deaf")
         one.send(signal.SIGTERM)
         assert one.ended() == 0
-        assert one.told("sent no heartbeat") == 0
+        assert one.count_in_log("sent no heartbeat") == 0
 
 
 def test_a_worker_that_starts_slowly_is_left_its_time(tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ def test_workers_are_kept_when_the_supervisor_stood_still(listening: Supervised,
         os.kill(pid, signal.SIGCONT)
     pass_time(2 * SILENT)
     assert [pid for pid in there if not is_running(pid)] == []
-    assert listening.told("sent no heartbeat") == 0
+    assert listening.count_in_log("sent no heartbeat") == 0
     listening.has(f"silent-{there[0]}")  # it still listens
     wait_blocking(lambda: len(listening.noted("ready")) == 2)
 
@@ -432,7 +432,7 @@ def test_an_assignment_is_removed_from_the_environment() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "message",
     [
         *("", "yes", "1", "null", "[]", "{}"),
         '{"part": "all", "number": 1, "line": 0, "listening": []}',
@@ -444,8 +444,8 @@ def test_an_assignment_is_removed_from_the_environment() -> None:
         '{"part": "serving", "number": 1, "line": "%(socket)s", "listening": []}',
     ],
 )
-def test_a_worker_assignment_from_elsewhere_is_refused(told: str) -> None:
+def test_a_worker_assignment_from_elsewhere_is_refused(message: str) -> None:
     with open(os.devnull) as file, socket.socket() as one:
-        filled = told.replace("%(file)s", str(file.fileno())).replace("%(socket)s", str(one.fileno()))
+        filled = message.replace("%(file)s", str(file.fileno())).replace("%(socket)s", str(one.fileno()))
         with pytest.raises(Misconfigured, match="reserved for the processes of `serve --workers`"):
             Assignment.of({VARIABLE: filled})

@@ -57,17 +57,17 @@ async def test_a_shard_that_one_listing_omits_is_not_read_again() -> None:
     script.shards["b"] = Shard("a")
     number = script.write("a", "x")
     script.shards["a"].closed = True
-    await until(lambda: number in sink.told and "b" in reader._started)
+    await until(lambda: number in sink.delivered and "b" in reader._started)
     dropped = script.shards.pop("a")
     await until(lambda: "a" in reader._missed)
     script.shards["a"] = dropped
     await until(lambda: "a" not in reader._missed)
 
     last = script.write("b", "y")
-    await until(lambda: last in sink.told)
+    await until(lambda: last in sink.delivered)
     await reader.stop()
 
-    assert sink.told == [number, last]
+    assert sink.delivered == [number, last]
 
 
 async def test_nothing_is_kept_of_shards_that_were_read_and_are_no_longer_listed(
@@ -81,10 +81,10 @@ async def test_nothing_is_kept_of_shards_that_were_read_and_are_no_longer_listed
         script.shards[child] = Shard(parent)
         script.shards[parent].closed = True
         number = script.write(child, "x")
-        await until(lambda number=number: number in sink.told)  # type: ignore[misc]
+        await until(lambda number=number: number in sink.delivered)  # type: ignore[misc]
         del script.shards[parent]
         await until(lambda child=child: reader._started == {child})  # type: ignore[misc]
-    assert sink.told == [99, 100]
+    assert sink.delivered == [99, 100]
     assert reader._finished == set()
     await reader.stop()
 

@@ -97,7 +97,7 @@ async def test_the_last_of_several_set_values_counts(database: Database) -> None
 
 @pytest.mark.parametrize("at_once", [True, False])
 async def test_the_first_of_several_effects_of_one_name_counts(database: Database, at_once: bool) -> None:
-    first, second = adding("told", "tea"), adding("told", "cake")
+    first, second = adding("word", "tea"), adding("word", "cake")
 
     for batch in [[first, second]] if at_once else [[first], [second]]:
         await apply(store_of(database), CONSUMER_TABLE, batch, NOON)

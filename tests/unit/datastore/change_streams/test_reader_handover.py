@@ -73,7 +73,7 @@ async def test_a_resuming_subscriber_waits_for_an_unavailable_store_and_reports_
     going = go(script, a=str(first))
 
     await until(lambda: going.heard.numbers == [second])
-    assert [str(problem) for problem in going.told] == ["gone"]
+    assert [str(problem) for problem in going.errors] == ["gone"]
     assert [record.getMessage() for record in caplog.records] == ["Changes of blip can be read again."]
 
 

@@ -25,7 +25,7 @@ def reader_of(script: Script, sink: Numbers) -> StreamReader:
 
 
 def _has_received(sink: Numbers, numbers: list[int]) -> bool:
-    return set(numbers) <= set(sink.told)
+    return set(numbers) <= set(sink.delivered)
 
 
 async def follow_splits(script: Script, sink: Numbers) -> list[int]:
@@ -51,7 +51,7 @@ def twenty_shards() -> Script:
 async def test_one_call_finds_the_children_of_a_shard_that_has_ended() -> None:
     script, sink = twenty_shards(), Numbers()
     numbers = await follow_splits(script, sink)
-    assert sorted(sink.told) == numbers
+    assert sorted(sink.delivered) == numbers
     assert (script.asked_children, script.calls.count("DescribeStream")) == (["s0", "a"], 2)
 
 
@@ -59,7 +59,7 @@ async def test_an_engine_that_refuses_the_filter_has_its_stream_listed() -> None
     script, sink = twenty_shards(), Numbers()
     script.refuses_filter = True
     numbers = await follow_splits(script, sink)
-    assert sorted(sink.told) == numbers
+    assert sorted(sink.delivered) == numbers
     # One refusal each, then listings of 22 and 24 shards, two a page.
     assert (script.asked_children, script.calls.count("DescribeStream")) == (["s0", "a"], 2 + 11 + 12)
 
@@ -74,7 +74,7 @@ class Ignoring(Script):
 async def test_the_listing_is_complete_with_an_engine_that_ignores_the_filter() -> None:
     script, sink = Ignoring(**{f"s{number}": Shard() for number in range(20)}), Numbers()
     numbers = await follow_splits(script, sink)
-    assert sorted(sink.told) == numbers
+    assert sorted(sink.delivered) == numbers
 
 
 async def test_many_shards_that_end_together_take_one_listing() -> None:
@@ -88,7 +88,7 @@ async def test_many_shards_that_end_together_take_one_listing() -> None:
     script.listed = 0
     for parent in ended:
         script.shards[parent].closed = True
-    await until(lambda: set(numbers) <= set(sink.told))
+    await until(lambda: set(numbers) <= set(sink.delivered))
     await reader.stop()
     assert script.listed <= 2
     assert len(script.asked_children) <= MAX_CHILD_LISTINGS

@@ -255,8 +255,8 @@ async def test_a_pipeline_that_is_up_to_date_is_not_behind_by_its_clock(database
     instance = ConsumerInstance(database, Noting("gated", gate), wire=script)
     async with instance.running():
         await until(lambda: gate.inside == 1)
-        behind = instance.told("stream_lag_seconds", **labels)
+        behind = instance.metric("stream_lag_seconds", **labels)
         gate.opened.set()
-        await until(lambda: instance.told("stream_lag_seconds", **labels) == 0)
+        await until(lambda: instance.metric("stream_lag_seconds", **labels) == 0)
     assert behind is not None
     assert 180 <= behind < 200

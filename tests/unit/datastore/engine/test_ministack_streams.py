@@ -207,5 +207,5 @@ async def test_a_pipeline_left_behind_the_bound_counts_a_loss_and_goes_on(store_
         instance = ConsumerInstance(database, handler)
         async with instance.running():
             await until(lambda: handler.numbers() == [0, *numbers])
-            assert instance.told("stream_lost_total", table=FEED.name) == 1
+            assert instance.metric("stream_lost_total", table=FEED.name) == 1
         assert numbers[0] > 1

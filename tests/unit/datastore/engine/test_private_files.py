@@ -87,9 +87,9 @@ def test_a_folder_open_to_others_is_closed_and_reported_once(tmp_path: Path) -> 
 
     with serve_process(folder, "--no-demo") as gateway:
         assert open_to_others(folder) == []
-        assert gateway.told.count("was accessible to other users") == 1
+        assert gateway.output.count("was accessible to other users") == 1
     with serve_process(folder, "--no-demo") as gateway:
-        assert "was accessible to other users" not in gateway.told
+        assert "was accessible to other users" not in gateway.output
 
 
 def test_a_folder_of_other_things_is_refused_and_left_as_it_is(tmp_path: Path) -> None:

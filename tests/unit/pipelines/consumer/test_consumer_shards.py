@@ -182,7 +182,7 @@ async def test_trimmed_changes_are_reported_and_reading_continues_with_the_oldes
     async with instance.running():
         await until(lambda: handler.numbers() == [1, 4, 5])
 
-    assert instance.told("stream_lost_total", table="feed") == 1
+    assert instance.metric("stream_lost_total", table="feed") == 1
     assert "CHANGES ARE LOST" in caplog.text
 
 
@@ -205,7 +205,7 @@ async def test_a_refused_checkpoint_is_reported_and_reading_continues_with_the_o
         await until(lambda: handler.numbers() == [1, 2, 3, 4])
 
     assert script.calls.count("GetShardIterator") == MAX_REFUSALS + 1
-    assert instance.told("stream_lost_total", table="feed") == 1
+    assert instance.metric("stream_lost_total", table="feed") == 1
     (logged,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert "Invalid SequenceNumber 1" in logged.getMessage()
     assert "compare the attribute `checkpoint`" in logged.getMessage()
@@ -226,7 +226,7 @@ async def test_repeated_refusals_of_iterators_are_a_refused_position(database: D
         await until(lambda: handler.numbers() == [1])
         # Replacing the held leases takes a further call.
         script.fail("GetRecords", *[INVALID] * (2 * MAX_REFUSALS))
-        await until(lambda: instance.told("stream_lost_total", table="feed") == 1)
+        await until(lambda: instance.metric("stream_lost_total", table="feed") == 1)
         await until(lambda: handler.numbers() == [1, 1])
 
 
@@ -241,7 +241,7 @@ async def test_transient_refusals_lose_nothing(database: Database, problem: Exce
     instance = ConsumerInstance(database, handler, wire=script)
     async with instance.running():
         await until(lambda: handler.numbers() == [1, 2])
-    assert not instance.told("stream_lost_total", table="feed")
+    assert not instance.metric("stream_lost_total", table="feed")
 
 
 async def test_a_shard_without_a_checkpoint_is_retried_while_iterators_are_refused(database: Database) -> None:
@@ -251,7 +251,7 @@ async def test_a_shard_without_a_checkpoint_is_retried_while_iterators_are_refus
     instance = ConsumerInstance(database, handler, wire=script)
     async with instance.running():
         await until(lambda: handler.numbers() == [1])
-    assert not instance.told("stream_lost_total", table="feed")
+    assert not instance.metric("stream_lost_total", table="feed")
 
 
 async def test_records_handled_more_than_a_day_ago_are_not_read_again() -> None:
@@ -299,7 +299,7 @@ async def test_counts_stay_exact_when_records_are_repeated(database: Database, p
 
     proxy.always = refuse_positions
     instance = await handled(many_handled[0])
-    assert instance.told("stream_lost_total", table="feed") == 1
+    assert instance.metric("stream_lost_total", table="feed") == 1
     assert await items_of(database, FEED) == before
 
 
@@ -322,7 +322,7 @@ async def test_a_listed_shard_that_is_gone_is_skipped_and_its_loss_reported_once
         append_record(script, "c", 2)
         await until(lambda: handler.numbers() == [1, 2])
 
-    assert instance.told("stream_lost_total", table="feed") == 2
+    assert instance.metric("stream_lost_total", table="feed") == 2
 
 
 async def test_an_expired_iterator_is_replaced(database: Database) -> None:
@@ -367,15 +367,15 @@ async def test_the_lag_grows_while_a_batch_is_held_up(database: Database) -> Non
     instance = ConsumerInstance(database, handler, wire=script)
     async with instance.running():
         await until(lambda: gate.inside == 1)
-        behind = instance.told("stream_lag_seconds", **labels)
+        behind = instance.metric("stream_lag_seconds", **labels)
         gate.opened.set()
-        await until(lambda: instance.told("stream_lag_seconds", **labels) == 0)
-        assert instance.told("stream_leases_held", table="feed") == 1
+        await until(lambda: instance.metric("stream_lag_seconds", **labels) == 0)
+        assert instance.metric("stream_leases_held", table="feed") == 1
     assert behind is not None
     assert 120 <= behind < 140
-    assert instance.told("stream_lag_seconds", **labels) is None
-    assert instance.told("stream_leases_held", table="feed") == 0
-    assert instance.told("stream_records_total", table="feed", handler="handler", outcome="handled") == 1
+    assert instance.metric("stream_lag_seconds", **labels) is None
+    assert instance.metric("stream_leases_held", table="feed") == 0
+    assert instance.metric("stream_records_total", table="feed", handler="handler", outcome="handled") == 1
 
 
 async def test_the_lag_is_reported_while_the_stream_returns_short_and_empty_pages(database: Database) -> None:
@@ -390,14 +390,14 @@ async def test_the_lag_is_reported_while_the_stream_returns_short_and_empty_page
         nonlocal pages
         pages += 1
         if 0 < len(handler.seen) < 60:
-            lags.append(instance.told("stream_lag_seconds", **labels))
+            lags.append(instance.metric("stream_lag_seconds", **labels))
         return whole({**payload, "Limit": 2 * (pages % 2)})
 
     script.GetRecords = cut  # type: ignore[method-assign]
     instance = ConsumerInstance(database, handler, wire=script, pace=replace(QUICK, poll_seconds=0.02))
     async with instance.running():
         await until(lambda: len(handler.seen) == 60)
-        await until(lambda: instance.told("stream_lag_seconds", **labels) == 0)
+        await until(lambda: instance.metric("stream_lag_seconds", **labels) == 0)
     assert len(lags) > 10
     assert 0 not in lags
 

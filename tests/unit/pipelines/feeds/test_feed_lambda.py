@@ -144,8 +144,8 @@ async def test_three_seconds_suffice_for_dead_letters(database: Database, functi
     for _ in range(5):
         if left:
             answer = await function.invoke(left, seconds=3)
-            told = [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
-            first = next((number for number, one in enumerate(left) if sequence(one) in told), len(left))
+            received = [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
+            first = next((number for number, one in enumerate(left) if sequence(one) in received), len(left))
             assert first > 0  # each invocation makes progress
             left = left[first:]
 
@@ -164,8 +164,8 @@ async def test_records_handled_before_the_time_out_are_not_reported(
 
     answer = await function_of(Noting("handler", take_long)).invoke(records, seconds=3)
 
-    ((_, told),) = answer["batchItemFailures"][0].items()
-    assert told in [sequence(record) for record in records[1:20]]
+    ((_, received),) = answer["batchItemFailures"][0].items()
+    assert received in [sequence(record) for record in records[1:20]]
 
 
 @pytest.mark.parametrize("seconds", [MARGIN_SECONDS + 0.3, MARGIN_SECONDS - 1])

@@ -94,7 +94,7 @@ class Library:
         names = [key for number in range(PHOTOS) for key in names_of(number)]
         return [key for key in names if MARKER in await self.file(key)]
 
-    async def told(self, email: str | None = None) -> list[dict[str, Any]]:
+    async def photos(self, email: str | None = None) -> list[dict[str, Any]]:
         """Return the photos that a user sees, oldest first."""
         answer = await ask_as(self.served, URLS, email) if email else await self.served.ask(URLS)
         assert answer.errors is None
@@ -144,9 +144,11 @@ async def test_all_files_are_stripped_and_a_second_run_changes_nothing(library: 
     assert (second.returncode, second.stdout) == (0, summary(clean=PHOTOS))
     assert await library.marked() == []
     assert [list(decoded_frames(one)) for one in after] == [list(decoded_frames(one)) for one in before]
-    told = await library.told()
-    assert [(node["size"], node["camera"]) for node in told] == [(len(one), f"Maker {TEXT} Model 5") for one in after]
-    assert None not in [node["originalUrl"] for node in told]
+    received = await library.photos()
+    assert [(node["size"], node["camera"]) for node in received] == [
+        (len(one), f"Maker {TEXT} Model 5") for one in after
+    ]
+    assert None not in [node["originalUrl"] for node in received]
     assert await library.checkpoint() is None
 
 
@@ -191,10 +193,12 @@ async def test_a_killed_run_is_continued_after_its_last_page(
     again = {name.rpartition("/")[2] for name in server.requests[seen:]}
     assert again == {"4.jpg", "5.jpg", "6.jpg"}
     assert (await library.marked(), await library.checkpoint()) == ([], None)
-    told = await library.told()
-    assert [node["size"] for node in told] == [len(await library.file(names_of(number)[0])) for number in range(PHOTOS)]
-    assert [node["camera"] for node in told] == [f"Maker {TEXT} Model 5"] * PHOTOS
-    assert None not in [node["originalUrl"] for node in told]
+    received = await library.photos()
+    assert [node["size"] for node in received] == [
+        len(await library.file(names_of(number)[0])) for number in range(PHOTOS)
+    ]
+    assert [node["camera"] for node in received] == [f"Maker {TEXT} Model 5"] * PHOTOS
+    assert None not in [node["originalUrl"] for node in received]
 
 
 class InterruptedObjects:
@@ -245,9 +249,9 @@ async def test_a_failed_run_is_completed_by_the_next(library: Library, step: str
     assert runs > PHOTOS
     assert ended.earlier == PHOTOS - 1
     assert await library.marked() == []
-    told = await library.told()
-    assert [node["camera"] for node in told] == [f"Maker {TEXT} Model 5"] * PHOTOS
-    assert None not in [node["originalUrl"] for node in told]
+    received = await library.photos()
+    assert [node["camera"] for node in received] == [f"Maker {TEXT} Model 5"] * PHOTOS
+    assert None not in [node["originalUrl"] for node in received]
 
 
 async def test_other_users_do_not_see_an_original_while_it_is_replaced(library: Library) -> None:
@@ -257,7 +261,7 @@ async def test_other_users_do_not_see_an_original_while_it_is_replaced(library: 
         folder, _, name = key.partition("/")
         if folder == "originals":
             number = int(name.partition(".")[0])
-            strangers, own = await library.told(), await library.told(ADA)
+            strangers, own = await library.photos(), await library.photos(ADA)
             seen[name] = strangers[number]["originalUrl"], own[number]["originalUrl"]
 
     await stripping(library, "before", look).run(ignore_progress)
@@ -277,7 +281,7 @@ async def test_a_photo_deleted_during_the_run_leaves_no_file(library: Library, s
 
     for key in names_of(3):
         assert await library.objects.read(key, max_bytes=2**25) is None
-    assert [node["imageId"] for node in await library.told()] == ["0", "1", "2", "4", "5", "6"]
+    assert [node["imageId"] for node in await library.photos()] == ["0", "1", "2", "4", "5", "6"]
 
 
 async def test_unreadable_files_are_reported_and_shown_only_to_their_owner(library: Library) -> None:
@@ -293,8 +297,8 @@ async def test_unreadable_files_are_reported_and_shown_only_to_their_owner(libra
     assert "Photo 3: a file is missing.\n" in ended.stderr
     urls = "query($id: ID!) { photo(id: $id) { originalUrl } }"
     for id, hidden in (("0", False), ("1", True), ("2", True), ("3", False)):
-        told = (await library.served.ask(urls, {"id": id})).data["photo"]["originalUrl"]
-        assert (told is None) is hidden, id
+        answer = (await library.served.ask(urls, {"id": id})).data["photo"]["originalUrl"]
+        assert (answer is None) is hidden, id
         assert (await ask_as(library.served, urls, id=id)).data["photo"]["originalUrl"] is not None
 
 
