@@ -284,3 +284,9 @@ def client_of(
     endpoint = Endpoint(lambda: proxy.url, lambda: proxy.url, "local")
     source = credentials if isinstance(credentials, CredentialSource) else CredentialSource(credentials)
     return Client(endpoint, source, backoff=backoff, limits=limits, **options)
+
+
+async def apply_and_refuse(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+    """Let the engine apply the call, and return an error to the caller."""
+    await proxy.ask(seen)
+    return await refuse(400, "AccessDeniedException")(proxy, seen)

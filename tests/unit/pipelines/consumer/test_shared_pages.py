@@ -101,7 +101,7 @@ class Follower:
             await asyncio.wait([task])
 
 
-async def group_of(database: Database) -> str:
+async def reader_group(database: Database) -> str:
     return f"{await stream_of(database.client, FEED.name, database.prefix)} {GROUP}"
 
 
@@ -124,7 +124,7 @@ async def test_a_shard_is_read_once_for_both(database: Database) -> None:
         assert second.numbers() == list(range(30))
         assert follower.wire.reads == before
 
-    own = await leases_of(database, await group_of(database))
+    own = await leases_of(database, await reader_group(database))
     assert own.keys() == (await leases_of(database)).keys()
     assert all(lease.checkpoint for lease in own.values())
 
@@ -178,7 +178,7 @@ async def test_the_follower_itself_reads_earlier_records(database: Database) -> 
 
 async def test_a_follower_works_where_the_leaders_group_reads(database: Database) -> None:
     """The leader of another process reads the shard, then the leader of this process."""
-    group = await group_of(database)
+    group = await reader_group(database)
     here, elsewhere = Noting(), Noting()
     first, second = ConsumerInstance(database, Noting(), name="one"), ConsumerInstance(database, Noting(), name="two")
     async with second.running(), first.running():

@@ -253,11 +253,11 @@ def expected_fields(item: Json) -> tuple[Json, ...]:
 @pytest.mark.parametrize("name", ["all_hour_2025-05-04_to_24", "all_week_flapping_2025-05-20_to_21"])
 async def test_snapshots_of_the_histories_are_read_as_by_simple_code(name: str) -> None:
     needs_real_data()
-    for body in sampled(REAL / "history" / f"{name}.tar.xz"):
+    for body in sampled_files(REAL / "history" / f"{name}.tar.xz"):
         assert await judged(body) == reference_counts(json.loads(body))
 
 
-def sampled(archive: Path) -> Iterator[bytes]:
+def sampled_files(archive: Path) -> Iterator[bytes]:
     with tarfile.open(archive) as opened:
         for number, member in enumerate(m for m in opened if m.isfile()):
             file = opened.extractfile(member) or io.BytesIO()

@@ -39,14 +39,14 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
         yield opened
 
 
-async def body_of(source: FeedDownload) -> bytes:
+async def fetched_body(source: FeedDownload) -> bytes:
     return b"".join([chunk async for chunk in source.chunks()])
 
 
 async def refusal(source: str, session: aiohttp.ClientSession, **options: Any) -> FeedError:
     with pytest.raises(FeedError) as caught:
         async with open_source(source, session=session, **({"retry": QUICK} | options)) as opened:
-            await body_of(opened)
+            await fetched_body(opened)
     return caught.value
 
 
@@ -59,7 +59,7 @@ async def test_a_url_is_read_hashed_and_counted(session: aiohttp.ClientSession) 
 
     async with feed_server(handler) as url, open_source(url, session=session) as source:
         assert source.total == len(feed_bytes(feature()))
-        assert await body_of(source) == feed_bytes(feature())
+        assert await fetched_body(source) == feed_bytes(feature())
     assert source.size == source.total
     assert source.sha256 == hashlib.sha256(feed_bytes(feature())).hexdigest()
     assert (source.etag, source.last_modified, source.retries, source.not_modified) == ('"1"', "then", 0, False)
@@ -76,7 +76,7 @@ async def test_a_304_has_no_chunks_and_is_not_modified(session: aiohttp.ClientSe
         open_source(url, session=session, etag='"1"', last_modified="then") as source,
     ):
         assert source.not_modified
-        assert await body_of(source) == b""
+        assert await fetched_body(source) == b""
         assert (source.etag, source.total) == ('"1"', None)
 
 
@@ -84,7 +84,7 @@ async def test_a_429_is_retried_after_its_retry_after(session: aiohttp.ClientSes
     async with feed_server(answering(429, Retry_After="1"), answering(body=feed_bytes())) as url:
         start = time.monotonic()
         async with open_source(url, session=session, retry=QUICK) as source:
-            assert await body_of(source) == feed_bytes()
+            assert await fetched_body(source) == feed_bytes()
         assert time.monotonic() - start >= 1
         assert source.retries == 1
 
@@ -105,14 +105,14 @@ async def test_a_lasting_429_is_rate_limited(session: aiohttp.ClientSession) -> 
 async def test_temporary_failures_are_retried(session: aiohttp.ClientSession, first: Handler) -> None:
     async with feed_server(first, first, answering(body=feed_bytes())) as url:
         async with open_source(url, session=session, retry=QUICK) as source:
-            assert await body_of(source) == feed_bytes()
+            assert await fetched_body(source) == feed_bytes()
         assert source.retries == 2
 
 
 async def test_a_connection_lost_before_the_body_is_retried(session: aiohttp.ClientSession) -> None:
     async with feed_server(*[cut_before_the_body] * 3, answering(body=feed_bytes())) as url:
         async with open_source(url, session=session, retry=QUICK) as source:
-            assert await body_of(source) == feed_bytes()
+            assert await fetched_body(source) == feed_bytes()
         assert source.retries >= 1  # aiohttp itself may have retried
 
 
@@ -209,7 +209,7 @@ async def test_a_redirect_is_followed_on_its_own_host(session: aiohttp.ClientSes
         feed_server(answering(302, Location="/other"), answering(body=feed_bytes())) as url,
         open_source(url, session=session) as source,
     ):
-        assert await body_of(source) == feed_bytes()
+        assert await fetched_body(source) == feed_bytes()
 
 
 async def test_endless_redirects_are_an_error(session: aiohttp.ClientSession) -> None:

@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from datastore.change_streams.change import Change
 from datastore.database import Database
@@ -22,7 +21,7 @@ from datastore.keyspace.feeds.pipeline import FEED_PIPELINE
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.timestamps import to_seconds
 from pipelines.feeds.counters import Counters
-from tests.support.fault_proxy import Proxy, Seen, client_of, forward, refuse
+from tests.support.fault_proxy import Proxy, apply_and_refuse, client_of, forward, refuse
 from tests.support.feed_changes import delete_feed_records, feed_changes, items_of, put_feed_records, store_of
 from tests.support.feed_items import (
     comment_item,
@@ -42,7 +41,7 @@ def counters(database: Database, client: Client | None = None, clock: Clock | No
     return Counters(lambda: store_of(database, client), clock or Clock(), uniform=lambda: 0.01)
 
 
-async def numbers(database: Database) -> dict[str, dict[str, int]]:
+async def nonzero_counters(database: Database) -> dict[str, dict[str, int]]:
     """Return the counters of users and posts that are not 0, by key."""
     counted = ("posts", "followers", "following", "likes", "comments")
     found = {
@@ -71,9 +70,9 @@ async def boards(database: Database) -> dict[str, list[tuple[str, int]]]:
     }
 
 
-async def state(database: Database) -> Any:
+async def counters_and_boards(database: Database) -> Any:
     """Return all counters, counts and leaderboards."""
-    return await numbers(database), await metrics(database), await boards(database)
+    return await nonzero_counters(database), await metrics(database), await boards(database)
 
 
 def scenario(name: str = "", at: datetime = NOON) -> tuple[list[Item], list[Item]]:
@@ -126,7 +125,7 @@ async def recorded_changes(database: Database) -> list[Change]:
 async def test_counts_follow_the_changes(database: Database) -> None:
     await counters(database).handle(await recorded_changes(database))
 
-    assert await state(database) == EXPECTED
+    assert await counters_and_boards(database) == EXPECTED
 
 
 async def test_the_counters_own_writes_are_not_counted(database: Database) -> None:
@@ -137,7 +136,7 @@ async def test_the_counters_own_writes_are_not_counted(database: Database) -> No
     await counters(database).handle(own)
 
     assert len(own) >= 5
-    assert await state(database) == EXPECTED
+    assert await counters_and_boards(database) == EXPECTED
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -152,7 +151,7 @@ async def test_repeated_records_in_any_batches_change_nothing(database: Database
         await counters(database).handle([*changes[start:handled], *changes[start:handled:2]])
     await counters(database).handle(changes)
 
-    assert await state(database) == EXPECTED
+    assert await counters_and_boards(database) == EXPECTED
 
 
 async def test_a_deleted_post_is_subtracted_with_its_likes_and_comments(database: Database) -> None:
@@ -164,7 +163,7 @@ async def test_a_deleted_post_is_subtracted_with_its_likes_and_comments(database
 
     await counters(database).handle(await feed_changes(database))
 
-    assert await numbers(database) == {}
+    assert await nonzero_counters(database) == {}
     assert await metrics(database) == {}
     assert await boards(database) == {"AUTHORS#2026-06": [], "TAGS#2026-06-25": [], "TAGS#2026-06-25T12": []}
 
@@ -176,7 +175,7 @@ async def test_a_removed_item_of_a_post_counts_as_a_deletion(database: Database)
 
     await counters(database).handle(await feed_changes(database))
 
-    assert (await numbers(database), await metrics(database)) == ({}, {})
+    assert (await nonzero_counters(database), await metrics(database)) == ({}, {})
 
 
 async def test_a_tombstone_that_expires_is_not_counted_again(database: Database) -> None:
@@ -186,7 +185,7 @@ async def test_a_tombstone_that_expires_is_not_counted_again(database: Database)
 
     await counters(database).handle(changes)
 
-    assert (await numbers(database), await metrics(database)) == ({}, {})
+    assert (await nonzero_counters(database), await metrics(database)) == ({}, {})
 
 
 async def test_likes_of_a_deleted_post_do_not_revive_it(database: Database) -> None:
@@ -205,7 +204,7 @@ async def test_missing_users_get_no_counters(database: Database) -> None:
 
     await counters(database).handle([inserted(following_item("bob", "nobody")), inserted(post_item("p1", "nobody"))])
 
-    assert await numbers(database) == {"USER#bob": {"following": 1}}
+    assert await nonzero_counters(database) == {"USER#bob": {"following": 1}}
 
 
 async def test_a_removal_handled_before_its_addition_shows_no_negative_count(
@@ -227,7 +226,7 @@ async def test_a_removal_handled_before_its_addition_shows_no_negative_count(
 
     await counters(database).handle([inserted(like), inserted(follow)])
 
-    assert (await numbers(database))["USER#ada"] == {"posts": 2}
+    assert (await nonzero_counters(database))["USER#ada"] == {"posts": 2}
     (rank,) = await Leaderboards(store_of(database), NOON).top_authors("2026-06", 10)
     assert (rank.posts, rank.likes, rank.score) == (2, 0, 2)
 
@@ -280,10 +279,10 @@ async def test_an_invalid_record_raises_and_the_others_count_without_it(database
 
     with pytest.raises(KeyError):
         await counters(database).handle([good[0], inserted(senseless), good[1]])
-    assert await numbers(database) == {}
+    assert await nonzero_counters(database) == {}
     await counters(database).handle(good)
 
-    assert await numbers(database) == {"POST#p1": {"likes": 2}}
+    assert await nonzero_counters(database) == {"POST#p1": {"likes": 2}}
 
 
 async def test_a_stale_leaderboard_is_refreshed_by_a_repeated_record(database: Database) -> None:
@@ -296,7 +295,7 @@ async def test_a_stale_leaderboard_is_refreshed_by_a_repeated_record(database: D
 
     await counters(database).handle(changes)
 
-    assert await state(database) == EXPECTED
+    assert await counters_and_boards(database) == EXPECTED
 
 
 async def test_a_missing_leaderboard_is_built_from_all_counts(database: Database) -> None:
@@ -308,16 +307,10 @@ async def test_a_missing_leaderboard_is_built_from_all_counts(database: Database
 
     await counters(database).handle(changes[3:4])
 
-    assert await state(database) == EXPECTED
+    assert await counters_and_boards(database) == EXPECTED
 
 
-async def applied_but_refused(proxy: Proxy, seen: Seen) -> web.StreamResponse:
-    """Let the engine apply the call, and return an error to the caller."""
-    await proxy.ask(seen)
-    return await refuse(400, "AccessDeniedException")(proxy, seen)
-
-
-@pytest.mark.parametrize("fault", [refuse(400, "AccessDeniedException"), applied_but_refused], ids=["before", "after"])
+@pytest.mark.parametrize("fault", [refuse(400, "AccessDeniedException"), apply_and_refuse], ids=["before", "after"])
 async def test_a_failure_at_any_call_leaves_exact_counts_after_a_retry(
     database: Database, proxy: Proxy, fault: Any
 ) -> None:
@@ -325,7 +318,7 @@ async def test_a_failure_at_any_call_leaves_exact_counts_after_a_retry(
         first = await calls_of(database, client, proxy, "first")
         assert first == 6
         for number in range(first):
-            changes = await changes_of(database, f"-{number}")
+            changes = await counter_changes(database, f"-{number}")
             proxy.faults.extend([*[forward] * number, fault])
 
             with pytest.raises(RequestRefused):
@@ -333,7 +326,7 @@ async def test_a_failure_at_any_call_leaves_exact_counts_after_a_retry(
             proxy.faults.clear()
             await counters(database, client).handle(changes)
 
-    found = await numbers(database)
+    found = await nonzero_counters(database)
     for number in range(first):
         ours = {key.removesuffix(f"-{number}"): counts for key, counts in found.items() if key.endswith(f"-{number}")}
         assert ours == EXPECTED[0], number
@@ -350,11 +343,11 @@ async def calls_of(database: Database, client: Client, proxy: Proxy, name: str) 
     await counters(database, client).handle([inserted(post_item("first", f"zoe{name}", tags=["zen"]))])
     await counters(database, client).handle([removed(post_item("first", f"zoe{name}", tags=["zen"]))])
     before = len(proxy.seen)
-    await counters(database, client).handle(await changes_of(database, name))
+    await counters(database, client).handle(await counter_changes(database, name))
     return len(proxy.seen) - before
 
 
-async def changes_of(database: Database, name: str) -> list[Change]:
+async def counter_changes(database: Database, name: str) -> list[Change]:
     added, deleted = scenario(name)
     await put_feed_records(database, *added)
     await delete_feed_records(database, *deleted)
@@ -391,11 +384,11 @@ async def test_a_hundred_likes_of_a_post_are_one_write_and_their_marks(database:
 
     assert calls_for == ["TransactWriteItems"] * 2 + ["GetItem"] * 2 + ["PutItem"]
     assert [len(call.request["TransactItems"]) for call in metered.calls[:2]] == [100, 4]
-    assert (await numbers(database))["POST#p1"] == {"likes": 100}
+    assert (await nonzero_counters(database))["POST#p1"] == {"likes": 100}
     assert len(await items_of(database, FEED_PIPELINE)) == 101
 
     assert await metered.calls_for(likes) == calls_for
-    assert (await numbers(database))["POST#p1"] == {"likes": 100}
+    assert (await nonzero_counters(database))["POST#p1"] == {"likes": 100}
 
 
 async def test_irrelevant_changes_cost_no_call(database: Database) -> None:

@@ -25,11 +25,11 @@ async def world(database: Database) -> FeedWorld:
     await world.users("ada", *FANS)
     for fan in FANS:
         await world.follow(fan, "ada")
-    await handle(world)
+    await handle_posts(world)
     return world
 
 
-async def handle(
+async def handle_posts(
     world: FeedWorld, changes: Sequence[Change] | None = None, wire: ProcessWire | None = None
 ) -> ProcessWire:
     """Handle the changes, or all new ones, as a separate process. Return the wire it used."""
@@ -51,7 +51,7 @@ async def is_killed_after(
 ) -> bool:
     """Handle the changes as a process that is killed after `calls` calls. Return whether it was killed."""
     try:
-        await handle(world, changes, ProcessWire(world.database.client, last=calls, before=before))
+        await handle_posts(world, changes, ProcessWire(world.database.client, last=calls, before=before))
     except Killed:
         return True
     return False
@@ -62,7 +62,7 @@ def delete_and_handle(world: FeedWorld, post_id: str) -> Happening:
 
     async def delete() -> None:
         await world.delete(post_id, "ada")
-        await handle(world)
+        await handle_posts(world)
 
     return delete
 
@@ -72,7 +72,7 @@ def unfollow_and_handle(world: FeedWorld, follower: str) -> Happening:
 
     async def leave() -> None:
         await world.unfollow(follower, "ada")
-        await handle(world)
+        await handle_posts(world)
 
     return leave
 
@@ -81,7 +81,7 @@ async def follow_before_a_fanned_out_post(world: FeedWorld, follower: str, post_
     """Return the change of a follow whose time is before a post, but which is written after the post's fan-out."""
     late = world.clock()
     await world.write(post_id, "ada")
-    await handle(world)
+    await handle_posts(world)
     world.clock.now = late
     await world.follow(follower, "ada")
     return await world.changes()
@@ -95,7 +95,7 @@ async def test_a_post_reaches_the_feeds_of_all_followers(world: FeedWorld) -> No
     await world.write("p1", "ada")
     await world.follow("ada", "fan0")
     await world.write("p2", "fan0", Visibility.FOLLOWERS)
-    await handle(world)
+    await handle_posts(world)
 
     assert await world.entries() == {*((fan, "p1") for fan in FANS), ("ada", "p2")}
     await world.assert_right()
@@ -103,7 +103,7 @@ async def test_a_post_reaches_the_feeds_of_all_followers(world: FeedWorld) -> No
 
 async def test_a_private_post_reaches_no_feed(world: FeedWorld) -> None:
     await world.write("p", "ada", Visibility.PRIVATE)
-    wire = await handle(world)
+    wire = await handle_posts(world)
 
     assert await world.entries() == set()
     assert wire.sent == 0
@@ -112,21 +112,21 @@ async def test_a_private_post_reaches_no_feed(world: FeedWorld) -> None:
 async def test_a_repeated_fan_out_costs_one_read(world: FeedWorld) -> None:
     await world.write("p", "ada")
     changes = await world.changes()
-    await handle(world, changes)
+    await handle_posts(world, changes)
 
-    assert operation_counts((await handle(world, changes)).meter.calls) == {"BatchGetItem": 1}
+    assert operation_counts((await handle_posts(world, changes)).meter.calls) == {"BatchGetItem": 1}
 
 
 async def test_a_feed_begins_with_the_posts_since_the_follow(world: FeedWorld) -> None:
     await world.users("eve")
     await world.write("before", "ada")
-    await handle(world)
+    await handle_posts(world)
     await world.follow("eve", "ada")
     await world.write("after", "ada")
     await world.write("hidden", "ada", Visibility.PRIVATE)
     follow_and_posts = await world.changes()
     # The follow is handled last: the fan-out finds the edge, and the backfill the posts.
-    await handle(world, follow_and_posts[::-1])
+    await handle_posts(world, follow_and_posts[::-1])
 
     assert await world.home("eve") == ["after"]
     await world.assert_right()
@@ -134,7 +134,7 @@ async def test_a_feed_begins_with_the_posts_since_the_follow(world: FeedWorld) -
 
 async def test_a_follow_adds_posts_that_were_fanned_out_before_it_was_written(world: FeedWorld) -> None:
     await world.users("eve")
-    await handle(world, await follow_before_a_fanned_out_post(world, "eve", "p"))
+    await handle_posts(world, await follow_before_a_fanned_out_post(world, "eve", "p"))
 
     assert await world.home("eve") == ["p"]
     await world.assert_right()
@@ -146,9 +146,9 @@ async def test_unfollowing_removes_all_posts_of_the_author(world: FeedWorld) -> 
     for number in range(5):
         await world.write(f"a{number}", "ada")
         await world.write(f"b{number}", "bob")
-    await handle(world)
+    await handle_posts(world)
     await world.unfollow("fan0", "ada")
-    await handle(world)
+    await handle_posts(world)
 
     assert await world.home("fan0") == ["b4", "b3", "b2", "b1", "b0"]
     await world.assert_right()
@@ -156,12 +156,12 @@ async def test_unfollowing_removes_all_posts_of_the_author(world: FeedWorld) -> 
 
 async def test_following_again_adds_only_later_posts(world: FeedWorld) -> None:
     await world.write("old", "ada")
-    await handle(world)
+    await handle_posts(world)
     await world.unfollow("fan0", "ada")
     await world.write("missed", "ada")
     await world.follow("fan0", "ada")
     await world.write("new", "ada")
-    await handle(world)
+    await handle_posts(world)
 
     assert await world.home("fan0") == ["new"]
     await world.assert_right()
@@ -170,16 +170,16 @@ async def test_following_again_adds_only_later_posts(world: FeedWorld) -> None:
 async def test_a_deleted_post_is_removed_from_the_feeds(world: FeedWorld) -> None:
     await world.write("p", "ada")
     await world.write("kept", "ada")
-    await handle(world)
+    await handle_posts(world)
     await world.delete("p", "ada")
     changes = await world.changes()
-    await handle(world, changes)
+    await handle_posts(world, changes)
 
     assert await world.entries() == {(fan, "kept") for fan in FANS}
-    assert operation_counts((await handle(world, changes)).meter.calls) == {"BatchGetItem": 1}
+    assert operation_counts((await handle_posts(world, changes)).meter.calls) == {"BatchGetItem": 1}
 
 
-async def mixed_changes(world: FeedWorld) -> None:
+async def mixed_post_changes(world: FeedWorld) -> None:
     await world.users("eve")
     await world.write("p1", "ada")
     await world.unfollow("fan1", "ada")
@@ -200,12 +200,12 @@ async def mixed_changes(world: FeedWorld) -> None:
 @pytest.mark.parametrize("seed", range(3))
 async def test_reordered_and_repeated_changes_lead_to_the_same_feeds(world: FeedWorld, seed: int) -> None:
     chance = random.Random(seed)
-    await mixed_changes(world)
+    await mixed_post_changes(world)
     changes = [change for change in await world.changes() if not change.keys["PK"].startswith("FEED#")]
     for _ in range(2):
         chance.shuffle(changes)
         for at in range(0, len(changes), 6):
-            await handle(world, changes[at : at + 6])
+            await handle_posts(world, changes[at : at + 6])
 
     await world.assert_right()
 
@@ -213,8 +213,8 @@ async def test_reordered_and_repeated_changes_lead_to_the_same_feeds(world: Feed
 async def test_the_feeds_are_right_after_kills_at_every_call(world: FeedWorld) -> None:
     """Each process is killed one call later than the previous one, until one completes."""
     await world.write("before", "ada")
-    await handle(world)
-    await mixed_changes(world)
+    await handle_posts(world)
+    await mixed_post_changes(world)
     changes = await world.changes()
     calls = 1
     while await is_killed_after(world, calls, changes):
@@ -232,14 +232,14 @@ async def test_unfollows_between_a_kill_and_the_next_process_are_seen(world: Fee
         died = await is_killed_after(world, calls, changes)
         await world.unfollow("fan1", "ada")
         await world.unfollow("fan5", "ada")
-        await handle(world)
-        await handle(world, changes)
+        await handle_posts(world)
+        await handle_posts(world, changes)
         await world.assert_right()
         if not died:
             break
         await world.follow("fan1", "ada")
         await world.follow("fan5", "ada")
-        await handle(world)
+        await handle_posts(world)
 
     assert calls > 10
 
@@ -254,10 +254,10 @@ async def test_an_unfollow_during_the_fan_out_keeps_the_post_out_of_the_feed(wor
     wire = ProcessWire(world.database.client, last, before=once(unfollow_and_handle(world, "fan1"), is_entry_write))
     if killed:
         with pytest.raises(Killed):
-            await handle(world, changes, wire)
+            await handle_posts(world, changes, wire)
         assert ("fan1", "p") in await world.entries()
         wire = ProcessWire(world.database.client)
-    await handle(world, changes, wire)
+    await handle_posts(world, changes, wire)
 
     assert await world.entries() == {(fan, "p") for fan in FANS if fan != "fan1"}
 
@@ -270,13 +270,13 @@ async def test_a_post_deleted_after_its_fan_out_was_killed_is_removed_from_all_f
     await world.write("p", "ada")
     changes = await world.changes()
     with pytest.raises(Killed):
-        await handle(
+        await handle_posts(
             world,
             changes,
             ProcessWire(world.database.client, 4, before=once(unfollow_and_handle(world, "fan1"), is_entry_write)),
         )
     await world.delete("p", "ada")
-    await handle(world, changes if first == "the post" else None)
+    await handle_posts(world, changes if first == "the post" else None)
 
     assert await world.entries() == set()
 
@@ -286,18 +286,18 @@ async def test_a_post_deleted_before_its_fan_out_costs_one_read(world: FeedWorld
     written = await world.changes()
     await world.delete("p", "ada")
 
-    assert operation_counts((await handle(world, written)).meter.calls) == {"BatchGetItem": 1}
+    assert operation_counts((await handle_posts(world, written)).meter.calls) == {"BatchGetItem": 1}
 
 
 async def test_unfollowing_and_following_during_the_fan_out_keeps_the_post_out(world: FeedWorld) -> None:
     async def leave_and_come_back() -> None:
         await world.unfollow("fan1", "ada")
         await world.follow("fan1", "ada")
-        await handle(world)
+        await handle_posts(world)
 
     await world.write("p", "ada")
     wire = ProcessWire(world.database.client, before=once(leave_and_come_back, is_entry_write))
-    await handle(world, await world.changes(), wire)
+    await handle_posts(world, await world.changes(), wire)
 
     assert await world.entries() == {(fan, "p") for fan in FANS if fan != "fan1"}
     await world.assert_right()
@@ -312,7 +312,7 @@ async def test_a_post_deleted_during_its_fan_out_is_removed_from_all_feeds(world
         died = await is_killed_after(world, calls, changes, before=once(delete, is_entry_write))
         if not died:
             break
-        await handle(world, changes)
+        await handle_posts(world, changes)
         await delete()  # for kills before the post was deleted
 
     assert calls > 20
@@ -335,14 +335,14 @@ async def test_a_killed_withdrawal_is_continued_by_the_next_process(world: FeedW
                 raise Killed
 
     with pytest.raises(Killed):
-        await handle(world, written, ProcessWire(world.database.client, before=die))
+        await handle_posts(world, written, ProcessWire(world.database.client, before=die))
     assert {fan for fan, _ in await world.entries()} == set(FANS[3:])
 
-    second = await handle(world, written)
+    second = await handle_posts(world, written)
     assert await world.entries() == set()
     # The second and the third page; the first is complete.
     assert operation_counts(second.meter.calls)["BatchWriteItem"] == 2
-    assert operation_counts((await handle(world)).meter.calls) == {"BatchGetItem": 1}
+    assert operation_counts((await handle_posts(world)).meter.calls) == {"BatchGetItem": 1}
 
 
 async def test_a_post_deleted_during_a_backfill_is_removed(world: FeedWorld) -> None:
@@ -354,7 +354,7 @@ async def test_a_post_deleted_during_a_backfill_is_removed(world: FeedWorld) -> 
         died = await is_killed_after(world, calls, changes, before=once(delete, is_entry_write))
         if not died:
             break
-        await handle(world, changes)
+        await handle_posts(world, changes)
         await delete()
         await unfollow_and_handle(world, "eve")()
 
@@ -371,7 +371,7 @@ async def test_an_unfollow_during_the_backfill_leaves_no_entry(world: FeedWorld)
         died = await is_killed_after(world, calls, changes, before=once(leave, is_entry_write))
         if not died:
             break
-        await handle(world, changes)
+        await handle_posts(world, changes)
         await leave()
 
     assert calls > 4
@@ -404,15 +404,15 @@ async def test_a_failed_fan_out_delays_no_other_author(world: FeedWorld) -> None
 
     await world.users("bob")
     await world.follow("fan1", "bob")
-    await handle(world)
+    await handle_posts(world)
     await world.write("b", "bob")
     await world.write("a", "ada")
     changes = await world.changes()
     with pytest.raises(OSError, match="dead"):
-        await handle(world, changes, ProcessWire(world.database.client, before=refuse))
+        await handle_posts(world, changes, ProcessWire(world.database.client, before=refuse))
     assert await world.entries() == {(fan, "a") for fan in FANS}
 
-    await handle(world, changes)
+    await handle_posts(world, changes)
     await world.assert_right()
 
 

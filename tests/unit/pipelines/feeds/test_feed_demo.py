@@ -52,7 +52,7 @@ def world(database: Database) -> FeedWorld:
     return FeedWorld(database)
 
 
-def demo(world: FeedWorld, client: Client | None = None, *, followed: bool = True) -> FeedDemo:
+def demo_feed_of(world: FeedWorld, client: Client | None = None, *, followed: bool = True) -> FeedDemo:
     return FeedDemo(
         lambda: world.store(client),
         now=world.clock,
@@ -62,15 +62,15 @@ def demo(world: FeedWorld, client: Client | None = None, *, followed: bool = Tru
     )
 
 
-async def stored(world: FeedWorld) -> list[Item]:
+async def sorted_feed_items(world: FeedWorld) -> list[Item]:
     return sorted(await items_of(world.database, FEED), key=lambda item: (item["PK"], item["SK"]))
 
 
-async def posts(world: FeedWorld) -> dict[str, Item]:
-    return {item["PK"]: item for item in await stored(world) if is_post(item) and is_live(item)}
+async def live_posts(world: FeedWorld) -> dict[str, Item]:
+    return {item["PK"]: item for item in await sorted_feed_items(world) if is_post(item) and is_live(item)}
 
 
-async def handle(world: FeedWorld) -> None:
+async def handle_new_changes(world: FeedWorld) -> None:
     """Handle all new changes of the stream."""
     changes = await world.changes()
     for handler in feed_handlers(world.store, world.clock):
@@ -78,43 +78,43 @@ async def handle(world: FeedWorld) -> None:
 
 
 async def test_the_feed_is_loaded_once(world: FeedWorld) -> None:
-    assert await demo(world).load() == len(SCRIPT) == len(await posts(world))
-    loaded = await stored(world)
+    assert await demo_feed_of(world).load() == len(SCRIPT) == len(await live_posts(world))
+    loaded = await sorted_feed_items(world)
     world.clock.forward(hours=2)
 
-    assert await demo(world).load() == 0
+    assert await demo_feed_of(world).load() == 0
 
-    assert await stored(world) == loaded
+    assert await sorted_feed_items(world) == loaded
 
 
 @pytest.mark.parametrize("last", [5, 60, 200])
 async def test_an_interrupted_load_is_completed_by_the_next(world: FeedWorld, last: int) -> None:
     wire = ProcessWire(world.database.client, last, role=None)
     with pytest.raises(Killed):
-        await demo(world, wire).load()
+        await demo_feed_of(world, wire).load()
     await wire.quiet()
-    begun = await stored(world)
+    begun = await sorted_feed_items(world)
     world.clock.forward(hours=2)
 
-    await demo(world).load()
+    await demo_feed_of(world).load()
 
-    loaded = await stored(world)
+    loaded = await sorted_feed_items(world)
     assert [item for item in loaded if item in begun] == begun
     world.clock.forward(hours=-2)
     await world.store().write_all(FEED, deletes=[key_of(FEED, item) for item in loaded])
-    await demo(world).load()
-    assert await stored(world) == loaded
+    await demo_feed_of(world).load()
+    assert await sorted_feed_items(world) == loaded
 
 
 async def test_a_second_load_changes_nothing(world: FeedWorld) -> None:
-    await demo(world).load()
-    loaded = await stored(world)
+    await demo_feed_of(world).load()
+    loaded = await sorted_feed_items(world)
     await world.store().write_all(FEED, deletes=[users.user(NEWCOMER)])
     world.clock.forward(hours=2)
 
-    assert await demo(world).load() == len(SCRIPT)
+    assert await demo_feed_of(world).load() == len(SCRIPT)
 
-    assert await stored(world) == loaded
+    assert await sorted_feed_items(world) == loaded
 
 
 async def test_the_pipeline_fills_feeds_and_counters(served: Served) -> None:
@@ -164,17 +164,17 @@ def test_users_like_and_comment_only_visible_posts() -> None:
 async def test_the_feed_is_active_and_stays_small(world: FeedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed_demo, "LIVE_POSTS", 2)
     monkeypatch.setattr(feed_demo, "UNREAD", 6)
-    living = demo(world)
+    living = demo_feed_of(world)
     await living.load()
-    before = await posts(world)
+    before = await live_posts(world)
     for step in range(121):
         world.clock.forward(seconds=8)
         await living.live()
         if step in (59, 119):
-            await handle(world)
+            await handle_new_changes(world)
 
-    items = await stored(world)
-    now = await posts(world)
+    items = await sorted_feed_items(world)
+    now = await live_posts(world)
     live = Counter(post_from(item).author_id for name, item in now.items() if name not in before)
     assert live.keys() <= set(CAST)
     assert max(live.values()) == 2
@@ -219,9 +219,9 @@ async def test_a_visitor_receives_live_events(served: Served) -> None:
 
 
 async def test_the_feed_is_less_active_without_subscribers(world: FeedWorld) -> None:
-    await demo(world).load()
+    await demo_feed_of(world).load()
     before = len(await world.changes())
-    quiet = demo(world, followed=False)
+    quiet = demo_feed_of(world, followed=False)
     for _ in range(40):
         world.clock.forward(seconds=8)
         await quiet.live()

@@ -28,7 +28,7 @@ MONTH: Period = (keys.AUTHORS, "2026-06")
 numbers = iter(range(10**9))
 
 
-async def renew(
+async def renew_boards(
     boards: LeaderboardSnapshots,
     touched: Mapping[Period, Iterable[str]],
     *,
@@ -71,7 +71,7 @@ async def top(database: Database, size: int) -> list[tuple[str, int]]:
     return sorted(counts, key=lambda count: (-count[1], count[0]))[:size]
 
 
-def tag(name: str, posts: int) -> LeaderboardMember:
+def hashtag_member(name: str, posts: int) -> LeaderboardMember:
     return LeaderboardMember(name, posts, {"posts": posts})
 
 
@@ -87,8 +87,10 @@ def test_a_merged_snapshot_equals_one_built_from_all_counts(seed: int) -> None:
         touched = chance.sample(names, chance.randint(1, 4))
         for name in touched:
             counts[name] = max(0, counts[name] + chance.choice((-2, -1, 1, 1)))
-        ranked = sorted((tag(name, posts) for name, posts in counts.items() if posts > 0), key=lambda one: one.rank)
-        merged = merge(board, [tag(name, counts[name]) for name in touched], size)
+        ranked = sorted(
+            (hashtag_member(name, posts) for name, posts in counts.items() if posts > 0), key=lambda one: one.rank
+        )
+        merged = merge(board, [hashtag_member(name, counts[name]) for name in touched], size)
         if merged is None:
             anew += 1
             bound = ranked[STORED_FACTOR * size].rank if len(ranked) > STORED_FACTOR * size else None
@@ -113,10 +115,12 @@ def test_all_counts_are_read_seldom() -> None:
     board, anew = LeaderboardSnapshot(*DAY, 0, (), None), 0
     for name in chance.choices(names, [(place + 1) ** -0.5 for place in range(1000)], k=3000):
         counts[name] = max(0, counts[name] + chance.choice((-1, 1, 1, 1, 1)))
-        merged = merge(board, [tag(name, counts[name])], SHOWN)
+        merged = merge(board, [hashtag_member(name, counts[name])], SHOWN)
         if merged is None:
             anew += 1
-            ranked = sorted((tag(name, posts) for name, posts in counts.items() if posts), key=lambda one: one.rank)
+            ranked = sorted(
+                (hashtag_member(name, posts) for name, posts in counts.items() if posts), key=lambda one: one.rank
+            )
             merged = LeaderboardSnapshot(
                 *DAY, 0, tuple(ranked[: STORED_FACTOR * SHOWN]), ranked[STORED_FACTOR * SHOWN].rank
             )
@@ -133,7 +137,9 @@ async def test_concurrent_refreshes_end_with_the_top_of_all_counts(database: Dat
         for _ in range(rounds):
             touched = [chance.choice(names[: chance.choice((15, 130))]) for _ in range(12)]
             await add(database, [(name, chance.choice((-1, 1, 1))) for name in touched])
-            await renew(LeaderboardSnapshots(store_of(database)), {DAY: touched}, shown=size, uniform=chance.random)
+            await renew_boards(
+                LeaderboardSnapshots(store_of(database)), {DAY: touched}, shown=size, uniform=chance.random
+            )
 
     for _ in range(6):
         await asyncio.gather(work(6), work(6))
@@ -151,13 +157,13 @@ async def test_an_intermediate_count_is_not_written(database: Database) -> None:
             return await super().put(board)
 
     await add(database, [("tea", 6), ("cake", 5)])
-    await renew(LeaderboardSnapshots(store_of(database)), {DAY: ["tea", "cake"]})
+    await renew_boards(LeaderboardSnapshots(store_of(database)), {DAY: ["tea", "cake"]})
 
     await add(database, [("tea", -2)])
-    slow = asyncio.create_task(renew(Slow(store_of(database)), {DAY: ["tea"]}))
+    slow = asyncio.create_task(renew_boards(Slow(store_of(database)), {DAY: ["tea"]}))
     await reads.wait()
     await add(database, [("tea", 2)])
-    await renew(LeaderboardSnapshots(store_of(database)), {DAY: ["tea"]})
+    await renew_boards(LeaderboardSnapshots(store_of(database)), {DAY: ["tea"]})
     goes_on.set()
     await slow
 
@@ -167,11 +173,11 @@ async def test_an_intermediate_count_is_not_written(database: Database) -> None:
 async def test_a_snapshot_that_lost_too_many_members_is_built_from_all_counts(database: Database) -> None:
     """The snapshot stores six members and shows three."""
     await add(database, [(f"t{number}", 10 - number) for number in range(9)])
-    await renew(LeaderboardSnapshots(store_of(database)), {DAY: [f"t{number}" for number in range(9)]}, shown=3)
+    await renew_boards(LeaderboardSnapshots(store_of(database)), {DAY: [f"t{number}" for number in range(9)]}, shown=3)
     fallen = ["t0", "t1", "t4"]
     await add(database, [(name, -9 + int(name[1])) for name in fallen])
     store = store_of(database)
-    await renew(LeaderboardSnapshots(store), {DAY: fallen}, shown=3)
+    await renew_boards(LeaderboardSnapshots(store), {DAY: fallen}, shown=3)
 
     assert await shown(database) == [("t2", 8), ("t3", 7), ("t5", 5)]
     assert "Query" not in [call.operation for call in store.meter.calls]
@@ -179,7 +185,7 @@ async def test_a_snapshot_that_lost_too_many_members_is_built_from_all_counts(da
 
     await add(database, [("t3", -7)])
     store = store_of(database)
-    await renew(LeaderboardSnapshots(store), {DAY: ["t3"]}, shown=3)
+    await renew_boards(LeaderboardSnapshots(store), {DAY: ["t3"]}, shown=3)
 
     assert await shown(database, 3) == [("t2", 8), ("t5", 5), ("t6", 4)]
     assert [call.operation for call in store.meter.calls] == ["GetItem"] * 2 + ["Query"] * keys.SHARDS + ["PutItem"]
@@ -188,15 +194,15 @@ async def test_a_snapshot_that_lost_too_many_members_is_built_from_all_counts(da
 
 async def test_a_member_that_falls_to_the_bound_is_replaced_by_an_earlier_name(database: Database) -> None:
     await add(database, [("zoe", 2), ("amy", 1), ("bob", 1)])
-    await renew(LeaderboardSnapshots(store_of(database)), {DAY: ["zoe", "amy", "bob"]}, shown=1)
+    await renew_boards(LeaderboardSnapshots(store_of(database)), {DAY: ["zoe", "amy", "bob"]}, shown=1)
     await add(database, [("zoe", -1)])
 
-    await renew(LeaderboardSnapshots(store_of(database)), {DAY: ["zoe"]}, shown=1)
+    await renew_boards(LeaderboardSnapshots(store_of(database)), {DAY: ["zoe"]}, shown=1)
 
     assert await shown(database) == [("amy", 1)]
     await add(database, [("amy", -1)])
 
-    await renew(LeaderboardSnapshots(store_of(database)), {DAY: ["amy"]}, shown=1)
+    await renew_boards(LeaderboardSnapshots(store_of(database)), {DAY: ["amy"]}, shown=1)
 
     assert await shown(database, 1) == [("bob", 1)]
 
@@ -204,11 +210,11 @@ async def test_a_member_that_falls_to_the_bound_is_replaced_by_an_earlier_name(d
 async def test_a_usual_refresh_is_two_reads_and_a_put(database: Database) -> None:
     names = [f"t{number}" for number in range(20)]
     await add(database, [(name, 1) for name in names])
-    await renew(LeaderboardSnapshots(store_of(database)), {DAY: names})
+    await renew_boards(LeaderboardSnapshots(store_of(database)), {DAY: names})
     await add(database, [(name, 1) for name in names])
     store = store_of(database)
 
-    await renew(LeaderboardSnapshots(store), {DAY: names})
+    await renew_boards(LeaderboardSnapshots(store), {DAY: names})
 
     assert [call.operation for call in store.meter.calls] == ["GetItem", "BatchGetItem", "PutItem"]
 
@@ -217,10 +223,10 @@ async def test_the_snapshots_of_a_batch_are_read_in_one_call(database: Database)
     periods = [(keys.TAGS, f"2026-06-25T{hour:02}") for hour in range(5)]
     for period in periods:
         await add(database, [("tea", 1), ("cake", 1)], period)
-    await renew(LeaderboardSnapshots(store_of(database)), dict.fromkeys(periods, ("tea", "cake")))
+    await renew_boards(LeaderboardSnapshots(store_of(database)), dict.fromkeys(periods, ("tea", "cake")))
     store = store_of(database)
 
-    await renew(LeaderboardSnapshots(store), dict.fromkeys(periods, ("tea", "cake")))
+    await renew_boards(LeaderboardSnapshots(store), dict.fromkeys(periods, ("tea", "cake")))
 
     assert sorted(call.operation for call in store.meter.calls) == ["BatchGetItem"] * 2 + ["PutItem"] * 5
 
@@ -229,7 +235,7 @@ async def test_snapshots_have_the_shown_counts_and_those_of_tags_expire(database
     hour: Period = (keys.TAGS, "2026-06-25T14")
     for period in (MONTH, DAY, hour):
         await add(database, [("ada", 2), ("gone", 0)], period)
-        await renew(LeaderboardSnapshots(store_of(database)), {period: ["ada", "gone"]})
+        await renew_boards(LeaderboardSnapshots(store_of(database)), {period: ["ada", "gone"]})
 
     month = await board_item(database, MONTH)
     assert month["members"] == [{"name": "ada", "posts": 2, "likes": 0, "comments": 0, "score": 2}]
@@ -251,7 +257,7 @@ async def test_a_refresh_that_always_conflicts_is_throttled(database: Database) 
     boards = TooLate(store_of(database))
 
     with pytest.raises(Throttled) as caught:
-        await renew(boards, {DAY: ["tea"]}, uniform=lambda: 0)
+        await renew_boards(boards, {DAY: ["tea"]}, uniform=lambda: 0)
 
     assert caught.value.retryable
     assert boards.tries == CONFLICTS.attempts - 1
@@ -259,11 +265,11 @@ async def test_a_refresh_that_always_conflicts_is_throttled(database: Database) 
 
 async def test_an_ambiguous_put_is_recognized_as_its_own(database: Database, client: Client, proxy: Proxy) -> None:
     await add(database, [("tea", 1)])
-    await renew(LeaderboardSnapshots(store_of(database)), {DAY: ["tea"]})
+    await renew_boards(LeaderboardSnapshots(store_of(database)), {DAY: ["tea"]})
     await add(database, [("tea", 1)])
     proxy.faults.extend([forward, forward, lose_answer])
 
-    await renew(LeaderboardSnapshots(store_of(database, client)), {DAY: ["tea"]})
+    await renew_boards(LeaderboardSnapshots(store_of(database, client)), {DAY: ["tea"]})
 
     assert proxy.operations() == ["GetItem", "GetItem", "PutItem", "PutItem"]
     assert (await board_item(database))["version"] == 2

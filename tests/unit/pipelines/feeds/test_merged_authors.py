@@ -32,11 +32,11 @@ async def famous(world: FeedWorld, author: str) -> None:
     for fan in FANS:
         await world.follow(fan, author)
     await world.write(f"before-{author}", author)
-    await handle(world)
+    await handle_followers(world)
     await world.counted(author, len(FANS))
 
 
-async def handle(
+async def handle_followers(
     world: FeedWorld, changes: Sequence[Change] | None = None, wire: ProcessWire | None = None
 ) -> ProcessWire:
     """Handle the changes, or all new ones, as a separate process. Return the wire it used."""
@@ -64,11 +64,11 @@ async def merging_since(world: FeedWorld, author: str = "ada") -> str:
 
 async def test_posts_are_merged_above_the_bound_of_followers(world: FeedWorld) -> None:
     await world.write("p1", "ada")
-    await handle(world)
+    await handle_followers(world)
     await world.write("p2", "ada")
     changes = await world.changes()
 
-    assert operation_counts((await handle(world, changes)).meter.calls) == {"BatchGetItem": 1}
+    assert operation_counts((await handle_followers(world, changes)).meter.calls) == {"BatchGetItem": 1}
     assert await world.entries() == {(fan, "before-ada") for fan in FANS}
     assert await world.home("fan0") == ["p2", "p1", "before-ada"]
     await world.assert_right(merged=["ada"])
@@ -77,7 +77,7 @@ async def test_posts_are_merged_above_the_bound_of_followers(world: FeedWorld) -
 async def test_an_author_at_the_bound_is_not_merged(world: FeedWorld) -> None:
     await world.counted("ada", MOST)
     await world.write("p1", "ada")
-    await handle(world)
+    await handle_followers(world)
 
     assert await world.entries() == {(fan, post) for fan in FANS for post in ("before-ada", "p1")}
     await world.assert_right()
@@ -85,13 +85,13 @@ async def test_an_author_at_the_bound_is_not_merged(world: FeedWorld) -> None:
 
 async def test_follows_and_unfollows_after_the_promotion(world: FeedWorld) -> None:
     await world.write("p1", "ada")
-    await handle(world)
+    await handle_followers(world)
     await world.unfollow("fan0", "ada")
     await world.unfollow("fan1", "ada")
     await world.follow("fan1", "ada")
     await world.follow("eve", "ada")
     await world.write("p2", "ada")
-    await handle(world)
+    await handle_followers(world)
 
     assert [await world.home(name) for name in ("fan0", "fan1", "eve")] == [[], ["p2"], ["p2"]]
     assert await world.entries() == {(fan, "before-ada") for fan in FANS[2:]}
@@ -100,12 +100,12 @@ async def test_follows_and_unfollows_after_the_promotion(world: FeedWorld) -> No
 
 async def test_unfollowing_a_merged_author_does_not_search_the_feed(world: FeedWorld) -> None:
     await world.write("p1", "ada")
-    await handle(world)
+    await handle_followers(world)
     world.clock.forward(minutes=6)
     await world.follow("eve", "ada")
-    await handle(world)
+    await handle_followers(world)
     await world.unfollow("eve", "ada")
-    calls = (await handle(world)).meter.calls
+    calls = (await handle_followers(world)).meter.calls
 
     assert operation_counts(calls) == {"BatchGetItem": 2, "BatchWriteItem": 1}
     await world.assert_right(merged=["ada"])
@@ -123,11 +123,11 @@ async def test_a_promotion_survives_kills_at_every_call(world: FeedWorld) -> Non
         await world.unfollow("fan3", author)
         await world.follow("fan3", author)
         await world.follow("eve", author)
-        await handle(world)
+        await handle_followers(world)
         await world.write(f"p2-{author}", author)
         await world.delete(f"before-{author}", author)
-        await handle(world, changes)
-        await handle(world)
+        await handle_followers(world, changes)
+        await handle_followers(world)
         if not died:
             break
 
@@ -137,7 +137,7 @@ async def test_a_promotion_survives_kills_at_every_call(world: FeedWorld) -> Non
 
 async def killed_after(world: FeedWorld, calls: int, changes: Sequence[Change]) -> bool:
     try:
-        await handle(world, changes, ProcessWire(world.database.client, last=calls))
+        await handle_followers(world, changes, ProcessWire(world.database.client, last=calls))
     except Killed:
         return True
     return False
@@ -152,7 +152,7 @@ async def test_follows_and_unfollows_while_sources_are_written(world: FeedWorld,
         await world.unfollow("fan1", "ada")
         await world.follow("fan1", "ada")
         await world.follow("eve", "ada")
-        await handle(world)
+        await handle_followers(world)
 
     await world.write("p1", "ada")
     changes = await world.changes()
@@ -161,10 +161,10 @@ async def test_follows_and_unfollows_while_sources_are_written(world: FeedWorld,
     wire = ProcessWire(world.database.client, last=6 if killed else None, before=before)
     if killed:
         with pytest.raises(Killed):
-            await handle(world, changes, wire)
+            await handle_followers(world, changes, wire)
         assert "fan0" in {user for user, *_ in await world.sources()}
         wire = ProcessWire(world.database.client)
-    await handle(world, changes, wire)
+    await handle_followers(world, changes, wire)
 
     await world.assert_right(merged=["ada"])
 
@@ -174,11 +174,11 @@ async def test_no_reader_misses_a_post_written_during_a_promotion(world: FeedWor
         await world.write("p2", "ada")
         await world.follow("eve", "ada")
         await world.write("p3", "ada")
-        await handle(world)
+        await handle_followers(world)
 
     await world.write("p1", "ada")
     wire = ProcessWire(world.database.client, before=before_the_sources(write_more))
-    await handle(world, await world.changes(), wire)
+    await handle_followers(world, await world.changes(), wire)
 
     assert await world.home("fan4") == ["p3", "p2", "p1", "before-ada"]
     assert await world.home("eve") == ["p3"]
@@ -195,11 +195,13 @@ async def test_a_fan_out_interrupted_before_the_promotion_is_completed(world: Fe
         await world.unfollow("fan1", "ada")
         await world.counted("ada", MOST + 1)
         await world.write("p2", "ada")
-        await handle(world)
+        await handle_followers(world)
 
     with pytest.raises(Killed):
-        await handle(world, changes, ProcessWire(world.database.client, last=4, before=before_the_sources(promoted)))
-    await handle(world, changes)
+        await handle_followers(
+            world, changes, ProcessWire(world.database.client, last=4, before=before_the_sources(promoted))
+        )
+    await handle_followers(world, changes)
 
     assert await world.home("fan0") == ["p2", "p1", "before-ada"]
     await world.assert_right(merged=["ada"])
@@ -210,7 +212,7 @@ async def test_a_started_promotion_is_finished_below_the_bound(world: FeedWorld)
     changes = await world.changes()
     assert await killed_after(world, 4, changes)
     await world.counted("ada", MOST)
-    await handle(world, changes)
+    await handle_followers(world, changes)
 
     assert await world.entries() == {(fan, "before-ada") for fan in FANS}
     assert "merged_since" in await world.author("ada")
@@ -220,23 +222,23 @@ async def test_a_started_promotion_is_finished_below_the_bound(world: FeedWorld)
 async def test_concurrent_promotions_of_an_author(world: FeedWorld) -> None:
     await world.write("p1", "ada")
     changes = await world.changes()
-    await asyncio.gather(*[handle(world, changes) for _ in range(3)])
+    await asyncio.gather(*[handle_followers(world, changes) for _ in range(3)])
 
     await world.assert_right(merged=["ada"])
 
 
 async def test_deleted_posts_from_before_the_promotion_are_removed_from_the_feeds(world: FeedWorld) -> None:
     await world.write("p1", "ada")
-    await handle(world)
+    await handle_followers(world)
     world.clock.forward(minutes=6)
     await world.write("p2", "ada")
-    await handle(world)
+    await handle_followers(world)
     await world.delete("before-ada", "ada")
-    await handle(world)
+    await handle_followers(world)
     assert await world.entries() == set()
 
     await world.delete("p2", "ada")
-    assert operation_counts((await handle(world)).meter.calls) == {"BatchGetItem": 1}
+    assert operation_counts((await handle_followers(world)).meter.calls) == {"BatchGetItem": 1}
     assert await world.home("fan0") == ["p1"]
 
 
@@ -246,15 +248,15 @@ async def test_a_post_fanned_out_by_a_fast_clock_is_removed_when_deleted(world: 
     now = world.clock()
     world.clock.forward(minutes=4)
     ahead = await world.write("ahead", "ada")
-    await handle(world)
+    await handle_followers(world)
     world.clock.now = now
     await world.counted("ada", MOST + 1)
     await world.write("p1", "ada")
-    await handle(world)
+    await handle_followers(world)
     assert await merging_since(world) < iso(ahead.created_at - timedelta(minutes=3))
     await world.forget_progress()
     await world.delete("ahead", "ada")
-    await handle(world)
+    await handle_followers(world)
 
     assert await world.entries() == {(fan, "before-ada") for fan in FANS}
     await world.assert_right(merged=["ada"])

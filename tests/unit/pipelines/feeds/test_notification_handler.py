@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from datastore.change_streams.change import Change
 from datastore.database import Database
@@ -17,7 +16,7 @@ from datastore.feeds.notifications import LIFETIME, Notification, is_notificatio
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.timestamps import to_seconds
 from pipelines.feeds.notifications import NotificationHandler
-from tests.support.fault_proxy import Proxy, Seen, client_of, forward, refuse
+from tests.support.fault_proxy import Proxy, apply_and_refuse, client_of, forward, refuse
 from tests.support.feed_changes import delete_feed_records, feed_changes, items_of, put_feed_records, store_of
 from tests.support.feed_items import (
     comment_item,
@@ -54,7 +53,7 @@ async def unread_items(database: Database) -> list[Item]:
     return sorted(items, key=lambda item: (item["PK"], item["SK"]))
 
 
-async def summary(database: Database) -> list[tuple[str, str, str, int]]:
+async def notification_summary(database: Database) -> list[tuple[str, str, str, int]]:
     """Return the recipient, the kind, the last actor and the number of actors of each notification."""
     return sorted(
         (one.user_id, one.kind or "", one.actor_id or "", one.actor_count) for one in await notifications(database)
@@ -113,7 +112,7 @@ async def test_own_actions_are_not_notified(database: Database) -> None:
     await handle_insertions(database, post, like_item(post, "ada"), comment_item(post, "c1", "ada", mentions=["ada"]))
     await handle_insertions(database, comment_item(post, "c2", "bob", mentions=["bob"]))
 
-    assert await summary(database) == [("ada", "comment", "bob", 1)]
+    assert await notification_summary(database) == [("ada", "comment", "bob", 1)]
 
 
 async def test_an_author_mentioned_in_a_comment_gets_only_the_comments_notification(database: Database) -> None:
@@ -121,7 +120,7 @@ async def test_an_author_mentioned_in_a_comment_gets_only_the_comments_notificat
 
     await handle_insertions(database, comment_item(post_item("p1"), "c1", "bob", mentions=["ada"]))
 
-    assert await summary(database) == [("ada", "comment", "bob", 1)]
+    assert await notification_summary(database) == [("ada", "comment", "bob", 1)]
 
 
 async def test_likes_within_five_minutes_are_one_notification_with_the_last_actor(database: Database) -> None:
@@ -166,7 +165,7 @@ async def test_a_late_like_after_the_notification_was_read_creates_a_complete_on
 
     await handle_insertions(database, like_item(post, "cleo", NOON + MINUTE))
 
-    assert await summary(database) == [("ada", "like", "cleo", 1)]
+    assert await notification_summary(database) == [("ada", "like", "cleo", 1)]
 
 
 async def test_a_repeated_like_within_the_window_counts_one_actor(database: Database) -> None:
@@ -178,7 +177,7 @@ async def test_a_repeated_like_within_the_window_counts_one_actor(database: Data
     await handler(database).handle([inserted(second), removed(second)])
     await handle_insertions(database, like_item(post, "cleo", NOON + MINUTE))
 
-    assert await summary(database) == [("ada", "like", "cleo", 2)]
+    assert await notification_summary(database) == [("ada", "like", "cleo", 2)]
 
 
 async def test_likes_after_a_notification_was_read_create_a_new_one(database: Database) -> None:
@@ -189,7 +188,7 @@ async def test_likes_after_a_notification_was_read_create_a_new_one(database: Da
 
     await handler(database).handle(likes)
 
-    assert await summary(database) == [("ada", "like", "dan", 1)]
+    assert await notification_summary(database) == [("ada", "like", "dan", 1)]
 
 
 async def test_a_repeated_record_does_not_restore_a_read_notification(database: Database) -> None:
@@ -199,7 +198,7 @@ async def test_a_repeated_record_does_not_restore_a_read_notification(database: 
 
     await handler(database).handle(changes)
 
-    assert await summary(database) == []
+    assert await notification_summary(database) == []
 
 
 async def test_repeated_follows_notify_once_a_day(database: Database) -> None:
@@ -236,7 +235,7 @@ async def test_a_repeated_record_does_not_notify_users_who_joined_later(database
 
     await handler(database).handle(changes)
 
-    assert await summary(database) == []
+    assert await notification_summary(database) == []
 
 
 async def test_actions_older_than_the_lifetime_are_not_notified(database: Database) -> None:
@@ -246,10 +245,10 @@ async def test_actions_older_than_the_lifetime_are_not_notified(database: Databa
     items = [like_item(post, at=NOON), following_item("bob", "ada"), comment_item(post, "c1", at=NOON)]
 
     await handler(database, clock=clock).handle([inserted(item) for item in items])
-    assert await summary(database) == []
+    assert await notification_summary(database) == []
     await handler(database, clock=clock).handle([inserted(comment_item(post, "c2", at=NOON + MINUTE))])
 
-    assert await summary(database) == [("ada", "comment", "bob", 1)]
+    assert await notification_summary(database) == [("ada", "comment", "bob", 1)]
 
 
 async def mixed_changes(database: Database) -> list[Change]:
@@ -288,7 +287,7 @@ async def test_repeated_records_in_any_batches_add_no_notification(database: Dat
         await handler(database).handle([*changes[start:handled], *changes[start:handled]])
     await handler(database).handle(changes)
 
-    assert await summary(database) == LIVELY
+    assert await notification_summary(database) == LIVELY
 
 
 async def test_the_handlers_own_writes_are_not_notified(database: Database) -> None:
@@ -297,16 +296,10 @@ async def test_the_handlers_own_writes_are_not_notified(database: Database) -> N
 
     await handler(database).handle(await feed_changes(database, since=len(changes)))
 
-    assert await summary(database) == LIVELY
+    assert await notification_summary(database) == LIVELY
 
 
-async def applied_but_refused(proxy: Proxy, seen: Seen) -> web.StreamResponse:
-    """Let the engine apply the call, and return an error to the caller."""
-    await proxy.ask(seen)
-    return await refuse(400, "AccessDeniedException")(proxy, seen)
-
-
-@pytest.mark.parametrize("fault", [refuse(400, "AccessDeniedException"), applied_but_refused], ids=["before", "after"])
+@pytest.mark.parametrize("fault", [refuse(400, "AccessDeniedException"), apply_and_refuse], ids=["before", "after"])
 async def test_a_failure_at_any_call_notifies_once_after_a_retry(database: Database, proxy: Proxy, fault: Any) -> None:
     await put_feed_records(database, *[user_item(f"user{number}") for number in range(20)])
     async with client_of(proxy) as client:
@@ -381,14 +374,14 @@ async def test_notifications_of_deleted_items_are_deleted_and_stay_deleted(datab
     ]
 
     await handler(database).handle(taken_back)
-    left = await summary(database)
+    left = await notification_summary(database)
     await handle_insertions(
         database, *insertions_of_deleted, *insertions_of_kept
     )  # a record that was kept as a dead letter is replayed
     await handler(database).handle(taken_back)
 
     assert left == [("ada", "comment", "bob", 1), ("ada", "like", "bob", 1)]
-    assert await summary(database) == left
+    assert await notification_summary(database) == left
 
 
 async def test_notifications_of_removed_likes_are_deleted_with_the_post(database: Database) -> None:
@@ -433,4 +426,4 @@ async def test_ids_with_key_separators_reach_their_user(database: Database) -> N
 
     await handle_insertions(database, like_item(post, "b%ob"))
 
-    assert await summary(database) == [("a#da", "like", "b%ob", 1)]
+    assert await notification_summary(database) == [("a#da", "like", "b%ob", 1)]

@@ -39,7 +39,7 @@ async def remaining(world: FeedWorld, post_id: str) -> list[str]:
     return sorted(item["SK"] for item in await items_of(world.database, FEED) if item["PK"] == partition(post_id))
 
 
-async def handle(
+async def handle_deletions(
     world: FeedWorld, changes: Sequence[Change] | None = None, wire: ProcessWire | None = None
 ) -> ProcessWire:
     wire = wire or ProcessWire(world.database.client)
@@ -55,9 +55,9 @@ async def test_likes_and_comments_are_deleted_with_their_post(world: FeedWorld) 
     gone, kept = await world.write("gone", "ada"), await world.write("kept", "ada")
     await react(world, gone, *READERS)
     await react(world, kept, "reader0")
-    await handle(world)
+    await handle_deletions(world)
     await world.delete("gone", "ada")
-    await handle(world)
+    await handle_deletions(world)
 
     assert await remaining(world, "gone") == ["META"]
     assert await remaining(world, "kept") == ["COMMENT#kept-reader0", "LIKE#reader0", "META", "TAG#world"]
@@ -67,10 +67,10 @@ async def test_items_written_after_the_deletion_are_deleted(world: FeedWorld) ->
     post = await world.write("p", "ada")
     kept = await world.write("kept", "ada")
     await world.delete("p", "ada")
-    await handle(world)
+    await handle_deletions(world)
     await react(world, post, *READERS)
     await react(world, kept, "reader0")
-    calls = (await handle(world)).meter.calls
+    calls = (await handle_deletions(world)).meter.calls
 
     assert await remaining(world, "p") == ["META"]
     assert len(await remaining(world, "kept")) == 4
@@ -83,7 +83,7 @@ async def test_likes_and_comments_of_a_post_that_was_never_stored_remain(world: 
     await world.changes()
     later = replace(ours, post_id="later")
     await react(world, later, "reader0")
-    await handle(world)
+    await handle_deletions(world)
 
     assert await remaining(world, "later") == ["COMMENT#later-reader0", "LIKE#reader0"]
 
@@ -91,9 +91,9 @@ async def test_likes_and_comments_of_a_post_that_was_never_stored_remain(world: 
 async def test_likes_of_a_post_removed_without_a_tombstone_are_deleted(world: FeedWorld) -> None:
     post = await world.write("p", "ada")
     await react(world, post, "reader0")
-    await handle(world)
+    await handle_deletions(world)
     await delete_feed_records(world.database, {"PK": partition("p"), "SK": "META"})
-    await handle(world)
+    await handle_deletions(world)
 
     assert await remaining(world, "p") == []
 
@@ -102,7 +102,7 @@ async def test_likes_and_comments_of_existing_posts_cost_one_read(world: FeedWor
     post = await world.write("p", "ada")
     await react(world, post, *READERS)
 
-    assert operation_counts((await handle(world)).meter.calls) == {"GetItem": 1}
+    assert operation_counts((await handle_deletions(world)).meter.calls) == {"GetItem": 1}
     assert len(await remaining(world, "p")) == 12
 
 
@@ -111,7 +111,7 @@ async def test_irrelevant_changes_cost_nothing(world: FeedWorld) -> None:
     await world.follow("eve", "ada")
     await world.write("p", "ada")
 
-    assert (await handle(world)).sent == 0
+    assert (await handle_deletions(world)).sent == 0
 
 
 async def test_a_later_post_of_the_same_id_keeps_its_items(world: FeedWorld) -> None:
@@ -121,7 +121,7 @@ async def test_a_later_post_of_the_same_id_keeps_its_items(world: FeedWorld) -> 
     changes = await world.changes()
     await delete_feed_records(world.database, {"PK": partition("p"), "SK": "META"})
     await react(world, await world.write("p", "ada"), "reader0")
-    await handle(world, changes)
+    await handle_deletions(world, changes)
 
     assert len(await remaining(world, "p")) == 4
 
@@ -131,7 +131,7 @@ async def test_a_leftover_tag_is_deleted(world: FeedWorld) -> None:
     tag = next(item for item in await items_of(world.database, FEED) if item["SK"] == "TAG#world")
     await world.delete("p", "ada")
     await world.store().write_all(FEED, puts=[tag])
-    await handle(world)
+    await handle_deletions(world)
 
     assert await remaining(world, "p") == ["META"]
 
@@ -143,12 +143,12 @@ async def test_the_cleanup_survives_kills_at_every_call(world: FeedWorld) -> Non
         await world.delete(post.post_id, "ada")
         changes = await world.changes()
         try:
-            await handle(world, changes, ProcessWire(world.database.client, last=calls))
+            await handle_deletions(world, changes, ProcessWire(world.database.client, last=calls))
             break
         except Killed:
-            await handle(world, changes)
+            await handle_deletions(world, changes)
             assert await remaining(world, post.post_id) == ["META"]
 
     assert calls > 5
-    await handle(world, changes)
+    await handle_deletions(world, changes)
     assert await remaining(world, f"p{calls}") == ["META"]

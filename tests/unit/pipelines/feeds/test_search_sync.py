@@ -116,7 +116,7 @@ async def finds(index: Flaky, text: str, ids: Sequence[str]) -> None:
             await asyncio.sleep(0.01)
 
 
-def rebuild(database: Database, index: SqliteIndex, pages: list[RebuildProgress] | None = None) -> SearchRebuild:
+def search_rebuild(database: Database, index: SqliteIndex, pages: list[RebuildProgress] | None = None) -> SearchRebuild:
     progress = [] if pages is None else pages
     return SearchRebuild(database.client, database.prefix, lambda: store_of(database), index, utc_now, progress.append)
 
@@ -279,11 +279,11 @@ async def test_a_rebuild_beside_the_consumer_loses_and_restores_no_post(database
         pages: list[RebuildProgress] = []
         disturbing = asyncio.create_task(disturb())
         for _ in range(3):
-            await rebuild(database, index, pages).run()
+            await search_rebuild(database, index, pages).run()
         over.set()
         await disturbing
         await finds(index, "hello", sorted(alive))
-        await rebuild(database, index).run()
+        await search_rebuild(database, index).run()
         assert set(await index.found("hello")) == alive
 
     assert pages[-1].scanned >= 60
@@ -302,7 +302,7 @@ async def test_a_rebuild_indexes_changes_that_the_index_missed(database: Databas
     await put_feed_records(database, {"PK": "POST#o", "SK": "COMMENT#1"}, tombstone(post_item("p2")))
     await index.write(Kind.POSTS, [SearchEntry("stray", "9" * 40, 1, "hello")])
 
-    done = await rebuild(database, index).run()
+    done = await search_rebuild(database, index).run()
 
     assert (done.posts, done.users, done.damaged) == (2, 1, 0)
     assert await index.found("hello") == ["p1"]
@@ -326,7 +326,7 @@ async def test_items_of_one_post_on_two_pages_of_the_scan_are_one_entry(database
     await put_feed_records(database, meta, *large)
 
     pages: list[RebuildProgress] = []
-    await rebuild(database, index, pages).run()
+    await search_rebuild(database, index, pages).run()
 
     assert len(pages) > 1
     assert await index.found("#00") == await index.found("#07") == ["o"]
@@ -334,16 +334,16 @@ async def test_items_of_one_post_on_two_pages_of_the_scan_are_one_entry(database
 
 async def test_an_index_is_built_once_for_a_table(database: Database, index: Flaky) -> None:
     await put_feed_records(database, post_item("p1"))
-    await rebuild(database, index).run_if_needed()
+    await search_rebuild(database, index).run_if_needed()
     assert await index.found("hello") == ["p1"]
 
     await put_feed_records(database, post_item("p2"))
-    await rebuild(database, index).run_if_needed()
+    await search_rebuild(database, index).run_if_needed()
     assert await index.found("hello") == ["p1"]  # the consumer wrote that one
 
     build = await index.begin_rebuild()
     await index.finish_rebuild(build, "arn:of:another:table", NOON)
-    await rebuild(database, index).run_if_needed()
+    await search_rebuild(database, index).run_if_needed()
     assert sorted(await index.found("hello")) == ["p1", "p2"]
 
 
@@ -391,7 +391,7 @@ async def test_a_damaged_file_is_replaced_and_built_again(
     index = Flaky(path)
 
     assert await index.found("hello") == []
-    await rebuild(database, index).run_if_needed()
+    await search_rebuild(database, index).run_if_needed()
     assert await index.found("hello") == ["p1"]
     assert "is damaged" in caplog.text
     await index.aclose()

@@ -21,7 +21,7 @@ from tests.support.served import NOON, Clock
 from tests.support.store_engines import ROOT
 
 
-def event(kind: CricketEventKind, text: str = "Out!") -> CricketEvent:
+def cricket_event(kind: CricketEventKind, text: str = "Out!") -> CricketEvent:
     return CricketEvent(f"m1:{kind}:{text}", kind, text)
 
 
@@ -51,7 +51,7 @@ def delivery(make: Callable[..., ApnsPushService]) -> ApnsPushService:
 
 # Headers and payloads
 async def test_the_headers_and_the_payload_of_a_push(server: ApnsServer, delivery: ApnsPushService) -> None:
-    wicket = update(display(), NOON, [event(CricketEventKind.WICKET, "Kishan c Dhoni b Jadeja 4")])
+    wicket = update(display(), NOON, [cricket_event(CricketEventKind.WICKET, "Kishan c Dhoni b Jadeja 4")])
 
     sent = await delivery.send(TOKEN, wicket)
 
@@ -89,7 +89,7 @@ async def test_the_headers_and_the_payload_of_a_push(server: ApnsServer, deliver
 def test_important_events_have_a_high_priority_and_ring(
     kinds: list[CricketEventKind], priority: int, alert: str | None
 ) -> None:
-    notification = update(display(), NOON, [event(kind, kind.value) for kind in kinds])
+    notification = update(display(), NOON, [cricket_event(kind, kind.value) for kind in kinds])
 
     body = orjson.loads(notification.body)["aps"].get("alert", {}).get("body")
     assert (notification.priority, body) == (priority, alert)
@@ -138,7 +138,7 @@ LONG = "Ω" * 400
     ],
 )
 def test_a_payload_is_shortened_in_order_of_importance(texts: dict[str, Any], kept: dict[str, Any]) -> None:
-    notification = update(display(**texts), NOON, [event(CricketEventKind.WICKET)])
+    notification = update(display(**texts), NOON, [cricket_event(CricketEventKind.WICKET)])
 
     aps = orjson.loads(notification.body)["aps"]
     assert len(notification.body) <= 4096
@@ -173,7 +173,7 @@ teams = st.builds(DisplaySide, team_id=st.text(max_size=100), name=anything, cod
     anything,
 )
 def test_every_payload_fits(state: DisplayState, text: str) -> None:
-    events = [event(CricketEventKind.WICKET, text)]
+    events = [cricket_event(CricketEventKind.WICKET, text)]
 
     for notification in (update(state, NOON, events), end(state, NOON, events), start(state, NOON)):
         assert len(notification.body) <= 4096

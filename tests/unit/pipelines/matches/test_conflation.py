@@ -27,7 +27,7 @@ def update(version: int, *kinds: CricketEventKind, match_id: str = "m1", snapsho
     return MatchUpdate(match_id, "IPL", version, LIVE, snapshot, (LiveStatePart.SCORE,), events)
 
 
-class Source:
+class SnapshotSource:
     """A source of the updates that a test puts in. `closed` is set when its reader closes it."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ def versions(batch: Sequence[MatchUpdate]) -> list[tuple[str, int, int]]:
     return [(item.match_id, item.version, item.conflated) for item in batch]
 
 
-async def soon(batches: AsyncGenerator[Sequence[MatchUpdate], None]) -> Sequence[MatchUpdate]:
+async def next_batch_soon(batches: AsyncGenerator[Sequence[MatchUpdate], None]) -> Sequence[MatchUpdate]:
     """Return the next batch, which must not wait for a long interval."""
     async with asyncio.timeout(LONG / 10):
         return await anext(batches)
@@ -78,16 +78,16 @@ async def soon(batches: AsyncGenerator[Sequence[MatchUpdate], None]) -> Sequence
 
 async def test_the_first_batch_is_delivered_at_once_even_if_empty() -> None:
     for first in ((), (update(3, snapshot=True),)):
-        source = Source()
+        source = SnapshotSource()
         source.put(*first)
         async with aclosing(
             conflated(source.updates(), LONG, SubscriptionProgress(), SubscriptionProgress())
         ) as batches:
-            assert await soon(batches) == list(first)
+            assert await next_batch_soon(batches) == list(first)
 
 
 async def test_without_an_interval_every_batch_passes_as_it_is() -> None:
-    source = Source()
+    source = SnapshotSource()
     expected = [(update(1, snapshot=True), update(9, match_id="m2", snapshot=True)), (update(2),), (update(3),)]
     for batch in expected:
         source.put(*batch)
@@ -101,13 +101,13 @@ async def test_without_an_interval_every_batch_passes_as_it_is() -> None:
 
 async def test_waiting_updates_are_conflated_into_one_after_the_interval() -> None:
     loop = asyncio.get_running_loop()
-    source = Source()
+    source = SnapshotSource()
     source.put(update(1, snapshot=True))
     async with aclosing(
         conflated(source.updates(), INTERVAL, SubscriptionProgress(), SubscriptionProgress())
     ) as batches:
         since = loop.time()
-        await soon(batches)
+        await next_batch_soon(batches)
         for version in (2, 3, 4):
             source.put(update(version, CricketEventKind.FOUR if version == 3 else CricketEventKind.MAIDEN))
 
@@ -124,54 +124,54 @@ async def test_waiting_updates_are_conflated_into_one_after_the_interval() -> No
 
 
 async def test_after_a_quiet_interval_an_update_is_delivered_at_once() -> None:
-    source = Source()
+    source = SnapshotSource()
     source.put(update(1, snapshot=True))
     async with aclosing(conflated(source.updates(), 0.02, SubscriptionProgress(), SubscriptionProgress())) as batches:
-        await soon(batches)
+        await next_batch_soon(batches)
         await asyncio.sleep(0.03)
         source.put(update(2))
 
-        assert versions(await soon(batches)) == [("m1", 2, 0)]
+        assert versions(await next_batch_soon(batches)) == [("m1", 2, 0)]
 
 
 @pytest.mark.parametrize("kind", [kind for kind in CricketEventKind if kind not in CONFLATABLE])
 async def test_an_urgent_event_is_delivered_at_once_with_the_waiting_updates(kind: CricketEventKind) -> None:
-    source = Source()
+    source = SnapshotSource()
     source.put(update(1, snapshot=True))
     async with aclosing(conflated(source.updates(), LONG, SubscriptionProgress(), SubscriptionProgress())) as batches:
-        await soon(batches)
+        await next_batch_soon(batches)
         source.put(update(2, CricketEventKind.SIX))
         source.put(update(3))
         source.put(update(4, kind))
 
-        (item,) = await soon(batches)
+        (item,) = await next_batch_soon(batches)
 
         assert (item.version, item.conflated) == (4, 2)
         assert [event.kind for event in item.events] == [CricketEventKind.SIX, kind]
 
 
 async def test_an_urgent_event_of_a_match_does_not_release_another_match() -> None:
-    source = Source()
+    source = SnapshotSource()
     source.put(update(1, snapshot=True), update(1, match_id="m2", snapshot=True))
     async with aclosing(
         conflated(source.updates(), INTERVAL, SubscriptionProgress(), SubscriptionProgress())
     ) as batches:
-        await soon(batches)
+        await next_batch_soon(batches)
         source.put(update(2, match_id="m2"))
         source.put(update(2, CricketEventKind.WICKET))
         source.put(update(3, match_id="m2"))
 
-        assert versions(await soon(batches)) == [("m1", 2, 0)]
+        assert versions(await next_batch_soon(batches)) == [("m1", 2, 0)]
         assert versions(await anext(batches)) == [("m2", 3, 1)]
 
 
 async def test_waiting_matches_are_delivered_together() -> None:
-    source = Source()
+    source = SnapshotSource()
     source.put(*[update(1, match_id=f"m{number}", snapshot=True) for number in range(5)])
     async with aclosing(
         conflated(source.updates(), INTERVAL, SubscriptionProgress(), SubscriptionProgress())
     ) as batches:
-        await soon(batches)
+        await next_batch_soon(batches)
         for version in (2, 3):
             for number in range(5):
                 source.put(update(version, match_id=f"m{number}"))
@@ -180,21 +180,21 @@ async def test_waiting_matches_are_delivered_together() -> None:
 
 
 async def test_a_snapshot_replaces_the_waiting_update_and_keeps_its_events() -> None:
-    source = Source()
+    source = SnapshotSource()
     source.put(update(1, snapshot=True))
     async with aclosing(conflated(source.updates(), LONG, SubscriptionProgress(), SubscriptionProgress())) as batches:
-        await soon(batches)
+        await next_batch_soon(batches)
         source.put(update(2, CricketEventKind.FOUR))
         source.put(update(9, snapshot=True))
 
-        (item,) = await soon(batches)
+        (item,) = await next_batch_soon(batches)
 
         assert (item.version, item.is_snapshot, item.conflated) == (9, True, 0)
         assert [event.event_id for event in item.events] == ["m1:2:four"]
 
 
 async def test_waiting_updates_are_delivered_before_the_end() -> None:
-    source = Source()
+    source = SnapshotSource()
     source.put(update(1, snapshot=True))
     source.put(update(2))
     source.put(update(3))
@@ -210,7 +210,7 @@ async def test_waiting_updates_are_delivered_before_the_end() -> None:
 
 
 async def test_waiting_updates_are_delivered_before_a_failure() -> None:
-    source = Source()
+    source = SnapshotSource()
     source.put(update(1, snapshot=True))
     source.put(update(2, CricketEventKind.FOUR))
     source.end(SlowSubscriber("too slow", behind=1001))
@@ -226,7 +226,7 @@ async def test_waiting_updates_are_delivered_before_a_failure() -> None:
 
 
 async def test_a_failure_before_the_first_batch_is_raised() -> None:
-    source = Source()
+    source = SnapshotSource()
     source.end(LookupError("no such match"))
 
     with pytest.raises(LookupError, match="no such match"):
@@ -236,10 +236,10 @@ async def test_a_failure_before_the_first_batch_is_raised() -> None:
 
 @pytest.mark.parametrize("waiting", [True, False], ids=["with updates that wait", "with none"])
 async def test_closing_during_an_interval_closes_the_source(waiting: bool) -> None:
-    source = Source()
+    source = SnapshotSource()
     source.put(update(1, snapshot=True))
     batches = conflated(source.updates(), LONG, SubscriptionProgress(), SubscriptionProgress())
-    await soon(batches)
+    await next_batch_soon(batches)
     if waiting:
         source.put(update(2))
 
@@ -253,10 +253,10 @@ async def test_closing_during_an_interval_closes_the_source(waiting: bool) -> No
 
 
 async def test_closing_between_two_batches_closes_the_source() -> None:
-    source = Source()
+    source = SnapshotSource()
     source.put(update(1, snapshot=True))
     batches = conflated(source.updates(), LONG, SubscriptionProgress(), SubscriptionProgress())
-    await soon(batches)
+    await next_batch_soon(batches)
 
     await batches.aclose()
 
@@ -264,7 +264,7 @@ async def test_closing_between_two_batches_closes_the_source() -> None:
 
 
 async def test_closing_before_a_failure_is_raised_leaves_no_exception() -> None:
-    source = Source()
+    source = SnapshotSource()
     source.put(update(1, snapshot=True))
     batches = conflated(source.updates(), 0, SubscriptionProgress(), SubscriptionProgress())
     await anext(batches)
@@ -279,7 +279,7 @@ async def test_closing_before_a_failure_is_raised_leaves_no_exception() -> None:
 async def test_random_updates_lose_no_event_and_versions_are_contiguous() -> None:
     chance = random.Random(7)
     kinds = list(CricketEventKind)
-    source = Source()
+    source = SnapshotSource()
     source.put(*[update(1, match_id=f"m{number}", snapshot=True) for number in range(3)])
     expected: dict[str, list[str]] = {f"m{number}": [] for number in range(3)}
     latest = dict.fromkeys(expected, 1)

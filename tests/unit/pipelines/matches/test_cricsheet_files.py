@@ -60,7 +60,7 @@ def test_missing_optional_parts_and_unknown_keys_of_a_file() -> None:
     assert (recording.match.venue, recording.match.season_id, recording.result) == (None, None, None)
 
 
-def change(path: str, value: Any) -> Callable[[Json], None]:
+def change_at(path: str, value: Any) -> Callable[[Json], None]:
     def apply(document: Json) -> None:
         *way, last = [int(part) if part.isdigit() else part for part in path.split(".")]
         place: Any = document
@@ -74,20 +74,29 @@ def change(path: str, value: Any) -> Callable[[Json], None]:
 @pytest.mark.parametrize(
     ("damage", "expected"),
     [
-        (change("innings.0.overs.1.over", "two"), r"Expected `int`, got `str` - at `\$.innings\[0\].overs\[1\].over`"),
-        (change("innings.0.overs.1.over", 0), "innings 1: over 0 comes after over 0"),
-        (change("innings.0.overs.0.deliveries.2.runs.total", 3), "innings 1, over 0, ball 3: its runs do not add up"),
-        (change("innings.0.overs.0.deliveries.2.runs.total", -1), "Expected `int` >= 0"),
-        (change("innings.0.team", "Greens"), "'Greens' is not one of the two teams"),
-        (change("info.outcome.winner", "Greens"), "'Greens' is not one of the two teams"),
-        (change("info.toss.winner", "Greens"), "'Greens' is not one of the two teams"),
-        (change("info.teams", ["Reds"]), "Expected `array` of length 2"),
-        (change("info.dates", []), "Expected `array` of length >= 1"),
-        (change("info.dates", ["yesterday"]), "date"),
-        (change("info.balls_per_over", 0), "Expected `int` >= 1"),
-        (change("innings.0.miscounted_overs", {"1": {"balls": "some"}}), "miscounted over 1: 'some' is not a number"),
-        (change("innings.0.overs.0.deliveries", [ball()] * 100), "Expected `array` of length <= 99"),
-        (change("info", None), "Expected `object`, got `null`"),
+        (
+            change_at("innings.0.overs.1.over", "two"),
+            r"Expected `int`, got `str` - at `\$.innings\[0\].overs\[1\].over`",
+        ),
+        (change_at("innings.0.overs.1.over", 0), "innings 1: over 0 comes after over 0"),
+        (
+            change_at("innings.0.overs.0.deliveries.2.runs.total", 3),
+            "innings 1, over 0, ball 3: its runs do not add up",
+        ),
+        (change_at("innings.0.overs.0.deliveries.2.runs.total", -1), "Expected `int` >= 0"),
+        (change_at("innings.0.team", "Greens"), "'Greens' is not one of the two teams"),
+        (change_at("info.outcome.winner", "Greens"), "'Greens' is not one of the two teams"),
+        (change_at("info.toss.winner", "Greens"), "'Greens' is not one of the two teams"),
+        (change_at("info.teams", ["Reds"]), "Expected `array` of length 2"),
+        (change_at("info.dates", []), "Expected `array` of length >= 1"),
+        (change_at("info.dates", ["yesterday"]), "date"),
+        (change_at("info.balls_per_over", 0), "Expected `int` >= 1"),
+        (
+            change_at("innings.0.miscounted_overs", {"1": {"balls": "some"}}),
+            "miscounted over 1: 'some' is not a number",
+        ),
+        (change_at("innings.0.overs.0.deliveries", [ball()] * 100), "Expected `array` of length <= 99"),
+        (change_at("info", None), "Expected `object`, got `null`"),
     ],
 )
 def test_the_error_of_a_damaged_file_has_its_name_and_the_reason(

@@ -31,7 +31,7 @@ DOT = ball()
 DOTS = [DOT] * 6
 
 
-async def events_of(recording: Recording, balls_per_tick: int = 1) -> list[CricketEvent]:
+async def all_events_of(recording: Recording, balls_per_tick: int = 1) -> list[CricketEvent]:
     """Return all events of a match, from its first ball to its end."""
     provider = ReplayProvider([recording], now=Clock(), balls_per_tick=balls_per_tick)
     names = {team.team_id: team.name for team in recording.teams}
@@ -61,11 +61,13 @@ def written(active: ActiveMatch, found: MatchDiff) -> ActiveMatch:
 
 async def lines(document: Json, *kinds: CricketEventKind) -> list[tuple[str, str | None]]:
     """Return the texts and scores of the events of these kinds, or of all."""
-    reported = await events_of(read(document, match_id="m"))
+    reported = await all_events_of(read(document, match_id="m"))
     return [(event.text, event.score) for event in reported if event.kind in kinds or not kinds]
 
 
-async def first(*overs: Json, kinds: tuple[CricketEventKind, ...] = (), **more: Any) -> list[tuple[str, str | None]]:
+async def innings_lines(
+    *overs: Json, kinds: tuple[CricketEventKind, ...] = (), **more: Any
+) -> list[tuple[str, str | None]]:
     """Return the texts and scores for an innings of the Reds."""
     start = () if kinds else (("Reds bat: innings 1 begins", None),)
     end = () if kinds else (("Reds won by 3 runs", None),)
@@ -111,12 +113,12 @@ async def test_a_small_match_from_start_to_end() -> None:
     ],
 )
 async def test_the_text_of_a_wicket_is_that_of_the_scorecard(wicket: Json, words: str) -> None:
-    assert await first(over(0, ball(out="R1", **wicket))) == [(f"WICKET! R1 {words}", "0/1")]
+    assert await innings_lines(over(0, ball(out="R1", **wicket))) == [(f"WICKET! R1 {words}", "0/1")]
 
 
 @pytest.mark.parametrize("kind", ["retired hurt", "retired not out", "retired ill", "absent hurt"])
 async def test_a_batter_who_retires_or_is_absent_is_no_wicket(kind: str) -> None:
-    assert await first(over(0, ball(out="R1", kind=kind))) == []
+    assert await innings_lines(over(0, ball(out="R1", kind=kind))) == []
 
 
 async def test_several_wickets_on_a_ball() -> None:
@@ -124,7 +126,7 @@ async def test_several_wickets_on_a_ball() -> None:
     both["wickets"].append({"player_out": "R2", "kind": "timed out"})
     later = ball(4, batter="R3", partner="R4")
 
-    assert await first(over(0, both, later)) == [
+    assert await innings_lines(over(0, both, later)) == [
         ("WICKET! R1 b B11", "0/2"),
         ("WICKET! R2 timed out", "0/2"),
         ("FOUR! R3 off B11", "4/2"),
@@ -134,15 +136,15 @@ async def test_several_wickets_on_a_ball() -> None:
 async def test_overthrows_are_no_boundary() -> None:
     overthrows = [ball(6, non_boundary=True), ball(4, non_boundary=True), ball(5)]
 
-    assert await first(over(0, *overthrows, ball(6))) == [("SIX! R1 off B11", "21/0")]
+    assert await innings_lines(over(0, *overthrows, ball(6))) == [("SIX! R1 off B11", "21/0")]
 
 
 async def test_runs_that_are_not_the_batters_are_no_boundary() -> None:
-    assert await first(over(0, ball(byes=4), ball(legbyes=4), ball(wides=5), ball(noballs=5))) == []
+    assert await innings_lines(over(0, ball(byes=4), ball(legbyes=4), ball(wides=5), ball(noballs=5))) == []
 
 
 async def test_penalty_runs_before_the_innings_are_in_the_score() -> None:
-    assert await first(over(0, ball(4), ball(penalty=5), ball(6)), penalty_runs={"pre": 5, "post": 5}) == [
+    assert await innings_lines(over(0, ball(4), ball(penalty=5), ball(6)), penalty_runs={"pre": 5, "post": 5}) == [
         ("FOUR! R1 off B11", "9/0"),
         ("SIX! R1 off B11", "20/0"),
     ]
@@ -152,7 +154,7 @@ async def test_penalty_runs_before_the_innings_are_in_the_score() -> None:
 @pytest.mark.parametrize(("file", "number", "runs"), [("1389401", 2, 5), ("1150537", 2, 10)])
 async def test_real_penalty_runs_before_an_innings(file: str, number: int, runs: int) -> None:
     recording = load(RECORDINGS / f"{file}.json")
-    reported = await events_of(recording, 24)
+    reported = await all_events_of(recording, 24)
 
     of_innings = [delivery for delivery in recording.balls if delivery.innings == number]
     for event in reported:
@@ -167,7 +169,7 @@ async def test_milestones_of_a_batter() -> None:
     sixes = [over(index, *[ball(6)] * 6) for index in range(6)]
     kinds = (CricketEventKind.FIFTY, CricketEventKind.HUNDRED, CricketEventKind.MILESTONE)
 
-    assert await first(*sixes, kinds=kinds) == [
+    assert await innings_lines(*sixes, kinds=kinds) == [
         ("R1 reaches 50", "54/0"),
         ("R1 reaches 100", "102/0"),
         ("R1 reaches 150", "150/0"),
@@ -181,7 +183,7 @@ async def test_milestones_are_per_innings() -> None:
         innings(REDS, *forty[:1]), innings(BLUES), innings(REDS, *forty), match_type="Test", overs=None
     )
 
-    reported = await events_of(read(document, match_id="m"))
+    reported = await all_events_of(read(document, match_id="m"))
 
     assert not [event for event in reported if event.kind is CricketEventKind.FIFTY]
 
@@ -245,7 +247,7 @@ MAIDEN = ("A maiden over from B11", "0/0")
     ],
 )
 async def test_maidens(balls: list[Json], is_maiden: bool) -> None:
-    found = await first(over(0, *balls), kinds=(CricketEventKind.MAIDEN,))
+    found = await innings_lines(over(0, *balls), kinds=(CricketEventKind.MAIDEN,))
 
     assert [text for text, _ in found] == ["A maiden over from B11"] * is_maiden
 
@@ -263,13 +265,13 @@ async def test_an_over_of_fourteen_balls() -> None:
     wides = [ball(wides=1)] * 8
     document = match_json(innings(REDS, over(0, *wides, *DOTS[:5], ball(4)), over(1, *DOTS)))
 
-    assert await first(*document["innings"][0]["overs"]) == [
+    assert await innings_lines(*document["innings"][0]["overs"]) == [
         ("FOUR! R1 off B11", "12/0"),
         ("A maiden over from B11", "12/0"),
     ]
 
 
-def out(**more: Any) -> Json:
+def dismissal_ball(**more: Any) -> Json:
     return ball(**{"out": "R1"} | more)
 
 
@@ -279,20 +281,20 @@ HAT_TRICK = (CricketEventKind.HAT_TRICK,)
 @pytest.mark.parametrize(
     ("balls", "tricks"),
     [
-        ([out(), out(), out()], 1),
-        ([out(), out(), out(), out()], 1),
-        ([out()] * 6, 2),
-        ([out(), out(), DOT, out()], 0),
-        ([out(), out(), ball(wides=1), out()], 0),
-        ([out(), out(kind="run out"), out()], 0),
-        ([out(kind="run out"), out(), out()], 0),
-        ([out(), out(), out(kind="stumped", wides=1)], 1),
-        ([out(), out(), out(kind="retired hurt")], 0),
-        ([out(kind="caught"), out(kind="lbw"), out(kind="hit wicket")], 1),
+        ([dismissal_ball(), dismissal_ball(), dismissal_ball()], 1),
+        ([dismissal_ball(), dismissal_ball(), dismissal_ball(), dismissal_ball()], 1),
+        ([dismissal_ball()] * 6, 2),
+        ([dismissal_ball(), dismissal_ball(), DOT, dismissal_ball()], 0),
+        ([dismissal_ball(), dismissal_ball(), ball(wides=1), dismissal_ball()], 0),
+        ([dismissal_ball(), dismissal_ball(kind="run out"), dismissal_ball()], 0),
+        ([dismissal_ball(kind="run out"), dismissal_ball(), dismissal_ball()], 0),
+        ([dismissal_ball(), dismissal_ball(), dismissal_ball(kind="stumped", wides=1)], 1),
+        ([dismissal_ball(), dismissal_ball(), dismissal_ball(kind="retired hurt")], 0),
+        ([dismissal_ball(kind="caught"), dismissal_ball(kind="lbw"), dismissal_ball(kind="hit wicket")], 1),
     ],
 )
 async def test_hat_tricks(balls: list[Json], tricks: int) -> None:
-    found = await first(over(0, *balls), kinds=HAT_TRICK)
+    found = await innings_lines(over(0, *balls), kinds=HAT_TRICK)
 
     assert [text for text, _ in found] == ["Hat-trick for B11!"] * tricks
 
@@ -300,15 +302,19 @@ async def test_hat_tricks(balls: list[Json], tricks: int) -> None:
 async def test_a_hat_trick_across_overs() -> None:
     other = over(1, *[ball(by="B10")] * 6)
 
-    found = await first(over(0, *[DOT] * 4, out(), out()), other, over(2, out(), DOT), kinds=HAT_TRICK)
+    found = await innings_lines(
+        over(0, *[DOT] * 4, dismissal_ball(), dismissal_ball()), other, over(2, dismissal_ball(), DOT), kinds=HAT_TRICK
+    )
 
     assert found == [("Hat-trick for B11!", "0/3")]
 
 
 async def test_a_hat_trick_continues_across_innings_but_not_into_a_super_over() -> None:
-    ending = innings(REDS, over(0, DOT, out(), out()))
-    two_innings = match_json(ending, innings(BLUES), innings(REDS, over(0, out())), match_type="Test", overs=None)
-    super_over = match_json(ending, innings(BLUES), innings(REDS, over(0, out()), super_over=True))
+    ending = innings(REDS, over(0, DOT, dismissal_ball(), dismissal_ball()))
+    two_innings = match_json(
+        ending, innings(BLUES), innings(REDS, over(0, dismissal_ball())), match_type="Test", overs=None
+    )
+    super_over = match_json(ending, innings(BLUES), innings(REDS, over(0, dismissal_ball()), super_over=True))
 
     assert len(await lines(two_innings, *HAT_TRICK)) == 1
     assert len(await lines(super_over, *HAT_TRICK)) == 0
@@ -378,7 +384,7 @@ async def test_a_match_without_a_result_is_interrupted_first() -> None:
 async def test_an_event_has_its_ball_and_its_player() -> None:
     document = match_json(innings(REDS, over(0, ball(4), ball(out="R2", kind="run out"))))
 
-    _, four, wicket, _ = await events_of(read(document, match_id="m"))
+    _, four, wicket, _ = await all_events_of(read(document, match_id="m"))
 
     assert (four.event_id, four.player_id, four.player, four.value) == ("m:100001:four", "id-r1", "R1", 4)
     assert (wicket.event_id, wicket.player, wicket.innings) == ("m:100002:wicket", "R2", 1)
@@ -389,11 +395,13 @@ async def test_an_event_has_its_ball_and_its_player() -> None:
 @pytest.mark.parametrize("balls_per_tick", [1, 5, 1000])
 async def test_the_events_are_the_same_at_every_pace(balls_per_tick: int) -> None:
     document = match_json(
-        innings(REDS, over(0, ball(4), out(), out(), out(), ball(6), DOT), over(1, *DOTS)),
+        innings(
+            REDS, over(0, ball(4), dismissal_ball(), dismissal_ball(), dismissal_ball(), ball(6), DOT), over(1, *DOTS)
+        ),
         innings(BLUES, over(0, *[blues(6)] * 6), over(1, *[blues(6)] * 6), target={"runs": 11, "overs": 20}),
     )
 
-    reported = await events_of(read(document, match_id="m"), balls_per_tick)
+    reported = await all_events_of(read(document, match_id="m"), balls_per_tick)
 
     kinds = Counter(event.kind.name for event in reported)
     assert kinds == Counter(kind for kind, *_ in match_events(document).elements())

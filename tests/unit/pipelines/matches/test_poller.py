@@ -30,41 +30,41 @@ from tests.support.until import until
 BEHIND = STREAM_OPERATIONS | {"DescribeTable"}
 
 
-def recorded(served: Served, balls_per_tick: int = 6) -> ReplayProvider:
+def demo_replay(served: Served, balls_per_tick: int = 6) -> ReplayProvider:
     recording = read(demo_match(random.Random(5), 1, date(2026, 6, 25)), match_id="m1")
     return ReplayProvider([recording], now=served.clock, balls_per_tick=balls_per_tick)
 
 
 async def registered(served: Served, instance_id: str = "one", provider: ReplayProvider | None = None) -> ActiveMatch:
-    snapshot = await (provider or recorded(served)).match("m1")
+    snapshot = await (provider or demo_replay(served)).match("m1")
     assert snapshot is not None
-    await fixtures(served).sync([snapshot.match])
-    stored = await fixtures(served).latest("m1")
+    await fixtures_of(served).sync([snapshot.match])
+    stored = await fixtures_of(served).latest("m1")
     assert stored is not None
-    return await matches(served).register(stored, instance_id=instance_id)
+    return await active_matches_of(served).register(stored, instance_id=instance_id)
 
 
-def matches(served: Served) -> ActiveMatches:
+def active_matches_of(served: Served) -> ActiveMatches:
     return ActiveMatches(served.store(), served.clock())
 
 
-def fixtures(served: Served) -> Fixtures:
+def fixtures_of(served: Served) -> Fixtures:
     return Fixtures(served.store(), served.clock())
 
 
-async def state(served: Served) -> ActiveMatch:
-    active = await matches(served).latest("m1")
+async def active_match_of(served: Served) -> ActiveMatch:
+    active = await active_matches_of(served).latest("m1")
     assert active is not None
     return active
 
 
-async def stored(served: Served) -> Match:
-    match = await fixtures(served).latest("m1")
+async def stored_match(served: Served) -> Match:
+    match = await fixtures_of(served).latest("m1")
     assert match is not None
     return match
 
 
-async def item(served: Served) -> dict[str, Any]:
+async def active_match_item(served: Served) -> dict[str, Any]:
     """Return the stored item of the active match."""
     database = served.gateway.database
     assert database is not None
@@ -96,7 +96,7 @@ class Counted:
 
 
 async def test_a_changed_tick_makes_these_calls(served: Served) -> None:
-    instance = PipelineInstance(served, recorded(served))
+    instance = PipelineInstance(served, demo_replay(served))
     await registered(served)
     await instance.poller.tick("m1")
     await instance.poller.tick("m1")
@@ -115,12 +115,12 @@ async def test_a_changed_tick_makes_these_calls(served: Served) -> None:
 
 
 async def test_a_tick_without_changes_writes_only_its_time(served: Served) -> None:
-    provider = recorded(served)
+    provider = demo_replay(served)
     instance = PipelineInstance(served, _ConstantProvider(await _snapshot_after(provider, ticks=5)))
     await registered(served)
     await instance.poller.tick("m1")
     await instance.poller.tick("m1")
-    before = await item(served)
+    before = await active_match_item(served)
     served.clock.forward(seconds=4)
 
     with Counted(served) as counted:
@@ -134,7 +134,7 @@ async def test_a_tick_without_changes_writes_only_its_time(served: Served) -> No
         "UpdateItem active-matches",
         "DeleteItem cricket-locks",
     ]
-    after = await item(served)
+    after = await active_match_item(served)
     assert {name for name in after if after[name] != before.get(name)} == {"lastTickAt"}
 
 
@@ -158,7 +158,7 @@ async def _snapshot_after(provider: ReplayProvider, ticks: int) -> MatchSnapshot
 
 
 async def test_only_one_of_two_pollers_writes(served: Served) -> None:
-    provider = recorded(served)
+    provider = demo_replay(served)
     first, second = PipelineInstance(served, provider, "one"), PipelineInstance(served, provider, "two")
     await registered(served, "one")
 
@@ -168,15 +168,17 @@ async def test_only_one_of_two_pollers_writes(served: Served) -> None:
     assert second.changes == []
     versions = [change.active.version for change in first.changes]
     assert versions == list(range(1, len(versions) + 1))
-    assert (await state(served)).version == versions[-1]
+    assert (await active_match_of(served)).version == versions[-1]
 
 
 async def test_only_one_of_two_claims_of_a_match_remains(served: Served) -> None:
     active = await registered(served, "dead")
-    claims = await asyncio.gather(*[matches(served).claim(active, f"claimer {number}") for number in range(10)])
+    claims = await asyncio.gather(
+        *[active_matches_of(served).claim(active, f"claimer {number}") for number in range(10)]
+    )
 
     (won,) = [claim for claim in claims if claim is not None]
-    assert (await state(served)).instance_id == won.instance_id
+    assert (await active_match_of(served)).instance_id == won.instance_id
     assert won.fence == active.fence + 1
 
 
@@ -197,7 +199,7 @@ async def test_a_poller_paused_beyond_its_lock_writes_nothing(served: Served) ->
     recording = read(demo_match(random.Random(5), 1, date(2026, 6, 25)), match_id="m1")
     slow = _HeldProvider([recording], now=served.clock, balls_per_tick=90)
     slow.gate, slow.requested = asyncio.Event(), asyncio.Event()
-    sleeper, other = PipelineInstance(served, slow, "sleeper"), PipelineInstance(served, recorded(served), "other")
+    sleeper, other = PipelineInstance(served, slow, "sleeper"), PipelineInstance(served, demo_replay(served), "other")
     await registered(served, "sleeper")
     asleep = asyncio.create_task(sleeper.poller.tick("m1"))
     await slow.requested.wait()
@@ -205,13 +207,13 @@ async def test_a_poller_paused_beyond_its_lock_writes_nothing(served: Served) ->
     await other.orchestrator.reconcile()
     await until(lambda: len(other.changes) >= 2)
     await other.orchestrator.aclose()
-    before = await state(served), await stored(served)
+    before = await active_match_of(served), await stored_match(served)
 
     slow.gate.set()
 
     assert await asleep is Tick.LOST
     assert sleeper.changes == []
-    assert (await state(served), await stored(served)) == before
+    assert (await active_match_of(served), await stored_match(served)) == before
     assert await served_locks(served) == []
 
 
@@ -222,17 +224,17 @@ async def served_locks(served: Served) -> list[Any]:
 
 @pytest.mark.parametrize("problem", [ProviderUnavailable("later"), TimeoutError()])
 async def test_a_provider_failure_changes_nothing(served: Served, problem: Exception) -> None:
-    provider = _ConstantProvider(await _snapshot_after(recorded(served), ticks=8))
+    provider = _ConstantProvider(await _snapshot_after(demo_replay(served), ticks=8))
     instance = PipelineInstance(served, provider)
     await registered(served)
     await instance.poller.tick("m1")
-    before = await state(served)
+    before = await active_match_of(served)
     provider.snapshot = problem
     served.clock.forward(seconds=4)
 
     assert await instance.poller.tick("m1") is Tick.FAILED
 
-    after = await state(served)
+    after = await active_match_of(served)
     assert after.last_tick_at == served.clock()
     assert (after.version, after.live) == (before.version, before.live)
 
@@ -250,7 +252,7 @@ async def test_a_lock_is_released_after_an_error(served: Served) -> None:
 async def test_a_tick_interrupted_at_any_call_loses_and_repeats_no_event(served: Served) -> None:
     """Each tick is interrupted one call later than the previous tick, and another instance continues."""
     expected = await _events_of_a_whole_run(served)
-    provider = recorded(served, balls_per_tick=12)
+    provider = demo_replay(served, balls_per_tick=12)
     await registered(served, "i0", provider)
     versions: list[int] = []
     events: list[CricketEvent] = []
@@ -261,7 +263,7 @@ async def test_a_tick_interrupted_at_any_call_loses_and_repeats_no_event(served:
             task = asyncio.create_task(instance.poller.tick("m1"))
             counted.at[1 + number % 7] = task.cancel
             await task
-        active = await state(served)
+        active = await active_match_of(served)
         versions.append(active.version)
         events += [event for event in active.events if event.event_id not in {known.event_id for known in events}]
         if provider.is_over("m1") and active.live.result is not None:
@@ -272,12 +274,12 @@ async def test_a_tick_interrupted_at_any_call_loses_and_repeats_no_event(served:
     last = PipelineInstance(served, provider, "last")
     await _take_over(served, last)
     await last.poller.tick("m1")
-    assert (await stored(served)).innings == (await state(served)).live.innings
+    assert (await stored_match(served)).innings == (await active_match_of(served)).live.innings
 
 
 async def _take_over(served: Served, instance: PipelineInstance) -> None:
     served.clock.forward(seconds=11)
-    claimed = await matches(served).claim(await state(served), instance.name)
+    claimed = await active_matches_of(served).claim(await active_match_of(served), instance.name)
     assert claimed is not None
 
 
@@ -292,10 +294,10 @@ async def _events_of_a_whole_run(served: Served) -> list[CricketEvent]:
     instance = PipelineInstance(served, provider)
     snapshot = await provider.match("whole")
     assert snapshot is not None
-    await fixtures(served).sync([snapshot.match])
-    found = await fixtures(served).latest("whole")
+    await fixtures_of(served).sync([snapshot.match])
+    found = await fixtures_of(served).latest("whole")
     assert found is not None
-    await matches(served).register(found, instance_id="one")
+    await active_matches_of(served).register(found, instance_id="one")
     while not provider.is_over("whole"):
         await instance.poller.tick("whole")
     events = [event for change in instance.changes for event in change.active.events]

@@ -20,14 +20,14 @@ from tests.support.replays import names_of, replay_recordings, to_the_end
 from tests.support.scorebook import counts_of_snapshot, without_hits
 
 
-def read_json(path: Path) -> Json:
+def read_recording(path: Path) -> Json:
     document: Json = json.loads(path.read_bytes())
     return document
 
 
 @pytest.mark.parametrize("path", real_files())
 async def test_a_real_match_ends_as_counted_from_its_file(path: Path) -> None:
-    document = read_json(path)
+    document = read_recording(path)
     recording = load(path)
 
     *_, last = await to_the_end(replay_recordings(recording, balls_per_tick=7), path.stem)

@@ -66,7 +66,7 @@ def texts_of(error: BaseException) -> list[str]:
 FORMS = (TOKEN, quote(TOKEN), quote(TOKEN, safe=""), quote_plus(TOKEN))
 
 
-async def live(provider: SportMonks) -> object:
+async def request_live(provider: SportMonks) -> object:
     return await provider.live()
 
 
@@ -78,7 +78,7 @@ async def leagues(provider: SportMonks) -> object:
     return await provider.leagues()
 
 
-async def fixtures(provider: SportMonks) -> object:
+async def request_fixtures(provider: SportMonks) -> object:
     return await all_of(provider, "7")
 
 
@@ -86,7 +86,7 @@ async def season(provider: SportMonks) -> object:
     return await provider.team_seasons("70")
 
 
-@pytest.mark.parametrize("call", [live, one_match, leagues, season, fixtures])
+@pytest.mark.parametrize("call", [request_live, one_match, leagues, season, request_fixtures])
 @pytest.mark.parametrize(
     "fault",
     [

@@ -46,7 +46,7 @@ def blank_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipelines.demo.photos.picture", lambda *_: (b"original", b"thumbnail"))
 
 
-def demo(
+def photo_demo(
     world: FeedWorld, objects: LocalObjects, wire: ProcessWire | None = None, *, followed: bool = True
 ) -> PhotoDemo:
     return PhotoDemo(
@@ -58,7 +58,7 @@ def demo_of(served: Served) -> PhotoDemo:
     return PhotoDemo(served.store, served.gateway.objects, now=served.clock, has_subscribers=lambda _: True)
 
 
-async def stored(world: FeedWorld) -> list[Item]:
+async def sorted_photo_items(world: FeedWorld) -> list[Item]:
     return sorted(await items_of(world.database, SPARKS), key=lambda item: (item["PK"], item["SK"]))
 
 
@@ -104,13 +104,13 @@ def is_inside_its_box(image: Image.Image, sitter: Sitter) -> bool:
 
 @pytest.mark.usefixtures("blank_pictures")
 async def test_the_library_is_loaded_once(world: FeedWorld, objects: LocalObjects) -> None:
-    assert await demo(world, objects).load() == len(SHOTS)
-    loaded = await stored(world)
+    assert await photo_demo(world, objects).load() == len(SHOTS)
+    loaded = await sorted_photo_items(world)
     world.clock.forward(hours=2)
 
-    assert await demo(world, objects).load() == 0
+    assert await photo_demo(world, objects).load() == 0
 
-    assert await stored(world) == loaded
+    assert await sorted_photo_items(world) == loaded
     users = {item["email"]: item["uploadCount"] for item in loaded if item["entityType"] == "USER"}
     assert users == Counter(shot.user for shot in SHOTS)
 
@@ -118,18 +118,18 @@ async def test_the_library_is_loaded_once(world: FeedWorld, objects: LocalObject
 @pytest.mark.usefixtures("blank_pictures")
 @pytest.mark.parametrize("last", [2, 12, 24])
 async def test_an_interrupted_load_is_completed_by_the_next(world: FeedWorld, objects: LocalObjects, last: int) -> None:
-    await demo(world, objects).load()
-    whole = await stored(world)
+    await photo_demo(world, objects).load()
+    whole = await sorted_photo_items(world)
     await world.store().write_all(SPARKS, deletes=[key_of(SPARKS, item) for item in whole])
     wire = ProcessWire(world.database.client, last, role=None)
     with pytest.raises(Killed):
-        await demo(world, objects, wire).load()
+        await photo_demo(world, objects, wire).load()
     await wire.quiet()
-    assert 0 < len(await stored(world)) < len(whole)
+    assert 0 < len(await sorted_photo_items(world)) < len(whole)
 
-    await demo(world, objects).load()
+    await photo_demo(world, objects).load()
 
-    assert await stored(world) == whole
+    assert await sorted_photo_items(world) == whole
 
 
 @pytest.mark.usefixtures("blank_pictures")
@@ -143,21 +143,21 @@ async def test_livestreams_are_loaded_if_files_cannot_be_written(
     with pytest.raises(
         Unavailable, match=r"The demo's photos could not be written\. The object store cannot be reached\."
     ):
-        await demo(world, objects).load()
-    kinds = Counter(item["entityType"] for item in await stored(world))
+        await photo_demo(world, objects).load()
+    kinds = Counter(item["entityType"] for item in await sorted_photo_items(world))
     assert (kinds["LIVESTREAM"], kinds["IMAGE"], kinds["PERSON"]) == (2, 0, len(LOOKS))
     monkeypatch.undo()
     monkeypatch.setattr("pipelines.demo.photos.picture", lambda *_: (b"original", b"thumbnail"))
 
-    assert await demo(world, objects).load() == len(SHOTS)
+    assert await photo_demo(world, objects).load() == len(SHOTS)
 
-    kinds = Counter(item["entityType"] for item in await stored(world))
+    kinds = Counter(item["entityType"] for item in await sorted_photo_items(world))
     assert (kinds["LIVESTREAM"], kinds["IMAGE"]) == (3, len(SHOTS))
 
 
 async def test_without_an_object_store_there_is_no_library(world: FeedWorld) -> None:
     assert await PhotoDemo(world.store, NoObjects(), now=world.clock, has_subscribers=lambda _: True).load() == 0
-    assert await stored(world) == []
+    assert await sorted_photo_items(world) == []
 
 
 @pytest.mark.usefixtures("blank_pictures")
@@ -179,15 +179,17 @@ async def test_the_latest_livestream_is_live_and_begins_again_when_it_has_ended(
 @pytest.mark.usefixtures("blank_pictures")
 async def test_the_livestream_changes_while_it_has_subscribers(world: FeedWorld, objects: LocalObjects) -> None:
     async def description_after(followed: bool) -> str:
-        await demo(world, objects, followed=followed).live()
-        words: str = next(item["description"] for item in await stored(world) if LIVE.livestream_id in item["PK"])
+        await photo_demo(world, objects, followed=followed).live()
+        words: str = next(
+            item["description"] for item in await sorted_photo_items(world) if LIVE.livestream_id in item["PK"]
+        )
         return words
 
-    await demo(world, objects).load()
-    before = len(await stored(world))
+    await photo_demo(world, objects).load()
+    before = len(await sorted_photo_items(world))
     assert await description_after(followed=False) == LIVE.description
     assert [await description_after(followed=True) for _ in range(len(SCENES) + 1)] == [*SCENES, SCENES[0]]
-    assert len(await stored(world)) == before
+    assert len(await sorted_photo_items(world)) == before
 
 
 def test_ids_are_in_the_order_that_examples_need() -> None:

@@ -91,7 +91,7 @@ class Library:
 
     async def marked(self) -> list[str]:
         """Return the keys of the files that contain a marker."""
-        names = [key for number in range(PHOTOS) for key in names_of(number)]
+        names = [key for number in range(PHOTOS) for key in object_names(number)]
         return [key for key in names if MARKER in await self.file(key)]
 
     async def photos(self, email: str | None = None) -> list[dict[str, Any]]:
@@ -104,12 +104,12 @@ class Library:
         return await self.served.store().get(keys.STRIP_PROGRESS, keys.CHECKPOINT)
 
 
-def names_of(number: int) -> tuple[str, str]:
+def object_names(number: int) -> tuple[str, str]:
     return f"originals/{number}.jpg", f"thumbnails/{number}.jpg"
 
 
-def item(number: int, **more: Any) -> dict[str, Any]:
-    original, thumbnail = names_of(number)
+def photo_item(number: int, **more: Any) -> dict[str, Any]:
+    original, thumbnail = object_names(number)
     return photo(str(number), originalKey=original, thumbnailKey=thumbnail, **more)
 
 
@@ -117,10 +117,12 @@ def item(number: int, **more: Any) -> dict[str, Any]:
 async def library(served: Served, store_options: StoreOptions, kind: str, server: S3Server) -> Library:
     environment = {} if kind == "folder" else {**AWS, "GATEWAY_PHOTO_BUCKET": BUCKET, "GATEWAY_S3_URL": server.url}
     library = Library(served, store_options, environment)
-    await put_library_items(served, photo_user(uploadCount=PHOTOS), *[item(number, size=1) for number in range(PHOTOS)])
+    await put_library_items(
+        served, photo_user(uploadCount=PHOTOS), *[photo_item(number, size=1) for number in range(PHOTOS)]
+    )
     kinds = [*KINDS]
     for number in range(PHOTOS):
-        original, thumbnail = names_of(number)
+        original, thumbnail = object_names(number)
         await library.objects.write(original, KINDS[kinds[2 * number]](6), content_type="image/jpeg")
         await library.objects.write(thumbnail, KINDS["JPEG"](None), content_type="image/jpeg")
     return library
@@ -131,12 +133,12 @@ def summary(stripped: int = 0, clean: int = 0, missing: int = 0, unreadable: int
 
 
 async def test_all_files_are_stripped_and_a_second_run_changes_nothing(library: Library) -> None:
-    before = [await library.file(names_of(number)[0]) for number in range(PHOTOS)]
+    before = [await library.file(object_names(number)[0]) for number in range(PHOTOS)]
 
     counted = await library.run("--dry-run")
-    untouched = [await library.file(names_of(number)[0]) for number in range(PHOTOS)] == before
+    untouched = [await library.file(object_names(number)[0]) for number in range(PHOTOS)] == before
     first = await library.run("--page", "3")
-    after = [await library.file(names_of(number)[0]) for number in range(PHOTOS)]
+    after = [await library.file(object_names(number)[0]) for number in range(PHOTOS)]
     second = await library.run()
 
     assert (counted.returncode, counted.stdout, untouched) == (0, summary(PHOTOS, word="to strip"), True)
@@ -156,7 +158,7 @@ async def test_all_files_are_stripped_and_a_second_run_changes_nothing(library: 
 async def test_the_type_of_a_file_in_the_bucket_is_that_of_its_picture(library: Library, server: S3Server) -> None:
     await library.run()
 
-    types = [server.objects[names_of(number)[0]][1] for number in range(PHOTOS)]
+    types = [server.objects[object_names(number)[0]][1] for number in range(PHOTOS)]
     assert types == ["image/jpeg"] * 3 + ["image/png"] * 3 + ["image/webp"]
 
 
@@ -195,7 +197,7 @@ async def test_a_killed_run_is_continued_after_its_last_page(
     assert (await library.marked(), await library.checkpoint()) == ([], None)
     received = await library.photos()
     assert [node["size"] for node in received] == [
-        len(await library.file(names_of(number)[0])) for number in range(PHOTOS)
+        len(await library.file(object_names(number)[0])) for number in range(PHOTOS)
     ]
     assert [node["camera"] for node in received] == [f"Maker {TEXT} Model 5"] * PHOTOS
     assert None not in [node["originalUrl"] for node in received]
@@ -279,7 +281,7 @@ async def test_a_photo_deleted_during_the_run_leaves_no_file(library: Library, s
 
     await stripping(library, step, delete).run(ignore_progress)
 
-    for key in names_of(3):
+    for key in object_names(3):
         assert await library.objects.read(key, max_bytes=2**25) is None
     assert [node["imageId"] for node in await library.photos()] == ["0", "1", "2", "4", "5", "6"]
 
@@ -288,7 +290,7 @@ async def test_unreadable_files_are_reported_and_shown_only_to_their_owner(libra
     await library.objects.write("originals/1.jpg", b"GIF89a" + MARKER, content_type="image/gif")
     await library.objects.write("originals/2.jpg", jpeg()[:-2], content_type="image/jpeg")
     await library.objects.delete(["originals/3.jpg"])
-    await put_library_items(library.served, item(4) | {"createdAt": 5})
+    await put_library_items(library.served, photo_item(4) | {"createdAt": 5})
 
     ended = await library.run()
 
