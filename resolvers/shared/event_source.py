@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from graphql import OperationType
 
 from datastore.change_streams.change import Change
+from datastore.change_streams.change_subscription import ChangeSubscription
 from datastore.change_streams.subscriptions.event_source import SourceReader
 from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
 from datastore.dynamodb.records import DAMAGE_ERRORS, logged_keys
@@ -80,21 +81,8 @@ async def follow(
     """
     progress = progress or context.progress or SubscriptionProgress()
     reader = reader or SourceReader()
-    changes = context.services.changes.follow(
-        table,
-        _tolerant(select),
-        limits=limits.upstream,
-        key=key,
-        subscriber_count=reader.subscriber_count,
-        after=None if progress.resume is None else progress.resume.token,
-        charge=context.meter.charge,
-    )
-    async with AsyncExitStack() as stack:
-        events = await stack.enter_async_context(changes)
-        if second_table is not None:
-            await stack.enter_async_context(
-                context.services.changes.join(events, second_table.table, _tolerant(second_table.select))
-            )
+    opened = _open_changes(context, table, select, limits, key, second_table, progress, reader)
+    async with opened as events:
         context.advance_watermark()  # also without a first event: a client that resumes needs this position
         progress.begin(events, events.last_number, sends_first_event=first is not None)
         reader.on_started()
@@ -115,6 +103,34 @@ async def follow(
             if events.dropped:
                 progress.add_dropped(events.dropped)
             yield event
+
+
+@asynccontextmanager
+async def _open_changes(
+    context: Context,
+    table: Table,
+    select: Callable[[Change], Event | None],
+    limits: QueueLimits,
+    key: Callable[[Event], Hashable],
+    second_table: SecondTable[Event] | None,
+    progress: SubscriptionProgress,
+    reader: SourceReader[Any],
+) -> AsyncIterator[ChangeSubscription[Event]]:
+    """Follow the table, after the client's resume position if there is one, and the second table."""
+    feed = context.services.changes
+    changes = feed.follow(
+        table,
+        _tolerant(select),
+        limits=limits.upstream,
+        key=key,
+        subscriber_count=reader.subscriber_count,
+        after=None if progress.resume is None else progress.resume.token,
+        charge=context.meter.charge,
+    )
+    async with changes as events, AsyncExitStack() as stack:
+        if second_table is not None:
+            await stack.enter_async_context(feed.join(events, second_table.table, _tolerant(second_table.select)))
+        yield events
 
 
 async def close_reader(read: asyncio.Future[Any], source: AsyncGenerator[Any, None]) -> None:

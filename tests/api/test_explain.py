@@ -1,6 +1,5 @@
 """Explanations of the DynamoDB calls of an operation, compared with the requests and responses of the engine."""
 
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -9,7 +8,6 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datastore.database import StoreOptions
 from datastore.dynamodb.calls import Call, CallDetails, TracedRead
 from datastore.dynamodb.requests import PreparedRequest
 from datastore.explain.report import MAX_CALLS, MAX_KEYS, explanation_of
@@ -23,33 +21,28 @@ from datastore.model.identity import Role
 from datastore.session.metering import Meter
 from datastore.session.read_trace import SharedRead
 from server.documents.request import Stage
-from server.settings import Settings
 from tests.support import contract as contract
 from tests.support import photo_contract
 from tests.support.comments import an_id
 from tests.support.explain import ask_explained, explanation
-from tests.support.explain_steps import SIGHTINGS, EngineWire, explaining, receive_message, socket, watch_engine
+from tests.support.explain_steps import (
+    SIGHTINGS,
+    EngineWire,
+    explaining,
+    receive_message,
+    settings,
+    socket,
+    store_options,
+    watch_engine,
+)
 from tests.support.fault_proxy import Proxy, Seen, forward, plain_error
 from tests.support.feed_items import comment_item, post_item, user_item
 from tests.support.home_feeds import feed_entry, put_feed_items
 from tests.support.photo_items import ADA
-from tests.support.served import NOON, SECRET, Clock, Served
-from tests.support.store_engines import free_port
+from tests.support.served import NOON, Clock, Served
 from tests.support.until import until
 
-__all__ = ["socket"]
-
-
-@pytest.fixture
-def settings(request: pytest.FixtureRequest) -> Settings:
-    """Settings that let every signed-in caller have explanations, unless a test says otherwise."""
-    explain = getattr(request, "param", "user")
-    return Settings(secret=SECRET, port=free_port(), poll_interval=0.02, explain=explain, shared_reads=False)
-
-
-@pytest.fixture
-def store_options(proxy: Proxy, store_options: StoreOptions) -> StoreOptions:
-    return replace(store_options, store=proxy.url)
+__all__ = ["settings", "socket", "store_options"]
 
 
 def assert_matches_wire(explained: dict[str, Any], wire: EngineWire) -> None:

@@ -1,40 +1,33 @@
 """The callers that may have operations explained, and the values that an explanation hides."""
 
-from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 
-from datastore.database import StoreOptions
 from datastore.errors import Forbidden, Unauthenticated
 from datastore.model.identity import Identity, Role
 from server.admission.callers import Caller
 from server.operations.explain import Explain, Explanations
-from server.settings import Misconfigured, Settings, from_environment
+from server.settings import Misconfigured, from_environment
 from tests.support import contract as contract
 from tests.support import photo_contract
 from tests.support.explain import ask_explained, explanation
-from tests.support.explain_steps import SIGHTINGS, explaining, receive_message, socket, watch_engine
+from tests.support.explain_steps import (
+    SIGHTINGS,
+    explaining,
+    receive_message,
+    settings,
+    socket,
+    store_options,
+    watch_engine,
+)
 from tests.support.fault_proxy import Proxy
 from tests.support.photo_items import ADA, EVE, photo_user, user_id
 from tests.support.photo_items import put_library_items as put_photos
-from tests.support.served import SECRET, Served
-from tests.support.store_engines import free_port
+from tests.support.served import Served
 
-__all__ = ["socket"]
-
-
-@pytest.fixture
-def settings(request: pytest.FixtureRequest) -> Settings:
-    """Settings that let every signed-in caller have explanations, unless a test says otherwise."""
-    explain = getattr(request, "param", "user")
-    return Settings(secret=SECRET, port=free_port(), poll_interval=0.02, explain=explain, shared_reads=False)
-
-
-@pytest.fixture
-def store_options(proxy: Proxy, store_options: StoreOptions) -> StoreOptions:
-    return replace(store_options, store=proxy.url)
+__all__ = ["settings", "socket", "store_options"]
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,21 @@
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
 import pytest
 from aiohttp import web
 
+from datastore.database import StoreOptions
 from datastore.dynamodb.transport import STREAM_OPERATIONS
 from datastore.model.identity import Role
+from server.settings import Settings
 from tests.support import contract as contract
 from tests.support.fault_proxy import Proxy, Seen
-from tests.support.served import Served
+from tests.support.served import SECRET, Served
+from tests.support.store_engines import free_port
 
 SIGHTINGS = '{ sightings(area: "Downtown") { nodes { area } } }'
 
@@ -69,3 +72,15 @@ async def socket(served: Served) -> AsyncIterator[Any]:
 async def receive_message(socket: Any) -> dict[str, Any]:
     message: dict[str, Any] = await socket.receive_json(timeout=10)
     return message
+
+
+@pytest.fixture
+def settings(request: pytest.FixtureRequest) -> Settings:
+    """Settings that let every signed-in caller have explanations, unless a test says otherwise."""
+    explain = getattr(request, "param", "user")
+    return Settings(secret=SECRET, port=free_port(), poll_interval=0.02, explain=explain, shared_reads=False)
+
+
+@pytest.fixture
+def store_options(proxy: Proxy, store_options: StoreOptions) -> StoreOptions:
+    return replace(store_options, store=proxy.url)

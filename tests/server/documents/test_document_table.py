@@ -1,9 +1,7 @@
 """Trusted documents in the table: added while the gateway runs, cached, and available during an outage."""
 
 import asyncio
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -16,24 +14,9 @@ from server.documents.settings import TABLE, DocumentSettings, DocumentsMode
 from server.settings import Settings
 from tests.support.served import NOON, Clock, Served
 from tests.support.transports import TRANSPORTS, ask_over, codes_of_answer
-from tests.support.trusted_documents import ANSWER, ANYBODY, AREAS, CATEGORIES, HASH, NAMED
+from tests.support.trusted_documents import ANSWER, ANYBODY, AREAS, CATEGORIES, HASH, manifest, mode, settings
 
-
-@pytest.fixture
-def manifest(tmp_path: Path) -> Path:
-    path = tmp_path / "manifest.json"
-    path.write_text(json.dumps(NAMED | {sha256_of(CATEGORIES): CATEGORIES}))
-    return path
-
-
-@pytest.fixture
-def mode() -> DocumentsMode:
-    return DocumentsMode.ENFORCE
-
-
-@pytest.fixture
-def settings(settings: Settings, manifest: Path, mode: DocumentsMode) -> Settings:
-    return replace(settings, documents=DocumentSettings(mode, str(manifest)))
+__all__ = ["manifest", "mode", "settings"]
 
 
 # The table

@@ -24,7 +24,9 @@ from server.settings import Misconfigured, Settings, from_environment
 from tests.support.command_line import refused_in_a_line, run_here
 from tests.support.served import Served
 from tests.support.transports import TRANSPORTS, Transport, ask_over, codes_of_answer, persisted
-from tests.support.trusted_documents import ANSWER, ANYBODY, AREAS, CATEGORIES, HASH, NAMED
+from tests.support.trusted_documents import ANSWER, ANYBODY, AREAS, CATEGORIES, HASH, NAMED, manifest, mode, settings
+
+__all__ = ["manifest", "mode", "settings"]
 
 TYPENAME = "{ __typename }"
 
@@ -35,23 +37,6 @@ APOLLO = {
 }
 
 TWICE = [{"id": "a", "body": AREAS}, {"id": "a", "body": CATEGORIES}]
-
-
-@pytest.fixture
-def manifest(tmp_path: Path) -> Path:
-    path = tmp_path / "manifest.json"
-    path.write_text(json.dumps(NAMED | {sha256_of(CATEGORIES): CATEGORIES}))
-    return path
-
-
-@pytest.fixture
-def mode() -> DocumentsMode:
-    return DocumentsMode.ENFORCE
-
-
-@pytest.fixture
-def settings(settings: Settings, manifest: Path, mode: DocumentsMode) -> Settings:
-    return replace(settings, documents=DocumentSettings(mode, str(manifest)))
 
 
 # Every transport
