@@ -3,7 +3,7 @@
 import asyncio
 import os
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,19 +14,14 @@ from datastore.change_streams.change_subscription import ChangeSubscription
 from datastore.database import Database
 from datastore.keyspace.sightings import BLIP
 from tests.support.bus_hosts import KEYS, BusProcess, Hosts, take_numbers
-from tests.support.redis_server import RedisServer
+from tests.support.redis_server import RedisServer, redis
 from tests.support.split_stream import SplitStream
+
+__all__ = ["redis"]
 
 # BUS_EVENTS=200 takes some minutes.
 EVENTS = int(os.environ.get("BUS_EVENTS", "10"))
 KINDS = ("join", "join", "leave", "vanish", "flush", "restart", "hang", "trim", "copy", "go back", "split", "split")
-
-
-@pytest.fixture
-def redis() -> Iterator[RedisServer]:
-    server = RedisServer()
-    yield server
-    server.close()
 
 
 @pytest.fixture

@@ -18,11 +18,13 @@ from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from tests.support.command_line import GatewayProcess, serve_process
 from tests.support.earthquake_samples import quake
-from tests.support.redis_server import RedisServer
+from tests.support.redis_server import RedisServer, redis
 from tests.support.resuming_clients import EventStreamClient, ResumingClient, SocketClient
 from tests.support.served import NOON
 from tests.support.until import until
 from tests.support.workers import QUIET, workers
+
+__all__ = ["redis"]
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc"),
@@ -31,13 +33,6 @@ pytestmark = [
 QUAKES = "subscription { earthquakeDetected { eventId } }"
 # The errors of a client whose connection ends: it breaks, or an unexpected message arrives.
 ENDED = (aiohttp.ClientError, ConnectionError, TypeError)
-
-
-@pytest.fixture
-def redis() -> Iterator[RedisServer]:
-    server = RedisServer()
-    yield server
-    server.close()
 
 
 @pytest.fixture

@@ -3,13 +3,17 @@
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from datastore.matches.cricket import MatchPhase
 from datastore.matches.display import DisplayBatter, DisplayBowler, DisplaySide, DisplayState
+from pipelines.matches.push.apns import ApnsLimits, ApnsPushService
 from pipelines.matches.push.apns_payload import update
 from pipelines.matches.push.push_service import Push, Sent
-from tests.support.served import NOON
+from tests.support.apns import LIMITS, credentials
+from tests.support.apns_server import ApnsServer
+from tests.support.served import NOON, Clock
 
 TOKEN = "a1" * 32
 
@@ -43,3 +47,21 @@ UPDATE = update(display(), NOON)
 async def pushes(count: int, settle: Callable[[Sent], Any] | None = None) -> AsyncIterator[Push]:
     for number in range(count):
         yield Push(f"{number:064x}", UPDATE, settle)
+
+
+@pytest.fixture
+async def make(server: ApnsServer, clock: Clock) -> AsyncIterator[Callable[..., ApnsPushService]]:
+    deliveries: list[ApnsPushService] = []
+
+    def make(limits: ApnsLimits = LIMITS) -> ApnsPushService:
+        deliveries.append(ApnsPushService(credentials(server), clock, limits=limits, verify=server.trust))
+        return deliveries[-1]
+
+    yield make
+    for delivery in deliveries:
+        await delivery.aclose()
+
+
+@pytest.fixture
+def delivery(make: Callable[..., ApnsPushService]) -> ApnsPushService:
+    return make()

@@ -5,7 +5,7 @@ import ipaddress
 import ssl
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -20,6 +20,7 @@ import h2.events
 import h2.exceptions
 import h2.settings
 import orjson
+import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -223,3 +224,9 @@ def _load(context: ssl.SSLContext, chain: str) -> None:
         path = Path(folder) / "chain.pem"
         path.write_text(chain)
         context.load_cert_chain(path)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApnsServer]:
+    async with ApnsServer() as server:
+        yield server

@@ -1,10 +1,12 @@
 """Processes that share a bus, each with a change feed, and the table that they follow."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from typing import Any
+
+import pytest
 
 from datastore.change_streams.change_feed import ChangeFeed
 from datastore.change_streams.change_subscription import ChangeSubscription
@@ -14,6 +16,7 @@ from datastore.keyspace.sightings import BLIP
 from datastore.queues import QueueLimits
 from tests.support.changes import number_of
 from tests.support.redis_server import RedisServer
+from tests.support.scripted_stream import Script
 from tests.support.until import until
 
 KEYS = 7
@@ -126,3 +129,9 @@ async def _readers(processes: Sequence[BusProcess]) -> int:
 
     await until(lambda: sum(more()) >= 20 and on_bus(*processes))
     return sum(reads > 1 for reads in more())
+
+
+@pytest.fixture
+async def hosts(script: Script, redis: RedisServer) -> AsyncIterator[Hosts]:
+    async with AsyncExitStack() as stack:
+        yield Hosts(script, "t__", redis, stack)

@@ -1,9 +1,12 @@
 """Changes, sessions and devices for the tests of Live Activities."""
 
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
 
+import pytest
 from msgspec.structs import replace
 
+from datastore.database import Database
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.keyspace.matches.live_activities import ACTIVITIES_OF_USER, LIVE_ACTIVITIES
 from datastore.keyspace.matches.live_activities import live_activity as session_key
@@ -12,11 +15,15 @@ from datastore.matches.display import display_state
 from datastore.matches.live_activities import LiveActivities
 from datastore.model.composite_keys import key_attributes
 from datastore.model.timestamps import iso
+from datastore.session.metering import Deadline
 from datastore.session.store import Store
+from pipelines.matches.push.apns import ApnsPushService
+from pipelines.matches.push.live_activities import LACoordinator
 from pipelines.matches.push.push_queue import MatchChange
+from tests.support.apns import LIMITS, credentials
 from tests.support.apns_server import ApnsServer
 from tests.support.display_states import NAMES, first, fixture_in_chase, in_chase, second
-from tests.support.served import NOON
+from tests.support.served import NOON, Clock
 
 MATCH = fixture_in_chase(version=7)
 FINISHED = replace(
@@ -77,3 +84,24 @@ def session_item(user: str, token: str) -> dict[str, object]:
         "sessionStartedAt": iso(NOON),
         "ttl": int((NOON + timedelta(hours=12)).timestamp()),
     }
+
+
+@pytest.fixture
+def open_store(database: Database) -> Callable[[], Store]:
+    return lambda: Store(database.client, prefix=database.prefix, deadline=Deadline(30), token=lambda: "token")
+
+
+@pytest.fixture
+async def delivery(server: ApnsServer, clock: Clock) -> AsyncIterator[ApnsPushService]:
+    delivery = ApnsPushService(credentials(server), clock, limits=LIMITS, verify=server.trust)
+    yield delivery
+    await delivery.aclose()
+
+
+@pytest.fixture
+async def coordinator(
+    open_store: Callable[[], Store], delivery: ApnsPushService, clock: Clock
+) -> AsyncIterator[LACoordinator]:
+    coordinator = LACoordinator(open_store, delivery, clock, backoff=FAST_RETRIES)
+    yield coordinator
+    await coordinator.aclose(0)

@@ -1,7 +1,10 @@
 """Stores, jobs and data for the tests of the sync jobs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
+
+import aiohttp
+import pytest
 
 from datastore.database import Database
 from datastore.dynamodb.client import Client
@@ -11,11 +14,15 @@ from datastore.matches.fixtures import Fixtures
 from datastore.matches.leagues import League, Leagues
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
-from pipelines.matches.sync.jobs import SyncJob, SyncResult
+from pipelines.matches.providers.sportmonks.provider import SportMonks
+from pipelines.matches.sync.jobs import FixtureSyncJob, LeagueSyncJob, SyncJob, SyncResult
 from tests.support.served import call_name
 from tests.support.sportmonks_samples import (
     START,
+    TOKEN,
     Json,
+    ProviderTime,
+    Service,
 )
 
 Stores = Callable[[], Store]
@@ -60,3 +67,30 @@ async def stored(stores: Stores, match_id: str = "501") -> Match:
     found = await Fixtures(stores(), START).latest(match_id)
     assert found is not None
     return found
+
+
+@pytest.fixture
+def opened() -> list[Store]:
+    """The stores that were opened since a test cleared them."""
+    return []
+
+
+@pytest.fixture
+def stores(database: Database, opened: list[Store]) -> Stores:
+    return stores_of(database.client, database, opened)
+
+
+@pytest.fixture
+async def provider(service: Service, time: ProviderTime) -> AsyncIterator[SportMonks]:
+    async with aiohttp.ClientSession() as session:
+        yield SportMonks(session, TOKEN, base_url=service.url, now=time, sleep=time.sleep, retry=QUICKLY)
+
+
+@pytest.fixture
+def leagues_job(provider: SportMonks, stores: Stores, time: ProviderTime) -> LeagueSyncJob:
+    return LeagueSyncJob(provider, stores, "i1", time)
+
+
+@pytest.fixture
+def fixtures_job(provider: SportMonks, stores: Stores, time: ProviderTime) -> FixtureSyncJob:
+    return FixtureSyncJob(provider, stores, "i1", time)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from datastore.matches.cricket import (
@@ -18,7 +19,7 @@ from datastore.matches.live_state import ActiveMatch
 from pipelines.matches.live.poller import Tick
 from pipelines.matches.scoring.scorebook import InningsBook
 from tests.support.cricket_pipeline import PipelineInstance
-from tests.support.cricket_play import current_state
+from tests.support.cricket_play import current_state, list_match
 from tests.support.served import NOON, Served
 
 FIXTURE = Match("m", "cup", "CUP", "reds", "blues", NOON, "NS", MatchPhase.UPCOMING, scheduled_overs=20)
@@ -131,3 +132,11 @@ OVER = (ball_at(1), ball_at(2, 4), ball_at(3), out(4), ball_at(5, 6, batter="R3"
 def amended(number: int, new: Ball) -> tuple[Ball, ...]:
     """Return the over with another ball at a position."""
     return (*OVER[: number - 1], new, *OVER[number:])
+
+
+@pytest.fixture
+async def live(served: Served) -> PolledMatch:
+    await list_match(served, FIXTURE)
+    live = PolledMatch(served)
+    await live.tick(snapshot_with(status="NS"))
+    return live

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
@@ -19,7 +19,7 @@ from tests.support.bus_gateways import metric_value
 from tests.support.earthquake_samples import put_raw, scan
 from tests.support.fault_proxy import Proxy
 from tests.support.match_updates import advance, register_at_version_1
-from tests.support.redis_server import RedisServer
+from tests.support.redis_server import RedisServer, redis
 from tests.support.resume import CUTS, cut_at_random, write_until
 from tests.support.resuming_clients import EventStreamClient, ResumingClient, SocketClient
 from tests.support.served import Clock, Served, Tidied, listening
@@ -27,18 +27,13 @@ from tests.support.split_stream import SplitStream
 from tests.support.store_engines import Engines, free_port
 from tests.support.until import until
 
+__all__ = ["redis"]
+
 QUAKES = "subscription { earthquakeDetected { eventId } }"
 SCORES = "subscription { liveScores { isSnapshot updates { matchId version conflated } } }"
 # After this number of writes no more shards are split, so that a long run tests other things, too.
 MOST_UNREST = 300
 TRANSPORTS = pytest.mark.parametrize("transport", [SocketClient, EventStreamClient])
-
-
-@pytest.fixture
-def redis() -> Iterator[RedisServer]:
-    server = RedisServer()
-    yield server
-    server.close()
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -13,15 +13,10 @@ from datastore.errors import TableMissing
 from datastore.model.access_patterns import Table
 from tests.support.bus_hosts import BusProcess, Hosts, direct, reads_settle, take_numbers
 from tests.support.changes import number_of
-from tests.support.redis_server import RedisServer
+from tests.support.redis_server import RedisServer, redis
 from tests.support.until import until
 
-
-@pytest.fixture
-def redis() -> Iterator[RedisServer]:
-    server = RedisServer()
-    yield server
-    server.close()
+__all__ = ["redis"]
 
 
 @pytest.fixture

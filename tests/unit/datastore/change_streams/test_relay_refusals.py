@@ -2,7 +2,6 @@
 
 import logging
 import re
-from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -13,30 +12,19 @@ from datastore.change_streams.change_subscription import ChangeSubscription
 from datastore.change_streams.relay.commands import RelayCommands
 from datastore.change_streams.shards.checkpoints import Reached
 from datastore.errors import Unavailable
-from tests.support.bus_hosts import BusProcess, Hosts, direct, on_bus, take_numbers
+from tests.support.bus_hosts import BusProcess, Hosts, direct, hosts, on_bus, take_numbers
 from tests.support.bus_pages import Line
-from tests.support.redis_server import RedisServer
+from tests.support.redis_server import RedisServer, redis
 from tests.support.scripted_stream import Script, Shard
 from tests.support.store_engines import ROOT
 from tests.support.until import until
 
-
-@pytest.fixture
-def redis() -> Iterator[RedisServer]:
-    server = RedisServer()
-    yield server
-    server.close()
+__all__ = ["hosts", "redis"]
 
 
 @pytest.fixture
 def script() -> Script:
     return Script(a=Shard())
-
-
-@pytest.fixture
-async def hosts(script: Script, redis: RedisServer) -> AsyncIterator[Hosts]:
-    async with AsyncExitStack() as stack:
-        yield Hosts(script, "t__", redis, stack)
 
 
 class Two:

@@ -1,34 +1,21 @@
 """Streams of many shards over the bus: a scripted stream (the embedded engine has one shard) and real Redis."""
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
 from datetime import timedelta
 
 import pytest
 
 from datastore.change_streams.shards.stream_reader import ChangesLost
-from tests.support.bus_hosts import Hosts, direct, on_bus, reads_settle, take_numbers
-from tests.support.redis_server import RedisServer
+from tests.support.bus_hosts import Hosts, direct, hosts, on_bus, reads_settle, take_numbers
+from tests.support.redis_server import RedisServer, redis
 from tests.support.scripted_stream import Script, Shard
 from tests.support.until import until
 
-
-@pytest.fixture
-def redis() -> Iterator[RedisServer]:
-    server = RedisServer()
-    yield server
-    server.close()
+__all__ = ["hosts", "redis"]
 
 
 @pytest.fixture
 def script() -> Script:
     return Script(a=Shard(), b=Shard())
-
-
-@pytest.fixture
-async def hosts(script: Script, redis: RedisServer) -> AsyncIterator[Hosts]:
-    async with AsyncExitStack() as stack:
-        yield Hosts(script, "t__", redis, stack)
 
 
 async def test_processes_deliver_the_same_order_and_the_same_positions(hosts: Hosts, script: Script) -> None:

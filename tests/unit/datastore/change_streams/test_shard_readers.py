@@ -4,7 +4,6 @@ import asyncio
 import heapq
 import random
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
@@ -25,11 +24,13 @@ from server.settings import Settings
 from tests.support.bus_gateways import metric_value
 from tests.support.earthquake_samples import put_raw
 from tests.support.fault_proxy import Proxy
-from tests.support.redis_server import RedisServer
+from tests.support.redis_server import RedisServer, redis
 from tests.support.served import Clock, Listener, Served, Tidied, listening
 from tests.support.shard_limits import ShardLimits, Shared
 from tests.support.store_engines import free_port
 from tests.support.until import until
+
+__all__ = ["redis"]
 
 QUAKES = "subscription { earthquakeDetected { eventId } }"
 GATEWAYS = 3
@@ -140,13 +141,6 @@ async def test_reads_of_many_shards_leave_connections_to_others() -> None:
     assert started == MAX_CONCURRENCY < HttpLimits().connections / 2
     go_on.set()
     assert await asyncio.gather(*waiting) == [1] * 3 * MAX_CONCURRENCY
-
-
-@pytest.fixture
-def redis() -> Iterator[RedisServer]:
-    server = RedisServer()
-    yield server
-    server.close()
 
 
 @pytest.fixture

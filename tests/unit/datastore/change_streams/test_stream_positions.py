@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
 from datetime import timedelta
 
 import pytest
@@ -13,11 +11,13 @@ from datastore.change_streams.shards.checkpoints import joined
 from datastore.change_streams.shards.shard_reader import MAX_REFUSALS
 from datastore.change_streams.shards.stream_reader import ChangesLost
 from datastore.dynamodb.client import RequestRefused
-from tests.support.bus_hosts import Hosts, take_numbers
-from tests.support.redis_server import RedisServer
+from tests.support.bus_hosts import Hosts, hosts, take_numbers
+from tests.support.redis_server import redis
 from tests.support.scripted_readers import Going
 from tests.support.scripted_stream import Script, Shard
 from tests.support.until import until
+
+__all__ = ["hosts", "redis"]
 
 WIDTH = 21  # as many digits as DynamoDB Local writes
 INVALID = RequestRefused("ValidationException", "Invalid ShardIterator")
@@ -34,19 +34,6 @@ def script() -> Script:
     script = Script(a=Shard())
     script.width = WIDTH
     return script
-
-
-@pytest.fixture
-def redis() -> Iterator[RedisServer]:
-    server = RedisServer()
-    yield server
-    server.close()
-
-
-@pytest.fixture
-async def hosts(script: Script, redis: RedisServer) -> AsyncIterator[Hosts]:
-    async with AsyncExitStack() as stack:
-        yield Hosts(script, "t__", redis, stack)
 
 
 class ReaderRun:

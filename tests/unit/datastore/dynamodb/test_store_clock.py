@@ -1,7 +1,7 @@
 """Hosts whose clock differs from the store's: times follow the store's clock, and no change is missed."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -22,11 +22,13 @@ from tests.support.bus_hosts import Hosts, reads_settle, take_numbers
 from tests.support.changes import number_of
 from tests.support.consumers import ConsumerInstance, HandlerGate, Noting, stream_record
 from tests.support.fault_proxy import Fault, Proxy, Seen, client_of
-from tests.support.redis_server import RedisServer
+from tests.support.redis_server import RedisServer, redis
 from tests.support.refused_signatures import clock_off_by
 from tests.support.resume_splits import TABLE, SplitFeeds, Splitting
 from tests.support.scripted_stream import Script, Shard
 from tests.support.until import until
+
+__all__ = ["redis"]
 
 NEAR = timedelta(seconds=3)
 
@@ -176,13 +178,6 @@ async def test_a_shard_without_records_beyond_the_retention_is_too_old_by_the_st
     script.ahead = timedelta(hours=25)
     async with client.following(client.feed()) as events:
         assert events.is_too_old
-
-
-@pytest.fixture
-def redis() -> Iterator[RedisServer]:
-    server = RedisServer()
-    yield server
-    server.close()
 
 
 async def test_a_process_that_leaves_a_bus_without_a_record_of_a_shard_misses_nothing(

@@ -1,6 +1,5 @@
 """The credentials for APNs and the provider tokens."""
 
-from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 
 import jwt
@@ -8,39 +7,17 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from pipelines.matches.push.apns import ApnsLimits, ApnsPushService
+from pipelines.matches.push.apns import ApnsPushService
 from pipelines.matches.push.apns_credentials import ApnsCredentials, CredentialsError
 from pipelines.matches.push.push_service import PushOutcome, Sent
-from tests.support.apns import KEY, LIMITS, PEM, credentials
-from tests.support.apns_pushes import TOKEN, UPDATE, pushes
-from tests.support.apns_server import ApnsAnswer, ApnsServer
+from tests.support.apns import KEY, PEM
+from tests.support.apns_pushes import TOKEN, UPDATE, delivery, make, pushes
+from tests.support.apns_server import ApnsAnswer, ApnsServer, server
 from tests.support.served import NOON, Clock
 
+__all__ = ["delivery", "make", "server"]
+
 PUBLIC = KEY.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ApnsServer]:
-    async with ApnsServer() as server:
-        yield server
-
-
-@pytest.fixture
-async def make(server: ApnsServer, clock: Clock) -> AsyncIterator[Callable[..., ApnsPushService]]:
-    deliveries: list[ApnsPushService] = []
-
-    def make(limits: ApnsLimits = LIMITS) -> ApnsPushService:
-        deliveries.append(ApnsPushService(credentials(server), clock, limits=limits, verify=server.trust))
-        return deliveries[-1]
-
-    yield make
-    for delivery in deliveries:
-        await delivery.aclose()
-
-
-@pytest.fixture
-def delivery(make: Callable[..., ApnsPushService]) -> ApnsPushService:
-    return make()
 
 
 async def test_the_provider_token_is_signed_with_the_key_and_renewed_after_50_minutes(

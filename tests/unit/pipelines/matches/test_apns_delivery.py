@@ -11,34 +11,12 @@ import pytest
 from pipelines.matches.push.apns import ApnsLimits, ApnsPushService
 from pipelines.matches.push.push_service import LoggedPushService, Push, PushOutcome, Sent
 from tests.support.apns import LIMITS, credentials
-from tests.support.apns_pushes import TOKEN, UPDATE, pushes
-from tests.support.apns_server import SERVING, ApnsAnswer, ApnsServer, Fault, Request
+from tests.support.apns_pushes import TOKEN, UPDATE, delivery, make, pushes
+from tests.support.apns_server import SERVING, ApnsAnswer, ApnsServer, Fault, Request, server
 from tests.support.served import NOON, Clock
 from tests.support.time_jumps import jump
 
-
-@pytest.fixture
-async def server() -> AsyncIterator[ApnsServer]:
-    async with ApnsServer() as server:
-        yield server
-
-
-@pytest.fixture
-async def make(server: ApnsServer, clock: Clock) -> AsyncIterator[Callable[..., ApnsPushService]]:
-    deliveries: list[ApnsPushService] = []
-
-    def make(limits: ApnsLimits = LIMITS) -> ApnsPushService:
-        deliveries.append(ApnsPushService(credentials(server), clock, limits=limits, verify=server.trust))
-        return deliveries[-1]
-
-    yield make
-    for delivery in deliveries:
-        await delivery.aclose()
-
-
-@pytest.fixture
-def delivery(make: Callable[..., ApnsPushService]) -> ApnsPushService:
-    return make()
+__all__ = ["delivery", "make", "server"]
 
 
 def first_then(*answers: ApnsAnswer | Fault) -> Callable[[Request], ApnsAnswer | Fault]:

@@ -1,6 +1,5 @@
 """The headers and payloads of pushes, and their shortening to 4,096 bytes."""
 
-from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import orjson
@@ -11,42 +10,19 @@ from hypothesis import strategies as st
 
 from datastore.matches.cricket import CricketEvent, CricketEventKind, MatchPhase
 from datastore.matches.display import DisplayBatter, DisplayBowler, DisplaySide, DisplayState
-from pipelines.matches.push.apns import ApnsLimits, ApnsPushService
+from pipelines.matches.push.apns import ApnsPushService
 from pipelines.matches.push.apns_payload import collapse_id, content_state, end, start, update
 from pipelines.matches.push.push_service import PushOutcome, Sent
-from tests.support.apns import LIMITS, credentials
-from tests.support.apns_pushes import TOKEN, display
-from tests.support.apns_server import ApnsServer
-from tests.support.served import NOON, Clock
+from tests.support.apns_pushes import TOKEN, delivery, display, make
+from tests.support.apns_server import ApnsServer, server
+from tests.support.served import NOON
 from tests.support.store_engines import ROOT
+
+__all__ = ["delivery", "make", "server"]
 
 
 def cricket_event(kind: CricketEventKind, text: str = "Out!") -> CricketEvent:
     return CricketEvent(f"m1:{kind}:{text}", kind, text)
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ApnsServer]:
-    async with ApnsServer() as server:
-        yield server
-
-
-@pytest.fixture
-async def make(server: ApnsServer, clock: Clock) -> AsyncIterator[Callable[..., ApnsPushService]]:
-    deliveries: list[ApnsPushService] = []
-
-    def make(limits: ApnsLimits = LIMITS) -> ApnsPushService:
-        deliveries.append(ApnsPushService(credentials(server), clock, limits=limits, verify=server.trust))
-        return deliveries[-1]
-
-    yield make
-    for delivery in deliveries:
-        await delivery.aclose()
-
-
-@pytest.fixture
-def delivery(make: Callable[..., ApnsPushService]) -> ApnsPushService:
-    return make()
 
 
 # Headers and payloads

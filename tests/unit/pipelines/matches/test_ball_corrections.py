@@ -9,17 +9,9 @@ from datastore.matches.cricket import (
     Extras,
     Wicket,
 )
-from tests.support.cricket_play import list_match
-from tests.support.score_corrections import FIXTURE, OVER, PolledMatch, amended, ball_at, out, snapshot_with
-from tests.support.served import Served
+from tests.support.score_corrections import OVER, PolledMatch, amended, ball_at, live, out, snapshot_with
 
-
-@pytest.fixture
-async def live(served: Served) -> PolledMatch:
-    await list_match(served, FIXTURE)
-    live = PolledMatch(served)
-    await live.tick(snapshot_with(status="NS"))
-    return live
+__all__ = ["live"]
 
 
 @pytest.mark.parametrize(

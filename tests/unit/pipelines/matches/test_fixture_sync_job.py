@@ -1,14 +1,11 @@
 """The sync of fixtures, on the real engine and a local SportMonks server."""
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
-import aiohttp
 import pytest
 from msgspec.structs import replace
 
-from datastore.database import Database
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import (
     BattingLine,
@@ -22,23 +19,22 @@ from datastore.matches.cricket import (
 from datastore.matches.fixture_cache import FixtureCache
 from datastore.matches.fixtures import Fixtures
 from datastore.session.store import Store
-from pipelines.matches.providers.sportmonks.provider import SportMonks
 from pipelines.matches.sync.jobs import FixtureSyncJob, SyncResult
-from tests.support.match_sync import QUICKLY, Stores, put_league, stored, stores_of, synced
+from tests.support.match_sync import Stores, fixtures_job, opened, provider, put_league, stored, stores, synced
+from tests.support.sportmonks_provider import service, time
 from tests.support.sportmonks_samples import (
     KITES,
     OWLS,
     START,
-    TOKEN,
-    ProviderTime,
     Service,
     fixture_row,
     page_body,
     player,
     player_id,
     runs_row,
-    serve_sportmonks,
 )
+
+__all__ = ["fixtures_job", "opened", "provider", "service", "stores", "time"]
 
 LATER = "2026-06-28T12:00:00Z"
 LINEUPS = (LineupPlayer("1101", "Kit Adams", "11"),)
@@ -51,39 +47,6 @@ LOOKED_UP = [
     "Scan cricket-fixture-cache",
     "Scan cricket-leagues",
 ]
-
-
-@pytest.fixture
-async def service() -> AsyncIterator[Service]:
-    async with serve_sportmonks() as service:
-        yield service
-
-
-@pytest.fixture
-def time() -> ProviderTime:
-    return ProviderTime()
-
-
-@pytest.fixture
-def opened() -> list[Store]:
-    """The stores that were opened since a test cleared them."""
-    return []
-
-
-@pytest.fixture
-def stores(database: Database, opened: list[Store]) -> Stores:
-    return stores_of(database.client, database, opened)
-
-
-@pytest.fixture
-async def provider(service: Service, time: ProviderTime) -> AsyncIterator[SportMonks]:
-    async with aiohttp.ClientSession() as session:
-        yield SportMonks(session, TOKEN, base_url=service.url, now=time, sleep=time.sleep, retry=QUICKLY)
-
-
-@pytest.fixture
-def fixtures_job(provider: SportMonks, stores: Stores, time: ProviderTime) -> FixtureSyncJob:
-    return FixtureSyncJob(provider, stores, "i1", time)
 
 
 async def test_fixtures_are_written_when_they_are_new_or_changed(

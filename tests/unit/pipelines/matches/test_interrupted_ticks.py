@@ -9,17 +9,9 @@ from datastore.matches.cricket import Target
 from datastore.matches.live_state import initial_state
 from datastore.session.store import Store
 from pipelines.matches.live.diff import MatchWatch
-from tests.support.cricket_play import list_match
-from tests.support.score_corrections import FIXTURE, PolledMatch, ball_at, out, snapshot_with
-from tests.support.served import Served
+from tests.support.score_corrections import FIXTURE, PolledMatch, ball_at, live, out, snapshot_with
 
-
-@pytest.fixture
-async def live(served: Served) -> PolledMatch:
-    await list_match(served, FIXTURE)
-    live = PolledMatch(served)
-    await live.tick(snapshot_with(status="NS"))
-    return live
+__all__ = ["live"]
 
 
 class ProcessDied(Exception):

@@ -1,30 +1,30 @@
 """The end of Live Activities, with real tables and a real HTTP/2 server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 import pytest
 
-from datastore.database import Database
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.keyspace.matches.live_activities import LIVE_ACTIVITIES
 from datastore.matches.cricket import CricketEventKind
 from datastore.matches.live_activities import LiveActivities, LiveActivity
 from datastore.matches.match_follows import MatchFollows
-from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from pipelines.matches.push.apns import ApnsLimits, ApnsPushService
 from pipelines.matches.push.live_activities import LACoordinator
 from pipelines.matches.push.push_service import LoggedPushService, PushOutcome
-from tests.support.apns import LIMITS, credentials
-from tests.support.apns_server import ApnsAnswer, ApnsServer, Fault, Request
+from tests.support.apns import credentials
+from tests.support.apns_server import ApnsAnswer, ApnsServer, Fault, Request, server
 from tests.support.display_states import CHENNAI, store_match
 from tests.support.live_activity_pushes import (
-    FAST_RETRIES,
     FINISHED,
     MATCH,
     change,
+    coordinator,
+    delivery,
     event,
+    open_store,
     register,
     rings,
     session,
@@ -34,32 +34,7 @@ from tests.support.live_activity_pushes import (
 from tests.support.served import NOON, Clock
 from tests.support.until import until
 
-
-@pytest.fixture
-def open_store(database: Database) -> Callable[[], Store]:
-    return lambda: Store(database.client, prefix=database.prefix, deadline=Deadline(30), token=lambda: "token")
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ApnsServer]:
-    async with ApnsServer() as server:
-        yield server
-
-
-@pytest.fixture
-async def delivery(server: ApnsServer, clock: Clock) -> AsyncIterator[ApnsPushService]:
-    delivery = ApnsPushService(credentials(server), clock, limits=LIMITS, verify=server.trust)
-    yield delivery
-    await delivery.aclose()
-
-
-@pytest.fixture
-async def coordinator(
-    open_store: Callable[[], Store], delivery: ApnsPushService, clock: Clock
-) -> AsyncIterator[LACoordinator]:
-    coordinator = LACoordinator(open_store, delivery, clock, backoff=FAST_RETRIES)
-    yield coordinator
-    await coordinator.aclose(0)
+__all__ = ["coordinator", "delivery", "open_store", "server"]
 
 
 async def sessions(store: Store) -> list[LiveActivity]:

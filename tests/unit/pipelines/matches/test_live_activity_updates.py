@@ -1,6 +1,6 @@
 """Updates and starts of Live Activities, with real tables and a real HTTP/2 server."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace as replaced
 from datetime import timedelta
 
@@ -20,15 +20,18 @@ from datastore.session.store import Store
 from pipelines.matches.push.apns import ApnsLimits, ApnsPushService
 from pipelines.matches.push.live_activities import LACoordinator
 from pipelines.matches.push.push_queue import MatchChange
-from tests.support.apns import LIMITS, credentials
-from tests.support.apns_server import ApnsAnswer, ApnsServer, Request
+from tests.support.apns import credentials
+from tests.support.apns_server import ApnsAnswer, ApnsServer, Request, server
 from tests.support.display_states import CHENNAI, MUMBAI, NAMES, first, in_chase, second
 from tests.support.live_activity_pushes import (
     FAST_RETRIES,
     FINISHED,
     MATCH,
     change,
+    coordinator,
+    delivery,
     event,
+    open_store,
     register,
     rings,
     session,
@@ -38,12 +41,9 @@ from tests.support.live_activity_pushes import (
 from tests.support.served import NOON, Clock
 from tests.support.until import until
 
+__all__ = ["coordinator", "delivery", "open_store", "server"]
+
 WICKET = event(CricketEventKind.WICKET, "Kishan is out")
-
-
-@pytest.fixture
-def open_store(database: Database) -> Callable[[], Store]:
-    return lambda: Store(database.client, prefix=database.prefix, deadline=Deadline(30), token=lambda: "token")
 
 
 @pytest.fixture
@@ -52,28 +52,6 @@ def calls(database: Database) -> list[Call]:
     calls: list[Call] = []
     database.client.add_call_listener(calls.append)
     return calls
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ApnsServer]:
-    async with ApnsServer() as server:
-        yield server
-
-
-@pytest.fixture
-async def delivery(server: ApnsServer, clock: Clock) -> AsyncIterator[ApnsPushService]:
-    delivery = ApnsPushService(credentials(server), clock, limits=LIMITS, verify=server.trust)
-    yield delivery
-    await delivery.aclose()
-
-
-@pytest.fixture
-async def coordinator(
-    open_store: Callable[[], Store], delivery: ApnsPushService, clock: Clock
-) -> AsyncIterator[LACoordinator]:
-    coordinator = LACoordinator(open_store, delivery, clock, backoff=FAST_RETRIES)
-    yield coordinator
-    await coordinator.aclose(0)
 
 
 # Recipients

@@ -1,11 +1,7 @@
 """The sync of leagues, teams and seasons, on the real engine and a local SportMonks server."""
 
-from collections.abc import AsyncIterator
-
-import aiohttp
 import pytest
 
-from datastore.database import Database
 from datastore.matches.leagues import Leagues
 from datastore.matches.team_seasons import TeamSeasons, team_season_from
 from datastore.matches.teams import Teams
@@ -13,55 +9,23 @@ from datastore.session.pagination import Span
 from datastore.session.store import Store
 from pipelines.matches.providers.sportmonks.provider import SportMonks
 from pipelines.matches.sync.jobs import LeagueSyncJob, SyncResult, TeamSyncJob
-from tests.support.match_sync import LEAGUES, QUICKLY, Stores, put_league, stores_of, synced, team
+from tests.support.match_sync import LEAGUES, Stores, leagues_job, opened, provider, put_league, stores, synced, team
+from tests.support.sportmonks_provider import service, time
 from tests.support.sportmonks_samples import (
     KITES,
     OWLS,
     START,
-    TOKEN,
     ProviderTime,
     Service,
-    serve_sportmonks,
 )
 
-
-@pytest.fixture
-async def service() -> AsyncIterator[Service]:
-    async with serve_sportmonks() as service:
-        yield service
-
-
-@pytest.fixture
-def time() -> ProviderTime:
-    return ProviderTime()
-
-
-@pytest.fixture
-def opened() -> list[Store]:
-    """The stores that were opened since a test cleared them."""
-    return []
-
-
-@pytest.fixture
-def stores(database: Database, opened: list[Store]) -> Stores:
-    return stores_of(database.client, database, opened)
-
-
-@pytest.fixture
-async def provider(service: Service, time: ProviderTime) -> AsyncIterator[SportMonks]:
-    async with aiohttp.ClientSession() as session:
-        yield SportMonks(session, TOKEN, base_url=service.url, now=time, sleep=time.sleep, retry=QUICKLY)
+__all__ = ["leagues_job", "opened", "provider", "service", "stores", "time"]
 
 
 def test_the_text_of_a_sync_result() -> None:
     assert str(SyncResult(fetched=1_200, written=3)) == "1,200 fetched, 3 written"
     failed = SyncResult(fetched=2, written=1, rejected=1, error="ProviderError")
     assert str(failed) == "2 fetched, 1 written, 1 rejected, ended early (ProviderError)"
-
-
-@pytest.fixture
-def leagues_job(provider: SportMonks, stores: Stores, time: ProviderTime) -> LeagueSyncJob:
-    return LeagueSyncJob(provider, stores, "i1", time)
 
 
 @pytest.fixture

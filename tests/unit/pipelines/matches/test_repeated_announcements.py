@@ -12,17 +12,10 @@ from datastore.matches.cricket import (
     Target,
 )
 from datastore.session.store import Store
-from tests.support.cricket_play import list_match
-from tests.support.score_corrections import FIXTURE, OVER, PolledMatch, ball_at, out, snapshot_with
+from tests.support.score_corrections import OVER, PolledMatch, ball_at, live, out, snapshot_with
 from tests.support.served import Served, call_name
 
-
-@pytest.fixture
-async def live(served: Served) -> PolledMatch:
-    await list_match(served, FIXTURE)
-    live = PolledMatch(served)
-    await live.tick(snapshot_with(status="NS"))
-    return live
+__all__ = ["live"]
 
 
 async def test_a_flapping_break_is_announced_once(live: PolledMatch) -> None:

@@ -1,13 +1,11 @@
 """Failures of SportMonks: retries, refusals and malformed responses."""
 
-from collections.abc import AsyncIterator
-
 import aiohttp
 import pytest
 
 from pipelines.matches.providers.provider import Malformed, ProviderRefused, ProviderUnavailable
 from pipelines.matches.providers.sportmonks.provider import SportMonks
-from tests.support.sportmonks_provider import provider_of
+from tests.support.sportmonks_provider import provider, provider_of, service, session, time
 from tests.support.sportmonks_samples import (
     Handler,
     ProviderTime,
@@ -19,30 +17,9 @@ from tests.support.sportmonks_samples import (
     fixture_row,
     hang_provider,
     responding,
-    serve_sportmonks,
 )
 
-
-@pytest.fixture
-async def service() -> AsyncIterator[Service]:
-    async with serve_sportmonks() as service:
-        yield service
-
-
-@pytest.fixture
-async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession() as session:
-        yield session
-
-
-@pytest.fixture
-def time() -> ProviderTime:
-    return ProviderTime()
-
-
-@pytest.fixture
-def provider(service: Service, session: aiohttp.ClientSession, time: ProviderTime) -> SportMonks:
-    return provider_of(service, session, time)
+__all__ = ["provider", "service", "session", "time"]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The quota of SportMonks: pacing, 429, and the log of an outage."""
 
 import logging
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import aiohttp
@@ -9,39 +8,18 @@ import pytest
 
 from pipelines.matches.providers.provider import ProviderError, ProviderUnavailable
 from pipelines.matches.providers.sportmonks.provider import SportMonks
-from tests.support.sportmonks_provider import provider_of
+from tests.support.sportmonks_provider import provider, provider_of, service, session, time
 from tests.support.sportmonks_samples import (
     START,
     ProviderTime,
     Service,
     failing,
     fixture_row,
-    serve_sportmonks,
 )
 
+__all__ = ["provider", "service", "session", "time"]
+
 HOUR = 3600
-
-
-@pytest.fixture
-async def service() -> AsyncIterator[Service]:
-    async with serve_sportmonks() as service:
-        yield service
-
-
-@pytest.fixture
-async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession() as session:
-        yield session
-
-
-@pytest.fixture
-def time() -> ProviderTime:
-    return ProviderTime()
-
-
-@pytest.fixture
-def provider(service: Service, session: aiohttp.ClientSession, time: ProviderTime) -> SportMonks:
-    return provider_of(service, session, time)
 
 
 async def test_a_used_up_quota_is_reported_and_respected(

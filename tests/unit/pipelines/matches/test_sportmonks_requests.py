@@ -1,16 +1,15 @@
 """The requests of the SportMonks provider: their number, their sharing by callers, and pages."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
-import aiohttp
 import pytest
 
 from datastore.matches.cricket import Match
 from pipelines.matches.providers.provider import Malformed, ProviderRefused
 from pipelines.matches.providers.sportmonks.provider import SportMonks
-from tests.support.sportmonks_provider import all_of, provider_of
+from tests.support.sportmonks_provider import all_of, provider, service, session, time
 from tests.support.sportmonks_samples import (
     START,
     TOKEN,
@@ -19,31 +18,10 @@ from tests.support.sportmonks_samples import (
     failing,
     fixture_row,
     page_body,
-    serve_sportmonks,
 )
 from tests.support.until import until
 
-
-@pytest.fixture
-async def service() -> AsyncIterator[Service]:
-    async with serve_sportmonks() as service:
-        yield service
-
-
-@pytest.fixture
-async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession() as session:
-        yield session
-
-
-@pytest.fixture
-def time() -> ProviderTime:
-    return ProviderTime()
-
-
-@pytest.fixture
-def provider(service: Service, session: aiohttp.ClientSession, time: ProviderTime) -> SportMonks:
-    return provider_of(service, session, time)
+__all__ = ["provider", "service", "session", "time"]
 
 
 # Number of requests

@@ -3,7 +3,7 @@
 import json
 import logging
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from urllib.parse import quote, quote_plus
 
 import aiohttp
@@ -11,7 +11,7 @@ import pytest
 
 from pipelines.matches.providers.provider import ProviderError, ProviderRefused
 from pipelines.matches.providers.sportmonks.provider import SportMonks
-from tests.support.sportmonks_provider import all_of, provider_of
+from tests.support.sportmonks_provider import all_of, provider, provider_of, service, session, time
 from tests.support.sportmonks_samples import (
     TOKEN,
     Handler,
@@ -26,30 +26,9 @@ from tests.support.sportmonks_samples import (
     fixture_row,
     hang_provider,
     responding,
-    serve_sportmonks,
 )
 
-
-@pytest.fixture
-async def service() -> AsyncIterator[Service]:
-    async with serve_sportmonks() as service:
-        yield service
-
-
-@pytest.fixture
-async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession() as session:
-        yield session
-
-
-@pytest.fixture
-def time() -> ProviderTime:
-    return ProviderTime()
-
-
-@pytest.fixture
-def provider(service: Service, session: aiohttp.ClientSession, time: ProviderTime) -> SportMonks:
-    return provider_of(service, session, time)
+__all__ = ["provider", "service", "session", "time"]
 
 
 def texts_of(error: BaseException) -> list[str]:

@@ -1,9 +1,7 @@
 """Failures and locks of the sync jobs."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
-import aiohttp
 import orjson
 import pytest
 from aiohttp import web
@@ -14,60 +12,34 @@ from datastore.keyspace.matches.locks import job_lock
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.locks import Locks, all_locks
 from datastore.matches.teams import Teams
-from datastore.session.store import Store
 from pipelines.matches.providers.sportmonks.provider import SportMonks
 from pipelines.matches.sync.jobs import FixtureSyncJob, LeagueSyncJob, SyncJob, SyncResult, TeamSyncJob
 from tests.support.fault_proxy import Fault, Proxy, Seen, refuse
-from tests.support.match_sync import LEAGUES, QUICKLY, Stores, put_league, stores_of, team
+from tests.support.match_sync import (
+    LEAGUES,
+    QUICKLY,
+    Stores,
+    fixtures_job,
+    leagues_job,
+    opened,
+    provider,
+    put_league,
+    stores,
+    stores_of,
+    team,
+)
+from tests.support.sportmonks_provider import service, time
 from tests.support.sportmonks_samples import (
     START,
-    TOKEN,
     Json,
     ProviderTime,
     Service,
     failing,
     fixture_row,
     page_body,
-    serve_sportmonks,
 )
 
-
-@pytest.fixture
-async def service() -> AsyncIterator[Service]:
-    async with serve_sportmonks() as service:
-        yield service
-
-
-@pytest.fixture
-def time() -> ProviderTime:
-    return ProviderTime()
-
-
-@pytest.fixture
-def opened() -> list[Store]:
-    """The stores that were opened since a test cleared them."""
-    return []
-
-
-@pytest.fixture
-def stores(database: Database, opened: list[Store]) -> Stores:
-    return stores_of(database.client, database, opened)
-
-
-@pytest.fixture
-async def provider(service: Service, time: ProviderTime) -> AsyncIterator[SportMonks]:
-    async with aiohttp.ClientSession() as session:
-        yield SportMonks(session, TOKEN, base_url=service.url, now=time, sleep=time.sleep, retry=QUICKLY)
-
-
-@pytest.fixture
-def leagues_job(provider: SportMonks, stores: Stores, time: ProviderTime) -> LeagueSyncJob:
-    return LeagueSyncJob(provider, stores, "i1", time)
-
-
-@pytest.fixture
-def fixtures_job(provider: SportMonks, stores: Stores, time: ProviderTime) -> FixtureSyncJob:
-    return FixtureSyncJob(provider, stores, "i1", time)
+__all__ = ["fixtures_job", "leagues_job", "opened", "provider", "service", "stores", "time"]
 
 
 # Failures

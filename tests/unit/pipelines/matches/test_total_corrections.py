@@ -6,17 +6,19 @@ from msgspec.structs import replace
 from datastore.keyspace.matches import fixture_cache
 from datastore.matches.cricket import CricketEventKind
 from datastore.matches.fixtures import Fixtures
-from tests.support.cricket_play import list_match
-from tests.support.score_corrections import FIXTURE, OVER, PolledMatch, amended, ball_at, out, snapshot_with, with_total
+from tests.support.score_corrections import (
+    OVER,
+    PolledMatch,
+    amended,
+    ball_at,
+    live,
+    out,
+    snapshot_with,
+    with_total,
+)
 from tests.support.served import NOON, Served
 
-
-@pytest.fixture
-async def live(served: Served) -> PolledMatch:
-    await list_match(served, FIXTURE)
-    live = PolledMatch(served)
-    await live.tick(snapshot_with(status="NS"))
-    return live
+__all__ = ["live"]
 
 
 async def test_withdrawn_runs_without_balls(live: PolledMatch) -> None:
