@@ -67,7 +67,7 @@ ENGINE_READY_ministack := .venv-ministack/.ready
 test: export ENGINE := $(ENGINE)
 test: setup .venv-ministack/.ready tests/clients/node_modules/.ready tests/__pycache__/.ready $(ENGINE_READY_$(ENGINE))
 	@[ -n "$(ENGINE)" ] || $(BIN)/python -m datastore.engine.programs || echo "dynoxide is not installed here: the tests run on MiniStack."
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder -m "not proof" $(ARGS)
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 5 --dist loadfile --no-loadscope-reorder -m "not proof" $(ARGS)
 
 # The tests that need neither the engine nor another process, in about half a minute: for the working loop.
 test-fast: export TEST_FAST = 1

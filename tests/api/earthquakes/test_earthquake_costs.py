@@ -27,6 +27,9 @@ from tests.support.earthquake_samples import put_raw, quake
 from tests.support.served import NOON, UNBOUGHT, Served
 from tests.support.store_engines import Engines
 
+# The costs are measured on a real feed of a month.
+pytestmark = pytest.mark.proof
+
 DAYS = 1_100
 QUERIES = 90
 KINDS = ("EARTHQUAKE", "OTHER", "ANY")
@@ -128,7 +131,6 @@ def window_days(variables: dict[str, Any]) -> int:
     return (datetime.fromisoformat(variables["end"]) - datetime.fromisoformat(variables["start"])).days
 
 
-@pytest.mark.proof
 @pytest.mark.timeout(120)
 async def test_an_estimate_is_within_a_factor_of_three_for_nineteen_of_twenty_queries(
     years: StoreOptions, served: Served
@@ -144,7 +146,6 @@ async def test_an_estimate_is_within_a_factor_of_three_for_nineteen_of_twenty_qu
     assert len(off) <= QUERIES / 20, off
 
 
-@pytest.mark.proof
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [25, 100])
 @pytest.mark.parametrize("least", [None, 0, 2.5, 4.5, 6, 7, 8, 9.5])

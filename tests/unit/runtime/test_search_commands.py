@@ -9,6 +9,9 @@ import pytest
 from tests.support.command_line import GatewayProcess, refused_in_a_line, run_command, run_here, serve_process
 from tests.support.until import until_blocking
 
+# Each test starts a gateway's processes.
+pytestmark = pytest.mark.proof
+
 SEARCH = '{ searchPosts(query: "%s", first: 100) { nodes { postId } } }'
 CREATE = 'mutation { createPost(input: {text: "%s", postId: "%s"}) { postId } }'
 MATCHES_OFF = {"GATEWAY_MATCHES": "none"}
@@ -18,7 +21,6 @@ def found(gateway: GatewayProcess, query: str) -> list[str]:
     return [node["postId"] for node in gateway.data(SEARCH % query, gateway.token())["searchPosts"]["nodes"]]
 
 
-@pytest.mark.proof
 @pytest.mark.timeout(150)
 def test_a_gateway_finds_written_posts_and_its_index_can_be_rebuilt(tmp_path: Path) -> None:
     folder = tmp_path / "data"
@@ -46,7 +48,6 @@ def test_a_gateway_finds_written_posts_and_its_index_can_be_rebuilt(tmp_path: Pa
         until_blocking(lambda: found(gateway, "zebra") == ["z1"])
 
 
-@pytest.mark.proof
 @pytest.mark.timeout(150)
 def test_the_index_of_a_store_in_memory_is_in_memory_and_all_workers_read_it(tmp_path: Path) -> None:
     folder = tmp_path / "data"

@@ -35,6 +35,9 @@ from tests.support.served import SECRET
 from tests.support.store_engines import ROOT, free_port
 from tests.support.until import until_blocking
 
+# Each test starts a gateway's processes.
+pytestmark = pytest.mark.proof
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

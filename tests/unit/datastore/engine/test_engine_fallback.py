@@ -26,7 +26,11 @@ from tests.support.usgs_samples import feature, feed_bytes
 
 PYTHON = ROOT / ".venv-ministack" / "bin" / "python"
 LEFT_OUT = shutil.ignore_patterns("node_modules", ".*", "__pycache__", "tests", "docs", "benchmarks", "build")
-pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason="MiniStack is not installed: make .venv-ministack/.ready")
+# Each test starts a gateway on MiniStack.
+pytestmark = [
+    pytest.mark.proof,
+    pytest.mark.skipif(not PYTHON.exists(), reason="MiniStack is not installed: make .venv-ministack/.ready"),
+]
 READS = """{
   sightings(area: "Downtown", first: 3) { nodes { description } }
   earthquakes(minMagnitude: 4.5, first: 3) { nodes { place } }
@@ -152,7 +156,6 @@ def run_gateway(project: Path, folder: Path, *arguments: str) -> subprocess.Comp
     return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=40)
 
 
-@pytest.mark.proof
 @pytest.mark.timeout(240)
 async def test_all_systems_are_served_with_subscriptions_and_the_data_stay(project: Path, tmp_path: Path) -> None:
     """The data survive a kill of the engine, because it has written a file, and a stop of the gateway."""

@@ -20,6 +20,9 @@ from tests.support.command_line import refused_in_a_line, run_command, serve_pro
 from tests.support.photo_files import upload_photo
 from tests.support.store_engines import ROOT
 
+# Each test starts a gateway's processes.
+pytestmark = pytest.mark.proof
+
 AS_NOBODY = """
 import os, sys
 os.setgroups([]), os.setgid(65534), os.setuid(65534)
