@@ -79,16 +79,16 @@ def reporters() -> Iterator[UserProfile]:
 
 def earthquakes() -> Iterator[Earthquake]:
     """Yield events spread evenly over the days, most of them weak, as in reality."""
-    chance = random.Random(SEED)
+    rng = random.Random(SEED)
     for number in range(EVENTS):
         yield Earthquake(
             event_id=event_id(number),
-            occurred_at_ms=epoch_ms(NOON - timedelta(days=DAYS) * (number + chance.random()) / EVENTS),
-            magnitude=_magnitude(chance),
-            place=f"{chance.randrange(1, 200)} km NW of Ridgecrest, California",
-            latitude=round(chance.uniform(-60, 70), 4),
-            longitude=round(chance.uniform(-180, 180), 4),
-            depth_km=round(chance.uniform(0, 120), 2),
+            occurred_at_ms=epoch_ms(NOON - timedelta(days=DAYS) * (number + rng.random()) / EVENTS),
+            magnitude=_magnitude(rng),
+            place=f"{rng.randrange(1, 200)} km NW of Ridgecrest, California",
+            latitude=round(rng.uniform(-60, 70), 4),
+            longitude=round(rng.uniform(-180, 180), 4),
+            depth_km=round(rng.uniform(0, 120), 2),
             source="usgs",
             ingested_at_ms=epoch_ms(NOON),
         )
@@ -98,8 +98,8 @@ def event_id(number: int) -> str:
     return f"ci{40_000_000 + number}"
 
 
-def _magnitude(chance: Random) -> float:
-    return round(min(1 + chance.expovariate(1.5), 8.0), 2)
+def _magnitude(rng: Random) -> float:
+    return round(min(1 + rng.expovariate(1.5), 8.0), 2)
 
 
 def sighting_keys() -> list[Key]:

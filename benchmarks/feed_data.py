@@ -54,7 +54,7 @@ class Writer:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._chance = random.Random(SEED)
+        self._rng = random.Random(SEED)
         self._written = 0
 
     async def user(self, user_id: str) -> None:
@@ -92,7 +92,7 @@ class Writer:
 
     async def comment(self, post: Post, user_id: str, moment: datetime) -> None:
         number = self._number()
-        comment_id = uuid7(moment, str(self._chance.getrandbits(128)))
+        comment_id = uuid7(moment, str(self._rng.getrandbits(128)))
         await Comments(open_store(self._client), moment).add(post, comment_id, user_id, words(number), ())
 
     def _number(self) -> int:

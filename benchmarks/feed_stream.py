@@ -95,13 +95,13 @@ def _tags(number: int) -> tuple[str, str]:
 
 def _mixed(writer: Writer, posts: list[Post], operations: int, done: Counter[str]) -> Iterator[Awaitable[object]]:
     """Yield random operations, equal in every run, and count them in `done`. Repeated likes and follows are skipped."""
-    chance = random.Random(SEED)
+    rng = random.Random(SEED)
     followed: set[tuple[str, str]] = set()
     liked: set[tuple[str, str]] = set()
-    kinds = chance.choices([*MIX], [*MIX.values()], k=operations)
+    kinds = rng.choices([*MIX], [*MIX.values()], k=operations)
     for number, kind in enumerate(kinds):
         moment: datetime = NOON - (operations - number) * BETWEEN
-        post, user, other = chance.choice(posts), chance.choice(USERS), chance.choice(USERS)
+        post, user, other = rng.choice(posts), rng.choice(USERS), rng.choice(USERS)
         if kind == "like" and (post.post_id, user) not in liked:
             liked.add((post.post_id, user))
             yield writer.like(post, user, moment)

@@ -25,8 +25,8 @@ EARLIEST, LATEST = 0.05, 0.85
 
 def invented_match(number: int) -> Recording:
     """Return match `number`, equal in every run."""
-    chance = random.Random(number)
-    return read(demo_match(chance, number, datetime(2026, 6, 25, tzinfo=UTC).date()), match_id=f"match-{number:03}")
+    rng = random.Random(number)
+    return read(demo_match(rng, number, datetime(2026, 6, 25, tzinfo=UTC).date()), match_id=f"match-{number:03}")
 
 
 class MatchClock:

@@ -73,8 +73,8 @@ def person_id(name: str) -> str:
 
 def picture() -> bytes:
     """Return a JPEG of soft colours, which compresses about like a photo."""
-    chance = random.Random(SEED)
-    small = Image.frombytes("RGB", (80, 60), chance.randbytes(80 * 60 * 3))
+    rng = random.Random(SEED)
+    small = Image.frombytes("RGB", (80, 60), rng.randbytes(80 * 60 * 3))
     file = BytesIO()
     small.resize(PICTURE, Image.Resampling.BICUBIC).save(file, "JPEG", quality=85)
     return file.getvalue()
@@ -82,9 +82,9 @@ def picture() -> bytes:
 
 def _planned(number: int) -> Photo:
     """Return a photo with two persons. The photos of one page have mostly different persons."""
-    chance = random.Random(SEED + number)
+    rng = random.Random(SEED + number)
     others = NAMES[1:-GROUP_SIZE]
-    shown = chance.sample(others, FACES_EACH)
+    shown = rng.sample(others, FACES_EACH)
     return _photo(number, USERS[number % len(USERS)], [POPULAR_PERSON, shown[0]] if number % 4 == 0 else shown)
 
 

@@ -34,31 +34,31 @@ class Texts:
     """A generator of texts, and of queries with words from them."""
 
     def __init__(self, seed: int) -> None:
-        self.chance = random.Random(seed)
+        self.rng = random.Random(seed)
         self._words = sorted({self._word() for _ in range(2 * VOCABULARY)})
-        self.chance.shuffle(self._words)
+        self.rng.shuffle(self._words)
         self._words = self._words[:VOCABULARY]
         self._weights = [1 / (rank + 1) for rank in range(len(self._words))]
 
     def _word(self) -> str:
-        return "".join(self.chance.choices(SYLLABLES, k=self.chance.randint(1, 5)))
+        return "".join(self.rng.choices(SYLLABLES, k=self.rng.randint(1, 5)))
 
     def words(self, count: int) -> list[str]:
-        return self.chance.choices(self._words, self._weights, k=count)
+        return self.rng.choices(self._words, self._weights, k=count)
 
     def post(self, number: int) -> SearchEntry:
-        words = self.words(self.chance.randint(*WORDS))
+        words = self.words(self.rng.randint(*WORDS))
         item = {
             "text": " ".join(words),
             "tags": [words[0]] if number % 3 == 0 else [],
             "created_at": iso(NOON + timedelta(seconds=number)),
             "author_id": f"user{number % USERS}",
-            "visibility": self.chance.choice(("private", "followers")) if self.chance.random() < HIDDEN else "public",
+            "visibility": self.rng.choice(("private", "followers")) if self.rng.random() < HIDDEN else "public",
         }
         return post_entry(f"post{number}", version_of(str(number)), item)
 
     def rank(self, least: int, most: int) -> str:
-        return self._words[self.chance.randrange(least, most)]
+        return self._words[self.rng.randrange(least, most)]
 
     def queries(self) -> dict[str, Callable[[], str]]:
         """Return a generator for each kind of query. Queries for frequent words match most of the posts."""

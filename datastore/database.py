@@ -16,7 +16,7 @@ from botocore.credentials import ReadOnlyCredentials
 
 from datastore.dynamodb.boto_signing import sign_at_store_time
 from datastore.dynamodb.client import CallListener, Client, Endpoint
-from datastore.dynamodb.endpoints import EndpointUnknown, addresses, admin_settings, aws_host, is_aws
+from datastore.dynamodb.endpoints import EndpointUnknown, addresses, admin_settings, aws_host, is_aws_url
 from datastore.dynamodb.http1 import HttpOrigin, ProxyUnusable
 from datastore.dynamodb.read_cache import ReadCaches
 from datastore.dynamodb.sigv4 import CredentialSource
@@ -58,7 +58,7 @@ class StoreOptions:
     @property
     def in_aws(self) -> bool:
         """Whether the tables are in AWS, which then limits and bills the requests."""
-        return self.store == "aws" or is_aws(self.store)
+        return self.store == "aws" or is_aws_url(self.store)
 
     @property
     def named_region(self) -> str | None:

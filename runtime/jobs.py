@@ -195,7 +195,7 @@ class Background:
             categories=self.settings.categories,
             now=self.now,
             new_id=self.new_id,
-            chance=random.Random(),
+            rng=random.Random(),
             has_subscribers=self.has_subscribers,
         )
 

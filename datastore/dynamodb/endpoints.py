@@ -47,7 +47,7 @@ class Addresses(NamedTuple):
     streams: str
 
 
-def is_aws(url: str) -> bool:
+def is_aws_url(url: str) -> bool:
     """Return whether the URL is one of DynamoDB in AWS, and not of another server there, such as an emulator on EC2."""
     return _split_host(url) is not None
 

@@ -87,8 +87,8 @@ class LambdaHandler:
                     remaining = until - loop.time()
                     if done and remaining < MIN_BATCH_SECONDS:
                         raise TimeoutError
-                    patience = min(batches.patience, remaining / TIME_SHARES)
-                    await batches.handle(self._table, records[done : done + size], patience)
+                    max_delay_seconds = min(batches.max_delay_seconds, remaining / TIME_SHARES)
+                    await batches.handle(self._table, records[done : done + size], max_delay_seconds)
                     done, size = done + size, min(BATCH_RECORDS, 2 * size)
         except TimeoutError:
             logger.warning("Time ran out after %d of %d records; the others are delivered again", done, len(records))

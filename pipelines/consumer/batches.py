@@ -70,24 +70,26 @@ class BatchProcessor:
         self._at_once = asyncio.Semaphore(MAX_CONCURRENCY)
 
     @property
-    def patience(self) -> float:
+    def max_delay_seconds(self) -> float:
         """Twice the total delay between the attempts of one change (seconds): half of it is for other changes."""
         return 2 * sum(self._retries.delays(lambda: 1.0))
 
-    async def handle(self, table: str, records: Sequence[dict[str, Any]], patience: float | None = None) -> None:
+    async def handle(
+        self, table: str, records: Sequence[dict[str, Any]], max_delay_seconds: float | None = None
+    ) -> None:
         """Handle the records. On return every handler has handled each record, or the record is a dead letter.
 
-        `patience` limits the total delay between attempts (seconds).
+        `max_delay_seconds` limits the total delay between attempts (seconds).
 
         Raises: `ExceptionGroup` with an outage, unless outages are retried forever.
         """
         changes = [change for record in records if (change := await self._decoded(table, record)) is not None]
         if not changes:
             return
-        patience = self.patience if patience is None else patience
+        max_delay_seconds = self.max_delay_seconds if max_delay_seconds is None else max_delay_seconds
         async with asyncio.TaskGroup() as tasks:
             for handler in self.handlers:
-                tasks.create_task(self._handle(handler, changes, patience))
+                tasks.create_task(self._handle(handler, changes, max_delay_seconds))
 
     async def _decoded(self, table: str, record: dict[str, Any]) -> Change | None:
         try:
@@ -98,13 +100,13 @@ class BatchProcessor:
             await self._bury(letter_of(table, DECODING, record, problem, 1, self._now()))
             return None
 
-    async def _handle(self, handler: Handler, changes: Sequence[Change], patience: float) -> None:
+    async def _handle(self, handler: Handler, changes: Sequence[Change], max_delay_seconds: float) -> None:
         failed: list[FailedItem] = []
         # A throttled batch is retried before it is split; its parts are not.
         await self._split(handler, changes, failed, _retries_throttling(self._outage.attempts))
         async with asyncio.TaskGroup() as tasks:
             for item in failed:
-                tasks.create_task(self._retry_item(handler, *item, patience))
+                tasks.create_task(self._retry_item(handler, *item, max_delay_seconds))
 
     async def _split(
         self,
@@ -134,17 +136,17 @@ class BatchProcessor:
         await self._split(handler, [change for change in changes if _item(change) not in first], failed)
 
     async def _retry_item(
-        self, handler: Handler, changes: Sequence[Change], problem: Exception | None, patience: float
+        self, handler: Handler, changes: Sequence[Change], problem: Exception | None, max_delay_seconds: float
     ) -> None:
         """Handle an item's changes one by one. After one has failed all its retries, later ones have one attempt."""
         for change in changes:
-            delayed = await self._retry(handler, change, problem, self._delays(patience))
-            patience = -1.0 if delayed is None else patience - delayed
+            delayed = await self._retry(handler, change, problem, self._delays(max_delay_seconds))
+            max_delay_seconds = -1.0 if delayed is None else max_delay_seconds - delayed
 
-    def _delays(self, patience: float) -> list[float]:
-        """Return the delays between the attempts of a change that fit into `patience`."""
+    def _delays(self, max_delay_seconds: float) -> list[float]:
+        """Return the delays between the attempts of a change that fit into `max_delay_seconds`."""
         delays = list(self._retries.delays(lambda: 1.0))
-        return [delay for delay, total in zip(delays, accumulate(delays), strict=True) if total <= patience]
+        return [delay for delay, total in zip(delays, accumulate(delays), strict=True) if total <= max_delay_seconds]
 
     async def _retry(
         self, handler: Handler, change: Change, problem: Exception | None, delays: Sequence[float]

@@ -198,8 +198,8 @@ class Consumer:
         cursor = ShardCursor(self._wire, self._stream, lease.shard_id, lease.checkpoint)
         if self.leader is None:
             return LeadingCursor(cursor, self.pages.open(self._stream, lease.shard_id, lease.checkpoint))
-        patience = self._pace.follow_seconds
-        return FollowingCursor(cursor, self.leader.pages, self._stream, lease.shard_id, patience=patience)
+        page_timeout = self._pace.follow_seconds
+        return FollowingCursor(cursor, self.leader.pages, self._stream, lease.shard_id, page_timeout=page_timeout)
 
     async def _work(self, worker: ShardWorker, shard_id: str) -> None:
         stream = self._stream

@@ -147,21 +147,23 @@ class FollowingCursor:
     """A follower's cursor, which takes the pages that the leader has read and reads the rest itself.
 
     It reads the shard in three cases: the leader does not read the shard in this process; the position is before the
-    buffered pages; or no page arrives for `patience` seconds while the leader, perhaps delayed by a batch, is not at
-    the shard's end. At the end it makes no calls, since the leader reads new records.
+    buffered pages; or no page arrives for `page_timeout` seconds while the leader, perhaps delayed by a batch, is not
+    at the shard's end. At the end it makes no calls, since the leader reads new records.
     """
 
-    def __init__(self, cursor: ShardCursor, pages: SharedPages, stream: str, shard_id: str, *, patience: float) -> None:
+    def __init__(
+        self, cursor: ShardCursor, pages: SharedPages, stream: str, shard_id: str, *, page_timeout: float
+    ) -> None:
         self._cursor = cursor
         self._pages = pages
         self._stream = stream
         self._shard_id = shard_id
-        self._patience = patience
+        self._page_timeout = page_timeout
         self._stalled_at: int | None = None  # the page after which the leader makes no progress
 
     async def read(self, limit: int = BATCH) -> ShardPage:
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._patience
+        until = loop.time() + self._page_timeout
         while (shard := self._pages.get(self._stream, self._shard_id)) is not None:
             records = shard.records_after(self._cursor.last, limit)
             if records:

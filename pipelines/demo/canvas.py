@@ -26,7 +26,7 @@ class Canvas:
     def __init__(self, seed: str) -> None:
         self.image = Image.new("RGB", (WIDTH * SUPERSAMPLING, HEIGHT * SUPERSAMPLING))
         self.draw = ImageDraw.Draw(self.image, "RGBA")
-        self.chance = random.Random(seed)
+        self.rng = random.Random(seed)
 
     def at(self, x: float, y: float) -> tuple[float, float]:
         return x * WIDTH * SUPERSAMPLING, y * HEIGHT * SUPERSAMPLING
@@ -61,7 +61,7 @@ class Canvas:
 
     def ridge(self, base: float, swing: float, colour: Colour, waves: float = 2.0) -> None:
         """Draw hills from side to side, filled down to the lower edge."""
-        shift = self.chance.uniform(0, 2 * math.pi)
+        shift = self.rng.uniform(0, 2 * math.pi)
         steps = [step / 48 for step in range(49)]
         tops = [
             (x, base + swing * (math.sin(waves * 6 * x + shift) * 0.6 + math.sin(waves * 13 * x + 2 * shift) * 0.25))

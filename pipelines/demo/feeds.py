@@ -57,13 +57,13 @@ class FeedDemo:
         *,
         now: Callable[[], datetime],
         new_id: Callable[[], str],
-        chance: random.Random,
+        rng: random.Random,
         has_subscribers: Callable[[Table], bool],
     ) -> None:
         self._open_store = open_store
         self._now = now
         self._new_id = new_id
-        self._chance = chance
+        self._rng = rng
         self._has_subscribers = has_subscribers
 
     # Initial data
@@ -111,18 +111,18 @@ class FeedDemo:
 
     async def live(self) -> None:
         """Let a member of the cast post, like, comment or follow, and delete the items above the limits."""
-        if not self._has_subscribers(FEED) and self._chance.random() >= QUIET:
+        if not self._has_subscribers(FEED) and self._rng.random() >= QUIET:
             return
-        [act] = self._chance.choices((self._post, self._like, self._comment, self._follow), (25, 40, 25, 10))
-        actor = self._chance.choice(CAST)
+        [act] = self._rng.choices((self._post, self._like, self._comment, self._follow), (25, 40, 25, 10))
+        actor = self._rng.choice(CAST)
         await act(actor)
         for user_id in (actor, VISITOR):
             await self._mark_old_notifications_read(user_id)
 
     async def _post(self, actor: str) -> None:
         posts = self._posts(actor, self._now())
-        [visibility] = self._chance.choices((Visibility.PUBLIC, Visibility.FOLLOWERS), (4, 1))
-        text = self._chance.choice(POST_TEXTS)
+        [visibility] = self._rng.choices((Visibility.PUBLIC, Visibility.FOLLOWERS), (4, 1))
+        text = self._rng.choice(POST_TEXTS)
         await posts.create(LIVE + self._new_id(), author_id=actor, text=text, visibility=visibility)
         page = await posts.by_author(actor, Span(LIVE_POSTS + MORE))
         live_posts = [post for post in readable_records(post_from, page.items) if post.post_id.startswith(LIVE)]
@@ -144,7 +144,7 @@ class FeedDemo:
         post = await self._new_post(actor)
         if post is None:
             return
-        now, text = self._now(), self._chance.choice(COMMENT_TEXTS)
+        now, text = self._now(), self._rng.choice(COMMENT_TEXTS)
         comments = Comments(self._open_store(), now)
         await comments.add(post, uuid7(now, self._new_id()), actor, text, texts.mentions(text))
         page = await comments.of_post(post.post_id, Span(100, backward=True))
@@ -160,10 +160,10 @@ class FeedDemo:
 
     async def _new_post(self, actor: str) -> Post | None:
         """Return one of the two newest posts of an author, usually the visitor, that the actor may see, or None."""
-        author = VISITOR if self._chance.random() < 0.6 else self._chance.choice(CAST)
+        author = VISITOR if self._rng.random() < 0.6 else self._rng.choice(CAST)
         page = await self._posts(actor, self._now()).by_author(author, Span(2))
         found = readable_records(post_from, page.items)
-        return self._chance.choice(found) if found else None
+        return self._rng.choice(found) if found else None
 
     async def _mark_old_notifications_read(self, user_id: str) -> None:
         notifications = Notifications(self._open_store(), self._now())

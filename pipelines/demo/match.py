@@ -54,29 +54,29 @@ class _Side:
         return 1 - max(0, self.eleven.index(batter) - 3) / 7
 
 
-def demo_match(chance: random.Random, number: int, day: date) -> Json:
-    """Return match `number` of the league in Cricsheet's JSON format. Equal states of `chance` give equal matches."""
+def demo_match(rng: random.Random, number: int, day: date) -> Json:
+    """Return match `number` of the league in Cricsheet's JSON format. Equal states of `rng` give equal matches."""
     pairs = list(combinations(TEAMS, 2))
     names = list(pairs[number % len(pairs)])
-    chance.shuffle(names)
-    first, second = (_eleven(chance, name) for name in names)
-    one = _DemoInnings(chance, first, second).play()
-    two = _DemoInnings(chance, second, first, target=one.runs + 1).play()
+    rng.shuffle(names)
+    first, second = (_eleven(rng, name) for name in names)
+    one = _DemoInnings(rng, first, second).play()
+    two = _DemoInnings(rng, second, first, target=one.runs + 1).play()
     return {
         "meta": {"data_version": "1.1.0", "created": day.isoformat(), "revision": 1},
-        "info": _info(chance, number, day, one, two),
+        "info": _info(rng, number, day, one, two),
         "innings": [one.document(), two.document()],
     }
 
 
-def _eleven(chance: random.Random, name: str) -> _Side:
+def _eleven(rng: random.Random, name: str) -> _Side:
     """Choose five of six batters, the keeper, two of three all-rounders and three of five bowlers.
 
     The last of the batters bowls, too.
     """
     players = TEAMS[name].split(", ")
     groups = ((players[:6], 5), (players[6:7], 1), (players[7:10], 2), (players[10:], 3))
-    chosen = {player for group, count in groups for player in chance.sample(group, count)}
+    chosen = {player for group, count in groups for player in rng.sample(group, count)}
     eleven = [player for player in players if player in chosen]
     return _Side(name, eleven, keeper=eleven[5], bowlers=[eleven[4], *eleven[6:]])
 
@@ -85,7 +85,7 @@ def _eleven(chance: random.Random, name: str) -> _Side:
 class _DemoInnings:
     """An innings, played ball by ball."""
 
-    chance: random.Random
+    rng: random.Random
     batting: _Side
     bowling: _Side
     target: int | None = None
@@ -120,7 +120,7 @@ class _DemoInnings:
     def _bowler(self, bowled: dict[str, int], last: str) -> str:
         """Choose a bowler, preferably one with few overs, and never the bowler of the last over."""
         able = [name for name, overs in bowled.items() if name != last and overs < MAX_OVERS_OF_BOWLER]
-        return min(able, key=lambda name: bowled[name] + self.chance.random() * 1.5)
+        return min(able, key=lambda name: bowled[name] + self.rng.random() * 1.5)
 
     def _over(self, over: int, bowler: str) -> list[Json]:
         deliveries: list[Json] = []
@@ -150,24 +150,24 @@ class _DemoInnings:
     def _outcome(self, over: int) -> tuple[int | None, dict[str, int]]:
         """Return the batter's runs, None for a wicket, and the extras by kind."""
         skill = self.batting.skill(self.striker)
-        extra = self.chance.random() * 1000
+        extra = self.rng.random() * 1000
         for kind, share in (("wides", WIDE), ("noballs", NO_BALL), ("legbyes", LEG_BYE), ("byes", BYE)):
             if extra < share:
                 return 0, {kind: 1}
             extra -= share
         late = 1.5 if over in DEATH else 1.0
-        if self.chance.random() * 1000 < WICKET * late * (1.9 - 0.9 * skill):
+        if self.rng.random() * 1000 < WICKET * late * (1.9 - 0.9 * skill):
             return None, {}
         bold = (1.35 if over in POWERPLAY else 1.0) * late * (0.4 + 0.6 * skill)
         weights = [share * (bold if runs >= 4 else 1) for runs, share in RUNS.items()]
-        return self.chance.choices(list(RUNS), weights)[0], {}
+        return self.rng.choices(list(RUNS), weights)[0], {}
 
     def _wicket(self, bowler: str) -> Json:
-        kind = self.chance.choices(list(KINDS), list(KINDS.values()))[0]
+        kind = self.rng.choices(list(KINDS), list(KINDS.values()))[0]
         wicket: Json = {"player_out": self.striker, "kind": kind}
         others = [name for name in self.bowling.eleven if name != bowler]
         if kind in ("caught", "run out"):
-            wicket["fielders"] = [{"name": self.chance.choice(others)}]
+            wicket["fielders"] = [{"name": self.rng.choice(others)}]
         if kind == "stumped":
             wicket["fielders"] = [{"name": self.bowling.keeper}]
         if kind != "run out":
@@ -181,10 +181,10 @@ class _DemoInnings:
         self.credit[player] = self.credit.get(player, 0) + points
 
 
-def _info(chance: random.Random, number: int, day: date, one: _DemoInnings, two: _DemoInnings) -> Json:
-    venue, city = chance.choice(GROUNDS)
+def _info(rng: random.Random, number: int, day: date, one: _DemoInnings, two: _DemoInnings) -> Json:
+    venue, city = rng.choice(GROUNDS)
     sides = (one.batting, two.batting)
-    bat_first = chance.random() < 0.4
+    bat_first = rng.random() < 0.4
     toss = {"winner": sides[0 if bat_first else 1].name, "decision": "bat" if bat_first else "field"}
     return {
         "balls_per_over": BALLS,

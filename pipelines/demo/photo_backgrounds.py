@@ -11,8 +11,8 @@ def bay(on: Canvas) -> None:
     on.ridge(0.52, 0.05, (126, 82, 116), 1.1)
     on.box(0, 0.56, 1, 1, (70, 78, 128))
     for row in range(26):
-        y, wide = 0.575 + row * 0.016, on.chance.uniform(0.02, 0.11)
-        x = 0.62 + on.chance.uniform(-0.04, 0.04) * (1 + row / 8)
+        y, wide = 0.575 + row * 0.016, on.rng.uniform(0.02, 0.11)
+        x = 0.62 + on.rng.uniform(-0.04, 0.04) * (1 + row / 8)
         on.box(x - wide / 2, y, x + wide / 2, y + 0.005, (255, 220, 160, 120), 0.002)
     on.shape((64, 42, 58), (0.24, 0.7), (0.4, 0.7), (0.375, 0.745), (0.265, 0.745))
     on.shape((255, 246, 230), (0.315, 0.42), (0.315, 0.685), (0.4, 0.685))
@@ -25,7 +25,7 @@ def lighthouse(on: Canvas) -> None:
     on.cloud(0.55, 0.12, 0.05)
     on.box(0, 0.62, 1, 1, (64, 132, 164))
     for _ in range(40):
-        x, y = on.chance.random(), on.chance.uniform(0.64, 0.98)
+        x, y = on.rng.random(), on.rng.uniform(0.64, 0.98)
         on.box(x, y, x + 0.03, y + 0.004, (*WHITE, 70), 0.002)
     on.shape((104, 112, 98), (0.58, 1), (0.64, 0.72), (0.74, 0.62), (0.92, 0.6), (1, 0.66), (1, 1))
     on.shape((250, 248, 242), (0.775, 0.63), (0.865, 0.63), (0.85, 0.22), (0.79, 0.22))
@@ -39,22 +39,22 @@ def lighthouse(on: Canvas) -> None:
 def city(on: Canvas) -> None:
     on.sky((18, 22, 54), (44, 42, 96), (112, 74, 128), (226, 134, 120))
     for _ in range(70):
-        on.disc(on.chance.random(), on.chance.uniform(0, 0.4), on.chance.uniform(0.001, 0.003), (*WHITE, 200))
+        on.disc(on.rng.random(), on.rng.uniform(0, 0.4), on.rng.uniform(0.001, 0.003), (*WHITE, 200))
     on.disc(0.82, 0.17, 0.05, (250, 240, 214))
     for colour, least, most in (((58, 48, 98), 0.3, 0.55), ((26, 24, 56), 0.45, 0.75)):
         left = -0.02
         while left < 1:
-            right, top = left + on.chance.uniform(0.05, 0.1), on.chance.uniform(least, most)
+            right, top = left + on.rng.uniform(0.05, 0.1), on.rng.uniform(least, most)
             on.box(left, top, right, 1, colour)
             _windows(on, left, right, top)
-            left = right + on.chance.uniform(0, 0.015)
+            left = right + on.rng.uniform(0, 0.015)
 
 
 def _windows(on: Canvas, left: float, right: float, top: float) -> None:
     columns = round((right - left) / 0.016)
     for row in range(round((0.97 - top) / 0.036)):
         for column in range(columns):
-            if on.chance.random() < 0.36:
+            if on.rng.random() < 0.36:
                 x, y = left + (column + 0.35) * (right - left) / columns, top + 0.025 + row * 0.036
                 on.box(x, y, x + 0.006, y + 0.016, (255, 214, 130, 220))
 
@@ -79,7 +79,7 @@ def balloons(on: Canvas) -> None:
 def aurora(on: Canvas) -> None:
     on.sky((8, 14, 40), (14, 32, 66), (26, 66, 86), (40, 88, 96))
     for _ in range(120):
-        on.disc(on.chance.random(), on.chance.uniform(0, 0.6), on.chance.uniform(0.001, 0.003), (*WHITE, 210))
+        on.disc(on.rng.random(), on.rng.uniform(0, 0.6), on.rng.uniform(0.001, 0.003), (*WHITE, 210))
     for band, colour in enumerate(((90, 255, 180), (80, 220, 220), (170, 130, 240))):
         for step in range(110):
             x = step / 110
@@ -88,7 +88,7 @@ def aurora(on: Canvas) -> None:
     on.ridge(0.7, 0.12, (16, 34, 48), 1.5)
     on.ridge(0.84, 0.03, (226, 236, 244), 1.2)
     for x in (0.08, 0.15, 0.21, 0.78, 0.87, 0.94):
-        on.pine(x, 0.9 + on.chance.uniform(0, 0.06), on.chance.uniform(0.2, 0.32), (14, 40, 44))
+        on.pine(x, 0.9 + on.rng.uniform(0, 0.06), on.rng.uniform(0.2, 0.32), (14, 40, 44))
 
 
 def lake(on: Canvas) -> None:
@@ -101,10 +101,10 @@ def lake(on: Canvas) -> None:
     on.ridge(0.58, 0.03, (62, 104, 84), 2.4)
     on.box(0, 0.64, 1, 1, (88, 146, 178))
     for row in range(22):
-        x, y = on.chance.uniform(-0.1, 0.9), 0.655 + row * 0.016
-        on.box(x, y, x + on.chance.uniform(0.1, 0.4), y + 0.004, (*WHITE, 60), 0.002)
+        x, y = on.rng.uniform(-0.1, 0.9), 0.655 + row * 0.016
+        on.box(x, y, x + on.rng.uniform(0.1, 0.4), y + 0.004, (*WHITE, 60), 0.002)
     for x in (0.03, 0.1, 0.92, 0.985):
-        on.pine(x, 0.99, on.chance.uniform(0.34, 0.5), (38, 78, 62))
+        on.pine(x, 0.99, on.rng.uniform(0.34, 0.5), (38, 78, 62))
 
 
 def meadow(on: Canvas) -> None:
@@ -115,10 +115,10 @@ def meadow(on: Canvas) -> None:
     on.ridge(0.62, 0.05, (118, 172, 98), 1.5)
     on.ridge(0.74, 0.03, (92, 150, 78), 1.9)
     for _ in range(230):
-        y = 0.66 + 0.34 * on.chance.random() ** 0.7
+        y = 0.66 + 0.34 * on.rng.random() ** 0.7
         size = 0.004 + (y - 0.64) * 0.035
-        colour = on.chance.choice(((240, 90, 100), (250, 214, 90), (250, 250, 250), (180, 130, 220)))
-        x = on.chance.random()
+        colour = on.rng.choice(((240, 90, 100), (250, 214, 90), (250, 250, 250), (180, 130, 220)))
+        x = on.rng.random()
         on.disc(x, y, size, colour)
         on.disc(x, y, size * 0.4, (250, 190, 60))
 
@@ -128,8 +128,8 @@ def forest(on: Canvas) -> None:
     on.disc(0.7, 0.22, 0.08, (255, 250, 230, 200))
     for row, colour in enumerate(((158, 182, 172), (112, 146, 134), (66, 104, 90), (30, 62, 52))):
         for number in range(12 - row):
-            x = (number + on.chance.uniform(0.1, 0.9)) / (12 - row)
-            size = on.chance.uniform(0.3, 0.4) + row * 0.08
+            x = (number + on.rng.uniform(0.1, 0.9)) / (12 - row)
+            size = on.rng.uniform(0.3, 0.4) + row * 0.08
             on.pine(x, 0.66 + row * 0.115, size, colour)
         on.box(0, 0.62 + row * 0.12, 1, 1, (*colour, 60))
 
@@ -153,7 +153,7 @@ def snow(on: Canvas) -> None:
     on.sky((150, 184, 216), (200, 218, 234), (236, 242, 248))
     on.ridge(0.6, 0.05, (214, 226, 238), 1.2)
     for x in (0.06, 0.16, 0.9, 0.97):
-        on.pine(x, 0.72, on.chance.uniform(0.3, 0.42), (70, 112, 110))
+        on.pine(x, 0.72, on.rng.uniform(0.3, 0.42), (70, 112, 110))
     on.ridge(0.72, 0.03, (246, 249, 253), 0.9)
     for y, size in ((0.76, 0.13), (0.57, 0.095), (0.42, 0.068)):
         on.disc(0.78, y, size + 0.004, (206, 218, 232))
@@ -164,7 +164,7 @@ def snow(on: Canvas) -> None:
     on.box(0.745, 0.345, 0.815, 0.36, INK)
     on.box(0.758, 0.27, 0.802, 0.35, INK)
     for _ in range(150):
-        on.disc(on.chance.random(), on.chance.random(), on.chance.uniform(0.002, 0.006), (*WHITE, 220))
+        on.disc(on.rng.random(), on.rng.random(), on.rng.uniform(0.002, 0.006), (*WHITE, 220))
 
 
 def cafe(on: Canvas) -> None:
@@ -192,8 +192,8 @@ def table(on: Canvas) -> None:
 def studio(on: Canvas) -> None:
     on.sky((72, 92, 110), (112, 136, 146), (86, 104, 116))
     for _ in range(24):
-        x, y, size = on.chance.random(), on.chance.random() * 0.8, on.chance.uniform(0.03, 0.09)
-        on.disc(x, y, size, (*on.chance.choice(((255, 220, 160), (200, 230, 240), (240, 180, 180))), 34))
+        x, y, size = on.rng.random(), on.rng.random() * 0.8, on.rng.uniform(0.03, 0.09)
+        on.disc(x, y, size, (*on.rng.choice(((255, 220, 160), (200, 230, 240), (240, 180, 180))), 34))
 
 
 def terrace(on: Canvas) -> None:

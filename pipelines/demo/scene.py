@@ -68,7 +68,7 @@ class Demo:
         categories: tuple[str, ...],
         now: Callable[[], datetime],
         new_id: Callable[[], str],
-        chance: random.Random,
+        rng: random.Random,
         has_subscribers: Callable[[Table], bool] = lambda _: True,
         sighting_every: float = SIGHTING_EVERY,
         earthquake_every: float = EARTHQUAKE_EVERY,
@@ -80,13 +80,13 @@ class Demo:
         self._categories = categories
         self._now = now
         self._new_id = new_id
-        self._chance = chance
+        self._rng = rng
         self._has_subscribers = has_subscribers
         self._sighting_every = sighting_every
         self._earthquake_every = earthquake_every
         self._feed_every = feed_every
         self._livestream_every = livestream_every
-        self._feed = FeedDemo(open_store, now=now, new_id=new_id, chance=chance, has_subscribers=has_subscribers)
+        self._feed = FeedDemo(open_store, now=now, new_id=new_id, rng=rng, has_subscribers=has_subscribers)
         self._photos = PhotoDemo(open_store, objects, now=now, has_subscribers=has_subscribers)
 
     async def load(self) -> Loaded:
@@ -137,30 +137,30 @@ class Demo:
                 logger.warning("The demo skips one activity: %s", problem)
 
     async def _report(self) -> None:
-        description, category, *_ = self._chance.choice(DEMO_SIGHTINGS)
+        description, category, *_ = self._rng.choice(DEMO_SIGHTINGS)
         await Sightings(self._open_store(), self._now()).report(
             sighting_id=self._new_id(),
-            area=self._chance.choice(self._areas),
+            area=self._rng.choice(self._areas),
             category=self._categories[category % len(self._categories)],
             description=description,
-            user_id=self._chance.choice(list(REPORTERS)),
+            user_id=self._rng.choice(list(REPORTERS)),
         )
 
     async def _tremble(self) -> None:
         """Insert an earthquake if the table has subscribers: unlike sightings, earthquakes never expire."""
         if not self._has_subscribers(EARTHQUAKES):
             return
-        place, latitude, longitude = self._chance.choice(PLACES)
+        place, latitude, longitude = self._rng.choice(PLACES)
         now = self._now()
         await Earthquakes(self._open_store(), now).insert(
             Earthquake(
                 event_id=f"live-{self._new_id()}",
                 occurred_at_ms=epoch_ms(now),
-                magnitude=round(min(MIN_MAGNITUDE + self._chance.expovariate(STEEPNESS), MAX_MAGNITUDE), 1),
+                magnitude=round(min(MIN_MAGNITUDE + self._rng.expovariate(STEEPNESS), MAX_MAGNITUDE), 1),
                 place=place,
-                latitude=round(latitude + self._chance.uniform(-0.2, 0.2), 4),
-                longitude=round(longitude + self._chance.uniform(-0.2, 0.2), 4),
-                depth_km=round(self._chance.uniform(1, 40), 1),
+                latitude=round(latitude + self._rng.uniform(-0.2, 0.2), 4),
+                longitude=round(longitude + self._rng.uniform(-0.2, 0.2), 4),
+                depth_km=round(self._rng.uniform(1, 40), 1),
                 source="DEMO",
                 ingested_at_ms=epoch_ms(now),
             )

@@ -97,6 +97,7 @@ def expected_refusal(name: str, caller: str) -> list[str]:
     return FORBIDDEN if caller == "system" and name in BY_EMAIL else ALLOWED
 
 
+@pytest.mark.proof
 @every_caller
 async def test_root_fields(served: Served, ids: dict[str, str], caller: str) -> None:
     answered, called = {}, []

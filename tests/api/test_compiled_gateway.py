@@ -99,7 +99,7 @@ def example_queries() -> list[tuple[DocumentNode, dict[str, Any] | None]]:
 
 def generated(schema: GraphQLSchema, seed: int) -> DocumentNode:
     """Return a query of the root fields of some examples, with random selections."""
-    chance = Random(seed)
+    rng = Random(seed)
     roots = []
     for document, variables in example_queries():
         if variables is None:
@@ -107,32 +107,32 @@ def generated(schema: GraphQLSchema, seed: int) -> DocumentNode:
             assert isinstance(operation, OperationDefinitionNode)
             roots += [node for node in operation.selection_set.selections if isinstance(node, FieldNode)]
     parts = []
-    for number, node in enumerate(chance.sample(roots, chance.randint(1, 3))):
+    for number, node in enumerate(rng.sample(roots, rng.randint(1, 3))):
         bare = FieldNode(
             name=node.name, alias=NameNode(value=f"r{number}"), arguments=node.arguments, directives=node.directives
         )
         assert schema.query_type is not None
         kind = get_named_type(schema.query_type.fields[node.name.value].type)
-        parts.append(print_ast(bare) + ("" if is_leaf_type(kind) else _selection(schema, kind, chance, 4)))
+        parts.append(print_ast(bare) + ("" if is_leaf_type(kind) else _selection(schema, kind, rng, 4)))
     return parse(
         "query ($yes: Boolean = true, $no: Boolean = false) {" + " ".join(parts) + " __typename @skip(if: $no)}"
     )
 
 
-def _selection(schema: GraphQLSchema, kind: Any, chance: Random, depth: int) -> str:
-    parts = ["__typename"] if is_abstract_type(kind) or chance.random() < 0.2 else []
+def _selection(schema: GraphQLSchema, kind: Any, rng: Random, depth: int) -> str:
+    parts = ["__typename"] if is_abstract_type(kind) or rng.random() < 0.2 else []
     fields = list(getattr(kind, "fields", {}).items())
-    for name, field in chance.sample(fields, min(len(fields), chance.randint(2, 6))):
+    for name, field in rng.sample(fields, min(len(fields), rng.randint(2, 6))):
         inner = get_named_type(field.type)
         if any(map(is_required_argument, field.args.values())) or (depth == 0 and not is_leaf_type(inner)):
             continue
         given = "(first: 3)" if "first" in field.args else ""
-        directive = chance.choice(["", "", "", " @include(if: $yes)", " @skip(if: $yes)", " @include(if: $no)"])
-        below = "" if is_leaf_type(inner) else _selection(schema, inner, chance, depth - 1)
+        directive = rng.choice(["", "", "", " @include(if: $yes)", " @skip(if: $yes)", " @include(if: $no)"])
+        below = "" if is_leaf_type(inner) else _selection(schema, inner, rng, depth - 1)
         parts.append(f"{name}{given}{directive}{below}")
     if is_abstract_type(kind):
         for member in schema.get_possible_types(kind)[:3]:
-            parts.append(f"... on {member.name} {_selection(schema, member, chance, max(0, depth - 1))}")
+            parts.append(f"... on {member.name} {_selection(schema, member, rng, max(0, depth - 1))}")
     return "{" + " ".join(parts or ["__typename"]) + "}"
 
 
@@ -154,6 +154,7 @@ async def keep_logs_as_they_are(served: Served, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(logs, "add", lambda log: True)
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(120)
 async def test_compiled_operations_have_the_responses_and_calls_of_interpreted_ones(
     served: Served, monkeypatch: pytest.MonkeyPatch

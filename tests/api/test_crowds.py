@@ -89,6 +89,7 @@ async def crowd() -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
+@pytest.mark.proof
 async def test_polls_of_a_match_read_it_four_times_a_second_however_many_there_are(
     served: Served, clock: Clock, crowd: aiohttp.ClientSession, elsewhere: Store
 ) -> None:

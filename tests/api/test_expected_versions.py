@@ -33,6 +33,7 @@ ROTATE = """mutation ($value: String!, $expected: Int) {
 }"""
 
 
+@pytest.mark.proof
 async def test_updates_and_puts_in_any_order_agree_with_a_model(world: Served) -> None:
     for seed in range(3):
         await asyncio.gather(*[interleave(kind, world, seed) for kind in KINDS])

@@ -139,6 +139,7 @@ async def test_a_match_is_registered_deactivated_and_deleted_once(served: Served
     assert answers == [{"fence": 1}, {"fence": 2}, None]
 
 
+@pytest.mark.proof
 async def test_a_failure_after_a_write_is_not_called_retryable(served: Served, proxy: Proxy) -> None:
     """A client that retries would execute the write twice."""
     watch = 'createWatch(input: {area: "Harbor", category: "%s"}) { category }'

@@ -50,6 +50,7 @@ CODES_WITHOUT_DATA = {
 IDS = {"ingestEarthquakes": "http://127.0.0.1:1/none"}
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("role", [None, *Role])
 async def test_each_field_answers_allowed_callers_and_refuses_others(served: Served, role: Role | None) -> None:
     answers = {

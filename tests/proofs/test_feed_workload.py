@@ -83,8 +83,8 @@ async def test_a_pipeline_that_is_killed_again_and_again_loses_and_doubles_nothi
 
 
 async def test_handlers_that_fail_at_random_lose_and_double_nothing(served: Served, workload: FeedWorkload) -> None:
-    chance = random.Random(SEED)
-    handlers = [Failing(handler, chance) for handler in handlers_of(served)]
+    rng = random.Random(SEED)
+    handlers = [Failing(handler, rng) for handler in handlers_of(served)]
 
     async with pipeline(served, handlers):
         await workload.run(OPERATIONS)
@@ -131,11 +131,11 @@ async def test_a_workload_may_have_few_users(served: Served, clock: Clock) -> No
 class Failing:
     """A handler that fails at random, before or after its work, and always with some changes."""
 
-    def __init__(self, handler: Handler, chance: random.Random) -> None:
+    def __init__(self, handler: Handler, rng: random.Random) -> None:
         self.name = handler.name
         self.failed = 0
         self._handler = handler
-        self._chance = chance
+        self._rng = rng
 
     async def handle(self, changes: Sequence[Change]) -> None:
         self._fail_at_random(changes)
@@ -143,8 +143,8 @@ class Failing:
         self._fail_at_random(changes)
 
     def _fail_at_random(self, changes: Sequence[Change]) -> None:
-        is_bad = any(int(change.sequence) % BAD_EACH == 0 for change in changes) and self._chance.random() < 0.9
-        if is_bad or self._chance.random() < FAILURES:
+        is_bad = any(int(change.sequence) % BAD_EACH == 0 for change in changes) and self._rng.random() < 0.9
+        if is_bad or self._rng.random() < FAILURES:
             self.failed += 1
             raise RuntimeError("by chance")
 
@@ -158,17 +158,17 @@ async def second_reader(served: Served, handlers: Sequence[Handler]) -> AsyncIte
     stream = await stream_of(client, FEED.name, prefix)
     (shard,) = await shards_of(client, stream)
     cursor = ShardCursor(client, stream, shard.id, None)
-    chance = random.Random(SEED)
+    rng = random.Random(SEED)
     ending = asyncio.Event()
 
     async def read() -> None:
         while True:
-            page = await cursor.read(chance.randint(1, 100))
+            page = await cursor.read(rng.randint(1, 100))
             if page.records:
                 await batches.handle(FEED.name, page.records)
             elif ending.is_set():
                 return
-            await asyncio.sleep(0 if ending.is_set() else chance.choice((0, 0.02, 0.3)))
+            await asyncio.sleep(0 if ending.is_set() else rng.choice((0, 0.02, 0.3)))
 
     reading = asyncio.create_task(read())
     try:
@@ -186,7 +186,7 @@ async def wait(served: Served) -> None:
 
 
 async def _killed_at_random(
-    served: Served, options: StoreOptions, chance: random.Random
+    served: Served, options: StoreOptions, rng: random.Random
 ) -> tuple[multiprocessing.process.BaseProcess, int]:
     """Kill one instance after another with SIGKILL once it reads the stream.
 
@@ -198,7 +198,7 @@ async def _killed_at_random(
         async with asyncio.timeout(50):
             while not await _holds_the_lease(served, process):  # noqa: ASYNC110 - it is over the wire
                 await asyncio.sleep(0.01)
-        await asyncio.sleep(chance.uniform(0, BETWEEN_KILLS))
+        await asyncio.sleep(rng.uniform(0, BETWEEN_KILLS))
         killed_at_work += await _holds_the_lease(served, process)
         process.kill()
         process = await _started(options)

@@ -93,7 +93,7 @@ async def updates_until_the_result(listener: Listener) -> AsyncIterator[dict[str
 async def test_no_ball_is_lost_however_often_the_owner_is_killed(
     served: Served, store_options: StoreOptions, tmp_path: Path
 ) -> None:
-    chance = random.Random(17)
+    rng = random.Random(17)
     expected = await events_of_a_whole_run(served)
     # The match lasts as long as twenty takeovers, and ends soon after the last.
     seconds = KILLS * (LOCK_SECONDS + 1.0)
@@ -109,7 +109,7 @@ async def test_no_ball_is_lost_however_often_the_owner_is_killed(
         active = await polled_by_another(served, None)
         for _ in range(KILLS):
             await running.start()
-            await asyncio.sleep(chance.uniform(0.2, 1.0))
+            await asyncio.sleep(rng.uniform(0.2, 1.0))
             owner = (await takeover_state(served) or active).instance_id
             assert owner is not None
             running.kill(owner)

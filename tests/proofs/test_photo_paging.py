@@ -55,19 +55,19 @@ def album() -> Album:
     """Create an album: some people have many photos, some few; they are tagged at once or much later, a few of them
     twice.
     """
-    chance, made, moment = random.Random(2026), Album(), NOON - timedelta(days=400)
+    rng, made, moment = random.Random(2026), Album(), NOON - timedelta(days=400)
     made.people = [person(uuid7(moment, f"person{number}"), f"Person {number}") for number in range(PEOPLE)]
     made.users = sorted(f"user{number}@example.com" for number in range(USERS))
     ids = [each["personId"] for each in made.people]
     for number in range(PHOTOS):
-        moment += timedelta(milliseconds=chance.randrange(0, 10_000_000))
-        image_id, email = uuid7(moment, f"photo{number}"), made.users[int(USERS * chance.random() ** 3)]
+        moment += timedelta(milliseconds=rng.randrange(0, 10_000_000))
+        image_id, email = uuid7(moment, f"photo{number}"), made.users[int(USERS * rng.random() ** 3)]
         # Half of the photos are of the first of all people.
-        count = chance.choice((0, 0, 1, 1, 1, 2))
-        shown = [ids[int(PEOPLE * chance.random() ** 3)] for _ in range(count)]
+        count = rng.choice((0, 0, 1, 1, 1, 2))
+        shown = [ids[int(PEOPLE * rng.random() ** 3)] for _ in range(count)]
         faces = []
         for place, who in enumerate(shown):
-            tagged = moment + timedelta(days=chance.choice((0, 0, 0, chance.randrange(100))))
+            tagged = moment + timedelta(days=rng.choice((0, 0, 0, rng.randrange(100))))
             face_id = uuid7(tagged, f"face{number}.{place}")
             made.faces.append(face(face_id, image_id, who, iso(moment), createdAt=iso(tagged)))
             faces.append(FaceOnPhoto(face_id, who))
@@ -230,26 +230,26 @@ async def test_persons_and_users_both_ways_in_every_order(filled: Filled, served
 
 
 async def test_the_photos_of_many_users_and_persons_each_another_way(filled: Filled, served: Served) -> None:
-    chance, made = random.Random(1), filled.album
-    lists = [partial(by_user, served, made, email) for email in chance.sample(made.users[2:], 10)]
-    lists += [partial(of_person, served, made, number) for number in (0, *chance.sample(range(2, PEOPLE), 15))]
+    rng, made = random.Random(1), filled.album
+    lists = [partial(by_user, served, made, email) for email in rng.sample(made.users[2:], 10)]
+    lists += [partial(of_person, served, made, number) for number in (0, *rng.sample(range(2, PEOPLE), 15))]
 
     for make in lists:
-        backward, size = chance.random() < 0.5, chance.choice((37, 100))
-        await make(order=chance.choice(ORDERS)).is_right(size, backward=backward)
+        backward, size = rng.random() < 0.5, rng.choice((37, 100))
+        await make(order=rng.choice(ORDERS)).is_right(size, backward=backward)
 
 
 async def test_any_cursor_continues_in_both_directions(filled: Filled, served: Served) -> None:
-    chance, made = random.Random(3), filled.album
-    lists = [photos(served, made, chance.choice(ORDERS)), by_user(served, made, made.users[0], chance.choice(ORDERS))]
+    rng, made = random.Random(3), filled.album
+    lists = [photos(served, made, rng.choice(ORDERS)), by_user(served, made, made.users[0], rng.choice(ORDERS))]
     lists += [of_person(served, made, number, order) for number in (0, 3) for order in ORDERS]
 
     for one in lists:
         place = {id: number for number, id in enumerate(one.expected)}
         known: list[tuple[int, str]] = []
         for _ in range(15):
-            backward, size = chance.random() < 0.5, chance.choice((1, 1, 2, 7, 37, 100))
-            at, cursor = chance.choice(known) if known else (len(place) if backward else -1, None)
+            backward, size = rng.random() < 0.5, rng.choice((1, 1, 2, 7, 37, 100))
+            at, cursor = rng.choice(known) if known else (len(place) if backward else -1, None)
             found = await one.page(backward=backward, size=size, cursor=cursor)
             assert found.ids == (one.expected[max(at - size, 0) : at] if backward else one.expected[at + 1 :][:size])
             if found.ids:

@@ -64,33 +64,33 @@ class RelayFollower:
 
 class RelayWorkload:
     def __init__(
-        self, hosts: Hosts, split: Callable[[random.Random], Awaitable[None]], redis: RedisServer, chance: random.Random
+        self, hosts: Hosts, split: Callable[[random.Random], Awaitable[None]], redis: RedisServer, rng: random.Random
     ) -> None:
         self.hosts = hosts
         self.split = split
         self.redis = redis
-        self.chance = chance
+        self.rng = rng
         self.followers: dict[BusProcess, RelayFollower] = {}
         self.copy = redis.copy()
 
     async def write(self, many: int | None = None) -> None:
-        written = await self.hosts.write(self.chance.randrange(6) if many is None else many)
+        written = await self.hosts.write(self.rng.randrange(6) if many is None else many)
         for follower in self.followers.values():
             follower.expected += written
 
     async def happen(self, kind: str) -> None:
         if kind == "join" and len(self.followers) < 4:
-            process = self.hosts.process(patience=0.5, lease_seconds=2)
+            process = self.hosts.process(timeout_seconds=0.5, lease_seconds=2)
             self.followers[process] = RelayFollower(await self.hosts.follow(process))
         elif kind in ("leave", "vanish") and len(self.followers) > 1:
-            process = self.chance.choice([*self.followers])
+            process = self.rng.choice([*self.followers])
             await self.followers.pop(process).check()
             await (process.vanish() if kind == "vanish" else process.close())
         elif kind == "flush":
             self.redis.client.flushall()
         elif kind == "trim":
             for key in self.redis.client.scan_iter("*:changes"):
-                self.redis.client.xtrim(key, maxlen=self.chance.randrange(3), approximate=False)
+                self.redis.client.xtrim(key, maxlen=self.rng.randrange(3), approximate=False)
         elif kind == "copy":
             self.copy = self.redis.copy()
         elif kind == "go back":
@@ -98,16 +98,16 @@ class RelayWorkload:
         elif kind == "restart":
             self.redis.kill()
             await self.write()
-            await asyncio.sleep(self.chance.choice((0, 1)))
+            await asyncio.sleep(self.rng.choice((0, 1)))
             self.redis.start()
         elif kind == "hang":
             self.redis.pause()
             await self.write()
-            await asyncio.sleep(self.chance.choice((0.1, 1)))
+            await asyncio.sleep(self.rng.choice((0.1, 1)))
             self.redis.go_on()
         elif kind == "split":  # with records to be read before and after it
             await self.write(2 * KEYS)
-            await self.split(self.chance)
+            await self.split(self.rng)
             await self.write(2 * KEYS)
 
 
@@ -120,10 +120,10 @@ async def test_each_write_is_seen_once_by_all_subscribers(
     await workload.happen("join")
     for _ in range(EVENTS):
         await workload.write()
-        await workload.happen(workload.chance.choice(KINDS))
+        await workload.happen(workload.rng.choice(KINDS))
         await workload.write()
-        if workload.chance.random() < 0.5:
-            await workload.chance.choice([*workload.followers.values()]).check()
+        if workload.rng.random() < 0.5:
+            await workload.rng.choice([*workload.followers.values()]).check()
     for _ in range(2):  # a repeated change would come before the next write
         await workload.write(KEYS)
         for follower in workload.followers.values():

@@ -36,10 +36,10 @@ async def stack() -> AsyncIterator[AsyncExitStack]:
 async def test_each_event_comes_once_and_in_order_however_often_shards_split_and_one_reconnects(
     stack: AsyncExitStack, seed: int
 ) -> None:
-    chance = random.Random(seed)
-    script = Splitting(chance.choice([1, 1, 3]))
+    rng = random.Random(seed)
+    script = Splitting(rng.choice([1, 1, 3]))
     client = SplitFeeds(script, stack)
-    feeds = [client.feed(linger=chance.choice([0, 30])) for _ in range(2)]
+    feeds = [client.feed(linger=rng.choice([0, 30])) for _ in range(2)]
     written: list[tuple[str, int]] = []
     async with client.following(feeds[0]) as events:
         for key in script.of:  # so that each shard has shown a record
@@ -47,13 +47,13 @@ async def test_each_event_comes_once_and_in_order_however_often_shards_split_and
         client.had = [await anext(events) for _ in written]
         client.place = decode(events.token.encode())
     for _ in range(25):
-        for _ in range(chance.randrange(6)):
-            key = chance.choice([*script.of])
+        for _ in range(rng.randrange(6)):
+            key = rng.choice([*script.of])
             written.append((key, script.put(key)))
-            if chance.random() < 0.15:
-                script.split(chance.choice(script.open))
+            if rng.random() < 0.15:
+                script.split(rng.choice(script.open))
         left = len(written) - len(client.had)
-        await client.read(chance.choice(feeds), chance.randint(0, left))
+        await client.read(rng.choice(feeds), rng.randint(0, left))
     await client.read(feeds[0], len(written) - len(client.had))
     await client.read(feeds[1], 0)
 
@@ -67,25 +67,23 @@ async def test_each_event_comes_once_and_in_order_however_often_shards_split_and
 async def test_each_event_comes_once_though_iterators_expire_and_shards_have_shown_no_record(
     stack: AsyncExitStack, seed: int
 ) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     script = Splitting(3)
     client = SplitFeeds(script, stack)
-    feeds = [
-        client.feed(linger=chance.choice([0, 0.05, 30]), poll_interval=chance.choice([0.001, 0.02])) for _ in range(3)
-    ]
+    feeds = [client.feed(linger=rng.choice([0, 0.05, 30]), poll_interval=rng.choice([0.001, 0.02])) for _ in range(3)]
     written: list[tuple[str, int]] = []
     async with client.following(feeds[0]) as events:
         written.append(("k0", script.put("k0")))
         client.had.append(await anext(events))
         client.place = decode(events.token.encode())
     for _ in range(15):
-        for _ in range(chance.randrange(4)):
-            key = chance.choice([*script.of])
+        for _ in range(rng.randrange(4)):
+            key = rng.choice([*script.of])
             written.append((key, script.put(key)))
-            if chance.random() < 0.2:
-                script.split(chance.choice(script.open))
-        script.generation += chance.random() < 0.1
-        await client.read(chance.choice(feeds), chance.randint(0, len(written) - len(client.had)))
+            if rng.random() < 0.2:
+                script.split(rng.choice(script.open))
+        script.generation += rng.random() < 0.1
+        await client.read(rng.choice(feeds), rng.randint(0, len(written) - len(client.had)))
     await client.read(feeds[2], len(written) - len(client.had))
 
     for key in script.of:

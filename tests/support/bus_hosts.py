@@ -40,9 +40,9 @@ class ReadCountingWire:
 class BusProcess:
     """A process on the bus: its wire, its bus connection and its change feed."""
 
-    def __init__(self, wire: Wire, prefix: str, url: str, patience: float, lease_seconds: float) -> None:
+    def __init__(self, wire: Wire, prefix: str, url: str, timeout_seconds: float, lease_seconds: float) -> None:
         self.wire = ReadCountingWire(wire)
-        self.bus = Bus(url, prefix, patience=patience, lease_seconds=lease_seconds)
+        self.bus = Bus(url, prefix, timeout_seconds=timeout_seconds, lease_seconds=lease_seconds)
         self.problems: list[Exception] = []
         self.feed = ChangeFeed(
             self.wire,
@@ -78,8 +78,8 @@ class Hosts:
         self._stack = stack
         self._written = 0
 
-    def process(self, *, patience: float = 5.0, lease_seconds: float = 60.0) -> BusProcess:
-        process = BusProcess(self._wire, self._prefix, self._redis.url, patience, lease_seconds)
+    def process(self, *, timeout_seconds: float = 5.0, lease_seconds: float = 60.0) -> BusProcess:
+        process = BusProcess(self._wire, self._prefix, self._redis.url, timeout_seconds, lease_seconds)
         self._stack.push_async_callback(process.close)
         return process
 

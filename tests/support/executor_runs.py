@@ -119,36 +119,36 @@ class Run(Values):
 
     def answer(self, info: Info, args: Mapping[str, Any]) -> Any:
         key = self.note(info, args)
-        chance = self.chance(key)
-        if not self.world.awaits or chance.random() < 0.4:
-            return self.outcome(chance, info.return_type, key)
-        if chance.random() < 0.1:
-            shared = f"shared {info.return_type} {chance.randrange(2)}"
-            return self.load(shared, lambda: self.outcome(self.chance(shared), info.return_type, shared, lasting=True))
-        return self.later(chance, key, lambda: self.outcome(chance, info.return_type, key))
+        rng = self.rng(key)
+        if not self.world.awaits or rng.random() < 0.4:
+            return self.outcome(rng, info.return_type, key)
+        if rng.random() < 0.1:
+            shared = f"shared {info.return_type} {rng.randrange(2)}"
+            return self.load(shared, lambda: self.outcome(self.rng(shared), info.return_type, shared, lasting=True))
+        return self.later(rng, key, lambda: self.outcome(rng, info.return_type, key))
 
     async def answer_later(self, info: Info, args: Mapping[str, Any]) -> Any:
         key = self.note(info, args)
-        chance = self.chance(key)
-        if chance.random() < 0.3:
-            return self.outcome(chance, info.return_type, key)
-        return await self.later(chance, key, lambda: self.outcome(chance, info.return_type, key))
+        rng = self.rng(key)
+        if rng.random() < 0.3:
+            return self.outcome(rng, info.return_type, key)
+        return await self.later(rng, key, lambda: self.outcome(rng, info.return_type, key))
 
     def root_value(self, kind: str) -> Any:
         """Return the root value. Each event has its own."""
         root = self.world.schema.type_map[kind.capitalize()]
         key = f"{self.event}/root"
-        self.root = source_of(self, self.chance(key), root, key)  # type: ignore[arg-type]
+        self.root = source_of(self, self.rng(key), root, key)  # type: ignore[arg-type]
         return self.root
 
     def events(self, info: Info, args: Mapping[str, Any]) -> Any:
         key = self.note(info, args)
-        chance = self.chance(f"events {key}")
-        if chance.random() < self.temper.wrong:
+        rng = self.rng(f"events {key}")
+        if rng.random() < self.temper.wrong:
             return 7
-        if chance.random() < self.temper.failure:
-            raise self._failure(chance, key)
-        return self._events(chance.choice((1, 2, 3)))
+        if rng.random() < self.temper.failure:
+            raise self._failure(rng, key)
+        return self._events(rng.choice((1, 2, 3)))
 
     async def events_later(self, info: Info, args: Mapping[str, Any]) -> Any:
         await asyncio.sleep(0)
@@ -156,10 +156,10 @@ class Run(Values):
 
     async def _events(self, count: int) -> AsyncIterator[Any]:
         for self.event in range(1, count + 1):
-            chance = self.chance(f"event {self.event}")
+            rng = self.rng(f"event {self.event}")
             if self.world.awaits:
-                await asyncio.sleep(chance.randint(0, 2))
-            if chance.random() < self.temper.failure / 2:
+                await asyncio.sleep(rng.randint(0, 2))
+            if rng.random() < self.temper.failure / 2:
                 raise ValueError(f"no event {self.event}")
             yield self.root_value("subscription")
 
@@ -206,9 +206,9 @@ class Situation:
 
 async def _cancel(run: Run, operation: ExecutedOperation, executor: type[Executor[Any]]) -> None:
     task = asyncio.ensure_future(_executed(run, operation, executor))
-    chance = run.chance("cancel")
-    for _ in range(chance.randint(1, 12)):
-        await asyncio.sleep(chance.choice((0, 0, 0, 1)))
+    rng = run.rng("cancel")
+    for _ in range(rng.randint(1, 12)):
+        await asyncio.sleep(rng.choice((0, 0, 0, 1)))
     task.cancel()
     await asyncio.wait([task])
     run.seen.raised = "CancelledError" if task.cancelled() else None

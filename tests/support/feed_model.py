@@ -198,16 +198,16 @@ TAGS = [f"tag{number}" for number in range(30)]
 class Chooser:
     """Chooses the next operation of a user at random, from the operations that are known to be done."""
 
-    def __init__(self, users: list[str], chance: random.Random, new_comment_id: Any) -> None:
+    def __init__(self, users: list[str], rng: random.Random, new_comment_id: Any) -> None:
         self._users = users
-        self._chance = chance
+        self._rng = rng
         self._new_comment_id = new_comment_id
         self._done: dict[str, list[UserOperation]] = defaultdict(list)
         self._posts: list[UserOperation] = []
         self._count = 0
 
     def next(self, user: str) -> UserOperation:
-        kind = self._chance.choices([*KINDS], [*KINDS.values()])[0]
+        kind = self._rng.choices([*KINDS], [*KINDS.values()])[0]
         operation = getattr(self, f"_{kind}")(user) or self._create_post(user)
         self._done[user].append(operation)
         return operation
@@ -218,10 +218,10 @@ class Chooser:
 
     def _create_post(self, user: str) -> UserOperation:
         self._count += 1
-        visibility = self._chance.choices(["PUBLIC", "FOLLOWERS", "PRIVATE"], [7, 2, 1])[0]
-        words = [f"post {self._count}", *(f"#{tag}" for tag in self._chance.sample(TAGS, self._chance.randint(0, 3)))]
-        if visibility == "PUBLIC" and self._chance.random() < 0.3:
-            words.append(f"@{self._chance.choice(self._users)}")
+        visibility = self._rng.choices(["PUBLIC", "FOLLOWERS", "PRIVATE"], [7, 2, 1])[0]
+        words = [f"post {self._count}", *(f"#{tag}" for tag in self._rng.sample(TAGS, self._rng.randint(0, 3)))]
+        if visibility == "PUBLIC" and self._rng.random() < 0.3:
+            words.append(f"@{self._rng.choice(self._users)}")
         return UserOperation("create_post", user, post=f"p{self._count}", text=" ".join(words), visibility=visibility)
 
     def _like(self, user: str) -> UserOperation | None:
@@ -235,8 +235,8 @@ class Chooser:
         if (post := self._any_post()) is None:
             return None
         # Who follows when the pipeline reads is unknown to a model: therefore only public posts mention users.
-        mentions = post.visibility == "PUBLIC" and self._chance.random() < 0.2
-        text = f"indeed @{self._chance.choice(self._users)}" if mentions else "indeed"
+        mentions = post.visibility == "PUBLIC" and self._rng.random() < 0.2
+        text = f"indeed @{self._rng.choice(self._users)}" if mentions else "indeed"
         return UserOperation("comment", user, post=post.post, comment=self._new_comment_id(), text=text)
 
     def _delete_comment(self, user: str) -> UserOperation | None:
@@ -244,7 +244,7 @@ class Chooser:
 
     def _follow(self, user: str) -> UserOperation | None:
         others = [other for other in self._users if other != user]
-        return UserOperation("follow", user, other=self._chance.choice(others)) if others else None
+        return UserOperation("follow", user, other=self._rng.choice(others)) if others else None
 
     def _unfollow(self, user: str) -> UserOperation | None:
         return self._about_own(user, "follow", "unfollow")
@@ -253,17 +253,17 @@ class Chooser:
         return self._about_own(user, "create_post", "delete_post")
 
     def _repeat(self, user: str) -> UserOperation | None:
-        return self._chance.choice(self._done[user]) if self._done[user] else None
+        return self._rng.choice(self._done[user]) if self._done[user] else None
 
     def _any_post(self) -> UserOperation | None:
         """Return a post, mostly one of the newest."""
         if not self._posts:
             return None
-        return self._chance.choice(self._posts[-50:] if self._chance.random() < 0.7 else self._posts)
+        return self._rng.choice(self._posts[-50:] if self._rng.random() < 0.7 else self._posts)
 
     def _about_own(self, user: str, kind: str, then: str) -> UserOperation | None:
         own = [operation for operation in self._done[user][-60:] if operation.kind == kind]
         if not own:
             return None
-        one = self._chance.choice(own)
+        one = self._rng.choice(own)
         return UserOperation(then, user, post=one.post, other=one.other, comment=one.comment)

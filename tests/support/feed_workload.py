@@ -44,13 +44,13 @@ class FeedWorkload:
         self.served = served
         self.clock = clock
         self.users = [f"user{number:03d}" for number in range(users)]
-        self.chance = random.Random(seed)
+        self.rng = random.Random(seed)
         self.model = FeedModel()
-        self._chooser = OperationChooser(self.users, self.chance, self._comment_id)
+        self._chooser = OperationChooser(self.users, self.rng, self._comment_id)
         self.done: Counter[str] = Counter()
 
     def _comment_id(self) -> str:
-        return uuid7(self.clock(), str(UUID(int=self.chance.getrandbits(128))))
+        return uuid7(self.clock(), str(UUID(int=self.rng.getrandbits(128))))
 
     async def enter(self) -> None:
         """Create a profile for each user."""
@@ -69,7 +69,7 @@ class FeedWorkload:
 
         async def work(share: int) -> None:
             for _ in range(share):
-                user = self.chance.choice(sorted(free))
+                user = self.rng.choice(sorted(free))
                 free.discard(user)
                 try:
                     await self._do(user)
@@ -80,7 +80,7 @@ class FeedWorkload:
 
     async def _do(self, user: str) -> None:
         operation = self._chooser.next(user)
-        self.clock.now += STEP * self.chance.random()
+        self.clock.now += STEP * self.rng.random()
         variables = {
             name: value
             for name in ("post", "other", "comment", "text", "visibility")

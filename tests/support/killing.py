@@ -65,11 +65,11 @@ class Killer:
                 tasks.create_task(self._kill_again_and_again(kind, kills, pause))
 
     async def _kill_again_and_again(self, kind: str, kills: int, pause: float) -> None:
-        chance = random.Random(f"{self._seed} {kind}")
+        rng = random.Random(f"{self._seed} {kind}")
         for _ in range(kills):
-            await asyncio.sleep(chance.uniform(0, 2 * pause))
+            await asyncio.sleep(rng.uniform(0, 2 * pause))
             began = time.monotonic()
-            await wait_for(await self._kinds[kind](chance), 120)
+            await wait_for(await self._kinds[kind](rng), 120)
             self.outages[kind].append(Outage(began, time.monotonic()))
 
     def alone(self, kind: str) -> Iterator[Outage]:
@@ -88,7 +88,7 @@ class Killer:
 
     # Each method kills a process of its kind and restarts it. It returns the check of its recovery.
 
-    async def _engine(self, chance: random.Random) -> Callable[[], Awaitable[bool]]:
+    async def _engine(self, rng: random.Random) -> Callable[[], Awaitable[bool]]:
         """Kill the engine's own process; its service restarts it."""
 
         async def is_killed() -> bool:
@@ -104,26 +104,26 @@ class Killer:
         await wait_for(is_killed, 120)
         return self._answered
 
-    async def _service(self, chance: random.Random) -> Callable[[], Awaitable[bool]]:
+    async def _service(self, rng: random.Random) -> Callable[[], Awaitable[bool]]:
         await self._again("engine")
         return self._answered
 
-    async def _gateway(self, chance: random.Random) -> Callable[[], Awaitable[bool]]:
-        name = chance.choice(GATEWAYS)
+    async def _gateway(self, rng: random.Random) -> Callable[[], Awaitable[bool]]:
+        name = rng.choice(GATEWAYS)
         await self._again(name)
         return lambda: self._answers(self.deployment.ports[name])
 
-    async def _redis(self, chance: random.Random) -> Callable[[], Awaitable[bool]]:
+    async def _redis(self, rng: random.Random) -> Callable[[], Awaitable[bool]]:
         await self._again("redis")
         return self._answered
 
-    async def _feed(self, chance: random.Random) -> Callable[[], Awaitable[bool]]:
+    async def _feed(self, rng: random.Random) -> Callable[[], Awaitable[bool]]:
         """Kill the instance that reads the stream or the one on standby."""
-        await self._again(chance.choice(FEEDS))
+        await self._again(rng.choice(FEEDS))
         return self._feed_is_read
 
-    async def _cricket(self, chance: random.Random) -> Callable[[], Awaitable[bool]]:
-        await self._again(chance.choice(CRICKETS))
+    async def _cricket(self, rng: random.Random) -> Callable[[], Awaitable[bool]]:
+        await self._again(rng.choice(CRICKETS))
         return self._match_is_polled
 
     async def _again(self, name: str) -> None:

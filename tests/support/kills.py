@@ -167,7 +167,7 @@ class Viewer:
     def __init__(self, http: aiohttp.ClientSession, urls: list[str], number: int) -> None:
         self._client = SocketClient(http, UPDATES, {})
         self._urls = urls
-        self._chance = random.Random(number)
+        self._rng = random.Random(number)
         self._began = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
         self.versions: list[int] = []
@@ -201,13 +201,13 @@ class Viewer:
     async def _watch(self) -> None:
         while not self.is_over:
             try:
-                await self._follow(self._chance.choice(self._urls))
+                await self._follow(self._rng.choice(self._urls))
             except CutOff as cut:
                 if cut.code is not None:
                     self.received[cut.code] += 1
             except (aiohttp.ClientConnectionError, TimeoutError, OSError):
                 pass  # The connection is lost: the next one resumes.
-            await asyncio.sleep(self._chance.uniform(0.02, 0.2))
+            await asyncio.sleep(self._rng.uniform(0.02, 0.2))
 
     async def _follow(self, url: str) -> None:
         self.connections += 1

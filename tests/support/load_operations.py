@@ -75,8 +75,8 @@ def create_post(actor: "Actor") -> Write:
 def like(actor: "Actor") -> Write | None:
     if not actor.load.posts:
         return None
-    _, post = actor.chance.choice(actor.load.posts)
-    likes = actor.chance.random() < 0.7
+    _, post = actor.rng.choice(actor.load.posts)
+    likes = actor.rng.random() < 0.7
     name = "likePost" if likes else "unlikePost"
     query = f"mutation ($post: ID!) {{ done: {name}(postId: $post) {{ createdAt }} }}"
     return Write(name, query, {"post": post}, ("like", post, actor.name), True if likes else None)
@@ -85,7 +85,7 @@ def like(actor: "Actor") -> Write | None:
 def comment(actor: "Actor") -> Write | None:
     if not actor.load.posts:
         return None
-    (_, post), text = actor.chance.choice(actor.load.posts), f"Number {actor.done}"
+    (_, post), text = actor.rng.choice(actor.load.posts), f"Number {actor.done}"
     query = """mutation ($post: ID!, $id: ID!, $text: String!) {
       done: addComment(input: {postId: $post, commentId: $id, text: $text}) { commentId } }"""
     comment_id = actor.new_id()
@@ -94,8 +94,8 @@ def comment(actor: "Actor") -> Write | None:
 
 
 def follow(actor: "Actor") -> Write:
-    other = actor.chance.choice([one.name for one in actor.load.actors if one is not actor])
-    follows = actor.chance.random() < 0.7
+    other = actor.rng.choice([one.name for one in actor.load.actors if one is not actor])
+    follows = actor.rng.random() < 0.7
     name = "follow" if follows else "unfollow"
     query = f"mutation ($other: ID!) {{ done: {name}(userId: $other) {{ followedAt }} }}"
     return Write(name, query, {"other": other}, ("follow", actor.name, other), True if follows else None)
@@ -104,7 +104,7 @@ def follow(actor: "Actor") -> Write:
 def read_post(actor: "Actor") -> Read | None:
     if not actor.load.posts:
         return None
-    author, post = actor.chance.choice(actor.load.posts)
+    author, post = actor.rng.choice(actor.load.posts)
     (text,) = actor.load.truth.may_be["post", post]
     wanted = {"post": {"postId": post, "text": text, "author": {"userId": author}}}
     return Read(
@@ -116,7 +116,7 @@ def read_comments(actor: "Actor") -> Read | None:
     """Read the comments of a post. Each must appear once as it was written; those that existed before must be there."""
     if not actor.load.posts:
         return None
-    _, post = actor.chance.choice(actor.load.posts)
+    _, post = actor.rng.choice(actor.load.posts)
     there = {fact for fact in actor.load.truth.certain("comment") if fact[1] == post}
     query = """query ($post: ID!) { comments(postId: $post, first: 100) {
       nodes { commentId text author { userId } } } }"""
@@ -152,7 +152,7 @@ def confirm(actor: "Actor") -> Write | None:
     others = [one.id for one in _still_there(actor) if one.reporter != actor.name]
     if not others:
         return None
-    sighting = actor.chance.choice(others)
+    sighting = actor.rng.choice(others)
     query = f'mutation ($id: ID!) {{ done: confirmSighting(area: "{AREA}", sightingId: $id) {{ sightingId }} }}'
     return Write("confirmSighting", query, {"id": sighting}, ("confirmation", sighting, actor.name), True)
 
@@ -182,7 +182,7 @@ def read_sightings(actor: "Actor") -> Read:
 
 
 def create_person(actor: "Actor") -> Write:
-    person, name = actor.chance.choice(actor.persons), f"Name {actor.name}"
+    person, name = actor.rng.choice(actor.persons), f"Name {actor.name}"
     query = (
         "mutation ($id: ID!, $name: String!) { done: createPerson(input: {personId: $id, name: $name}) { personId } }"
     )
@@ -192,11 +192,11 @@ def create_person(actor: "Actor") -> Write:
 
 def tag(actor: "Actor") -> Write | None:
     """Tag a person on the actor's own photo, if the person certainly exists."""
-    person, number = actor.chance.choice([*actor.faces])
+    person, number = actor.rng.choice([*actor.faces])
     if None in actor.load.truth.may_be["person", person]:
         return None
     face = actor.faces[person, number]
-    if actor.chance.random() < 0.5:
+    if actor.rng.random() < 0.5:
         query = "mutation ($input: TagFaceInput!) { done: tagFace(input: $input) { faceId } }"
         given = {"imageId": actor.photo, "personId": person, "faceId": face, "boundingBox": BOX}
         return Write("tagFace", query, {"input": given}, ("face", face), person)
@@ -205,7 +205,7 @@ def tag(actor: "Actor") -> Write | None:
 
 
 def read_person(actor: "Actor") -> Read:
-    person = actor.chance.choice(actor.persons)
+    person = actor.rng.choice(actor.persons)
 
     def right(data: Any) -> bool:
         found = data["person"]
@@ -216,7 +216,7 @@ def read_person(actor: "Actor") -> Read:
 
 
 def read_photo(actor: "Actor") -> Read:
-    photo = actor.chance.choice(actor.load.photos)
+    photo = actor.rng.choice(actor.load.photos)
     wanted = {"photo": {"imageId": photo, "description": f"Photo {photo}"}}
     query = "query ($id: ID!) { photo(id: $id) { imageId description } }"
     return Read("photo", query, {"id": photo}, wanted.__eq__, Role.ADMIN)
@@ -226,7 +226,7 @@ def read_photo(actor: "Actor") -> Read:
 
 
 def follow_match(actor: "Actor") -> Write:
-    side = actor.chance.randrange(3)
+    side = actor.rng.randrange(3)
     team = f"{side}0" if side else None
     follows = 'mutation ($team: ID!) { done: followMatch(matchId: "m1", teamId: $team) { teamId } }'
     query = follows if team else 'mutation { done: unfollowMatch(matchId: "m1") { teamId } }'
@@ -260,7 +260,7 @@ def read_match_follow(actor: "Actor") -> Read:
 
 def read_teams(actor: "Actor") -> Read:
     """Read the actor's own team and one of another actor."""
-    other = actor.chance.choice(actor.load.actors)
+    other = actor.rng.choice(actor.load.actors)
 
     def right(data: Any) -> bool:
         return actor.load.truth.holds(("team", f"t-{actor.name}"), data["own"]["name"])
@@ -282,7 +282,7 @@ def read_team(actor: "Actor") -> Read:
 
 
 def read_earthquake(actor: "Actor") -> Read:
-    event = f"us{actor.chance.randrange(2 * QUAKES)}"
+    event = f"us{actor.rng.randrange(2 * QUAKES)}"
     wanted = {"earthquake": {"eventId": event, "magnitude": 4.5} if int(event[2:]) < QUAKES else None}
     query = "query ($id: ID!) { earthquake(eventId: $id) { eventId magnitude } }"
     return Read("earthquake", query, {"id": event}, wanted.__eq__)

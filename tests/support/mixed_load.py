@@ -113,10 +113,10 @@ class MixedLoad:
 class Actor:
     """A user of all systems."""
 
-    def __init__(self, load: MixedLoad, name: str, chance: random.Random) -> None:
+    def __init__(self, load: MixedLoad, name: str, rng: random.Random) -> None:
         self.load = load
         self.name = name
-        self.chance = chance
+        self.rng = rng
         self.email = f"{name}@example.com"
         self.photo = f"photo-{name}"
         self.done = 0
@@ -125,24 +125,24 @@ class Actor:
 
     def new_id(self) -> str:
         """Return an id in the form of clients' ids."""
-        return uuid7(self.load.served.clock(), str(UUID(int=self.chance.getrandbits(128))))
+        return uuid7(self.load.served.clock(), str(UUID(int=self.rng.getrandbits(128))))
 
     async def act(self) -> None:
         """Write, or read a written fact."""
         self.done += 1
-        if self.chance.random() < 0.55:
+        if self.rng.random() < 0.55:
             await self.write(self._choice(self.load.writes)(self))
         else:
             await self.read(self._choice(self.load.reads)(self))
 
     def _choice(self, kinds: Sequence[Callable[["Actor"], Any]]) -> Callable[["Actor"], Any]:
-        return self.chance.choice(kinds)
+        return self.rng.choice(kinds)
 
     async def write(self, write: Write | None) -> None:
         """Send a write with an idempotency key, and repeat it until it is acknowledged: it is applied once."""
         if write is None:
             return
-        keyed = self.chance.random() < self.load.keyed
+        keyed = self.rng.random() < self.load.keyed
         key = f"{self.name}-{self.done}" if keyed else None
         for fact in write.facts:
             self.load.truth.tried[fact].add(write.value)
@@ -161,7 +161,7 @@ class Actor:
                     self.load.truth.unsure(fact, write.value)
             if self.load.report.undeclared:
                 return
-            await asyncio.sleep(self.chance.random() * 0.1 if keyed else 0)
+            await asyncio.sleep(self.rng.random() * 0.1 if keyed else 0)
 
     async def read(self, read: Read | None) -> None:
         if read is None:

@@ -51,9 +51,9 @@ ARGUMENTS = ["", "", "(at: 1)", "(at: 2)", "(in: {a: 1, b: [1]}, at: 1)", "(at: 
 ALIASES = ["", "", "", "x: ", "y: ", "name: ", "friend: "]
 
 
-def document(chance: Random) -> str:
+def document(rng: Random) -> str:
     """Return an operation with fragments, each spread at least once and without cycles. Its fields may conflict."""
-    maker = _Maker(chance)
+    maker = _Maker(rng)
     parts = [maker.selection_set("Query", 4)]
     for place, (name, kind) in enumerate(FRAGMENTS):
         if name in maker.spread:
@@ -65,16 +65,16 @@ def document(chance: Random) -> str:
 class _Maker:
     """`after` is the position of the first fragment that may be spread: later ones cannot form a cycle."""
 
-    def __init__(self, chance: Random) -> None:
-        self._chance = chance
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
         self.spread: set[str] = set()
         self.after = 0
 
     def selection_set(self, kind: str, depth: int) -> str:
-        return "{" + " ".join(self._selection(kind, depth) for _ in range(self._chance.randint(1, 4))) + "}"
+        return "{" + " ".join(self._selection(kind, depth) for _ in range(self._rng.randint(1, 4))) + "}"
 
     def _selection(self, kind: str, depth: int) -> str:
-        choice, choose = self._chance.random(), self._chance.choice
+        choice, choose = self._rng.random(), self._rng.choice
         spreads = [name for name, on in FRAGMENTS[self.after :] if on in MAY_BE[kind]]
         if depth > 0 and choice < 0.4 and FIELDS[kind]:
             name, beneath = choose(sorted(FIELDS[kind].items()))

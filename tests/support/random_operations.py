@@ -57,21 +57,21 @@ INTROSPECTION = [
 
 
 def random_operation(schema: GraphQLSchema, seed: int) -> ExecutedOperation:
-    chance = Random(seed)
-    maker = _Maker(chance, schema)
-    kind = chance.choice(KINDS)
+    rng = Random(seed)
+    maker = _Maker(rng, schema)
+    kind = rng.choice(KINDS)
     text = maker.document(kind)
     variables = maker.sent()
-    name = chance.choice([None, "Named"]) if chance.random() < 0.98 else "Nobody"
-    options = {"hooks": chance.random() < 0.2, "hide_suggestions": chance.random() < 0.2}
+    name = rng.choice([None, "Named"]) if rng.random() < 0.98 else "Nobody"
+    options = {"hooks": rng.random() < 0.2, "hide_suggestions": rng.random() < 0.2}
     return ExecutedOperation(text, parse(text), variables, name, kind, options)
 
 
 class _Maker:
     """A response name stands for one field with one set of arguments, so that selections never conflict."""
 
-    def __init__(self, chance: Random, schema: GraphQLSchema) -> None:
-        self._chance = chance
+    def __init__(self, rng: Random, schema: GraphQLSchema) -> None:
+        self._rng = rng
         self._schema = schema
         self._names: dict[str, str] = {}
         self._calls: dict[str, list[str]] = {}
@@ -79,17 +79,17 @@ class _Maker:
         self._fragments: list[tuple[str, str, str]] = []
 
     def document(self, kind: str) -> str:
-        chance = self._chance
+        rng = self._rng
         root = self._schema.type_map[kind.capitalize()]
         if kind == "subscription":
-            name, field = chance.choice(list(root.fields.items()))  # type: ignore[attr-defined]
+            name, field = rng.choice(list(root.fields.items()))  # type: ignore[attr-defined]
             body = "{" + self._field(name, field, DEPTH, directed=False) + "}"
-            if chance.random() < 0.2:
+            if rng.random() < 0.2:
                 body = "{ ... on Subscription " + body + "}"
         else:
-            body = self._set(root, DEPTH, chance.randint(2, 6))
-        if kind == "query" and chance.random() < 0.1:
-            body = body[:-1] + chance.choice(INTROSPECTION) + "}"
+            body = self._set(root, DEPTH, rng.randint(2, 6))
+        if kind == "query" and rng.random() < 0.1:
+            body = body[:-1] + rng.choice(INTROSPECTION) + "}"
         self._forget(
             {name for text in (body, *(text for _, _, text in self._fragments)) for name in USED.findall(text)}
         )
@@ -97,10 +97,10 @@ class _Maker:
             f"${name}: {kind}" + (f" = {default}" if default else "")
             for name, (kind, _, default) in self._variables.items()
         )
-        unpropagated = " @experimental_disableErrorPropagation" if chance.random() < 0.05 else ""
+        unpropagated = " @experimental_disableErrorPropagation" if rng.random() < 0.05 else ""
         parts = [f"{kind} Named{f'({declared})' if declared else ''}{unpropagated} {body}"]
         parts += [f"fragment {name} on {on} {body}" for name, on, body in self._fragments]
-        chance.shuffle(parts)
+        rng.shuffle(parts)
         return "\n".join(parts)
 
     def _forget(self, used: set[str]) -> None:
@@ -112,31 +112,31 @@ class _Maker:
         values: dict[str, Any] = {}
         for name, (_, kind, default) in self._variables.items():
             needed = isinstance(kind, GraphQLNonNull)
-            fate = self._chance.random()
+            fate = self._rng.random()
             if fate < 0.2 and (default or not needed):
                 continue
             if fate < 0.3 and not needed:
                 values[name] = None
             else:
-                values[name] = self._chance.choice(REFUSED) if fate > 0.995 else self._value(kind)
+                values[name] = self._rng.choice(REFUSED) if fate > 0.995 else self._value(kind)
         return values
 
     def _set(self, kind: Any, depth: int, count: int = 0) -> str:
-        chance = self._chance
-        count = count or chance.choice((1, 2, 2, 3, 4))
+        rng = self._rng
+        count = count or rng.choice((1, 2, 2, 3, 4))
         parts = [self._selection(kind, depth) for _ in range(count)]
-        if chance.random() < 0.15:
-            parts.append(chance.choice(parts))  # a repeated selection merges with itself
+        if rng.random() < 0.15:
+            parts.append(rng.choice(parts))  # a repeated selection merges with itself
         return "{ " + " ".join(parts) + " }"
 
     def _selection(self, kind: Any, depth: int) -> str:
-        chance = self._chance
-        fate = chance.random()
+        rng = self._rng
+        fate = rng.random()
         if fate < 0.08:
-            return f"{chance.choice(['', 't: '])}__typename{self._directives()}"
+            return f"{rng.choice(['', 't: '])}__typename{self._directives()}"
         if depth > 0 and fate < 0.22:
-            on = chance.choice(self._overlapping(kind))
-            condition = f" on {on.name}" if chance.random() < 0.8 or on is not kind else ""
+            on = rng.choice(self._overlapping(kind))
+            condition = f" on {on.name}" if rng.random() < 0.8 or on is not kind else ""
             return f"...{condition}{self._directives()} {self._set(on, depth - 1)}"
         if depth > 0 and fate < 0.32:
             return f"...{self._fragment(kind, depth)}{self._directives()}"
@@ -145,7 +145,7 @@ class _Maker:
             fields = [(name, field) for name, field in fields if is_leaf_type(get_named_type(field.type))]
         if not fields:
             return "__typename"
-        name, field = chance.choice(fields)
+        name, field = rng.choice(fields)
         return self._field(name, field, depth)
 
     def _overlapping(self, kind: Any) -> list[Any]:
@@ -162,19 +162,19 @@ class _Maker:
         return found
 
     def _fragment(self, kind: Any, depth: int) -> str:
-        on = self._chance.choice(self._overlapping(kind))
+        on = self._rng.choice(self._overlapping(kind))
         made = [name for name, type_, _ in self._fragments if type_ == on.name]
-        if made and self._chance.random() < 0.6:
-            return self._chance.choice(made)
+        if made and self._rng.random() < 0.6:
+            return self._rng.choice(made)
         body = self._set(on, min(depth - 1, 2))
         name = f"F{len(self._fragments)}"
         self._fragments.append((name, on.name, body))
         return name
 
     def _field(self, name: str, field: GraphQLField, depth: int, directed: bool = True) -> str:
-        chance = self._chance
+        rng = self._rng
         call = name + self._arguments(name, field)
-        response = chance.choice([None, None, None, "x", "y", "f0", "f1"])
+        response = rng.choice([None, None, None, "x", "y", "f0", "f1"])
         if response is None and self._names.get(name, call) != call:
             response = f"{name}_{len(self._names)}"
         if response is not None and self._names.get(response, call) != call:
@@ -194,47 +194,47 @@ class _Maker:
         if len(made) < 2:
             given = []
             for argument, declared in field.args.items():
-                if (is_non_null_type(declared.type) and declared.default is None) or self._chance.random() < 0.7:
+                if (is_non_null_type(declared.type) and declared.default is None) or self._rng.random() < 0.7:
                     given.append(f"{argument}: {self._literal(declared.type, declared.default is not None)}")
             made.append(f"({', '.join(given)})" if given else "")
-        return self._chance.choice(made)
+        return self._rng.choice(made)
 
     def _directives(self) -> str:
-        chance = self._chance
-        if chance.random() > 0.22:
+        rng = self._rng
+        if rng.random() > 0.22:
             return ""
-        kinds = chance.choice([["skip"], ["include"], ["skip", "include"]])
+        kinds = rng.choice([["skip"], ["include"], ["skip", "include"]])
         return "".join(f" @{kind}(if: {self._condition(kind)})" for kind in kinds)
 
     def _condition(self, kind: str) -> str:
-        if self._chance.random() < 0.4:
-            return self._chance.choice(["true", "false"] if kind == "include" else ["false", "true"])
+        if self._rng.random() < 0.4:
+            return self._rng.choice(["true", "false"] if kind == "include" else ["false", "true"])
         kinds = GraphQLNonNull(self._schema.type_map["Boolean"])  # type: ignore[type-var]
         return self._variable(kinds, False)
 
     def _literal(self, kind: GraphQLInputType, default: bool, depth: int = 2) -> str:
-        chance = self._chance
-        if chance.random() < 0.35:
+        rng = self._rng
+        if rng.random() < 0.35:
             return self._variable(kind, default)
         if isinstance(kind, GraphQLNonNull):
             return self._constant(kind.of_type, depth, True)
-        return "null" if chance.random() < 0.1 else self._constant(kind, depth, True)
+        return "null" if rng.random() < 0.1 else self._constant(kind, depth, True)
 
     def _constant(self, kind: Any, depth: int, varied: bool) -> str:
-        chance = self._chance
+        rng = self._rng
         inner = (lambda kind: self._literal(kind, False, depth - 1)) if varied else self._plain
         if isinstance(kind, GraphQLList):
-            if chance.random() < 0.15 and not isinstance(kind.of_type, GraphQLList):
+            if rng.random() < 0.15 and not isinstance(kind.of_type, GraphQLList):
                 return self._constant(getattr(kind.of_type, "of_type", kind.of_type), depth, False)
-            return "[" + ", ".join(inner(kind.of_type) for _ in range(chance.randint(0, 2))) + "]"
+            return "[" + ", ".join(inner(kind.of_type) for _ in range(rng.randint(0, 2))) + "]"
         if not isinstance(kind, GraphQLInputObjectType):
-            return chance.choice(LITERALS[kind.name])
+            return rng.choice(LITERALS[kind.name])
         if kind.is_one_of:
-            name = chance.choice(list(kind.fields))
+            name = rng.choice(list(kind.fields))
             return "{" + f"{name}: {self._constant(kind.fields[name].type, depth, False)}" + "}"
         given = []
         for name, field in kind.fields.items():
-            if chance.random() < (0.5 if depth > 0 else 0) and (depth > 1 or name != "d"):
+            if rng.random() < (0.5 if depth > 0 else 0) and (depth > 1 or name != "d"):
                 given.append(f"{name}: {inner(field.type)}")
         return "{" + ", ".join(given) + "}"
 
@@ -243,44 +243,42 @@ class _Maker:
 
     def _variable(self, kind: Any, default: bool) -> str:
         """Return a variable for the type. A nullable variable is allowed where the place has a default."""
-        chance = self._chance
+        rng = self._rng
         made = [name for name, (_, type_, _) in self._variables.items() if str(type_) == str(kind)]
-        if made and chance.random() < 0.6:
-            return f"${chance.choice(made)}"
+        if made and rng.random() < 0.6:
+            return f"${rng.choice(made)}"
         name = f"v{len(self._variables)}"
         declared: Any = kind
         if isinstance(kind, GraphQLNonNull):
-            if default or chance.random() < 0.3:
+            if default or rng.random() < 0.3:
                 declared = kind.of_type
             of_type = kind.of_type
         else:
             of_type = kind
-            if chance.random() < 0.2:
+            if rng.random() < 0.2:
                 declared = GraphQLNonNull(kind)
         # A nullable variable in a non-null place needs a default of its own or of the place.
         needs = isinstance(kind, GraphQLNonNull) and declared is not kind and not default
-        with_default = needs or chance.random() < 0.3
+        with_default = needs or rng.random() < 0.3
         self._variables[name] = (str(declared), declared, self._constant(of_type, 1, False) if with_default else None)
         return f"${name}"
 
     def _value(self, kind: Any) -> Any:
         """Return a JSON value for the type."""
-        chance = self._chance
+        rng = self._rng
         if isinstance(kind, GraphQLNonNull):
             return self._value(kind.of_type)
         if isinstance(kind, GraphQLList):
-            return [self._value(kind.of_type) for _ in range(chance.randint(0, 2))]
+            return [self._value(kind.of_type) for _ in range(rng.randint(0, 2))]
         if isinstance(kind, GraphQLEnumType):
-            return chance.choice(SENT["Color"])
+            return rng.choice(SENT["Color"])
         if not isinstance(kind, GraphQLInputObjectType):
-            return chance.choice(SENT[kind.name])
+            return rng.choice(SENT[kind.name])
         if kind.is_one_of:
-            name = chance.choice(list(kind.fields))
+            name = rng.choice(list(kind.fields))
             return {name: self._value(kind.fields[name].type)}
         return {
-            name: self._value(field.type)
-            for name, field in kind.fields.items()
-            if name != "d" and chance.random() < 0.5
+            name: self._value(field.type) for name, field in kind.fields.items() if name != "d" and rng.random() < 0.5
         }
 
 

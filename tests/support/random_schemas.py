@@ -63,37 +63,37 @@ class RandomSchema:
 
 def random_schema(seed: int) -> RandomSchema:
     """Return a random schema. A third of the schemas awaits nothing: there, everything happens in one order."""
-    chance = Random(seed)
-    awaits = chance.random() < 0.67
-    text = _text(chance)
+    rng = Random(seed)
+    awaits = rng.random() < 0.67
+    text = _text(rng)
     schema = build_schema(text)
     for kind in schema.type_map.values():
         if kind.name.startswith("__"):
             continue
         if isinstance(kind, GraphQLObjectType):
-            _give_resolvers(kind, chance, awaits)
+            _give_resolvers(kind, rng, awaits)
         elif isinstance(kind, GraphQLInterfaceType | GraphQLUnionType):
-            _give_type_resolver(kind, chance)
+            _give_type_resolver(kind, rng)
         elif isinstance(kind, GraphQLEnumType):
-            _give_values(kind, chance)
+            _give_values(kind, rng)
     odd = schema.type_map["Odd"]
     assert isinstance(odd, GraphQLScalarType)
     odd.coerce_output_value, odd.coerce_input_value = odd_out, odd_in
-    _rename_arguments(schema, chance)
+    _rename_arguments(schema, rng)
     return RandomSchema(schema, text, awaits)
 
 
-def _text(chance: Random) -> str:
+def _text(rng: Random) -> str:
     fields = [f"f{number}" for number in range(POOL)]
     types: dict[str, str] = {}
     for number, name in enumerate(fields):
-        base = chance.choice(LEAVES if number < POOL * 0.6 else COMPOSITES)
-        given = chance.choice(ARGUMENTS) if chance.random() < 0.4 else ""
-        types[name] = f"{name}{given}: {chance.choice(WRAPPED).format(base)}"
+        base = rng.choice(LEAVES if number < POOL * 0.6 else COMPOSITES)
+        given = rng.choice(ARGUMENTS) if rng.random() < 0.4 else ""
+        types[name] = f"{name}{given}: {rng.choice(WRAPPED).format(base)}"
     leaves, branches = fields[: int(POOL * 0.6)], fields[int(POOL * 0.6) :]
 
     def some(least: int, most: int) -> set[str]:
-        return {*chance.sample(leaves, chance.randint(least, most)), *chance.sample(branches, chance.randint(1, 3))}
+        return {*rng.sample(leaves, rng.randint(least, most)), *rng.sample(branches, rng.randint(1, 3))}
 
     def body(names: set[str]) -> str:
         return "{ " + " ".join(types[name] for name in fields if name in names) + " }"
@@ -107,38 +107,38 @@ def _text(chance: Random) -> str:
     parts.append(f"type D {body(some(2, 5))}")
     parts.append("union AorB = A | B union Any = A | B | C | D")
     for root in ("Query", "Mutation", "Subscription"):
-        parts.append(f"type {root} {body(some(3, 6) | set(chance.sample(branches, 3)))}")
+        parts.append(f"type {root} {body(some(3, 6) | set(rng.sample(branches, 3)))}")
     return "\n".join(parts)
 
 
-def _give_resolvers(kind: GraphQLObjectType, chance: Random, awaits: bool) -> None:
+def _give_resolvers(kind: GraphQLObjectType, rng: Random, awaits: bool) -> None:
     for field in kind.fields.values():
-        field.resolve = RESOLVERS[chance.choice(FORMS if awaits else FORMS[:-2])]
+        field.resolve = RESOLVERS[rng.choice(FORMS if awaits else FORMS[:-2])]
         if kind.name == "Subscription":
-            field.subscribe = chance.choice([_subscribe, _subscribe_later] if awaits else [_subscribe])
-    if kind.name in OBJECTS and chance.random() < 0.5:
+            field.subscribe = rng.choice([_subscribe, _subscribe_later] if awaits else [_subscribe])
+    if kind.name in OBJECTS and rng.random() < 0.5:
         kind.is_type_of = partial(_is_type_of, kind.name)
 
 
-def _give_type_resolver(kind: GraphQLAbstractType, chance: Random) -> None:
-    if chance.random() < 0.6:
+def _give_type_resolver(kind: GraphQLAbstractType, rng: Random) -> None:
+    if rng.random() < 0.6:
         kind.resolve_type = _resolve_type
 
 
-def _give_values(kind: GraphQLEnumType, chance: Random) -> None:
+def _give_values(kind: GraphQLEnumType, rng: Random) -> None:
     """Give the enum internal values in half of the schemas; otherwise graphql-core uses the names."""
-    if chance.random() < 0.5:
+    if rng.random() < 0.5:
         for number, value in enumerate(kind.values.values()):
             value.value = number + 10
 
 
-def _rename_arguments(schema: GraphQLSchema, chance: Random) -> None:
+def _rename_arguments(schema: GraphQLSchema, rng: Random) -> None:
     """Pass some arguments to the resolver by another name."""
     for kind in schema.type_map.values():
         if isinstance(kind, GraphQLObjectType) and not kind.name.startswith("__"):
             for field in kind.fields.values():
                 for name, argument in field.args.items():
-                    if chance.random() < 0.2:
+                    if rng.random() < 0.2:
                         argument.out_name = f"{name}_out"
 
 

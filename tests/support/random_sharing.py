@@ -21,16 +21,16 @@ class SharedWorld:
 
     seed: int
 
-    def chance(self, *about: str) -> Random:
+    def rng(self, *about: str) -> Random:
         return Random(repr((self.seed, *about)))
 
     async def wait(self, *about: str) -> None:
-        for _ in range(self.chance("turns", *about).choice((0, 0, 1, 2, 3, 6))):
+        for _ in range(self.rng("turns", *about).choice((0, 0, 1, 2, 3, 6))):
             await asyncio.sleep(0)
 
     async def person(self, person_id: str) -> "SharedPerson | None":
         await self.wait("person", person_id)
-        kind = self.chance("person", person_id).random()
+        kind = self.rng("person", person_id).random()
         if kind < 0.15:
             raise ValueError(f"no {person_id}")
         if kind < 0.25:
@@ -38,10 +38,10 @@ class SharedWorld:
         return SharedPerson(person_id, None if kind < 0.35 else person_id.upper())
 
     def things(self, of: str) -> list["SharedThing"]:
-        chance = self.chance("things", of)
+        rng = self.rng("things", of)
         return [
-            SharedThing(f"{of}{number}", chance.choice("abc"), chance.choice("abc"))
-            for number in range(chance.choice((0, 1, 2, 3, 4)))
+            SharedThing(f"{of}{number}", rng.choice("abc"), rng.choice("abc"))
+            for number in range(rng.choice((0, 1, 2, 3, 4)))
         ]
 
 
@@ -70,14 +70,14 @@ async def other_of(parent: strawberry.Parent[SharedThing], info: Info) -> Shared
 
 
 def at_once_of(parent: strawberry.Parent[SharedThing], info: Info) -> str:
-    if info.context.chance("at once", parent.id).random() < 0.3:
+    if info.context.rng("at once", parent.id).random() < 0.3:
         raise ValueError(f"at once {parent.id}")
     return "at once"
 
 
 async def later_of(parent: strawberry.Parent[SharedThing], info: Info) -> str:
     await info.context.wait("later", parent.id)
-    if info.context.chance("later", parent.id).random() < 0.3:
+    if info.context.rng("later", parent.id).random() < 0.3:
         raise ValueError(f"later {parent.id}")
     return "later"
 
@@ -134,18 +134,18 @@ SELECTIONS = [
 
 def random_text(seed: int) -> str:
     """Return a random operation, which may be invalid."""
-    chance = Random(seed)
-    first, second = [chance.choice(["things", "strict"]) for _ in range(2)]
-    return f"{{ {first} {{ {_selection(chance, 2)} }} x: {second} {{ {_selection(chance, 1)} }} }}"
+    rng = Random(seed)
+    first, second = [rng.choice(["things", "strict"]) for _ in range(2)]
+    return f"{{ {first} {{ {_selection(rng, 2)} }} x: {second} {{ {_selection(rng, 1)} }} }}"
 
 
-def _selection(chance: Random, depth: int) -> str:
+def _selection(rng: Random, depth: int) -> str:
     some = list(SELECTIONS)
     if depth:
-        below = [_selection(chance, depth - 1) for _ in range(4)]
+        below = [_selection(rng, depth - 1) for _ in range(4)]
         some += [f"things {{ {below[0]} }}", f"strict {{ {below[1]} }}"]
         some += [f"p: who {{ name things {{ {below[2]} }} }}", f"q: other {{ things {{ {below[3]} }} }}"]
-    return " ".join(chance.sample(some, chance.randint(2, 7)))
+    return " ".join(rng.sample(some, rng.randint(2, 7)))
 
 
 async def difference_of(seed: int) -> str | None:

@@ -105,40 +105,40 @@ class Values(Waiting):
         self.temper = temper
         self.path: list[str | int] = []
 
-    def chance(self, key: str) -> Random:
+    def rng(self, key: str) -> Random:
         return Random(crc32(key.encode()) ^ self.seed * 0x9E3779B1)
 
-    def outcome(self, chance: Random, kind: GraphQLOutputType, key: str, *, lasting: bool = False) -> Any:
+    def outcome(self, rng: Random, kind: GraphQLOutputType, key: str, *, lasting: bool = False) -> Any:
         """Return the value of a field's resolver, or raise. A `lasting` value can be used repeatedly."""
-        temper, fate = self.temper, chance.random()
+        temper, fate = self.temper, rng.random()
         if (fate := fate - temper.null) < 0:
-            return None if chance.random() < 0.8 else Undefined
+            return None if rng.random() < 0.8 else Undefined
         if (fate := fate - temper.failure) < 0:
-            raise self._failure(chance, key)
+            raise self._failure(rng, key)
         if (fate := fate - temper.returned) < 0:
-            return self._failure(chance, key)
+            return self._failure(rng, key)
         if fate - temper.wrong < 0:
-            return chance.choice(WRONG)
-        return self._value(chance, kind, key, lasting)
+            return rng.choice(WRONG)
+        return self._value(rng, kind, key, lasting)
 
-    def _value(self, chance: Random, kind: GraphQLOutputType, key: str, lasting: bool) -> Any:
+    def _value(self, rng: Random, kind: GraphQLOutputType, key: str, lasting: bool) -> Any:
         if isinstance(kind, GraphQLNonNull):
             kind = kind.of_type
         if isinstance(kind, GraphQLList):
-            return self._list(chance, kind.of_type, key, lasting)
+            return self._list(rng, kind.of_type, key, lasting)
         if isinstance(kind, GraphQLEnumType):
             exact = [value.value for value in kind.values.values()]
-            return chance.choice(ODD["Color"] if chance.random() < self.temper.odd else exact)
+            return rng.choice(ODD["Color"] if rng.random() < self.temper.odd else exact)
         if isinstance(kind, GraphQLScalarType):
-            return chance.choice((ODD if chance.random() < self.temper.odd else EXACT)[kind.name])
+            return rng.choice((ODD if rng.random() < self.temper.odd else EXACT)[kind.name])
         if is_abstract_type(kind):
-            kind = chance.choice(self.world.schema.get_possible_types(kind))
+            kind = rng.choice(self.world.schema.get_possible_types(kind))
         assert isinstance(kind, GraphQLObjectType)
-        return source_of(self, chance, kind, key)
+        return source_of(self, rng, kind, key)
 
-    def _failure(self, chance: Random, key: str) -> Exception:
+    def _failure(self, rng: Random, key: str) -> Exception:
         received = f"at {key}"
-        kind = chance.randrange(9)
+        kind = rng.randrange(9)
         if kind == 5 and not key[0].isdigit():
             kind = 4
         if kind < 4:
@@ -158,30 +158,30 @@ class Values(Waiting):
             return ValueError()
         return StopAsyncIteration(received)
 
-    def _list(self, chance: Random, kind: GraphQLOutputType, key: str, lasting: bool) -> Any:
-        items = range(chance.choice((0, 1, 2, 2, 3)))
+    def _list(self, rng: Random, kind: GraphQLOutputType, key: str, lasting: bool) -> Any:
+        items = range(rng.choice((0, 1, 2, 2, 3)))
         inner = key.rpartition("/")[2].isdigit()  # an executor that abandons the outer list never reads the inner one
 
         def item(index: int) -> Any:
             place = f"{key}/{index}"
-            chance = self.chance(place)
+            rng = self.rng(place)
 
             def finish() -> Any:
-                return self._item(chance, kind, place)
+                return self._item(rng, kind, place)
 
-            if not self.world.awaits or lasting or chance.random() < 0.75:
+            if not self.world.awaits or lasting or rng.random() < 0.75:
                 return finish()
-            return self.unhurried(chance, place, finish) if inner else self.later(chance, place, finish)
+            return self.unhurried(rng, place, finish) if inner else self.later(rng, place, finish)
 
-        shape = chance.randrange(10 if self.world.awaits else 8)
+        shape = rng.randrange(10 if self.world.awaits else 8)
         if lasting or shape < 3 or inner:
             return [item(index) for index in items]
         if shape == 9:
             return _Counted(len(items), item)
         if shape == 8:
-            return self._arriving(chance, key, len(items), item)
+            return self._arriving(rng, key, len(items), item)
         if shape == 7:
-            return self._generated(chance, key, len(items), item)
+            return self._generated(rng, key, len(items), item)
         made = [item(index) for index in items]
         if shape == 3:
             return tuple(made)
@@ -193,28 +193,28 @@ class Values(Waiting):
             return set(made)
         return iter(made)
 
-    def _item(self, chance: Random, kind: GraphQLOutputType, key: str) -> Any:
+    def _item(self, rng: Random, kind: GraphQLOutputType, key: str) -> Any:
         """Return the item or its exception: items do not raise while the list is built."""
         try:
-            return self.outcome(chance, kind, key)
+            return self.outcome(rng, kind, key)
         except Exception as error:
             return error
 
-    def _generated(self, chance: Random, key: str, count: int, item: Callable[[int], Any]) -> Iterator[Any]:
+    def _generated(self, rng: Random, key: str, count: int, item: Callable[[int], Any]) -> Iterator[Any]:
         for index in range(count):
-            if chance.random() < self.temper.failure:
+            if rng.random() < self.temper.failure:
                 raise ValueError(f"at {key}")
             yield item(index)
 
-    async def _arriving(self, chance: Random, key: str, count: int, item: Callable[[int], Any]) -> AsyncIterator[Any]:
+    async def _arriving(self, rng: Random, key: str, count: int, item: Callable[[int], Any]) -> AsyncIterator[Any]:
         self.began += 1
         place = f"{key} {self.began}"
         self.open.add(place)
         try:
             for index in range(count):
-                if chance.random() < 0.5:
-                    await asyncio.sleep(chance.randint(0, 2))
-                if chance.random() < self.temper.failure:
+                if rng.random() < 0.5:
+                    await asyncio.sleep(rng.randint(0, 2))
+                if rng.random() < self.temper.failure:
                     raise ValueError(f"at {key}")
                 yield item(index)
         finally:
@@ -224,12 +224,12 @@ class Values(Waiting):
         """Return what the default resolver finds in a source: a value, an awaitable or a callable."""
         field = kind.fields[name]
         place = f"{key}.{name}"
-        chance = self.chance(place)
-        if not is_leaf_type(get_nullable_type(field.type)) or field.args or chance.random() < 0.2:
-            return self._method(chance.random() < 0.4 and self.world.awaits)
-        if self.world.awaits and chance.random() < 0.15:
-            return self._future(chance, lambda: self.outcome(chance, field.type, place, lasting=True))
-        return self.outcome(chance, field.type, place, lasting=lasting)
+        rng = self.rng(place)
+        if not is_leaf_type(get_nullable_type(field.type)) or field.args or rng.random() < 0.2:
+            return self._method(rng.random() < 0.4 and self.world.awaits)
+        if self.world.awaits and rng.random() < 0.15:
+            return self._future(rng, lambda: self.outcome(rng, field.type, place, lasting=True))
+        return self.outcome(rng, field.type, place, lasting=lasting)
 
     def _method(self, later: bool) -> Callable[..., Any]:
         def call(info: Info, **args: Any) -> Any:
@@ -249,35 +249,35 @@ class Values(Waiting):
     def type_of(self, value: Any, kind: Any) -> Any:
         """Return the result of the type resolver of an abstract type."""
         key, name = key_of(value), kind_of(value)
-        chance = self.chance(f"type {kind} {key}")
-        if chance.random() < self.temper.odd / 2:
-            name = chance.choice([None, "Nothing", "Color", "D", "Query", 42, Undefined, True])
-        failing = chance.random() < self.temper.failure / 2
+        rng = self.rng(f"type {kind} {key}")
+        if rng.random() < self.temper.odd / 2:
+            name = rng.choice([None, "Nothing", "Color", "D", "Query", 42, Undefined, True])
+        failing = rng.random() < self.temper.failure / 2
 
         def finish() -> Any:
             if failing:
                 raise Failure(f"no type for {kind}")
             return name
 
-        return self._perhaps_later(chance, key, finish)
+        return self._perhaps_later(rng, key, finish)
 
     def is_type(self, value: Any, name: str) -> Any:
         key, really = key_of(value), kind_of(value) == name
-        chance = self.chance(f"is {name} {key}")
-        if chance.random() < self.temper.odd / 4:
+        rng = self.rng(f"is {name} {key}")
+        if rng.random() < self.temper.odd / 4:
             really = not really
-        failing = chance.random() < self.temper.failure / 4
+        failing = rng.random() < self.temper.failure / 4
 
         def finish() -> Any:
             if failing:
                 raise Failure(f"whether {name} is not known")
             return really
 
-        return self._perhaps_later(chance, key, finish)
+        return self._perhaps_later(rng, key, finish)
 
-    def _perhaps_later(self, chance: Random, key: str, finish: Callable[[], Any]) -> Any:
-        if self.world.awaits and chance.random() < 0.2:
-            return self.coroutine(chance, f"type of {key}", finish)
+    def _perhaps_later(self, rng: Random, key: str, finish: Callable[[], Any]) -> Any:
+        if self.world.awaits and rng.random() < 0.2:
+            return self.coroutine(rng, f"type of {key}", finish)
         return finish()
 
 
@@ -349,16 +349,16 @@ class LazyMapping(UserDict[str, Any]):
     """A mapping that is not a dict."""
 
 
-def source_of(values: Values, chance: Random, kind: GraphQLObjectType, key: str) -> Any:
+def source_of(values: Values, rng: Random, kind: GraphQLObjectType, key: str) -> Any:
     """Return an object of the type in one of the forms that the default resolver knows."""
     names = [name for name, field in kind.fields.items() if field.resolve is None]
-    guise = chance.randrange(7)
+    guise = rng.randrange(7)
     if guise < 2:
         made = Lazy if guise else Properties
         return made(key, kind.name, lambda name: values.plain(key, kind, name, lasting=False))
     attributes: dict[str, Any] = {}
     for name in names:
-        if chance.random() < values.temper.null:
+        if rng.random() < values.temper.null:
             continue
         try:
             attributes[name] = values.plain(key, kind, name, lasting=True)
@@ -366,7 +366,7 @@ def source_of(values: Values, chance: Random, kind: GraphQLObjectType, key: str)
             attributes[name] = error
     if guise < 5:
         attributes |= {"key": key, "kind": kind.name}
-        if chance.random() < 0.5:
+        if rng.random() < 0.5:
             attributes["__typename"] = kind.name
         return attributes if guise < 4 else LazyMapping(attributes)
     thing = (Typed if guise == 5 else ThingSource)(key, kind.name)

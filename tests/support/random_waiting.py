@@ -21,57 +21,57 @@ class Waiting:
         self._wanted: dict[str, tuple[asyncio.Future[Any], Finish]] = {}
         self._loaded: dict[str, asyncio.Future[Any]] = {}
 
-    def later(self, chance: Random, key: str, finish: Finish) -> Awaitable[Any]:
+    def later(self, rng: Random, key: str, finish: Finish) -> Awaitable[Any]:
         """Return an awaitable that must be awaited, as it may be a coroutine."""
-        kind = chance.random()
+        kind = rng.random()
         if kind < 0.65:
-            return self.coroutine(chance, key, finish)
+            return self.coroutine(rng, key, finish)
         if kind < 0.75:
-            return asyncio.ensure_future(self.coroutine(chance, key, finish))
-        return self.unhurried(chance, key, finish)
+            return asyncio.ensure_future(self.coroutine(rng, key, finish))
+        return self.unhurried(rng, key, finish)
 
-    def unhurried(self, chance: Random, key: str, finish: Finish) -> Awaitable[Any]:
+    def unhurried(self, rng: Random, key: str, finish: Finish) -> Awaitable[Any]:
         """Return an awaitable that need not be awaited."""
-        kind = chance.random()
+        kind = rng.random()
         if kind < 0.3:
-            return _Lazy(lambda: self.coroutine(chance, key, finish))
+            return _Lazy(lambda: self.coroutine(rng, key, finish))
         if kind < 0.4:
-            return _Bare(chance.randint(0, 3), finish)
-        return self._future(chance, finish)
+            return _Bare(rng.randint(0, 3), finish)
+        return self._future(rng, finish)
 
-    async def coroutine(self, chance: Random, key: str, finish: Finish) -> Any:
+    async def coroutine(self, rng: Random, key: str, finish: Finish) -> Any:
         self.began += 1
         place = f"{key} {self.began}"
         self.open.add(place)
         token = PLACE.set(place)
         try:
-            for _ in range(chance.choice((0, 0, 1, 1, 2))):
-                await self._step(chance)
+            for _ in range(rng.choice((0, 0, 1, 1, 2))):
+                await self._step(rng)
             if PLACE.get() != place:
                 raise RuntimeError(f"{place} runs in the context of {PLACE.get()}")
             PLACE.reset(token)
             return finish()
         finally:
             try:
-                if chance.random() < 0.05:
+                if rng.random() < 0.05:
                     await asyncio.sleep(0)
             finally:
                 self.open.discard(place)
 
-    async def _step(self, chance: Random) -> None:
-        kind = chance.randrange(12)
+    async def _step(self, rng: Random) -> None:
+        kind = rng.randrange(12)
         if kind < 3:
-            for _ in range(chance.randint(1, 3)):
+            for _ in range(rng.randint(1, 3)):
                 await asyncio.sleep(0)
         elif kind < 6:
-            await asyncio.sleep(chance.randint(1, 3))
+            await asyncio.sleep(rng.randint(1, 3))
         elif kind == 6:
-            await self._future(chance, lambda: None)
+            await self._future(rng, lambda: None)
         elif kind == 7:
             await asyncio.gather(asyncio.sleep(1), asyncio.sleep(0))
         elif kind == 8:
             try:
-                async with asyncio.timeout(chance.randint(0, 1)):
+                async with asyncio.timeout(rng.randint(0, 1)):
                     await asyncio.sleep(2)
             except TimeoutError:
                 pass
@@ -80,20 +80,20 @@ class Waiting:
                 group.create_task(asyncio.sleep(1))
                 group.create_task(asyncio.sleep(0))
         elif kind == 10:
-            await asyncio.wait_for(asyncio.sleep(chance.randint(0, 1)), 50)
+            await asyncio.wait_for(asyncio.sleep(rng.randint(0, 1)), 50)
         else:
             await _Bare(2, lambda: None)
 
-    def _future(self, chance: Random, finish: Finish) -> asyncio.Future[Any]:
+    def _future(self, rng: Random, finish: Finish) -> asyncio.Future[Any]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-        kind = chance.random()
+        kind = rng.random()
         if kind < 0.3:
             _settle(future, finish)
         elif kind < 0.6:
             loop.call_soon(_settle, future, finish)
         else:
-            loop.call_later(chance.randint(1, 3), _settle, future, finish)
+            loop.call_later(rng.randint(1, 3), _settle, future, finish)
         return future
 
     def load(self, key: str, finish: Finish) -> asyncio.Future[Any]:

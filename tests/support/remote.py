@@ -84,12 +84,12 @@ def decode_answer(status: int, content: bytes) -> dict[str, Any]:
 class Remote(Served):
     """Gateways in other processes with the interface of `Served`. `store` uses their tables."""
 
-    def __init__(self, http: aiohttp.ClientSession, urls: list[str], clock: ProcessClock, patience: float) -> None:
+    def __init__(self, http: aiohttp.ClientSession, urls: list[str], clock: ProcessClock, retry_seconds: float) -> None:
         self.url = ""
-        self.http: Any = Spread(http, urls, patience)
+        self.http: Any = Spread(http, urls, retry_seconds)
         self.clock: Any = clock
         self.database: Database | None = None
-        self.chance = random.Random(11)
+        self.rng = random.Random(11)
         self.asked_again = 0
         self._tokens = Tokens(TokenSettings(secret=SECRET), clock=lambda: clock().timestamp())
 
@@ -114,7 +114,7 @@ class Remote(Served):
         """Send an operation, mutations with an idempotency key, and repeat it until the response is final."""
         headers = self.headers(user, role, email)
         if query.startswith("mutation"):
-            headers["Idempotency-Key"] = str(uuid.UUID(int=self.chance.getrandbits(128)))
+            headers["Idempotency-Key"] = str(uuid.UUID(int=self.rng.getrandbits(128)))
         while True:
             async with self.http.post("", json={"query": query, "variables": variables}, headers=headers) as response:
                 answer = await response.json()
@@ -122,7 +122,7 @@ class Remote(Served):
             if not errors or not {error["extensions"]["code"] for error in errors} & PASSING:
                 return Answer(answer.get("data"), errors, 200)
             self.asked_again += 1
-            await asyncio.sleep(self.chance.uniform(0.02, 0.2))
+            await asyncio.sleep(self.rng.uniform(0.02, 0.2))
 
 
 class Passing(Clock):

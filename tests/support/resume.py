@@ -45,10 +45,10 @@ async def cut_at_random(
     Half of the connections are cut at a random moment, the others after some payloads, so that a slow machine gets
     payloads, too.
     """
-    chance = random.Random(7)
+    rng = random.Random(7)
 
     async def read(most: int) -> None:
-        async with client.connected(chance.choice(urls)) as events:
+        async with client.connected(rng.choice(urls)) as events:
             async for payload in events:
                 take(payload)
                 most -= 1
@@ -58,8 +58,8 @@ async def cut_at_random(
     for cut in range(cuts + 1):
         at_a_moment = cut % 2 == 0 and cut < cuts
         with suppress(TimeoutError):
-            async with asyncio.timeout(chance.uniform(0.005, 0.08) if at_a_moment else 20):
-                await read(0 if at_a_moment or cut == cuts else chance.randrange(1, 4))
+            async with asyncio.timeout(rng.uniform(0.005, 0.08) if at_a_moment else 20):
+                await read(0 if at_a_moment or cut == cuts else rng.randrange(1, 4))
 
 
 async def write_until(over: asyncio.Event, write: Callable[[int], Awaitable[Any]]) -> int:

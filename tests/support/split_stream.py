@@ -53,10 +53,10 @@ class Parts:
     def open(self) -> list[ShardPart]:
         return [part for part in self.all if part.until is None]
 
-    def end(self, part: ShardPart, at: int, chance: random.Random) -> None:
+    def end(self, part: ShardPart, at: int, rng: random.Random) -> None:
         """End a shard. Its slots go to two children, or to one if it has one slot or too many shards are open."""
         slots = sorted(part.slots)
-        chance.shuffle(slots)
+        rng.shuffle(slots)
         middle = len(slots) // 2 if len(self.open()) < MOST_OPEN else 0
         part.until = at
         for some in filter(None, (slots[:middle], slots[middle:])):
@@ -81,13 +81,13 @@ class SplitStream:
         status, headers, content = await proxy.ask(seen)
         return web.Response(status=status, headers=headers, body=content)
 
-    async def split(self, table: str, chance: random.Random) -> None:
+    async def split(self, table: str, rng: random.Random) -> None:
         """End an open shard of the stream of a table, given by its full name, after its current records."""
         arn = (await self._wire.call("DescribeTable", {"TableName": table}, timeout=10))["Table"]["LatestStreamArn"]
         parts = await self._of(arn)
         last = await self._last(parts)
         # Since that response a reader may have received more records of the shard.
-        parts.end(chance.choice(parts.open()), max(_number(last), _number(parts.given)), chance)
+        parts.end(rng.choice(parts.open()), max(_number(last), _number(parts.given)), rng)
 
     def shards(self, table: str) -> list[str]:
         """Return the ids of all shards of the table's stream so far."""

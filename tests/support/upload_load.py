@@ -144,10 +144,10 @@ class UploadLoad:
 class Uploader:
     """A user of the library. `_open` holds the expiry times of abandoned reservations."""
 
-    def __init__(self, load: UploadLoad, email: str, chance: random.Random) -> None:
+    def __init__(self, load: UploadLoad, email: str, rng: random.Random) -> None:
         self.email = email
         self._load = load
-        self._chance = chance
+        self._rng = rng
         self._photos: list[str] = []
         self._open: list[datetime] = []
         self._number = 0
@@ -159,23 +159,23 @@ class Uploader:
         while not over.is_set():
             upload = await self._reserve()
             if upload is not None:
-                await self._chance.choice(self._ways)(upload)
-            if len(self._photos) == LIMIT or (self._photos and self._chance.random() < 0.3):
-                await self._delete(self._photos.pop(self._chance.randrange(len(self._photos))))
+                await self._rng.choice(self._ways)(upload)
+            if len(self._photos) == LIMIT or (self._photos and self._rng.random() < 0.3):
+                await self._delete(self._photos.pop(self._rng.randrange(len(self._photos))))
 
     # The endings of an upload
 
     async def _reserve(self) -> Upload | None:
         self._number += 1
         began = self._load.served.clock()
-        own = {"imageId": uuid7(began, f"{self.email} {self._number}")} if self._chance.random() < 0.5 else {}
+        own = {"imageId": uuid7(began, f"{self.email} {self._number}")} if self._rng.random() < 0.5 else {}
         answer = await create_photo(self._load.served, self.email, **own)
         if answer.errors is not None:
             held = len(self._photos) + sum(expires_at + UNSWEPT > began for expires_at in self._open)
             if answer.codes != ["CONFLICT"] or held < LIMIT:
                 self._load.wrong.append(("createPhoto", held, answer.errors))
             self._load.outcomes["refused"] += 1
-            await asyncio.sleep(self._chance.uniform(0.1, 0.3))
+            await asyncio.sleep(self._rng.uniform(0.1, 0.3))
             return None
         reserved = answer.data["createPhoto"]
         picture = unique_jpeg(f"{self.email} {self._number}")
@@ -184,7 +184,7 @@ class Uploader:
     async def _send(self, upload: Upload, content: bytes | None = None) -> None:
         """Send the file to any gateway, and repeat until it is stored or the reservation has expired."""
         while True:
-            target = upload.target | {"url": f"{self._chance.choice(self._load.urls)}/media"}
+            target = upload.target | {"url": f"{self._rng.choice(self._load.urls)}/media"}
             try:
                 status = await post_form(self._load.http, target, content or upload.picture)
             except (aiohttp.ClientError, TimeoutError, OSError):
@@ -195,7 +195,7 @@ class Uploader:
                 self._load.wrong.append(("send", upload.image_id, status))
                 return
             self._load.outcomes["sent again"] += 1
-            await asyncio.sleep(self._chance.uniform(0.02, 0.2))
+            await asyncio.sleep(self._rng.uniform(0.02, 0.2))
 
     async def _confirm(self, upload: Upload) -> None:
         await self._send(upload)
@@ -217,7 +217,7 @@ class Uploader:
         self._settle(upload, confirmed)
 
     async def _cancel(self, upload: Upload) -> None:
-        if self._chance.random() < 0.7:
+        if self._rng.random() < 0.7:
             await self._send(upload)
         await self._is_cancelled(upload)
         self._load.outcomes["cancelled"] += 1
@@ -230,11 +230,11 @@ class Uploader:
         answer = await complete_photo(self._load.served, upload.image_id, self.email)
         if _reasons(answer) != {"NOT_A_PICTURE"} and not self._is_gone(upload, answer):
             self._load.wrong.append(("no picture", upload.image_id, answer.errors))
-        await (self._confirm if self._chance.random() < 0.5 else self._leave)(upload)
+        await (self._confirm if self._rng.random() < 0.5 else self._leave)(upload)
 
     async def _leave(self, upload: Upload) -> None:
         """Abandon the reservation to the janitor."""
-        if self._chance.random() < 0.5:
+        if self._rng.random() < 0.5:
             await self._send(upload)
         self._open.append(upload.expires_at)
         self._load.outcomes["left"] += 1

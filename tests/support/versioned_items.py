@@ -178,13 +178,13 @@ async def put_anew(served: Served) -> None:
 
 async def interleave(kind: Kind, served: Served, seed: int) -> None:
     """Execute random updates with a version, updates without one, and puts: the item equals a model of it."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     value, version = await kind.now(served)
     seen = [version]
     for step in range(10):
         wanted = kind.values[step % len(kind.values)]
-        what = chance.choice(["any", "expected", "expected", "put"])
-        expected = chance.choice([*seen[-2:], version]) if what == "expected" else None
+        what = rng.choice(["any", "expected", "expected", "put"])
+        expected = rng.choice([*seen[-2:], version]) if what == "expected" else None
         if what == "put" and kind.put:
             answer = await kind.ask(served, kind.put, value=wanted)
         else:

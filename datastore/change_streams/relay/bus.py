@@ -58,11 +58,11 @@ class Bus:
         prefix: str,
         *,
         new_id: Callable[[], str] = _new_id,
-        patience: float = TIMEOUT_SECONDS,
+        timeout_seconds: float = TIMEOUT_SECONDS,
         lease_seconds: float = LEASE_SECONDS,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.commands = RelayCommands(url, prefix, patience=patience, lease_seconds=lease_seconds)
+        self.commands = RelayCommands(url, prefix, timeout_seconds=timeout_seconds, lease_seconds=lease_seconds)
         self.new_id = new_id
         self.instance = new_id()
         self.is_away = False

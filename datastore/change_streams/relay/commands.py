@@ -109,9 +109,9 @@ class RelayCommands:
     """
 
     def __init__(
-        self, url: str, prefix: str, *, patience: float = TIMEOUT_SECONDS, lease_seconds: float = LEASE_SECONDS
+        self, url: str, prefix: str, *, timeout_seconds: float = TIMEOUT_SECONDS, lease_seconds: float = LEASE_SECONDS
     ) -> None:
-        self._patience = patience
+        self._timeout_seconds = timeout_seconds
         self._lease_ms = round(lease_seconds * 1000)
         self._count = ENTRIES
         # All keys are in one slot of a cluster, since one XREAD reads all tables.
@@ -119,9 +119,9 @@ class RelayCommands:
         pool: Any = BlockingConnectionPool.from_url(
             url,
             max_connections=CONNECTIONS,
-            timeout=2 * patience,
+            timeout=2 * timeout_seconds,
             socket_timeout=None,  # XREAD blocks, and `_with_timeout` limits it
-            socket_connect_timeout=2 * patience,
+            socket_connect_timeout=2 * timeout_seconds,
             retry=Retry(NoBackoff(), 0),
         )
         self._redis: Any = Redis.from_pool(pool)
@@ -263,7 +263,7 @@ class RelayCommands:
         task = asyncio.ensure_future(request)
         try:
             for _ in range(TIMEOUT_PARTS):
-                if (await asyncio.wait((task,), timeout=(self._patience + more) / TIMEOUT_PARTS))[0]:
+                if (await asyncio.wait((task,), timeout=(self._timeout_seconds + more) / TIMEOUT_PARTS))[0]:
                     return task.result()
             raise BusSlow("Redis did not respond in time.")
         except ResponseError as problem:

@@ -67,7 +67,7 @@ class _OlderRecords:
 class Backfill:
     """A reader of the changes that a log lacks: see `replay_log.ReadOlder`.
 
-    One reading of a shard lasts at most `seconds` while the store answers. Failed calls are retried for `patience`
+    One reading of a shard lasts at most `seconds` while the store answers. Failed calls are retried for `retry_seconds`
     seconds, throttled ones at a lower rate (datastore/change_streams/shards/read_pace.py). A shard without new records
     for `empty_seconds` counts as read to its end.
     """
@@ -77,18 +77,18 @@ class Backfill:
         wire: Wire,
         *,
         seconds: float = READ_SECONDS,
-        patience: float = REACH_SECONDS,
+        retry_seconds: float = REACH_SECONDS,
         empty_seconds: float = EMPTY_SECONDS,
     ) -> None:
         self._wire = wire
         self._seconds = seconds
-        self._patience = patience
+        self._retry_seconds = retry_seconds
         self._empty_seconds = empty_seconds
 
     async def shards(self, stream: str) -> Mapping[str, str | None]:
         """Return the shards that the stream lists, with their parents. Raises `Unavailable`."""
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._retry_seconds):
                 return await self._listed(stream)
         except TimeoutError as late:
             raise not_now() from late
@@ -115,7 +115,7 @@ class Backfill:
 
         tasks = [asyncio.create_task(read(missing)) for missing in ranges]
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._retry_seconds):
                 await asyncio.gather(*tasks)
         except (_TooMuch, Trimmed, ShardGone):
             return None

@@ -70,14 +70,14 @@ class ApnsPushService:
         *,
         limits: ApnsLimits = ApnsLimits(),
         verify: ssl.SSLContext | bool = True,
-        chance: Callable[[], float] = random.random,
+        uniform: Callable[[], float] = random.random,
     ) -> None:
         _filter_client_logs()
         self._credentials = credentials
         self._now = now
         self._limits = limits
         self._verify = verify
-        self._chance = chance
+        self._uniform = uniform
         self._token = ProviderToken(credentials, now)
         self._slots = asyncio.Semaphore(limits.concurrent)
         self._client: _SharedClient | None = None
@@ -110,7 +110,7 @@ class ApnsPushService:
         if loop.time() < self._refused_until:
             return Sent(PushOutcome.FAILED, self._refusal)
         deadline = loop.time() + self._limits.total_seconds
-        delays = self._limits.backoff.delays(self._chance)
+        delays = self._limits.backoff.delays(self._uniform)
         retries = 0
         while True:
             response = await self._post(token, notification)

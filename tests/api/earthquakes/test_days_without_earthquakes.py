@@ -145,23 +145,23 @@ KINDS = {"EARTHQUAKE": ("earthquake",), "OTHER": ("quarry blast",), "ANY": ("ear
 @pytest.mark.proof
 @pytest.mark.parametrize("seed", range(6))
 async def test_skipping_days_changes_no_list_of_any_magnitude_and_page_size(served: Served, seed: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     events = [
         quake(
             f"us{number}",
-            timedelta(days=chance.choice(range(0, 900, chance.choice((1, 7, 50)))), minutes=number),
-            magnitude=round(min(9.0, 1 + chance.expovariate(1.2)), 1),
-            type=chance.choice(("earthquake", "earthquake", "quarry blast")),
+            timedelta(days=rng.choice(range(0, 900, rng.choice((1, 7, 50)))), minutes=number),
+            magnitude=round(min(9.0, 1 + rng.expovariate(1.2)), 1),
+            type=rng.choice(("earthquake", "earthquake", "quarry blast")),
         )
         for number in range(120)
     ]
     await served.store().write_all(EARTHQUAKES, puts=[event_item(event) for event in events])
     await count_all_days(served)
     for _ in range(5):
-        kind = chance.choice([*KINDS])
-        least, size = chance.choice((None, 1.0, 2.5, 3.0, 4.2, 6.0)), chance.choice((1, 3, 10, 40))
-        start = NOON - timedelta(days=chance.randrange(20, 1000))
-        end = start + timedelta(days=chance.randrange(10, 900), seconds=chance.randrange(90_000))
+        kind = rng.choice([*KINDS])
+        least, size = rng.choice((None, 1.0, 2.5, 3.0, 4.2, 6.0)), rng.choice((1, 3, 10, 40))
+        start = NOON - timedelta(days=rng.randrange(20, 1000))
+        end = start + timedelta(days=rng.randrange(10, 900), seconds=rng.randrange(90_000))
         window: dict[str, Any] = {"start": start.isoformat(), "end": end.isoformat(), "least": least, "kind": kind}
         expected = [
             event.event_id

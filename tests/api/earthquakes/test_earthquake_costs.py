@@ -45,28 +45,28 @@ query (
 """
 
 
-def catalogue(chance: random.Random) -> list[Earthquake]:
+def catalogue(rng: random.Random) -> list[Earthquake]:
     """Return a realistic catalogue: ten times as few events a magnitude higher, quiet days, aftershocks of strong ones.
 
     One event in a hundred is a quarry blast, of a magnitude below 3.
     """
     events: list[Earthquake] = []
     for day in range(DAYS):
-        rate = 10 * chance.lognormvariate(0, 0.5)
+        rate = 10 * rng.lognormvariate(0, 0.5)
         strongest = 0.0
         for _ in range(min(int(rate), 60)):
-            strongest = max(strongest, add_earthquake(events, chance, day))
+            strongest = max(strongest, add_earthquake(events, rng, day))
         for _ in range(int(10 ** (strongest - 3.7)) if strongest > 4.8 else 0):
-            add_earthquake(events, chance, day)
+            add_earthquake(events, rng, day)
     return events
 
 
-def add_earthquake(events: list[Earthquake], chance: random.Random, day: int) -> float:
-    magnitude = round(min(8.5, 2 + chance.expovariate(math.log(10))), 1)
-    before = timedelta(days=day, milliseconds=chance.randrange(86_400_000))
+def add_earthquake(events: list[Earthquake], rng: random.Random, day: int) -> float:
+    magnitude = round(min(8.5, 2 + rng.expovariate(math.log(10))), 1)
+    before = timedelta(days=day, milliseconds=rng.randrange(86_400_000))
     place = "12 km NNE of A Place of Middling Length, Somewhere"
     changes: dict[str, Any] = {"magnitude": magnitude, "place": place}
-    if magnitude < 3 and chance.random() < 0.01:
+    if magnitude < 3 and rng.random() < 0.01:
         changes["type"] = "quarry blast"
     events.append(quake(f"us7000{len(events):04}", before, **changes))
     return magnitude
@@ -112,18 +112,18 @@ async def costs(served: Served, variables: dict[str, Any]) -> tuple[float, float
     return report.estimate - WRITE_UNIT_COST * LOG_WRITE_UNITS, sum(call.units for call in answer.calls)
 
 
-def random_query(chance: random.Random) -> dict[str, Any]:
+def random_query(rng: random.Random) -> dict[str, Any]:
     """Return a window of an hour to three years, maybe a magnitude, a kind, a page size of 1 to 100 and a direction."""
-    length = timedelta(hours=math.exp(chance.uniform(0, math.log(DAYS * 24 - 48))))
-    end = NOON - timedelta(seconds=chance.randrange(int((timedelta(days=DAYS - 1) - length).total_seconds())))
-    least = chance.choice((None, 2.5, 4, 4.5, 5, round(chance.uniform(2, 7), 1)))
-    size = chance.choice((1, 5, 25, 50, 100))
+    length = timedelta(hours=math.exp(rng.uniform(0, math.log(DAYS * 24 - 48))))
+    end = NOON - timedelta(seconds=rng.randrange(int((timedelta(days=DAYS - 1) - length).total_seconds())))
+    least = rng.choice((None, 2.5, 4, 4.5, 5, round(rng.uniform(2, 7), 1)))
+    size = rng.choice((1, 5, 25, 50, 100))
     return {
         "start": (end - length).isoformat(),
         "end": end.isoformat(),
         "least": least,
-        "kind": chance.choice(KINDS),
-        chance.choice(("first", "first", "last")): size,
+        "kind": rng.choice(KINDS),
+        rng.choice(("first", "first", "last")): size,
     }
 
 
@@ -135,10 +135,10 @@ def window_days(variables: dict[str, Any]) -> int:
 async def test_an_estimate_is_within_a_factor_of_three_for_nineteen_of_twenty_queries(
     years: StoreOptions, served: Served
 ) -> None:
-    chance = random.Random(7)
+    rng = random.Random(7)
     off: list[Any] = []
     for _ in range(QUERIES):
-        variables = random_query(chance)
+        variables = random_query(rng)
         estimate, real = await costs(served, variables)
         if not real / 3 <= estimate <= 3 * real:
             off.append((estimate, real, variables))
@@ -240,10 +240,10 @@ async def test_no_window_is_refused_without_statistics(served: Served, example: 
 @pytest.mark.timeout(120)
 async def test_an_estimate_without_the_consumer_includes_all_days(years: StoreOptions, served: Served) -> None:
     """While the consumer lags, the query reads every day, and the estimate has to include that."""
-    chance = random.Random(11)
+    rng = random.Random(11)
     off: list[Any] = []
     served.clock.forward(minutes=10)
-    asked = (variables for _ in range(100) if window_days(variables := random_query(chance)) < 100)
+    asked = (variables for _ in range(100) if window_days(variables := random_query(rng)) < 100)
     for variables in itertools.islice(asked, 10):
         estimate, real = await costs(served, variables)
         if not real / 3 <= estimate <= 3 * real:

@@ -165,6 +165,7 @@ async def test_the_ids_of_a_feature_are_bounded(ids: Any, others: tuple[str, ...
     assert (await judged(ids=ids)).other_ids == others
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(120)
 async def test_events_of_a_real_feed_that_share_an_id_are_stored_separately(served: Served) -> None:
     needs_real_data()

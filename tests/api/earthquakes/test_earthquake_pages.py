@@ -149,6 +149,7 @@ async def test_small_pages_of_a_real_month_are_the_beginning_of_the_same_list(
     assert {one.calls for one in pages} == {1}
 
 
+@pytest.mark.proof
 async def test_real_events_of_the_same_time_keep_their_order_on_every_page(
     november: StoreOptions, served: Served
 ) -> None:

@@ -144,6 +144,7 @@ async def test_a_query_of_statistics_writes_a_request_log(served: Served) -> Non
     assert log["route"] == {"S": "graphql/earthquakeStatistics"}
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(120)
 async def test_the_counts_of_a_real_feed_are_those_of_plain_code(served: Served) -> None:
     if not FEED.is_file():

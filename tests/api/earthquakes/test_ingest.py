@@ -133,6 +133,7 @@ async def test_every_real_feed_is_stored_once(served: Served) -> None:
     assert len(await scan(served, "EVENT")) == len(known)
 
 
+@pytest.mark.proof
 async def test_a_real_feed_without_ingest_state_is_skipped_event_by_event(served: Served) -> None:
     for path in (each for each in real("*.geojson") if "month" not in each.name):
         taken, refused = read_feed_plainly(path)

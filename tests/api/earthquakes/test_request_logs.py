@@ -339,6 +339,7 @@ async def test_a_store_that_stores_no_logs_neither_delays_nor_fails_a_query(
     assert caplog.text.count("A request log could not be written") >= 8
 
 
+@pytest.mark.proof
 async def test_logs_beyond_the_limit_of_the_queue_are_dropped_and_counted(
     served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

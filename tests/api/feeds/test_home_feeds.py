@@ -83,6 +83,7 @@ SECONDS = [
 LATE = [Author(3, [PostOrEntry(number, False, False) for number in range(5)]), Author(0, [PostOrEntry(1, False, True)])]
 
 
+@pytest.mark.proof
 @ENGINE_SETTINGS
 @given(authors=AUTHORS, size=st.sampled_from((1, 2, 3, 25)))
 @example(authors=[], size=1)

@@ -37,12 +37,12 @@ async def create_posts(served: Served, authors: Sequence[str], number: int) -> l
     """Create posts with the tag `cats`, of random visibility, some at the same time. Return them newest first."""
     await create_users(served, *authors)
     await put_follow_items(served, "fan", "ada")
-    chance = random.Random(4)
+    rng = random.Random(4)
     written = []
     for at in range(number):
-        post = WrittenPost(f"p{at:02}", chance.choice(authors), chance.choice(["PUBLIC", "FOLLOWERS", "PRIVATE"]))
+        post = WrittenPost(f"p{at:02}", rng.choice(authors), rng.choice(["PUBLIC", "FOLLOWERS", "PRIVATE"]))
         await create_feed_post(served, post.author, postId=post.post_id, visibility=post.visibility)
-        served.clock.forward(seconds=chance.choice([0, 1]))
+        served.clock.forward(seconds=rng.choice([0, 1]))
         written.append(post)
     return written[::-1]
 

@@ -76,22 +76,22 @@ class SearchedPosts:
     The index is behind: some posts were deleted, hidden or shown since, and some follows have begun or ended.
     """
 
-    def __init__(self, chance: random.Random, word: str, count: int, *, stale: float) -> None:
+    def __init__(self, rng: random.Random, word: str, count: int, *, stale: float) -> None:
         self.word = word
-        self.follows = {(caller, author) for caller in CALLERS if caller for author in AUTHORS if chance.random() < 0.4}
+        self.follows = {(caller, author) for caller in CALLERS if caller for author in AUTHORS if rng.random() < 0.4}
         self.indexed: list[Item] = []
         self.posts: dict[str, Item | None] = {}
         for number in range(count):
             item = post_item(
                 f"{word}-{number}",
-                chance.choice(AUTHORS),
+                rng.choice(AUTHORS),
                 NOON + timedelta(seconds=number),
-                chance.choice(VISIBILITIES),
+                rng.choice(VISIBILITIES),
             ) | {"text": word}
             self.indexed.append(item)
-            if chance.random() >= stale:
+            if rng.random() >= stale:
                 self.posts[f"{word}-{number}"] = item
-            elif chance.random() < 0.5:
+            elif rng.random() < 0.5:
                 self.posts[f"{word}-{number}"] = None
             else:
                 self.posts[f"{word}-{number}"] = item | {"visibility": "private"}
@@ -147,17 +147,18 @@ def result_ids(page: SearchPage[Post]) -> list[str]:
     return [position.id for position, _ in page.results]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("stale", [0.0, 0.7])
 @pytest.mark.parametrize("seed", range(4))
 async def test_paging_to_the_end_gives_the_visible_matches_in_order(
     database: Database, index: SearchIndex, seed: int, stale: float
 ) -> None:
-    chance = random.Random(seed)
-    world = SearchedPosts(chance, f"word{seed}", chance.randrange(30, 60), stale=stale)
+    rng = random.Random(seed)
+    world = SearchedPosts(rng, f"word{seed}", rng.randrange(30, 60), stale=stale)
     await world.store(store_of(database), index)
 
     for caller in CALLERS:
-        for size in (1, 2, chance.randrange(3, 9), 50):
+        for size in (1, 2, rng.randrange(3, 9), 50):
             counting = CountingIndex(index)
             found = await all_search_pages(database, counting, world.word, caller, size)  # type: ignore[arg-type]
             assert [id for page in found for id in result_ids(page)] == world.visible(caller), (caller, size)

@@ -26,12 +26,12 @@ def within(matches: Sequence[Match], code: str, start: datetime, end: datetime) 
 @pytest.fixture
 async def sixty(served: Served) -> list[Match]:
     """Sixty matches in three leagues over forty days, some of them at the same time."""
-    chance = random.Random(60)
+    rng = random.Random(60)
     matches = [
         planned_match(
             f"m{number:02}",
-            NOON + timedelta(days=chance.randint(-20, 20), hours=chance.choice((0, 4))),
-            league_code=chance.choice(("IPL", "BBL", "PSL")),
+            NOON + timedelta(days=rng.randint(-20, 20), hours=rng.choice((0, 4))),
+            league_code=rng.choice(("IPL", "BBL", "PSL")),
         )
         for number in range(60)
     ]
@@ -42,11 +42,11 @@ async def sixty(served: Served) -> list[Match]:
 
 
 async def test_pages_of_a_league_in_both_directions_are_the_list(served: Served, sixty: list[Match]) -> None:
-    chance = random.Random(3)
+    rng = random.Random(3)
     for _ in range(12):
-        code, size = chance.choice(("IPL", "BBL", "PSL")), chance.randint(1, 12)
-        start = NOON + timedelta(days=chance.randint(-22, 10))
-        end = start + timedelta(days=chance.randint(0, 30))
+        code, size = rng.choice(("IPL", "BBL", "PSL")), rng.randint(1, 12)
+        start = NOON + timedelta(days=rng.randint(-22, 10))
+        end = start + timedelta(days=rng.randint(0, 30))
         arguments = {"code": code, "from": start.isoformat(), "to": end.isoformat()}
         # The index orders matches of the same time by its own key, in both directions alike.
         whole = [id for page in await league_pages(served, 100, arguments) for id in page]

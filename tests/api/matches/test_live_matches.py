@@ -52,6 +52,7 @@ async def stored_state_item(served: Served, match_id: str = "m1") -> dict[str, A
     return found
 
 
+@pytest.mark.proof
 async def test_ten_live_matches_cost_one_unit_with_any_number_of_ended_ones(served: Served) -> None:
     await play_ticks(served, *IDS)
     alone = await served.ask(SUMMARY)

@@ -149,6 +149,7 @@ async def scores_until_over(listener: Listener, ids: list[str]) -> dict[str, lis
     return found
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("milliseconds", [60_000, 200])
 async def test_conflated_scores_lose_no_event_and_delay_no_wicket(served: Served, milliseconds: int) -> None:
     ids = ["m1", "m2"]

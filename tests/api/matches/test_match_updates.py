@@ -160,14 +160,14 @@ async def test_an_unknown_match_cannot_be_followed(served: Served) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_a_subscriber_misses_no_version_whenever_it_joins(served: Served, seed: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     instance = await begin(served, "m1", balls=4)
-    joins = [0, *sorted(chance.randint(0, 60) for _ in range(7))]
+    joins = [0, *sorted(rng.randint(0, 60) for _ in range(7))]
 
     async def subscriber(after: int) -> list[Any]:
         while len(instance.changes) < after:  # noqa: ASYNC110 - the poller signals no event
             await asyncio.sleep(0.001)
-        await asyncio.sleep(chance.random() * 0.05)
+        await asyncio.sleep(rng.random() * 0.05)
         return await updates_of(await follow_updates(served), is_over)
 
     followed, _ = await asyncio.gather(

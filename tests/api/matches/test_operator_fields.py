@@ -140,33 +140,33 @@ async def test_a_tick_that_an_operator_overtakes_writes_nothing(served: Served) 
 
 
 FACTS = {
-    "note": lambda chance: chance.choice([None, "a", "b"]),
-    "round": lambda chance: chance.choice([None, "1", "2"]),
-    "venue": lambda chance: chance.choice([None, {"name": "A"}, {"name": "B"}]),
+    "note": lambda rng: rng.choice([None, "a", "b"]),
+    "round": lambda rng: rng.choice([None, "1", "2"]),
+    "venue": lambda rng: rng.choice([None, {"name": "A"}, {"name": "B"}]),
 }
 
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_concurrent_writes_lose_no_field_of_an_operator(served: Served, seed: int) -> None:
     """Run ticks, syncs and an operator concurrently: each field held by the operator has the operator's last value."""
-    chance = random.Random(seed)
-    start = chance.choice([NOON, NOON + timedelta(days=9)])
+    rng = random.Random(seed)
+    start = rng.choice([NOON, NOON + timedelta(days=9)])
     await put_fixtures(served, planned_match(start=start))
     word: dict[str, Any] = {}
 
     def source() -> Match:
-        venue = chance.choice([None, Venue("S")])
+        venue = rng.choice([None, Venue("S")])
         return planned_match(start=start, note="source", round="source", venue=venue)
 
     async def operate() -> None:
         for _ in range(6):
-            if word and chance.random() < 0.3:
-                name = chance.choice(sorted(word))
+            if word and rng.random() < 0.3:
+                name = rng.choice(sorted(word))
                 await update_fixture_fields(served, clear=[name.upper()])
                 del word[name]
             else:
-                name = chance.choice(sorted(FACTS))
-                value = FACTS[name](chance)
+                name = rng.choice(sorted(FACTS))
+                value = FACTS[name](rng)
                 await update_fixture_fields(served, **{name: value})
                 word[name] = value
 

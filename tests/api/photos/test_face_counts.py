@@ -19,7 +19,7 @@ class RandomOperations:
 
     def __init__(self, served: Served, seed: int) -> None:
         self.served = served
-        self.chance = random.Random(seed)
+        self.rng = random.Random(seed)
         self.persons = [f"p{number}" for number in range(8)]
         self.owners = {f"i{number}": (ADA, EVE)[number % 2] for number in range(6)}
         self.faces: list[tuple[str, str]] = []
@@ -46,15 +46,15 @@ class RandomOperations:
         await put_library_items(self.served, *users, *photos, *persons, *old)
 
     async def step(self) -> None:
-        kind = self.chance.choices(("tag", "untag", "rename", "merge", "delete"), (10, 5, 3, 1, 0.3))[0]
+        kind = self.rng.choices(("tag", "untag", "rename", "merge", "delete"), (10, 5, 3, 1, 0.3))[0]
         answer = await getattr(self, f"_{kind}")()
         for code in answer.codes if answer is not None else ():
             assert code in ALLOWED, answer.errors
             self.codes[code] = self.codes.get(code, 0) + 1
 
     async def _tag(self) -> Any:
-        image_id = self.chance.choice(list(self.owners))
-        given = {"imageId": image_id, "personId": self.chance.choice(self.persons), "boundingBox": BOX}
+        image_id = self.rng.choice(list(self.owners))
+        given = {"imageId": image_id, "personId": self.rng.choice(self.persons), "boundingBox": BOX}
         answer = await ask_as(self.served, TAG, self.owners[image_id], input=given)
         if answer.errors is None:
             self.faces.append((answer.data["tagFace"]["faceId"], image_id))
@@ -63,21 +63,21 @@ class RandomOperations:
     async def _untag(self) -> Any:
         if not self.faces:
             return None
-        face_id, image_id = self.chance.choice(self.faces)
+        face_id, image_id = self.rng.choice(self.faces)
         return await ask_as(self.served, UNTAG, self.owners[image_id], face=face_id, image=image_id)
 
     async def _rename(self) -> Any:
         self.names += 1
-        given = {"personId": self.chance.choice(self.persons), "name": f"Name {self.names % 7}"}
+        given = {"personId": self.rng.choice(self.persons), "name": f"Name {self.names % 7}"}
         return await ask_as(self.served, RENAME, role=Role.ADMIN, input=given)
 
     async def _merge(self) -> Any:
-        pair = self.chance.sample(self.persons, 2)
+        pair = self.rng.sample(self.persons, 2)
         self.merges.append((pair[0], pair[1]))
         return await ask_as(self.served, MERGE, role=Role.ADMIN, one=pair[0], into=pair[1])
 
     async def _delete(self) -> Any:
-        return await ask_as(self.served, DELETE, self.owners[id := self.chance.choice(list(self.owners))], id=id)
+        return await ask_as(self.served, DELETE, self.owners[id := self.rng.choice(list(self.owners))], id=id)
 
     async def end(self) -> None:
         """Request unfinished merges again: those with conflicts, and those of persons without a count."""
@@ -99,6 +99,7 @@ async def play_rounds(served: Served, seed: int, rounds: int, at_once: int) -> R
     return game
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_counts_and_lists_are_exact_after_random_concurrent_operations(served: Served, seed: int) -> None:
     game = await play_rounds(served, seed, rounds=4, at_once=8)

@@ -195,6 +195,7 @@ OTHERS: list[tuple[str | None, Role, Sequence[str], set[str]]] = [
 ]
 
 
+@pytest.mark.proof
 @pytest.mark.usefixtures("exposed_keys")
 async def test_no_field_of_the_library_shows_another_user_an_email(
     served: Served, world: OwnedValues, caplog: pytest.LogCaptureFixture

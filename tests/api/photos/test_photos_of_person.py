@@ -461,36 +461,36 @@ def face_id(item: Item) -> str:
     return str(item["PK"]).removeprefix("FACE#")
 
 
-def random_photos(chance: random.Random) -> ExpectedPhotos:
-    places = [f"i{number:02}" for number in range(chance.randint(1, 9))]
+def random_photos(rng: random.Random) -> ExpectedPhotos:
+    places = [f"i{number:02}" for number in range(rng.randint(1, 9))]
     faces = [
         face(
             f"f{number:02}",
-            chance.choice([*places, "gone"]),
-            chance.choice(("p1", "p1", "p2")),
-            **({"at": None} if chance.random() < 0.3 else {}),
+            rng.choice([*places, "gone"]),
+            rng.choice(("p1", "p1", "p2")),
+            **({"at": None} if rng.random() < 0.3 else {}),
         )
-        for number in chance.sample(range(60), chance.randint(1, 24))
+        for number in rng.sample(range(60), rng.randint(1, 24))
     ]
     photos = []
     for image_id in places:
         on_it = [each for each in faces if each["imageId"] == image_id]
-        known = chance.choice((0, len(on_it), len(on_it), chance.randint(0, len(on_it))))
-        photos.append(tagged(photo(image_id), chance.sample(on_it, known)) if known else photo(image_id))
+        known = rng.choice((0, len(on_it), len(on_it), rng.randint(0, len(on_it))))
+        photos.append(tagged(photo(image_id), rng.sample(on_it, known)) if known else photo(image_id))
     return ExpectedPhotos(faces, photos)
 
 
 @pytest.mark.parametrize("seed", range(8))
 async def test_pages_of_any_size_in_both_directions_are_the_expected_list(served: Served, seed: int) -> None:
-    chance = random.Random(seed)
-    library = random_photos(chance)
+    rng = random.Random(seed)
+    library = random_photos(rng)
     await put_library_items(served, person("p1"), person("p2"), *library.faces, *library.photos)
 
     for person_id in ("p1", "p2"):
         for order in ("ASCENDING", "DESCENDING"):
             expected = library.list_of(person_id, order)
             for walk in (pages_forward, pages_backward):
-                pages = await walk(served, chance.randint(1, 6), person_id, order=order, faces=True)
+                pages = await walk(served, rng.randint(1, 6), person_id, order=order, faces=True)
                 found = [pair for each in pages for pair in zip(each.photos, each.faces, strict=True)]
                 assert [image_id for image_id, _ in found] == [image_id for image_id, _ in expected]
                 known = [pair for pair in found if pair[0] not in library.partly_listed]

@@ -117,18 +117,18 @@ async def test_sightings_of_both_formats_are_one_list_newest_first(served: Serve
 
 @pytest.mark.parametrize("seed", range(12))
 async def test_no_page_loses_or_repeats_a_sighting_of_a_full_second(served: Served, seed: int) -> None:
-    chance = random.Random(seed)
-    shares = chance.choice([0.0, 0.1, 0.5, 0.9, 1.0])
+    rng = random.Random(seed)
+    shares = rng.choice([0.0, 0.1, 0.5, 0.9, 1.0])
     items = []
-    for number in range(chance.randint(20, 90)):
-        second = chance.randint(0, chance.choice([2, 8, 40]))
-        whole = chance.random() < shares
-        age = f"{second}.000" if whole else f"{second}.{chance.randint(0, 999):03}"
+    for number in range(rng.randint(20, 90)):
+        second = rng.randint(0, rng.choice([2, 8, 40]))
+        whole = rng.random() < shares
+        age = f"{second}.000" if whole else f"{second}.{rng.randint(0, 999):03}"
         reported = NOON - timedelta(seconds=float(age))
         text = f"{reported:%Y-%m-%dT%H:%M:%SZ}" if whole else iso(reported)
         item = named_sighting("0.000", sightingId=f"{number}", reportedAt=text, expiresAt=int(NOON.timestamp()) + 60)
         # Some are expired: other programs may give them a shorter lifetime.
-        if chance.random() < 0.2:
+        if rng.random() < 0.2:
             item["expiresAt"] = int(NOON.timestamp()) - 1
         items.append(item | {"SK": f"SIGHTING#{text}#{number}", "GSI1SK": f"{text}#{number}"})
     await put_sightings(served, items)

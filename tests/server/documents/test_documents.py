@@ -274,6 +274,7 @@ def process_seconds(work: Callable[[], object]) -> float:
     return time.process_time() - began
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("size", [2_048, 16_384])
 def test_no_shape_of_document_takes_long(documents: Documents, size: int) -> None:
     slow = {

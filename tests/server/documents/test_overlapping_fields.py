@@ -44,11 +44,11 @@ def test_the_same_documents_are_refused_as_by_graphql_core() -> None:
 def test_the_same_whole_documents_are_valid_as_in_graphql_core() -> None:
     valid = 0
     for seed in range(60):
-        chance = Random(seed)
-        text = random_documents.document(chance)
+        rng = Random(seed)
+        text = random_documents.document(rng)
         if seed % 3 == 0:
             # Add another error: in a variable, a directive, a field or an argument.
-            text = text.replace("id", chance.choice(["id(a: $b)", "id @no", "id @skip(if: 1)", "ix", "id(no: 2)"]), 1)
+            text = text.replace("id", rng.choice(["id(a: $b)", "id @no", "id @skip(if: 1)", "ix", "id(no: 2)"]), 1)
         document = parse(text)
         expected = validate(SCHEMA, document, specified_rules)
 

@@ -188,6 +188,7 @@ class TestDeadline:
     def settings(self, settings: Settings) -> Settings:
         return replace(settings, deadline_seconds=3.0, capacity=BUDGET)
 
+    @pytest.mark.proof
     async def test_an_operation_that_takes_too_long(self, served: Served, proxy: Proxy) -> None:
         proxy.always = met("Query", SPARKS.name, hang)
         answer = await served.ask(PHOTOS, user="ada", email="ada@example.com")

@@ -39,6 +39,7 @@ def test_every_access_pattern_that_clients_reach_has_an_example() -> None:
     assert {pattern.id for pattern in PATTERNS if pattern.fields} - shown == set()
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("example", examples(), ids=lambda example: example.name)
 def test_every_example_runs(example: Example, gateway: GatewayProcess) -> None:
     token = gateway.token(NAMES[example.run_as or "user"])

@@ -116,6 +116,7 @@ def test_another_machine_gets_no_token_whatever_host_it_names(client: tuple[str,
     assert config([("host", "127.0.0.1")], client)["tokens"] == []
 
 
+@pytest.mark.proof
 def test_a_rebound_name_gets_no_token_over_the_wire(gateway: GatewayProcess) -> None:
     def tokens(**headers: str) -> list[str]:
         with urlopen(UrlRequest(f"{gateway.url}/graphiql/config.json", headers=headers), timeout=20) as response:

@@ -399,12 +399,12 @@ async def test_lost_and_throttled_calls_create_no_second_sighting(
     pair: tuple[Served, Served], proxy: Proxy, seed: int
 ) -> None:
     """Clients send the mutation to both processes at once, and repeat it until they receive a final response."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     throttled = refuse(400, "ProvisionedThroughputExceededException")
 
     async def faulty(proxy: Proxy, seen: Seen) -> web.StreamResponse:
         # Faults are rare enough that no call fails at all of its attempts: a response has to be stored in the end.
-        fault = chance.choice((*[forward] * 6, lose_answer, throttled))
+        fault = rng.choice((*[forward] * 6, lose_answer, throttled))
         return await fault(proxy, seen)
 
     proxy.always = faulty

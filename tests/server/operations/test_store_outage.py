@@ -66,6 +66,7 @@ async def test_an_unreachable_store_is_reported_and_used_again_after_its_return(
     assert await metric_starting_with(served, BREAKER) == 0
 
 
+@pytest.mark.proof
 async def test_a_store_that_hangs_is_not_ready_until_it_responds(served: Served, proxy: Proxy) -> None:
     proxy.always = hang
     assert await store_readiness(served) == (503, "unreachable")

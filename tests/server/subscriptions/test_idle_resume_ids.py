@@ -44,12 +44,12 @@ async def cut_at_places(
 
     Then set `over`, and read until everything has arrived.
     """
-    chance = random.Random(11)
+    rng = random.Random(11)
     cuts = 0
 
     async def read() -> None:
         nonlocal cuts
-        begun, wait = client.last is not None, chance.choice([1, 1, 2])
+        begun, wait = client.last is not None, rng.choice([1, 1, 2])
         async with client.connected(url) as events:
             async for payload in events:
                 if not payload.get("begun"):

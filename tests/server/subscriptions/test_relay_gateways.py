@@ -183,20 +183,20 @@ class Unrest:
         self._streams = streams
         self._prefix = database.prefix
         self._buses = [served.gateway.bus for served in gateways if served.gateway.bus is not None]
-        self._chance = random.Random(3)
+        self._rng = random.Random(3)
         self.holders: set[str] = set()
 
     async def rise(self) -> None:
-        table = self._chance.choice((EARTHQUAKES, ACTIVE_MATCHES))
-        await self._chance.choice((self._split, self._hand_over))(table)
+        table = self._rng.choice((EARTHQUAKES, ACTIVE_MATCHES))
+        await self._rng.choice((self._split, self._hand_over))(table)
 
     async def _split(self, table: Table) -> None:
-        await self._streams.split(self._prefix + table.name, self._chance)
+        await self._streams.split(self._prefix + table.name, self._rng)
 
     async def _hand_over(self, table: Table) -> None:
         """Make another gateway the leader. The previous one notices when it appends or claims again."""
         follow = [bus for bus in self._buses if any(source.table == table.name for source in bus._sources)]
-        taker = self._chance.choice(follow)
+        taker = self._rng.choice(follow)
         held = await taker.commands.claim(table.name, taker.instance)
         await taker.commands.release(table.name, held.lease)
         held = await taker.commands.claim(table.name, taker.instance)

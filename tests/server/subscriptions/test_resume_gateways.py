@@ -40,13 +40,13 @@ def store_options(engines: Engines, streams: SplitStream, proxy: Proxy) -> Store
 @pytest.fixture
 def split(served: Served, streams: SplitStream) -> Any:
     """Return a function that splits a shard of a table's stream."""
-    chance = random.Random(5)
+    rng = random.Random(5)
     database = served.gateway.database
     assert database is not None
     prefix = database.prefix
 
     async def split(table: Any) -> None:
-        await streams.split(prefix + table.name, chance)
+        await streams.split(prefix + table.name, rng)
 
     return split
 

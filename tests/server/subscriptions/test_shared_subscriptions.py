@@ -269,8 +269,9 @@ async def test_a_source_that_asks_too_late_for_the_caller_sends_nothing(
 # --- Who joins --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.proof
 async def test_a_client_that_joins_at_any_time_receives_every_version_once(served: Served) -> None:
-    chance = random.Random(1)
+    rng = random.Random(1)
     ids = ["m1", "m2"]
     instance = await begin(served, *ids, balls=2)
     first = await follow_subscription(served, SCORES)
@@ -278,9 +279,9 @@ async def test_a_client_that_joins_at_any_time_receives_every_version_once(serve
     viewers = [first]
     single: list[RecordingListener] = []
     while not playing.done() and len(viewers) < 40:
-        viewers.append(await follow_subscription(served, SCORES, chance.choice([None, "ada", "bob"])))
+        viewers.append(await follow_subscription(served, SCORES, rng.choice([None, "ada", "bob"])))
         single.append(await follow_subscription(served, SCORE))
-        await asyncio.sleep(chance.random() * 0.05)
+        await asyncio.sleep(rng.random() * 0.05)
     await playing
     last = (
         await served.ask(

@@ -136,6 +136,7 @@ async def test_a_letter_may_be_parted(server: ServedSockets) -> None:
     assert said == unmasked(TEXT, '{"type":"pong","payload":{"ö":1}}'.encode()) + unmasked(CLOSE, b"")
 
 
+@pytest.mark.proof
 async def test_a_peer_that_does_not_say_goodbye_back_is_let_go(
     server: ServedSockets, monkeypatch: pytest.MonkeyPatch
 ) -> None:

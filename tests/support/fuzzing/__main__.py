@@ -32,11 +32,11 @@ MOST_KEPT = 2_000
 class Campaign:
     """The fuzzing of one target: what it tried, what did something new, and what failed."""
 
-    def __init__(self, target: Target[Any], chance: random.Random) -> None:
+    def __init__(self, target: Target[Any], rng: random.Random) -> None:
         self.target = target
         self.tried = 0
         self.failures: Counter[str] = Counter()
-        self._chance = chance
+        self._rng = rng
         self._folder = FOLDER / "corpus" / target.name
         self._folder.mkdir(parents=True, exist_ok=True)
         self._corpus = [path.read_bytes() for path in sorted(self._folder.iterdir())[:MOST_KEPT]]
@@ -61,21 +61,21 @@ class Campaign:
 
     def _data(self) -> bytes:
         """Return new choices, or such as did something new, changed or joined."""
-        chance = self._chance
-        if not self._corpus or chance.random() < 0.5:
-            return chance.randbytes(chance.randrange(8, LONGEST_CHOICES))
-        data = bytearray(chance.choice(self._corpus))
-        for _ in range(chance.randrange(1, 5)):
-            at = chance.randrange(len(data) + 1)
-            match chance.randrange(4):
+        rng = self._rng
+        if not self._corpus or rng.random() < 0.5:
+            return rng.randbytes(rng.randrange(8, LONGEST_CHOICES))
+        data = bytearray(rng.choice(self._corpus))
+        for _ in range(rng.randrange(1, 5)):
+            at = rng.randrange(len(data) + 1)
+            match rng.randrange(4):
                 case 0:
-                    data[at : at + 1] = chance.randbytes(1)
+                    data[at : at + 1] = rng.randbytes(1)
                 case 1:
-                    del data[at : at + chance.randrange(1, 9)]
+                    del data[at : at + rng.randrange(1, 9)]
                 case 2:
-                    data[at:at] = chance.randbytes(chance.randrange(1, 9))
+                    data[at:at] = rng.randbytes(rng.randrange(1, 9))
                 case _:
-                    data[at:] = chance.choice(self._corpus)[at:]
+                    data[at:] = rng.choice(self._corpus)[at:]
         return bytes(data[:LONGEST_CHOICES])
 
     def _keep(self, data: bytes, did: Any) -> None:

@@ -30,7 +30,7 @@ class Choices:
         self._at = at + size
         return int.from_bytes(self._data[at : at + size], "big") % limit
 
-    def chance(self, times: int, of: int = 16) -> bool:
+    def rng(self, times: int, of: int = 16) -> bool:
         """Return True `times` out of `of`; False is the simpler alternative."""
         return self.below(of) >= of - times
 
@@ -40,7 +40,7 @@ class Choices:
 
     def usually(self, usual: T, others: Sequence[T], times: int = 2) -> T:
         """Return `usual`, or `times` out of 16 one of `others`."""
-        return self.pick(others) if self.chance(times) else usual
+        return self.pick(others) if self.rng(times) else usual
 
     def some(self, make: Callable[[], T], most: int) -> list[T]:
         """Return up to `most` things that `make` makes."""

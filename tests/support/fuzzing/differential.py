@@ -57,19 +57,19 @@ class StreamReading:
 
 def random_streams(seed: int) -> Iterator[bytes]:
     """Yield streams of up to four requests each, without end."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     while True:
-        choices = Choices(chance.randbytes(160))
+        choices = Choices(rng.randbytes(160))
         count = 1 + choices.below(4)
-        sent = (b"\r\n" if choices.chance(1, 128) else b"").join(_request(choices) for _ in range(count))
-        if choices.chance(4):
+        sent = (b"\r\n" if choices.rng(1, 128) else b"").join(_request(choices) for _ in range(count))
+        if choices.rng(4):
             sent = grammar.mutated(choices, sent)
         if b"websocket" not in sent.lower():  # which h11 leaves to its caller
             yield sent
 
 
 def _request(choices: Choices) -> bytes:
-    return grammar.with_upgrade(choices) if choices.chance(1) else grammar.plain_request(choices)
+    return grammar.with_upgrade(choices) if choices.rng(1) else grammar.plain_request(choices)
 
 
 # h11

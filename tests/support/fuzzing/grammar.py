@@ -106,9 +106,9 @@ def random_request(choices: Choices) -> bytes:
 def request_stream(choices: Choices) -> bytes:
     """Return the bytes of a connection: some requests, of which some are malformed."""
     sent = b"".join(random_request(choices) for _ in range(1 + choices.below(4)))
-    if choices.chance(1):
+    if choices.rng(1):
         sent *= 2 + choices.below(20)
-    while choices.chance(6):
+    while choices.rng(6):
         sent = mutated(choices, sent)
     return sent
 
@@ -140,13 +140,13 @@ def plain_request(choices: Choices) -> bytes:
     version = choices.usually(b"HTTP/1.1", VERSIONS, 1)
     fields = [b"Host: " + host for host in choices.usually((b"here",), HOSTS, 1)]
     fields += choices.some(lambda: choices.pick(FIELDS), 3)
-    if choices.chance(1):
+    if choices.rng(1):
         fields.append(choices.pick(WRONG_FIELDS))
-    if choices.chance(3):
+    if choices.rng(3):
         fields.append(b"Connection: " + choices.pick(CONNECTIONS))
-    if choices.chance(1, 64):
+    if choices.rng(1, 64):
         fields += [b"X-%d: y" % number for number in range(choices.pick((90, 99, 110, 400)))]
-    framing, body = _framed(choices, has_body=method not in (b"GET", b"HEAD") or choices.chance(2))
+    framing, body = _framed(choices, has_body=method not in (b"GET", b"HEAD") or choices.rng(2))
     return head(b" ".join((method, target, version)), fields + framing) + body
 
 
@@ -180,7 +180,7 @@ def _wrongly_framed(choices: Choices, body: bytes) -> tuple[list[bytes], bytes]:
         [b"Content-Length:"],
         [b"Content-Length: %d " % size],
     )
-    if choices.chance(4):
+    if choices.rng(4):
         return [length, b"Transfer-Encoding: chunked"], in_random_chunks(choices, body)
     return choices.pick(wrong), body
 
@@ -195,17 +195,17 @@ def in_random_chunks(choices: Choices, body: bytes) -> bytes:
     parts = []
     for at in range(0, len(body), max(size, len(body) // 50)):
         chunk = body[at : at + max(size, len(body) // 50)]
-        extension = choices.pick(EXTENSIONS) if choices.chance(1) else b""
+        extension = choices.pick(EXTENSIONS) if choices.rng(1) else b""
         parts.append(choices.usually(b"%x", (b"%X", b"000%x", b"0x%x", b"%x "), 1) % len(chunk) + extension + b"\r\n")
         parts += [
             chunk,
-            choices.usually(b"\r\n", (b"\n", b"", b"\r\n\r\n", b"x\r\n"), 1) if choices.chance(1) else b"\r\n",
+            choices.usually(b"\r\n", (b"\n", b"", b"\r\n\r\n", b"x\r\n"), 1) if choices.rng(1) else b"\r\n",
         ]
-    parts.append(b"0" + (choices.pick(EXTENSIONS) if choices.chance(1) else b"") + b"\r\n")
-    if choices.chance(5):
+    parts.append(b"0" + (choices.pick(EXTENSIONS) if choices.rng(1) else b"") + b"\r\n")
+    if choices.rng(5):
         repeated = choices.pick((1, 1, 1, 150, 3_000))
         parts += [trailer + b"\r\n" for trailer in choices.some(lambda: choices.pick(TRAILERS), 3)] * repeated
-    parts.append(b"\r\n" if not choices.chance(1, 32) else b"")
+    parts.append(b"\r\n" if not choices.rng(1, 32) else b"")
     return b"".join(parts)
 
 
@@ -219,7 +219,7 @@ def handshake(choices: Choices) -> bytes:
         b"Sec-WebSocket-Protocol: " + choices.usually(b"graphql-transport-ws", (b"", b"x, y", b"graphql-ws"), 1)
     )
     fields += choices.some(lambda: choices.pick(FIELDS), 2)
-    framing, body = _framed(choices, has_body=choices.chance(1))
+    framing, body = _framed(choices, has_body=choices.rng(1))
     line = choices.usually(b"GET", (b"POST", b"HEAD", b"CONNECT", b"PUT"), 1) + b" /graphql "
     line += choices.usually(b"HTTP/1.1", VERSIONS, 1)
     return head(line, fields + framing) + body + choices.pick((b"", b"\x89\x80aaaa", b"\x88\x80aaaa", b"\xff\xff"))
@@ -227,7 +227,7 @@ def handshake(choices: Choices) -> bytes:
 
 def with_upgrade(choices: Choices) -> bytes:
     """Return a request for an upgrade to an unknown protocol, as clients of HTTP/2 send it."""
-    framing, body = _framed(choices, has_body=choices.chance(8))
+    framing, body = _framed(choices, has_body=choices.rng(8))
     fields = [
         b"Host: here",
         b"Connection: Upgrade, HTTP2-Settings",

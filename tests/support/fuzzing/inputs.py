@@ -36,7 +36,7 @@ LONGEST_MESSAGE = 1_200
 def application_requests(choices: Choices) -> bytes:
     """Return requests that the application knows, and mutations of them."""
     sent = b"".join(_request(choices) for _ in range(1 + choices.below(3)))
-    while choices.chance(3):
+    while choices.rng(3):
         sent = grammar.mutated(choices, sent)
     return sent
 
@@ -73,9 +73,9 @@ _FIELDS = (
 
 def _fields(choices: Choices) -> list[bytes]:
     fields = choices.some(lambda: choices.pick(_FIELDS), 3)
-    if choices.chance(3):
+    if choices.rng(3):
         fields.append(b"Accept: " + accept(choices).encode("latin-1")[:2_000])
-    if choices.chance(4):
+    if choices.rng(4):
         fields.append(
             b"Last-Event-ID: " + str(event_id(choices)).encode("utf-8", "replace").translate(_NO_BREAKS)[:3_000]
         )
@@ -89,7 +89,7 @@ def _post(choices: Choices) -> bytes:
     content = operation_body(choices)
     types = (b"text/plain", b"application/json; charset=utf-16", b"application/json;charset=UTF-8", b"", b"\xff")
     fields = [b"Host: here", b"Content-Type: " + choices.usually(b"application/json", types, 1), *_fields(choices)]
-    if choices.chance(3):
+    if choices.rng(3):
         return grammar.head(
             b"POST /graphql HTTP/1.1", [*fields, b"Transfer-Encoding: chunked"]
         ) + grammar.in_random_chunks(choices, content)
@@ -120,9 +120,9 @@ def upload_form(choices: Choices) -> Upload:
     media = choices.usually("multipart/form-data", ("multipart/mixed", "text/plain", "", "multipart/form-data;"), 1)
     line = b"--" + boundary.strip('"').encode("latin-1")
     form = _part(choices, line, TOKEN_FIELD, b"token") + _part(choices, line, FILE_FIELD, b"\x89PNG")
-    form += b"".join(choices.some(lambda: _part(choices, line, "more", b"x"), 2) if choices.chance(2) else [])
+    form += b"".join(choices.some(lambda: _part(choices, line, "more", b"x"), 2) if choices.rng(2) else [])
     form += line + choices.usually(b"--\r\n", (b"--", b"\r\n", b"", b"--\r\nepilogue", b"-" * 3_000), 2)
-    while choices.chance(5):
+    while choices.rng(5):
         form = grammar.mutated(choices, form)
     size = choices.pick((1 << 20, 1, 7, 100)) if len(form) < 10_000 else 4_000
     return f"{media}; boundary={boundary}", tuple(form[at : at + size] for at in range(0, len(form), size))
@@ -131,9 +131,9 @@ def upload_form(choices: Choices) -> Upload:
 def _part(choices: Choices, line: bytes, name: str, content: bytes) -> bytes:
     disposition = choices.usually(b'form-data; name="%b"' % name.encode(), _DISPOSITIONS, 1)
     headers = [b"Content-Disposition: " + disposition]
-    if name == FILE_FIELD or choices.chance(1):
+    if name == FILE_FIELD or choices.rng(1):
         headers.append(b"Content-Type: " + choices.usually(b"image/png", (b"", b";", b"text/html", b"\xff" * 90), 1))
-    if choices.chance(1):
+    if choices.rng(1):
         headers += [choices.pick((b"X-A: b", b"X-A", b":", b"X-A: " + b"x" * 5_000))] * choices.pick((1, 7, 100))
     content = choices.usually(content, (b"", b"\r\n--xy", b"x" * 5_000, b"\r\n" * 50, b"\xff\x00", line), 2)
     return b"\r\n".join([line, *headers, b"", content, b""])
@@ -182,8 +182,8 @@ def _uploaded(media: str, pieces: Sequence[bytes]) -> tuple[str, tuple[str, str]
 
 def operation_body(choices: Choices) -> bytes:
     """Return the JSON of an operation, valid or invalid."""
-    text = json.dumps(sockets.operation_json(choices), ensure_ascii=choices.chance(8)).encode("utf-8", "surrogatepass")
-    while choices.chance(4):
+    text = json.dumps(sockets.operation_json(choices), ensure_ascii=choices.rng(8)).encode("utf-8", "surrogatepass")
+    while choices.rng(4):
         text = _changed(choices, text)
     return text
 
@@ -196,7 +196,7 @@ _JSON_TOKENS = (
 
 
 def _changed(choices: Choices, text: bytes) -> bytes:
-    if choices.chance(8):
+    if choices.rng(8):
         at = choices.below(len(text) + 1)
         return text[:at] + choices.pick(_JSON_TOKENS) + text[at:]
     return grammar.mutated(choices, text)
@@ -215,11 +215,11 @@ def query_string(choices: Choices) -> bytes:
     """Return the query string of an operation in a GET."""
     asked = sockets.operation_json(choices)
     pairs = [(name, value if isinstance(value, str) else json.dumps(value)) for name, value in asked.items()]
-    if choices.chance(2):
+    if choices.rng(2):
         pairs += [(choices.pick(("query", "x", "", "variables", "é")), "1")] * choices.pick((1, 2, 150))
     parts = [f"{quote(name)}={quote(value, errors='replace')}".encode() for name, value in pairs]
     text = choices.usually(b"&", (b";", b"&&", b"=", b""), 1).join(parts)
-    while choices.chance(3):
+    while choices.rng(3):
         text = grammar.mutated(choices, text)
     return text.translate(None, bytes([*range(33), 127]))
 
@@ -240,10 +240,10 @@ def check_query_string(example: bytes) -> Any:
 
 def event_id(choices: Choices) -> Any:
     """Return an event id that a client may send."""
-    if choices.chance(4):
+    if choices.rng(4):
         return choices.pick(sockets.PLACES)
     known = choices.pick(("", "~", "~a,b", "~a%3Ab:1.2-3_4~5", "~\n", "~" + "x" * 1_990, "~é", "~ "))
-    if choices.chance(4):  # unsigned, as in earlier releases
+    if choices.rng(4):  # unsigned, as in earlier releases
         text = f"{choices.pick(('a1', 'z' * 33, 'A'))}.{choices.pick(('0', 'b' * 17))}.{choices.pick(('1z', '', 'é'))}"
     else:
         sizes = (0, 1, 3, 15, 26, 40, 300, 3_000)
@@ -252,7 +252,7 @@ def event_id(choices: Choices) -> Any:
             (_IDS.sealer(b"x")(_PLACE, ""), encode_base64(content), encode_base64(_PLACE.encode() + content))
         )
     text += known
-    while choices.chance(3):
+    while choices.rng(3):
         text = grammar.mutated(choices, text.encode()).decode("utf-8", "replace")
     return text
 
@@ -274,9 +274,9 @@ def check_event_id(example: Any) -> Any:
 def position(choices: Choices) -> bytes:
     """Return the bytes of a position as they are in the signed part of an id."""
     content = _PLACE.encode()
-    if choices.chance(4):
+    if choices.rng(4):
         content += bytes(choices.below(256) for _ in range(choices.below(40)))
-    while choices.chance(2):
+    while choices.rng(2):
         content = grammar.mutated(choices, content)
     return content
 
@@ -319,7 +319,7 @@ def accept(choices: Choices) -> str:
     )
     ranges = [choices.pick(medias) + choices.pick(weights) for _ in range(1 + choices.below(5))]
     text = choices.usually(", ", (",", ";", " ", ",,"), 1).join(ranges)
-    if choices.chance(2):
+    if choices.rng(2):
         text = (text + choices.pick((",", ", ", ";", "=", "a/b;q=0.1,"))) * choices.pick((10, 1_000))
     return text[:32_000]
 
@@ -374,7 +374,7 @@ _GOOD_TOKEN = _TOKENS.issue("ada", Role.USER, "ada@a.example")
 def secret(choices: Choices) -> str:
     """Return a changed cursor or token."""
     text = choices.pick((_GOOD_CURSOR, _GOOD_TOKEN, "a.b.c", "", "eyJhbGciOiJub25lIn0.e30.", "x" * 9_000)).encode()
-    while choices.chance(12):
+    while choices.rng(12):
         text = grammar.mutated(choices, text)
     return text.decode("utf-8", choices.pick(("replace", "surrogateescape")))
 

@@ -49,12 +49,12 @@ def serve_sockets(loop: Clockwork) -> FuzzedApplication:
 
 def frames(choices: Choices) -> bytes:
     """Return what a client sends on a WebSocket: mostly what the protocol allows."""
-    parts = [frame(choices, TEXT, b'{"type":"connection_init"}')] if not choices.chance(2) else []
+    parts = [frame(choices, TEXT, b'{"type":"connection_init"}')] if not choices.rng(2) else []
     parts += [_frames(choices) for _ in range(1 + choices.below(8))]
     sent = b"".join(parts)
-    if choices.chance(1):
+    if choices.rng(1):
         sent *= 2 + choices.below(30)
-    while choices.chance(4):
+    while choices.rng(4):
         sent = mutated(choices, sent)
     return sent
 
@@ -81,17 +81,17 @@ def _in_parts(choices: Choices, data: bytes) -> bytes:
     pieces = [data[at : at + size] for at in range(0, len(data), size)][:2_000] or [b""]
     sent = [frame(choices, TEXT if at == 0 else CONTINUATION, piece, final=False) for at, piece in enumerate(pieces)]
     sent.insert(choices.below(len(sent) + 1), frame(choices, PING, b"?"))
-    return b"".join([*sent, frame(choices, CONTINUATION, b"", final=not choices.chance(2))])
+    return b"".join([*sent, frame(choices, CONTINUATION, b"", final=not choices.rng(2))])
 
 
 def frame(choices: Choices, opcode: int, data: bytes, *, final: bool = True) -> bytes:
     """Return a frame of a client, perhaps with a wrong bit, no mask, or its length in more bytes than it needs."""
-    first = (0x80 if final else 0) | opcode | (choices.pick((0x40, 0x20, 0x10)) if choices.chance(1, 64) else 0)
-    masked = 0 if choices.chance(1, 64) else 0x80
+    first = (0x80 if final else 0) | opcode | (choices.pick((0x40, 0x20, 0x10)) if choices.rng(1, 64) else 0)
+    masked = 0 if choices.rng(1, 64) else 0x80
     length = len(data)
-    if length < 126 and not choices.chance(1, 64):
+    if length < 126 and not choices.rng(1, 64):
         size = bytes([masked | length])
-    elif length < 65_536 and not choices.chance(1, 32):
+    elif length < 65_536 and not choices.rng(1, 32):
         size = bytes([masked | 126]) + length.to_bytes(2, "big")
     else:
         size = bytes([masked | 127]) + length.to_bytes(8, "big")
@@ -145,11 +145,11 @@ def _payloads(choices: Choices) -> tuple[Any, ...]:
 def operation_json(choices: Choices) -> Any:
     """Return the JSON of an operation, or something like it."""
     asked: dict[str, Any] = {"query": choices.usually(choices.pick(QUERIES), (None, 1, [], {}, "{ hello }" * 900), 1)}
-    if choices.chance(3):
+    if choices.rng(3):
         asked["variables"] = choices.pick(({}, {"to": 1}, [], 1, None, {"a": [[[[]]]] * 30}, {"": {}}, {"to": 2**70}))
-    if choices.chance(2):
+    if choices.rng(2):
         asked["operationName"] = choices.pick(("A", "", None, 1, "B", "x" * 500, "\udfff"))
-    if choices.chance(4):
+    if choices.rng(4):
         extensions: tuple[Any, ...] = (
             {"resumeAfter": choices.pick(PLACES)},
             {"persistedQuery": choices.pick((None, {}, {"sha256Hash": 1}, {"version": 1, "sha256Hash": "x" * 64}))},
@@ -157,7 +157,7 @@ def operation_json(choices: Choices) -> Any:
             *(None, [], 1, {}),
         )
         asked["extensions"] = choices.pick(extensions)
-    if choices.chance(1):
+    if choices.rng(1):
         asked["documentId"] = choices.pick(("x", "", 1, None, "a@b.example" * 40))
     return asked
 

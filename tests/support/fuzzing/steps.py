@@ -70,11 +70,11 @@ def steps(choices: Choices, data: bytes) -> Steps:
     """Send the bytes in pieces, with pauses between them, and with a client that stops reading, or goes."""
     taken: list[Step] = []
     for piece in split(choices, data):
-        if choices.chance(1):
+        if choices.rng(1):
             taken.append(_deed(choices))
         if piece:
             taken.append(Send(piece))
-    if choices.chance(7):
+    if choices.rng(7):
         taken.append(_deed(choices))
     return tuple(taken)
 

@@ -78,6 +78,7 @@ def test_a_wrong_call_is_reported_in_one_line(arguments: list[str], words: str, 
     refused_in_a_line(run_here(*arguments, GATEWAY_DATA_DIR=str(tmp_path)), 2, words)
 
 
+@pytest.mark.proof
 def test_a_wrong_call_is_reported_in_one_line_by_a_process_too() -> None:
     refused_in_a_line(run_anew("serve", "--prot", "1", COLUMNS="40"), 2, "--port). See gateway.py serve --help.")
 
@@ -102,6 +103,7 @@ def test_a_wrong_value_in_the_environment_is_reported(environment: dict[str, str
     refused_in_a_line(run_here("serve", "--data-dir", tmp_path, **environment), 2, words)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("environment", "status", "words"),
     [
@@ -141,6 +143,7 @@ def test_an_unusable_data_folder_is_reported(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.proof
 def test_a_damaged_database_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "engine.sqlite").write_bytes(b"this is no database" * 100)
     done = run_command("serve", "--data-dir", tmp_path, "--port", str(free_port()))
@@ -150,6 +153,7 @@ def test_a_damaged_database_is_reported_in_one_line(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.proof
 def test_a_store_that_cannot_be_reached_ends_a_command_with_one_line() -> None:
     nowhere = ("--store", f"http://127.0.0.1:{free_port()}")
     assert_command_failed(run_command("seed", *nowhere), 1, "Error: The store cannot be reached at the moment")
@@ -160,6 +164,7 @@ def test_a_store_that_cannot_be_reached_ends_a_command_with_one_line() -> None:
 # Beside a running gateway
 
 
+@pytest.mark.proof
 def test_an_ingest_beside_a_running_gateway_shows_there(gateway: GatewayProcess, folder: Path, tmp_path: Path) -> None:
     file = feed_file(tmp_path / "feed.geojson", "beside1", "beside2")
     done = run_command("ingest", "earthquakes", file, "--data-dir", folder)
@@ -170,6 +175,7 @@ def test_an_ingest_beside_a_running_gateway_shows_there(gateway: GatewayProcess,
     assert "skipped   2 (the feed has not changed)" in again.stdout
 
 
+@pytest.mark.proof
 def test_every_command_takes_the_store_options() -> None:
     options = ["--store", "--data-dir", "--memory", "--prefix", "--region"]
     for command in COMMANDS:
@@ -188,6 +194,7 @@ def test_every_command_takes_the_store_options() -> None:
             assert [option for option in options if option not in help_text] == [], command
 
 
+@pytest.mark.proof
 def test_commands_work_beside_a_gateway_in_memory(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     file = feed_file(tmp_path / "feed.geojson", "shared")
@@ -199,6 +206,7 @@ def test_commands_work_beside_a_gateway_in_memory(tmp_path: Path) -> None:
     assert not (folder / "engine.sqlite").exists()
 
 
+@pytest.mark.proof
 def test_seed_and_tables_work_beside_a_running_gateway(gateway: GatewayProcess, folder: Path) -> None:
     assert (
         run_command("seed", "--data-dir", folder).stdout == "0 earthquakes, 0 sightings, 0 posts and 0 photos stored\n"
@@ -209,6 +217,7 @@ def test_seed_and_tables_work_beside_a_running_gateway(gateway: GatewayProcess, 
     assert gateway.get("/readyz")[0] == 200
 
 
+@pytest.mark.proof
 @pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo terminals")
 def test_creating_tables_shows_progress_on_a_terminal(engine: str) -> None:
     import pty
@@ -249,6 +258,7 @@ def test_a_printed_token_is_accepted_with_its_role(gateway: GatewayProcess, fold
 # Without a gateway
 
 
+@pytest.mark.proof
 def test_an_ingest_works_without_a_gateway_and_a_later_one_shows_it(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     file = feed_file(tmp_path / "feed.geojson", "alone1")
@@ -308,7 +318,7 @@ def demo(served: Served, clock: Clock, seconds: float = 60) -> Demo:
         categories=served.gateway.settings.categories,
         now=clock,
         new_id=lambda: f"id{time.monotonic_ns()}",
-        chance=random.Random(7),
+        rng=random.Random(7),
         sighting_every=seconds,
         earthquake_every=seconds,
         feed_every=seconds,
@@ -324,6 +334,7 @@ async def test_the_demo_is_loaded_once(served: Served, clock: Clock) -> None:
     assert len(oldest.data["earthquakes"]["nodes"]) == 1
 
 
+@pytest.mark.proof
 async def test_expired_sightings_are_created_again_and_reporters_keep_their_totals(
     served: Served, clock: Clock
 ) -> None:

@@ -43,6 +43,7 @@ def test_the_pipeline_reads_a_shard_of_aws_once_a_second_at_most(store: str, int
     assert pipeline_pace(StoreOptions(store).in_aws, interval).poll_seconds == seconds
 
 
+@pytest.mark.proof
 @pytest.mark.process
 async def test_background_jobs_run_in_one_of_several_processes() -> None:
     found: dict[ProcessPart, list[str]] = {}

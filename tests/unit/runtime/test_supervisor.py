@@ -109,6 +109,7 @@ def test_a_sighup_while_all_are_replaced_replaces_them_once_more(one: Supervised
     assert len(one.noted("began")) == 3
 
 
+@pytest.mark.proof
 def test_a_worker_that_does_not_become_ready_replaces_none_and_sighup_retries(tmp_path: Path) -> None:
     with supervised(tmp_path, START_SECONDS="2") as one:
         one.until_served()
@@ -158,6 +159,7 @@ def test_sigterm_while_workers_start_ends_them(tmp_path: Path) -> None:
         assert one.noted("ready") == []
 
 
+@pytest.mark.proof
 def test_a_hanging_successor_of_a_worker_that_died_is_killed_and_replaced(tmp_path: Path) -> None:
     with supervised(tmp_path, START_SECONDS="2") as one:
         one.until_served()
@@ -250,6 +252,7 @@ def test_a_worker_that_is_stopped_by_a_signal_is_killed_and_replaced(listening: 
     assert not is_running(first)
 
 
+@pytest.mark.proof
 def test_other_workers_are_kept_while_a_silent_worker_is_replaced(listening: Supervised) -> None:
     (jobs,) = listening.noted("ready", "jobs")
     for replaced in (1, 2):
@@ -267,6 +270,7 @@ def test_a_worker_that_falls_silent_while_it_leaves_is_killed_before_its_time_is
     assert listening.ended() == 0  # 60 s are allowed
 
 
+@pytest.mark.proof
 def test_a_worker_that_leaves_slowly_and_sends_heartbeats_is_left_its_time(tmp_path: Path) -> None:
     with supervised(tmp_path, SILENT_SECONDS=str(SILENT), LEAVE_SECONDS="2") as one:
         one.until_served()
@@ -276,6 +280,7 @@ def test_a_worker_that_leaves_slowly_and_sends_heartbeats_is_left_its_time(tmp_p
         assert one.count_in_log("sent no heartbeat") == 0
 
 
+@pytest.mark.proof
 def test_a_worker_that_starts_slowly_is_left_its_time(tmp_path: Path) -> None:
     with supervised(tmp_path, has="hang", SILENT_SECONDS=str(SILENT)) as one:
         wait_blocking(lambda: one.noted("began"))
@@ -285,6 +290,7 @@ def test_a_worker_that_starts_slowly_is_left_its_time(tmp_path: Path) -> None:
         assert len(one.noted("began")) == 1
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("everything", [False, True], ids=["the supervisor alone", "everything"])
 def test_workers_are_kept_when_the_supervisor_stood_still(listening: Supervised, everything: bool) -> None:
     there = listening.noted("ready") + listening.noted("ready", "jobs")

@@ -32,13 +32,14 @@ async def read_backfill(older: Backfill, after: int, before: Callable[[], int | 
     return None if found is None else [change for _, change in found]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("is_known", [True, False])
 async def test_older_changes_are_found_behind_many_empty_pages(is_known: bool) -> None:
     """Streams of AWS return such pages where little is written. With `is_known`, a later change is known."""
     script = Script(a=Shard())
     numbers = [script.write("a", "x") for _ in range(5)]
     script.shards["a"].empty = 40 if is_known else 20
-    older = Backfill(script, seconds=1000, patience=1000, empty_seconds=0)
+    older = Backfill(script, seconds=1000, retry_seconds=1000, empty_seconds=0)
     found = await read_backfill(older, numbers[0], lambda: numbers[4] if is_known else None)
     assert found is not None
     assert [number_of(change) for change in found] == (numbers[1:4] if is_known else numbers[1:])
@@ -66,6 +67,7 @@ async def test_a_busy_stream_is_read_up_to_the_position_of_delivery() -> None:
     assert len(found) < 20
 
 
+@pytest.mark.proof
 async def test_changes_behind_more_empty_pages_than_the_end_of_a_stream_has_are_found_in_time() -> None:
     script = Script(a=Shard())
     numbers = [script.write("a", "x") for _ in range(2)]
@@ -118,7 +120,7 @@ async def test_a_long_outage_does_not_restart_the_backfill() -> None:
     number = script.write("a", "x")
     script.fail("GetRecords", *FAULTS * 1000)
     with pytest.raises(Unavailable) as failure:
-        await read_backfill(Backfill(script, patience=0.15), number, lambda: None)
+        await read_backfill(Backfill(script, retry_seconds=0.15), number, lambda: None)
     assert failure.value.extensions == {"code": "UNAVAILABLE", "retryable": True}
     assert "GetRecords" in script.calls
 

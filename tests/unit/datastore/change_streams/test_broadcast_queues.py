@@ -228,18 +228,18 @@ def test_waiting_events_are_not_dropped_for_an_event_that_does_not_fit_anyway() 
 @pytest.mark.parametrize("policy", OverflowPolicy)
 @pytest.mark.parametrize("seed", range(40))
 def test_a_backlog_reports_exactly_the_events_that_it_left_out(policy: OverflowPolicy, seed: int) -> None:
-    chance = random.Random(seed)
-    limits, most_bytes = QueueLimits(policy, chance.randint(1, 6)), chance.choice([50, 200, 10_000])
+    rng = random.Random(seed)
+    limits, most_bytes = QueueLimits(policy, rng.randint(1, 6)), rng.choice([50, 200, 10_000])
     room = ByteBudget(most_bytes)
     backlog, model = BoundedQueue[int](limits, room), BacklogModel(limits, most_bytes)
     added = gone = reported = taken = refused = others = 0
     for number in range(300):
-        if chance.random() < 0.1:
+        if rng.random() < 0.1:
             room.used -= others
-            others = chance.choice([0, 0, 30])
+            others = rng.choice([0, 0, 30])
             room.used += others
-        if chance.random() < 0.6:
-            key, size = chance.randint(1, 8), chance.randint(1, 60)
+        if rng.random() < 0.6:
+            key, size = rng.randint(1, 8), rng.randint(1, 60)
             if model.add(number, key, size, others):
                 gone += len(backlog.add(number, key, size=size))
                 added += 1

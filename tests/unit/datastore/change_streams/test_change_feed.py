@@ -455,6 +455,7 @@ async def test_an_idle_table_keeps_no_old_changes(monkeypatch: pytest.MonkeyPatc
         await until(lambda: len(log._recent.entries) == 1)  # the last one holds the position of all shards
 
 
+@pytest.mark.proof
 async def test_changes_before_the_log_are_read_from_the_stream(engine: Engine, session: aiohttp.ClientSession) -> None:
     async with feed_of(engine, session).follow(BLIP, number_of) as events:
         engine.put(1)

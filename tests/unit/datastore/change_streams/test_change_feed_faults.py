@@ -184,6 +184,7 @@ async def test_a_replaced_stream_is_reported() -> None:
             await take_changes(events, 1)
 
 
+@pytest.mark.proof
 async def test_failures_are_retried_and_reported_once() -> None:
     script, problems = Script(a=Shard()), Told()
     async with scripted(script, problems).follow(BLIP, number_of) as events:

@@ -42,7 +42,7 @@ async def bus(redis: RedisServer) -> AsyncIterator[RelayCommands]:
 @asynccontextmanager
 async def relay_commands(redis: RedisServer, lease_seconds: float = 60.0) -> AsyncIterator[RelayCommands]:
     redis.client.flushall()
-    connection = RelayCommands(redis.url, "t__", patience=5.0, lease_seconds=lease_seconds)
+    connection = RelayCommands(redis.url, "t__", timeout_seconds=5.0, lease_seconds=lease_seconds)
     try:
         yield connection
     finally:
@@ -98,6 +98,7 @@ async def test_fencing_tokens_grow_although_redis_loses_its_data(bus: RelayComma
     assert fences == sorted(set(fences))
 
 
+@pytest.mark.proof
 async def test_a_holder_that_was_paused_past_its_lease_appends_nothing(redis: RedisServer) -> None:
     async with relay_commands(redis, lease_seconds=2.5) as bus:
         paused = await begin_epoch(bus)
@@ -116,6 +117,7 @@ async def test_a_holder_that_was_paused_past_its_lease_appends_nothing(redis: Re
         assert await relayed_numbers(bus) == []
 
 
+@pytest.mark.proof
 async def test_a_lease_expires_although_no_other_process_claims_it(redis: RedisServer) -> None:
     async with relay_commands(redis, lease_seconds=2.5) as bus:
         paused = await begin_epoch(bus)
@@ -275,6 +277,7 @@ class Holder:
         return appended
 
 
+@pytest.mark.proof
 @given(steps)
 @hypothesis_settings(
     max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

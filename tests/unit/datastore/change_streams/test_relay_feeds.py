@@ -112,7 +112,7 @@ async def test_a_redis_that_comes_back_empty_before_any_change_is_used_again(hos
 
 
 async def test_processes_read_directly_while_redis_hangs(hosts: Hosts, redis: RedisServer) -> None:
-    processes = [hosts.process(patience=0.5) for _ in range(2)]
+    processes = [hosts.process(timeout_seconds=0.5) for _ in range(2)]
     following = [await hosts.follow(process) for process in processes]
     written = await hosts.write(5)
 

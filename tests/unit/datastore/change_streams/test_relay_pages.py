@@ -39,13 +39,13 @@ async def test_slow_pages_become_smaller_and_grow_again(redis: RedisServer) -> N
     fill_relay(redis, 2 * ENTRIES, 10_000)
     line = Line(redis.port)
     async with line.open() as url:
-        bus = RelayCommands(url, "t__", patience=40)
+        bus = RelayCommands(url, "t__", timeout_seconds=40)
         assert len((await bus.read({"Blip": "0-0"}))["Blip"]) == ENTRIES
-        line.bytes_per_second, bus._patience = 1, 0.2
+        line.bytes_per_second, bus._timeout_seconds = 1, 0.2
         for _ in range(2):
             with pytest.raises(BusSlow):
                 await bus.read({"Blip": "0-0"})
-        line.bytes_per_second, bus._patience = float("inf"), 40
+        line.bytes_per_second, bus._timeout_seconds = float("inf"), 40
         slow = (await bus.read({"Blip": "0-0"}))["Blip"]
         assert len(slow) == ENTRIES // 4
 
@@ -59,8 +59,8 @@ async def test_a_page_has_one_entry_at_least(redis: RedisServer, monkeypatch: py
     line = Line(redis.port)
     line.bytes_per_second = 1
     async with line.open() as url:
-        bus = RelayCommands(url, "t__", patience=1)
-        bus._patience = 0.01
+        bus = RelayCommands(url, "t__", timeout_seconds=1)
+        bus._timeout_seconds = 0.01
         for _ in range(8):
             with pytest.raises(BusSlow):
                 await bus.read({"Blip": "0-0"})
@@ -70,7 +70,7 @@ async def test_a_page_has_one_entry_at_least(redis: RedisServer, monkeypatch: py
 
 async def test_pages_of_large_entries_become_smaller(redis: RedisServer) -> None:
     fill_relay(redis, ENTRIES, ENTRY_BYTES)
-    bus = RelayCommands(redis.url, "t__", patience=5)
+    bus = RelayCommands(redis.url, "t__", timeout_seconds=5)
     sizes = []
     for _ in range(4):
         page = (await bus.read({"Blip": "0-0"}))["Blip"]
@@ -82,7 +82,7 @@ async def test_pages_of_large_entries_become_smaller(redis: RedisServer) -> None
 async def test_older_changes_are_buffered_up_to_a_limit_of_bytes(redis: RedisServer) -> None:
     """The limit holds even for entries of a writer that kept more than it should."""
     fill_relay(redis, 40, 1_000_000)
-    bus = RelayCommands(redis.url, "t__", patience=5)
+    bus = RelayCommands(redis.url, "t__", timeout_seconds=5)
     past = await bus.past("Blip", round(time.time() * 1000) - 60_000, redis.client.xrevrange(KEY, count=1)[0][0])
     await bus.aclose()
     held = [len(entry.records) for entry in past if isinstance(entry, Relayed)]

@@ -236,7 +236,7 @@ async def test_the_rights_that_the_documentation_names_are_enough(redis: RedisSe
     rules = [*named[1].split(), *named[2].split()]
     redis.client.execute_command("ACL", "SETUSER", "bus", "on", ">word", *rules)
     url = redis.url.replace("//", "//bus:word@")
-    bus = RelayCommands(url, "t__", patience=5)
+    bus = RelayCommands(url, "t__", timeout_seconds=5)
     await bus.probe()
     lease = (await bus.claim("Blip", "one")).lease
     await bus.begin("Blip", lease, "e", Reached("arn", {"s": "1"}))

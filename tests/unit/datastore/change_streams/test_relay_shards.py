@@ -73,6 +73,7 @@ async def test_a_new_process_that_starts_a_new_epoch_leaves_no_gap_to_others(
     await reads_settle(old, fresh)
 
 
+@pytest.mark.proof
 async def test_trimmed_shards_are_forgotten(hosts: Hosts, script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("datastore.change_streams.shards.stream_reader.RETENTION", timedelta(0))
     one, other = hosts.process(), hosts.process()

@@ -98,26 +98,26 @@ def started_log(read: Read = nothing, **bounds: float) -> tuple[ReplayLog, Older
 class Stream:
     """The changes of a stream's shards, and the children of each split shard."""
 
-    def __init__(self, chance: random.Random, many: int) -> None:
+    def __init__(self, rng: random.Random, many: int) -> None:
         self.open = ["a", "b"]
         self.parents: dict[str, str | None] = {"a": None, "b": None}
         self.written: list[tuple[str, int]] = []
         for number in range(1, many):
-            if chance.random() < 0.15:
-                ended = self.open.pop(chance.randrange(len(self.open)))
+            if rng.random() < 0.15:
+                ended = self.open.pop(rng.randrange(len(self.open)))
                 self.open += [f"{ended}{child}" for child in "xy"]
                 self.parents |= dict.fromkeys(self.open[-2:], ended)
-            self.written.append((chance.choice(self.open), number))
+            self.written.append((rng.choice(self.open), number))
 
-    def deliver_to(self, log: ReplayLog, chance: random.Random) -> None:
+    def deliver_to(self, log: ReplayLog, rng: random.Random) -> None:
         """Deliver all changes as a reader does: children start after their parent ends, before their first record."""
-        for shard, number in self._shuffled(chance):
+        for shard, number in self._shuffled(rng):
             for ended in reversed(self._ancestors(shard)):
                 log.start_shard(f"{ended}x", ended)
                 log.start_shard(f"{ended}y", ended)
             log.deliver(shard, numbered_change(number), parent=self.parents[shard])
 
-    def _shuffled(self, chance: random.Random) -> list[tuple[str, int]]:
+    def _shuffled(self, rng: random.Random) -> list[tuple[str, int]]:
         """Return another order that a reader may have: each shard in order, and parents before their children."""
         left, found = list(self.written), list[tuple[str, int]]()
         while left:
@@ -125,7 +125,7 @@ class Stream:
             for index, (shard, _) in enumerate(left):
                 first.setdefault(shard, index)
             free = [shard for shard in first if not any(parent in first for parent in self._ancestors(shard))]
-            found.append(left.pop(first[chance.choice(free)]))
+            found.append(left.pop(first[rng.choice(free)]))
         return found
 
     def _ancestors(self, shard: str) -> list[str]:
@@ -136,13 +136,13 @@ class Stream:
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 1_000_000), many=st.integers(2, 60), most=st.integers(1, 60))
 def test_any_position_of_any_process_is_followed_by_all_changes_or_too_old(seed: int, many: int, most: int) -> None:
-    chance = random.Random(seed)
-    stream = Stream(chance, many)
+    rng = random.Random(seed)
+    stream = Stream(rng, many)
     here, elsewhere = list[LogEntry](), list[LogEntry]()
     kept, other = replay_log(here, max_changes=most), replay_log(elsewhere)
     for one in (kept, other):
         one.start_epoch("arn", {"a": "", "b": ""}, {"a": None, "b": None}, NOW)
-        stream.deliver_to(one, chance)
+        stream.deliver_to(one, rng)
     everything = {number for _, number in stream.written}
     for count, entry in enumerate(elsewhere, 1):
         seen = {one.sequence for one in elsewhere[:count]}

@@ -43,11 +43,11 @@ class Readers:
     """Several readers of one shard, at a virtual clock."""
 
     def __init__(self, many: int, seed: int, later: int = 0) -> None:
-        chance = random.Random(seed)
+        rng = random.Random(seed)
         self.now = 0.0
         self.read, self.throttled = Counter[int](), Counter[int]()
         self._shard = Shared(lambda: self.now)
-        self._paces = [ReadPace(POLL_SECONDS, chance.random) for _ in range(many + later)]
+        self._paces = [ReadPace(POLL_SECONDS, rng.random) for _ in range(many + later)]
         self._due = [(0.0 if number < many else 60.0, number) for number in range(many + later)]
 
     def run(self, until: float) -> None:
@@ -180,6 +180,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [message for message in found if message.startswith("GetRecords is throttled on the stream of")]
 
 
+@pytest.mark.proof
 async def test_gateways_without_a_bus_share_a_shard_and_deliver_each_event_once(
     settings: Settings,
     engine: str,
@@ -210,6 +211,7 @@ async def test_gateways_without_a_bus_share_a_shard_and_deliver_each_event_once(
     assert "Set GATEWAY_BUS" in warnings(caplog)[0]
 
 
+@pytest.mark.proof
 async def test_one_gateway_reads_by_the_bus_and_all_share_the_shard_while_redis_is_away(
     settings: Settings,
     redis: RedisServer,

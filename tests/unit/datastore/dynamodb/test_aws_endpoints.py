@@ -10,7 +10,7 @@ import pytest
 from botocore.awsrequest import AWSResponse
 
 from datastore.database import Database, StoreMisconfigured, StoreOptions, open_database
-from datastore.dynamodb.endpoints import STREAMS_VARIABLE, TABLES_VARIABLE, addresses, is_aws, partition_of
+from datastore.dynamodb.endpoints import STREAMS_VARIABLE, TABLES_VARIABLE, addresses, is_aws_url, partition_of
 from datastore.objects.none import NoObjects
 from runtime.container import Gateway, followed_every
 from runtime.jobs import pipeline_pace
@@ -80,7 +80,7 @@ async def test_a_host_of_aws_determines_its_region_and_its_streams(host: str, re
 
 @pytest.mark.parametrize("url", ELSEWHERE)
 def test_other_hosts_are_not_aws(url: str) -> None:
-    assert not is_aws(url)
+    assert not is_aws_url(url)
     assert not StoreOptions(url).in_aws
 
 

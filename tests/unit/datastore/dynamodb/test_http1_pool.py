@@ -143,13 +143,13 @@ async def test_connections_that_idle_for_too_long_are_closed() -> None:
 
 @on_both_loops
 async def test_a_server_that_closes_connections_under_load_disturbs_no_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    chance, connections = random.Random(7), count_connections(monkeypatch)
+    rng, connections = random.Random(7), count_connections(monkeypatch)
 
     async def script(talk: ServerTalk) -> None:
         # The first answers come when all connections that are allowed have been asked.
         await until(lambda: connections.most >= 8)
-        for _ in range(chance.randrange(1, 6)):
-            await talk.say(whole_answer(await talk.asked()), pause=chance.choice([0, 0, 0.001]))
+        for _ in range(rng.randrange(1, 6)):
+            await talk.say(whole_answer(await talk.asked()), pause=rng.choice([0, 0, 0.001]))
 
     limits, backoff = replace(PATIENT, connections=8), Backoff(0.001, 0.002, 30)
     async with talking(script, limits=limits, backoff=backoff) as (client, _):

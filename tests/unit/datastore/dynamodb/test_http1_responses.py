@@ -178,6 +178,7 @@ async def test_a_broken_response_is_discarded_and_its_connection_closed(spoilt: 
     assert [(call.attempts, call.ambiguous) for call in meter.calls] == [(2, True), (1, False)]
 
 
+@pytest.mark.proof
 @on_both_loops
 async def test_a_slow_response_is_read_until_the_deadline() -> None:
     async def script(talk: ServerTalk) -> None:
@@ -254,16 +255,16 @@ async def test_a_large_request_that_is_not_read_is_abandoned(reads: int) -> None
 @on_both_loops
 async def test_no_caller_ever_receives_the_response_of_another(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers delay, truncate, close and send too much. Callers leave at any moment. Each gets its response or none."""
-    chance, connections = random.Random(seed), count_connections(monkeypatch)
+    rng, connections = random.Random(seed), count_connections(monkeypatch)
 
     async def script(talk: ServerTalk) -> None:
         while True:
             asked = await talk.asked()
             await until(lambda: connections.most >= 5)
-            whole = chunked_answer(asked, 5) if chance.random() < 0.3 else whole_answer(asked)
-            cut = chance.randrange(len(whole))
-            await asyncio.sleep(chance.choice([0, 0, 0.001, 0.005]))
-            match chance.randrange(12):
+            whole = chunked_answer(asked, 5) if rng.random() < 0.3 else whole_answer(asked)
+            cut = rng.randrange(len(whole))
+            await asyncio.sleep(rng.choice([0, 0, 0.001, 0.005]))
+            match rng.randrange(12):
                 case 0:
                     return None
                 case 1:
@@ -283,16 +284,16 @@ async def test_no_caller_ever_receives_the_response_of_another(seed: int, monkey
         responses: list[tuple[int, int]] = []
 
         async def one(number: int) -> None:
-            operation, timeout = chance.choice(["GetItem", "PutItem"]), chance.choice([0.003, 0.01, 50, 50])
+            operation, timeout = rng.choice(["GetItem", "PutItem"]), rng.choice([0.003, 0.01, 50, 50])
             with suppress(Timeout, Unavailable):
                 responses.append((number, await call_numbered(client, number, operation, timeout=timeout)))
 
         async def leaving(task: asyncio.Task[None]) -> None:
-            if chance.random() < 0.4:
-                for _ in range(chance.randrange(1, 12)):
+            if rng.random() < 0.4:
+                for _ in range(rng.randrange(1, 12)):
                     await asyncio.sleep(0)
-                if chance.random() < 0.5:
-                    await asyncio.sleep(chance.random() * 0.02)
+                if rng.random() < 0.5:
+                    await asyncio.sleep(rng.random() * 0.02)
                 task.cancel()
             await asyncio.wait([task])
 

@@ -205,6 +205,7 @@ async def test_the_key_is_kept_with_the_data(tmp_path: Path, monkeypatch: pytest
     assert len(keys[0]) == 64
 
 
+@pytest.mark.proof
 async def test_other_processes_reach_the_engine_of_a_service_with_its_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

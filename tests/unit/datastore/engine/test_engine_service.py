@@ -27,6 +27,7 @@ def test_a_taken_port_is_reported(tmp_path: Path) -> None:
     refused_in_a_line(done, 1, f"port {port} is taken")
 
 
+@pytest.mark.proof
 def test_data_that_another_command_has_open_are_refused(tmp_path: Path) -> None:
     with serve_process(tmp_path, "--no-demo") as gateway:
         done = run_command("engine", "--port", str(free_port()), GATEWAY_DATA_DIR=str(tmp_path))

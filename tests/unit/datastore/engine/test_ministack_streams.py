@@ -133,6 +133,7 @@ async def test_a_stream_of_a_table_that_is_created_again_has_the_whole_bound(sto
         assert len(await every_record(await cursor(database, EARTHQUAKES))) == 40
 
 
+@pytest.mark.proof
 async def test_a_subscriber_whose_position_was_trimmed_gets_a_resync(
     served: Served, store_options: StoreOptions
 ) -> None:
@@ -193,6 +194,7 @@ async def test_a_subscriber_left_behind_the_bound_has_to_subscribe_again(
         assert [error["extensions"] for error in answer.get("payload", ())] == [UNAVAILABLE], answer
 
 
+@pytest.mark.proof
 async def test_a_pipeline_left_behind_the_bound_counts_a_loss_and_goes_on(store_options: StoreOptions) -> None:
     async with open_database(store_options) as database:
         await create_tables(database)

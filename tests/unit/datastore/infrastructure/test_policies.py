@@ -379,6 +379,7 @@ async def test_follows_may_be_repaired(database: Database, store_options: StoreO
     assert watched.operations == {"Scan", "BatchGetItem", "Query", "TransactWriteItems"}
 
 
+@pytest.mark.proof
 async def test_tables_may_be_made_changed_and_described(
     proxy: Proxy, watched: WatchedCalls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

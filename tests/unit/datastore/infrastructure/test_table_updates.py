@@ -212,6 +212,7 @@ async def test_tables_in_aws_are_created_with_recovery_and_protection(aws: Datab
     assert {seen.operation for seen in proxy.seen[asked:]} == {"CreateTable", "DescribeTable"}
 
 
+@pytest.mark.proof
 async def test_existing_tables_in_aws_are_compared_and_changed_on_request(aws: Database) -> None:
     await asyncio.to_thread(
         aws.admin_client().create_table, **tables.create_table_request(replace(BLIP, ttl=None), aws.prefix)
@@ -267,6 +268,7 @@ async def test_an_index_that_is_being_filled_is_reported(aws: Database, proxy: P
     assert "the index ByWeight is CREATING" in await update_texts(aws)
 
 
+@pytest.mark.proof
 async def test_backups_are_not_requested_again_of_a_store_without_them(aws: Database, proxy: Proxy) -> None:
     proxy.always = None
     await aws.create_tables()
@@ -305,6 +307,7 @@ async def create_by_command(database: Database, engine: str, *arguments: str) ->
     )
 
 
+@pytest.mark.proof
 async def test_the_command_reports_differences_and_has_an_exit_status_for_them(database: Database, engine: str) -> None:
     await make(database, replace(BLIP, indexes=()))
     name = f"{database.prefix}blip"

@@ -349,6 +349,7 @@ FOLDS = {
 }
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("layer", ["datastore", "resolvers", "schema"])
 def test_identifiers_are_folded_in_one_module(layer: str) -> None:
     folding = {"lower", "upper", "casefold", "title", "swapcase", "capitalize", "normalize"}

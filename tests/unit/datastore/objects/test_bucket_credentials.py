@@ -110,6 +110,7 @@ async def test_urls_are_signed_again_with_new_credentials(helper: Helper, server
     assert lifetime_of(url) == 3600
 
 
+@pytest.mark.proof
 async def test_a_bucket_that_refuses_credentials_is_retried_with_new_ones(helper: Helper, server: S3Server) -> None:
     helper.gives(datetime.now(UTC) + timedelta(hours=1), "AKIDREVOKED")
     objects = S3Objects(BUCKET, url=server.url)

@@ -144,6 +144,7 @@ def test_forty_megapixels_of_webp_fit_into_the_memory_of_a_decoder() -> None:
     assert (picture.width, picture.height) == (8_000, 5_000)
 
 
+@pytest.mark.proof
 @ON_LINUX
 @pytest.mark.parametrize(
     ("content", "expected"),
@@ -212,6 +213,7 @@ def test_a_process_decodes_a_limited_number_of_pictures(make: Make) -> None:
     assert [pids[0] == pids[1], pids[1] == pids[2], pids[2] == pids[3]] == [True, False, True]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("fault", ["exit", "sleep", "missing"])
 def test_a_decoder_that_does_not_start_is_reported(fault: str) -> None:
     command = ("/nowhere/python",) if fault == "missing" else (*FAULTY, fault)
@@ -314,6 +316,7 @@ async def test_a_gateway_starts_decoders_when_they_are_needed_and_ends_them(serv
     assert late.codes == ["UNAVAILABLE"]
 
 
+@pytest.mark.proof
 def test_the_gateway_itself_has_no_decoder() -> None:
     """No module for uploads imports Pillow in the gateway's process."""
     modules = "datastore.photos.uploads, server.media.files, resolvers.shared.context"

@@ -70,7 +70,7 @@ async def test_the_number_of_calls_does_not_depend_on_the_order_of_the_lists(
     served: Served, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some posts are for followers. Whether the viewer follows is read before and after the list of posts arrives."""
-    chance = random.Random(7)
+    rng = random.Random(7)
     posts = [
         post_item(f"{author}{number}", author, NOON - timedelta(minutes=number), visibility)
         for author in AUTHORS
@@ -83,7 +83,7 @@ async def test_the_number_of_calls_does_not_depend_on_the_order_of_the_lists(
     async def late(proxy: Proxy, seen: Seen) -> web.StreamResponse:
         answer = await forward(proxy, seen)
         if seen.operation == "Query":
-            await asyncio.sleep(chance.choice([0, 0.003, 0.006]))
+            await asyncio.sleep(rng.choice([0, 0.003, 0.006]))
         return answer
 
     proxy.always = late

@@ -259,10 +259,10 @@ class RandomRequests:
 
     async def fault(self, proxy: Proxy, seen: Seen) -> web.StreamResponse:
         """Answer late, or not at all."""
-        chance = self._random.random()
-        if chance < 0.05 and not seen.operation.startswith("Put"):
+        rng = self._random.random()
+        if rng < 0.05 and not seen.operation.startswith("Put"):
             return await hang(proxy, seen)
-        if chance < 0.15:
+        if rng < 0.15:
             return await self._random.choice([reset, lose_answer, refuse(400, "ThrottlingException")])(proxy, seen)
         status, headers, content = await proxy.ask(seen)
         await asyncio.sleep(self._random.choice([0, 0.002, 0.01]))
@@ -271,11 +271,11 @@ class RandomRequests:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             for _ in range(250):
-                chance = self._random.random()
+                rng = self._random.random()
                 number = self._random.randrange(3)
-                if chance < 0.15:
-                    tasks.create_task(self._write(number, own=chance < 0.08))
-                elif chance < 0.3:
+                if rng < 0.15:
+                    tasks.create_task(self._write(number, own=rng < 0.08))
+                elif rng < 0.3:
                     self._clock.forward(milliseconds=self._random.randrange(150))
                 else:
                     tasks.create_task(self._read(number))

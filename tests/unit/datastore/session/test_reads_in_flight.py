@@ -138,6 +138,7 @@ async def test_no_request_joins_a_read_that_has_hung_for_a_quarter_of_a_second(
     assert await first == 1
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("end", ["closed", "late", "stopped"])
 async def test_the_end_of_the_owner_does_not_end_the_waiters(
     proxy: Proxy, open_store: Open, elsewhere: Store, end: str
@@ -177,6 +178,7 @@ async def test_a_waiter_waits_no_longer_than_its_own_deadline(proxy: Proxy, open
     assert await first is None
 
 
+@pytest.mark.proof
 async def test_items_read_by_others_are_returned_although_the_own_read_is_late(
     proxy: Proxy, open_store: Open, elsewhere: Store
 ) -> None:
@@ -195,6 +197,7 @@ async def test_items_read_by_others_are_returned_although_the_own_read_is_late(
     assert isinstance(late, Timeout)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("fault", ["fails", "is busy", "leaves some", "is away"])
 async def test_an_owner_without_time_for_a_retry_does_not_fail_waiters_that_have_it(
     proxy: Proxy, database: Database, elsewhere: Store, fault: str, monkeypatch: pytest.MonkeyPatch

@@ -77,6 +77,7 @@ async def test_one_instance_at_a_time_works_a_shard(database: Database) -> None:
     assert sorted(len(handler.seen) for handler in handlers) == [0, 0, 30]
 
 
+@pytest.mark.proof
 async def test_a_killed_instance_is_replaced_once_its_lease_has_ended(database: Database) -> None:
     first, second = Noting(), Noting()
     dying, successor = ConsumerInstance(database, first), ConsumerInstance(database, second)
@@ -135,6 +136,7 @@ async def test_a_batch_that_does_not_end_is_abandoned_and_handled_again(database
         await until(lambda: second.numbers() == [1])
 
 
+@pytest.mark.proof
 async def test_a_lease_is_renewed_during_a_long_batch(database: Database) -> None:
     gate, other = HandlerGate(), Noting()
     handler = Noting("handler", gate)
@@ -164,6 +166,7 @@ async def test_an_instance_that_loses_its_lease_stops_at_once_and_writes_no_chec
     assert (taken.owner, taken.fence, taken.checkpoint) == ("thief", 2, None)
 
 
+@pytest.mark.proof
 async def test_an_instance_that_is_cut_off_from_the_store_stops_by_itself(
     database: Database, proxy: Proxy, client: Client
 ) -> None:
@@ -178,6 +181,7 @@ async def test_an_instance_that_is_cut_off_from_the_store_stops_by_itself(
         proxy.always = None
 
 
+@pytest.mark.proof
 async def test_no_change_is_lost_in_an_outage(database: Database, proxy: Proxy, client: Client) -> None:
     handler = Noting()
     async with ConsumerInstance(database, handler, client=client).running():
@@ -270,6 +274,7 @@ async def liked(database: Database) -> None:
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.proof
 async def test_the_pipeline_runs_in_its_own_process_and_stops_cleanly(
     database: Database, store_options: StoreOptions
 ) -> None:

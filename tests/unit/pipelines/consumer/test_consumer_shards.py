@@ -59,6 +59,7 @@ def shares(instances: Sequence[ConsumerInstance]) -> list[int]:
     return sorted(len(instance.consumer.working) for instance in instances)
 
 
+@pytest.mark.proof
 async def test_children_are_read_after_their_parents_by_any_instance(database: Database) -> None:
     """One instance leases both shards first, so another one steals a lease: its records may be handled twice."""
     script = Script(root=Shard(), a=Shard("root"), b=Shard("root"), c=Shard("a"), old=Shard("gone"))
@@ -103,6 +104,7 @@ async def test_only_leases_of_ended_shards_expire_soon_after_the_stream_forgets_
     assert "expiresAt" not in found["b"]
 
 
+@pytest.mark.proof
 async def test_children_listed_late_are_found(database: Database) -> None:
     script, handler = Script(a=Shard(closed=True)), Noting()
     pace = replace(QUICK, discover_seconds=60)
@@ -113,6 +115,7 @@ async def test_children_listed_late_are_found(database: Database) -> None:
         await until(lambda: handler.numbers() == [1])
 
 
+@pytest.mark.proof
 async def test_three_instances_share_equally_and_the_remaining_ones_take_over(database: Database) -> None:
     script = Script(**{f"s{number}": Shard() for number in range(6)})
     instances = [ConsumerInstance(database, Noting(), wire=script) for _ in range(3)]
@@ -126,6 +129,7 @@ async def test_three_instances_share_equally_and_the_remaining_ones_take_over(da
         await until(lambda: len(instances[1].consumer.working) == 6)
 
 
+@pytest.mark.proof
 async def test_a_lease_is_stolen_from_the_instance_with_most_and_no_record_is_handled_by_two(
     database: Database,
 ) -> None:

@@ -66,7 +66,7 @@ class Follower:
         handler: Noting,
         name: str = "follower",
         *,
-        patience: float = 60.0,
+        page_timeout: float = 60.0,
         wire: Wire | None = None,
     ) -> None:
         self.wire = CountingWire(wire or database.client)
@@ -88,7 +88,7 @@ class Follower:
             metrics,
             group=GROUP,
             leader=leader.consumer,
-            pace=replace(QUICK, follow_seconds=patience),
+            pace=replace(QUICK, follow_seconds=page_timeout),
         )
 
     @asynccontextmanager
@@ -152,7 +152,7 @@ async def test_a_delayed_leader_delays_no_follower(database: Database) -> None:
     gate = HandlerGate()
     first, second = Noting(before=gate), Noting()
     leader = ConsumerInstance(database, first)
-    follower = Follower(database, leader, second, patience=0.05)
+    follower = Follower(database, leader, second, page_timeout=0.05)
     async with leader.running(), follower.running():
         await put_feed_records(database, numbered(0))
         await until(lambda: gate.inside == 1)
@@ -193,6 +193,7 @@ async def test_a_follower_works_where_the_leaders_group_reads(database: Database
             await leased(database, lambda leases: [one.owner for one in leases.values()] == ["here"], group)
 
 
+@pytest.mark.proof
 async def test_a_follower_releases_a_shard_that_its_leader_loses(database: Database) -> None:
     handler = Noting()
     first, second = ConsumerInstance(database, Noting(), name="one"), ConsumerInstance(database, Noting(), name="two")
@@ -228,7 +229,7 @@ async def test_a_follower_that_was_away_while_shards_split_gets_all_in_order(dat
     led = Noting()
     leaders = [ConsumerInstance(database, led, wire=script, name=name) for name in ("one", "two")]
     followers = [
-        Follower(database, leader, Noting(before=handle), f"of {leader.name}", patience=0.05, wire=script)
+        Follower(database, leader, Noting(before=handle), f"of {leader.name}", page_timeout=0.05, wire=script)
         for leader in leaders
     ]
     async with AsyncExitStack() as stack:

@@ -141,13 +141,13 @@ async def test_the_counters_own_writes_are_not_counted(database: Database) -> No
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_repeated_records_in_any_batches_change_nothing(database: Database, seed: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     changes = await recorded_changes(database)
     handled = 0
 
     while handled < len(changes):
-        start = chance.randint(max(0, handled - 8), handled)
-        handled = min(len(changes), handled + chance.randint(1, 6))
+        start = rng.randint(max(0, handled - 8), handled)
+        handled = min(len(changes), handled + rng.randint(1, 6))
         await counters(database).handle([*changes[start:handled], *changes[start:handled:2]])
     await counters(database).handle(changes)
 

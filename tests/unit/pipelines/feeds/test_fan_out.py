@@ -199,11 +199,11 @@ async def mixed_post_changes(world: FeedWorld) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_reordered_and_repeated_changes_lead_to_the_same_feeds(world: FeedWorld, seed: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     await mixed_post_changes(world)
     changes = [change for change in await world.changes() if not change.keys["PK"].startswith("FEED#")]
     for _ in range(2):
-        chance.shuffle(changes)
+        rng.shuffle(changes)
         for at in range(0, len(changes), 6):
             await handle_posts(world, changes[at : at + 6])
 

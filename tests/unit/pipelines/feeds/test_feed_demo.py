@@ -57,7 +57,7 @@ def demo_feed_of(world: FeedWorld, client: Client | None = None, *, followed: bo
         lambda: world.store(client),
         now=world.clock,
         new_id=lambda: uuid.uuid4().hex,
-        chance=random.Random(4),
+        rng=random.Random(4),
         has_subscribers=lambda _: followed,
     )
 
@@ -117,6 +117,7 @@ async def test_a_second_load_changes_nothing(world: FeedWorld) -> None:
     assert await sorted_feed_items(world) == loaded
 
 
+@pytest.mark.proof
 async def test_the_pipeline_fills_feeds_and_counters(served: Served) -> None:
     await served.gateway.background.demo().load()
 
@@ -161,6 +162,7 @@ def test_users_like_and_comment_only_visible_posts() -> None:
     assert named <= NAMES.keys()
 
 
+@pytest.mark.proof
 async def test_the_feed_is_active_and_stays_small(world: FeedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed_demo, "LIVE_POSTS", 2)
     monkeypatch.setattr(feed_demo, "UNREAD", 6)
@@ -185,6 +187,7 @@ async def test_the_feed_is_active_and_stays_small(world: FeedWorld, monkeypatch:
     assert len(unread) == 6
 
 
+@pytest.mark.proof
 async def test_a_visitor_receives_live_events(served: Served) -> None:
     await served.gateway.background.demo().load()
     home, *others = [
@@ -203,7 +206,7 @@ async def test_a_visitor_receives_live_events(served: Served) -> None:
         categories=served.gateway.settings.categories,
         now=served.clock,
         new_id=lambda: uuid.uuid4().hex,
-        chance=random.Random(4),
+        rng=random.Random(4),
         feed_every=0.02,
     )
     living = asyncio.create_task(demo_instance.live())

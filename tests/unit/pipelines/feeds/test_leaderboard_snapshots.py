@@ -77,16 +77,16 @@ def hashtag_member(name: str, posts: int) -> LeaderboardMember:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_merged_snapshot_equals_one_built_from_all_counts(seed: int) -> None:
-    chance = random.Random(seed)
-    size, names = 5, [f"t{number:02}" for number in range(chance.choice((4, 12, 30)))]
+    rng = random.Random(seed)
+    size, names = 5, [f"t{number:02}" for number in range(rng.choice((4, 12, 30)))]
     counts = dict.fromkeys(names, 0)
     board = LeaderboardSnapshot(*DAY, 0, (), None)
     anew = 0
 
     for version in range(1, 200):
-        touched = chance.sample(names, chance.randint(1, 4))
+        touched = rng.sample(names, rng.randint(1, 4))
         for name in touched:
-            counts[name] = max(0, counts[name] + chance.choice((-2, -1, 1, 1)))
+            counts[name] = max(0, counts[name] + rng.choice((-2, -1, 1, 1)))
         ranked = sorted(
             (hashtag_member(name, posts) for name, posts in counts.items() if posts > 0), key=lambda one: one.rank
         )
@@ -109,12 +109,12 @@ def test_a_merged_snapshot_equals_one_built_from_all_counts(seed: int) -> None:
 
 def test_all_counts_are_read_seldom() -> None:
     """There are a thousand tags and three thousand changes, of which a fifth are decrements."""
-    chance = random.Random(1)
+    rng = random.Random(1)
     names = [f"t{number:04}" for number in range(1000)]
     counts = dict.fromkeys(names, 0)
     board, anew = LeaderboardSnapshot(*DAY, 0, (), None), 0
-    for name in chance.choices(names, [(place + 1) ** -0.5 for place in range(1000)], k=3000):
-        counts[name] = max(0, counts[name] + chance.choice((-1, 1, 1, 1, 1)))
+    for name in rng.choices(names, [(place + 1) ** -0.5 for place in range(1000)], k=3000):
+        counts[name] = max(0, counts[name] + rng.choice((-1, 1, 1, 1, 1)))
         merged = merge(board, [hashtag_member(name, counts[name])], SHOWN)
         if merged is None:
             anew += 1
@@ -130,16 +130,14 @@ def test_all_counts_are_read_seldom() -> None:
 
 
 async def test_concurrent_refreshes_end_with_the_top_of_all_counts(database: Database) -> None:
-    chance = random.Random(7)
+    rng = random.Random(7)
     size, names = 10, [f"t{number:03}" for number in range(130)]
 
     async def work(rounds: int) -> None:
         for _ in range(rounds):
-            touched = [chance.choice(names[: chance.choice((15, 130))]) for _ in range(12)]
-            await add(database, [(name, chance.choice((-1, 1, 1))) for name in touched])
-            await renew_boards(
-                LeaderboardSnapshots(store_of(database)), {DAY: touched}, shown=size, uniform=chance.random
-            )
+            touched = [rng.choice(names[: rng.choice((15, 130))]) for _ in range(12)]
+            await add(database, [(name, rng.choice((-1, 1, 1))) for name in touched])
+            await renew_boards(LeaderboardSnapshots(store_of(database)), {DAY: touched}, shown=size, uniform=rng.random)
 
     for _ in range(6):
         await asyncio.gather(work(6), work(6))

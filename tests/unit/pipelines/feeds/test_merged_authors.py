@@ -111,6 +111,7 @@ async def test_unfollowing_a_merged_author_does_not_search_the_feed(world: FeedW
     await world.assert_right(merged=["ada"])
 
 
+@pytest.mark.proof
 async def test_a_promotion_survives_kills_at_every_call(world: FeedWorld) -> None:
     """Follows, unfollows, posts and deletions are written and handled between a kill and the next process."""
     for calls in count(1):

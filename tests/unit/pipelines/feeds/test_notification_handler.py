@@ -277,13 +277,13 @@ LIVELY = sorted(
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_repeated_records_in_any_batches_add_no_notification(database: Database, seed: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     changes = await mixed_changes(database)
     handled = 0
 
     while handled < len(changes):
-        start = chance.randint(max(0, handled - 8), handled)
-        handled = min(len(changes), handled + chance.randint(1, 9))
+        start = rng.randint(max(0, handled - 8), handled)
+        handled = min(len(changes), handled + rng.randint(1, 9))
         await handler(database).handle([*changes[start:handled], *changes[start:handled]])
     await handler(database).handle(changes)
 

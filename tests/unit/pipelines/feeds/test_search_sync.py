@@ -150,6 +150,7 @@ async def test_the_consumer_has_its_own_checkpoints(database: Database, index: F
     assert all(lease.checkpoint for lease in own.values())
 
 
+@pytest.mark.proof
 async def test_another_instance_continues_where_a_killed_one_stopped(database: Database, index: Flaky) -> None:
     async with syncing(database, index, "one") as first:
         await put_feed_records(database, *[post_item(f"p{number}") for number in range(10)])

@@ -277,7 +277,7 @@ async def test_closing_before_a_failure_is_raised_leaves_no_exception() -> None:
 
 
 async def test_random_updates_lose_no_event_and_versions_are_contiguous() -> None:
-    chance = random.Random(7)
+    rng = random.Random(7)
     kinds = list(CricketEventKind)
     source = SnapshotSource()
     source.put(*[update(1, match_id=f"m{number}", snapshot=True) for number in range(3)])
@@ -286,13 +286,13 @@ async def test_random_updates_lose_no_event_and_versions_are_contiguous() -> Non
 
     async def play() -> None:
         for _ in range(300):
-            match_id = chance.choice(list(expected))
+            match_id = rng.choice(list(expected))
             latest[match_id] += 1
-            item = update(latest[match_id], *chance.sample(kinds, chance.choice((0, 0, 0, 1, 2))), match_id=match_id)
+            item = update(latest[match_id], *rng.sample(kinds, rng.choice((0, 0, 0, 1, 2))), match_id=match_id)
             expected[match_id] += [event.event_id for event in item.events]
             source.put(item)
-            if chance.random() < 0.2:
-                await asyncio.sleep(chance.random() * 0.01)
+            if rng.random() < 0.2:
+                await asyncio.sleep(rng.random() * 0.01)
         source.end()
 
     playing = asyncio.create_task(play())

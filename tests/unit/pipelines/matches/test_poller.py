@@ -195,6 +195,7 @@ class _HeldProvider(ReplayProvider):
         return snapshot
 
 
+@pytest.mark.proof
 async def test_a_poller_paused_beyond_its_lock_writes_nothing(served: Served) -> None:
     recording = read(demo_match(random.Random(5), 1, date(2026, 6, 25)), match_id="m1")
     slow = _HeldProvider([recording], now=served.clock, balls_per_tick=90)

@@ -36,8 +36,8 @@ EDITS = (
 class RandomScorer:
     """Random edits of a list of balls. Each batter is out at most once, so a name identifies a wicket."""
 
-    def __init__(self, chance: Any) -> None:
-        self._chance = chance
+    def __init__(self, rng: Any) -> None:
+        self._rng = rng
         self.balls: list[Ball] = []
         self._position = 0
         self._batter = 0
@@ -67,16 +67,16 @@ class RandomScorer:
         return ball_at(position, 4 if kind == "four" else 1)
 
     def _index(self) -> int:
-        return int(self._chance.draw(st.integers(0, len(self.balls) - 1)))
+        return int(self._rng.draw(st.integers(0, len(self.balls) - 1)))
 
     def _pick(self, *kinds: str) -> str:
-        return str(self._chance.draw(st.sampled_from(kinds)))
+        return str(self._rng.draw(st.sampled_from(kinds)))
 
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.sampled_from(EDITS), max_size=40), st.data())
-def test_random_corrections_lose_no_wicket_and_repeat_no_event(edits: Iterable[str], chance: Any) -> None:
-    scorer = RandomScorer(chance)
+def test_random_corrections_lose_no_wicket_and_repeat_no_event(edits: Iterable[str], rng: Any) -> None:
+    scorer = RandomScorer(rng)
     active = replace(initial_state(FIXTURE), version=1)
     watch = MatchWatch("m")
     reported: list[CricketEvent] = []

@@ -351,23 +351,23 @@ JUNK: tuple[Json, ...] = (
 
 @pytest.mark.parametrize("seed", range(4))
 def test_randomly_damaged_fixtures_are_read_in_part_or_rejected(seed: int) -> None:
-    chance, read = random.Random(seed), 0
+    rng, read = random.Random(seed), 0
     payloads = [json.dumps(payload) for _, payload in story()]
     for _ in range(60):
-        payload = json.loads(chance.choice(payloads))
-        for _ in range(chance.choice((1, 3, 10))):
-            _damage(payload, chance)
+        payload = json.loads(rng.choice(payloads))
+        for _ in range(rng.choice((1, 3, 10))):
+            _damage(payload, rng)
         with suppress(UnreadableRow):
             to_json(snapshot_of(payload, {}, {}))
             read += 1
     assert read > 15
 
 
-def _damage(value: Json, chance: random.Random) -> None:
+def _damage(value: Json, rng: random.Random) -> None:
     """Replace a random value by an invalid one."""
     while True:
-        key = chance.choice(list(value) if isinstance(value, dict) else range(len(value)))
-        if not isinstance(value[key], dict | list) or not value[key] or chance.random() < 0.2:
-            value[key] = chance.choice(JUNK)
+        key = rng.choice(list(value) if isinstance(value, dict) else range(len(value)))
+        if not isinstance(value[key], dict | list) or not value[key] or rng.random() < 0.2:
+            value[key] = rng.choice(JUNK)
             return
         value = value[key]

@@ -174,6 +174,7 @@ async def test_one_instance_at_a_time_runs_a_job(
     assert await all_locks(stores()) == []
 
 
+@pytest.mark.proof
 async def test_a_long_run_extends_its_lock(
     fixtures_job: FixtureSyncJob, service: Service, stores: Stores, time: ProviderTime
 ) -> None:

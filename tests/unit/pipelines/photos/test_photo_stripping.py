@@ -132,6 +132,7 @@ def summary(stripped: int = 0, clean: int = 0, missing: int = 0, unreadable: int
     return f"{word:<10}  {stripped}\nclean       {clean}\nmissing     {missing}\nunreadable  {unreadable}\n"
 
 
+@pytest.mark.proof
 async def test_all_files_are_stripped_and_a_second_run_changes_nothing(library: Library) -> None:
     before = [await library.file(object_names(number)[0]) for number in range(PHOTOS)]
 
