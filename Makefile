@@ -72,7 +72,7 @@ test: setup .venv-ministack/.ready tests/clients/node_modules/.ready tests/__pyc
 # The tests that need neither the engine nor another process, in about half a minute: for the working loop.
 test-fast: export TEST_FAST = 1
 test-fast: $(VENV)/.ready tests/__pycache__/.ready
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 2 -m "not engine and not process and not browser and not node and not redis and not proof" $(ARGS)
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 3 -m "not engine and not process and not browser and not node and not redis and not proof" $(ARGS)
 
 # The long runs: kills, faults, random workloads, fuzzing, real data, and compiled execution beside graphql-core.
 proofs: setup .venv-ministack/.ready tests/clients/node_modules/.ready tests/__pycache__/.ready

@@ -1,7 +1,6 @@
 """The backfill of a replay log: it reads older changes from the stream."""
 
 import asyncio
-import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -165,14 +164,15 @@ class Backfill:
             ResumeTokenRefused: The stream does not accept the position.
             DomainError: The store refused the read for good.
         """
+        now = asyncio.get_running_loop().time
         if pace.is_slowed:
             await asyncio.sleep(pace.pause())
         while True:
-            began = time.monotonic()
+            began = now()
             try:
                 page = await cursor.read()
                 pace.answered()
-                return page, time.monotonic() - began
+                return page, now() - began
             except Throttled:
                 await asyncio.sleep(pace.throttled())
                 continue
