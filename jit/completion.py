@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from graphql import GraphQLAbstractType, GraphQLError, GraphQLObjectType, Undefined, located_error
 from graphql.execution.collect_fields import FieldDetails
-from graphql.pyutils import inspect, is_iterable
-from graphql.pyutils.is_awaitable import is_async_iterable
+from graphql.pyutils import inspect, is_async_iterable, is_iterable
+from graphql.pyutils import is_awaitable as is_awaitable_in_core
 from graphql.type import is_leaf_type, is_list_type, is_object_type
-from strawberry.execution import optimized_is_awaitable as is_awaitable
 
 from jit.coroutine_driver import CoroutineDriver
 from jit.field_plan import FieldPlan
@@ -22,6 +21,13 @@ from jit.paths import Path, keys_of
 
 if TYPE_CHECKING:
     from jit.execution import Execution
+
+_NEVER_AWAITABLE = frozenset({type(None), bool, int, float, str, bytes, list, tuple, dict})
+
+
+def is_awaitable(value: Any) -> bool:
+    """Return what graphql-core's function returns, without looking up an attribute of a value of a common class."""
+    return type(value) not in _NEVER_AWAITABLE and is_awaitable_in_core(value)
 
 
 def resolved(run: "Execution", plan: FieldPlan, value: Any, path: Path) -> Any:

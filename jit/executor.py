@@ -2,17 +2,18 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar
 from weakref import ReferenceType, ref
 
 from graphql import DocumentNode, ExecutionResult, GraphQLSchema, OperationDefinitionNode, OperationType, execute
 from graphql.execution import Executor
 from graphql.language import FragmentDefinitionNode
-from graphql.pyutils.is_awaitable import is_async_iterable, is_awaitable
-from strawberry.execution import optimized_is_awaitable
+from graphql.pyutils import is_async_iterable
+from graphql.pyutils import is_awaitable as is_awaitable_in_core
 
 from jit.collect_fields import Unsupported
+from jit.completion import is_awaitable
 from jit.execution import Execution
 from jit.field_plan import FieldPlan
 from jit.field_resolvers import Resolver, core_resolver_of
@@ -34,6 +35,8 @@ class CompiledExecutor(Executor[Any]):
 
     compile_after: ClassVar[int] = 2
     types_by_class: ClassVar[bool] = False
+    #: The functions that an operation may be executed with: they return the same as graphql-core's `is_awaitable`.
+    awaitable_predicates: ClassVar[tuple[Callable[[Any], bool], ...]] = (is_awaitable_in_core, is_awaitable)
     _operations: ClassVar[OrderedDict[Any, "CachedOperation"]] = OrderedDict()
 
     @classmethod
@@ -57,7 +60,7 @@ class CompiledExecutor(Executor[Any]):
             self.middleware_manager is None
             and self.abort_signal is None
             and self.hooks is None
-            and self.is_awaitable in (is_awaitable, optimized_is_awaitable)
+            and self.is_awaitable in self.awaitable_predicates
             and self.is_async_iterable is is_async_iterable
             and _has_loop()
         )
@@ -146,7 +149,7 @@ class CachedOperation:
                 root,
                 context,
                 variables,
-                is_awaitable=optimized_is_awaitable,  # type: ignore[arg-type]
+                is_awaitable=is_awaitable,  # type: ignore[arg-type]
                 executor_class=self._executor_class,
                 hide_suggestions=hide_suggestions,
             )

@@ -15,7 +15,7 @@ from datastore.errors import DomainError, Forbidden
 from datastore.model.access_patterns import CostModel
 from datastore.model.identity import Identity, Role
 from jit import CachedOperation, CompiledExecutor, operation_of
-from jit.strawberry_fields import StrawberryExecutor
+from jit.strawberry import StrawberryExecutor
 from server.documents.cost.analysis import CostAnalysis, CostEstimate, CostFormula, TooCostly, TooManyValues
 from server.documents.cost.introspection import sizes_of
 from server.documents.limits import DocumentCounts, DocumentLimits, LimitExceeded, check_text, trusted_limits

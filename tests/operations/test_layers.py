@@ -2,6 +2,7 @@
 
 import ast
 import re
+import sys
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -114,6 +115,20 @@ def test_a_layer_does_not_import_forbidden_libraries(layer: str) -> None:
     }
 
     assert wrong == set()
+
+
+def test_only_the_adapter_of_the_compiler_imports_strawberry() -> None:
+    standard = sys.stdlib_module_names
+    found = {source.name: imported(source) - standard - {"jit", "graphql"} for source in layer_sources("jit")}
+
+    assert {name: foreign for name, foreign in found.items() if foreign} == {"strawberry.py": {"strawberry"}}
+
+
+def test_only_users_import_the_adapter_of_the_compiler() -> None:
+    names = {name for source in layer_sources("jit") for name in modules_imported(source)}
+
+    assert "jit.executor.CompiledExecutor" in names
+    assert not [name for name in names if name.startswith("jit.strawberry")]
 
 
 def test_the_server_does_not_import_the_client_of_dynamodb() -> None:

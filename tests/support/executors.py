@@ -1,7 +1,7 @@
 """Executors that compile each operation when it is executed for the first time."""
 
 from jit import CompiledExecutor
-from jit.strawberry_fields import StrawberryExecutor
+from jit.strawberry import StrawberryExecutor
 
 
 class CompilingExecutor(CompiledExecutor):

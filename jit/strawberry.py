@@ -8,6 +8,7 @@ from inspect import iscoroutinefunction
 from typing import Any
 
 from graphql import GraphQLResolveInfo, OperationDefinitionNode
+from strawberry.execution import optimized_is_awaitable
 from strawberry.relay.types import GlobalID
 from strawberry.scalars import is_scalar
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
@@ -31,6 +32,8 @@ CONVERTER, CREATED_IN = "strawberry.schema.schema_converter", "from_resolver.<lo
 
 class StrawberryExecutor(CompiledExecutor, StrawberryGraphQLCoreExecutionContext):
     """The `execution_context_class` of a Strawberry schema."""
+
+    awaitable_predicates = (*CompiledExecutor.awaitable_predicates, optimized_is_awaitable)
 
     @classmethod
     def resolver_of(cls, plan: FieldPlan) -> Resolver:
