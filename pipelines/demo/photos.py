@@ -1,6 +1,7 @@
-"""A photo library for the demo: drawn pictures with tagged persons, and a livestream whose description changes."""
+"""A photo library for the demo: six pictures with tagged persons, and a livestream whose description changes."""
 
 import asyncio
+import io
 from collections.abc import Callable
 from datetime import datetime
 
@@ -22,23 +23,24 @@ from datastore.photos.photos import FaceOnPhoto, Photo, photo_item
 from datastore.photos.users import PhotoUsers
 from datastore.session.store import Store
 from datastore.session.writes import Action
-from pipelines.demo.canvas import HEIGHT, WIDTH
 from pipelines.demo.photo_album import (
     BEGAN,
     ENDED,
+    HEIGHT,
     LIVE,
-    LOOKS,
     PERSON_IDS,
     SCENES,
     SHOTS,
     UPCOMING,
     USERS,
+    WIDTH,
     Shot,
     Stream,
 )
-from pipelines.demo.pictures import picture
 
 JPEG = "image/jpeg"
+# A picture is THUMBNAIL_FACTOR times as wide as its thumbnail.
+THUMBNAIL_FACTOR, THUMBNAIL_QUALITY = 2, 78
 EXISTS = "attribute_exists(PK)"
 
 
@@ -79,7 +81,7 @@ class PhotoDemo:
         store = self._open_store()
         photo_users = PhotoUsers(store, BEGAN)
         await asyncio.gather(*[photo_users.create(email, display_name=name) for email, name in USERS.items()])
-        await asyncio.gather(*[store.put(person_keys.CREATE_PERSON, person_item(name)) for name in LOOKS])
+        await asyncio.gather(*[store.put(person_keys.CREATE_PERSON, person_item(name)) for name in PERSON_IDS])
         for shot in SHOTS:
             await self._upload(shot)
         await self._announce(ENDED)
@@ -96,7 +98,7 @@ class PhotoDemo:
 
     async def _upload(self, shot: Shot) -> None:
         """Write the files before the photo's item, so that a client that sees the photo can load its picture."""
-        original, thumbnail = await asyncio.to_thread(picture, shot.name, shot.background, shot.sitters, LOOKS)
+        original, thumbnail = await asyncio.to_thread(picture_of, shot)
         photo = photo_of(shot, len(original))
         try:
             await self._objects.write(photo.original_key, original, content_type=JPEG)
@@ -128,6 +130,15 @@ class PhotoDemo:
     def _livestreams(self) -> Livestreams:
         store = self._open_store()
         return Livestreams(store, Lookups(store), self._now())
+
+
+def picture_of(shot: Shot) -> tuple[bytes, bytes]:
+    """Return the JPEG file of a photo, and that of its thumbnail."""
+    from PIL import Image  # not with the module: only the demo needs Pillow in the gateway's process
+
+    original, thumbnail = shot.picture.read_bytes(), io.BytesIO()
+    Image.open(io.BytesIO(original)).reduce(THUMBNAIL_FACTOR).save(thumbnail, "JPEG", quality=THUMBNAIL_QUALITY)
+    return original, thumbnail.getvalue()
 
 
 def person_item(name: str) -> Item:
