@@ -3,7 +3,7 @@
 https://spec.graphql.org/September2025/#CollectFields()
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from graphql import (
@@ -12,6 +12,7 @@ from graphql import (
     FieldNode,
     FragmentDefinitionNode,
     FragmentSpreadNode,
+    GraphQLNamedType,
     GraphQLObjectType,
     GraphQLSchema,
     InlineFragmentNode,
@@ -144,13 +145,10 @@ class Survey:
         assert isinstance(selection, InlineFragmentNode), "A selection is a field or a fragment."
         return self._count(selection.selection_set, kind) if self._applies(selection, kind) else 0
 
-    def _types(self, kind: GraphQLObjectType, node: FieldNode) -> Iterable[GraphQLObjectType]:
+    def _types(self, kind: GraphQLObjectType, node: FieldNode) -> Sequence[GraphQLObjectType]:
         """Return the possible object types of a field's value."""
         field = self._schema.get_field(kind, node.name.value)
-        named = None if field is None else get_named_type(field.type)
-        if is_abstract_type(named):
-            return self._schema.get_possible_types(named)
-        return [named] if isinstance(named, GraphQLObjectType) else []
+        return [] if field is None else object_types(self._schema, get_named_type(field.type))
 
     def _applies(self, fragment: FragmentDefinitionNode | InlineFragmentNode, kind: GraphQLObjectType) -> bool:
         return _applies(self._schema, fragment, kind)
@@ -196,6 +194,13 @@ class _Collector:
         if not any(earlier <= condition for earlier in visited):
             visited.append(condition)
             self.visit(fragment.selection_set, condition)
+
+
+def object_types(schema: GraphQLSchema, named: GraphQLNamedType) -> Sequence[GraphQLObjectType]:
+    """Return the possible object types of a value of this type; none for a leaf."""
+    if is_abstract_type(named):
+        return schema.get_possible_types(named)
+    return [named] if isinstance(named, GraphQLObjectType) else []
 
 
 def _applies(

@@ -202,7 +202,7 @@ def _retrieve_error(future: asyncio.Future[Any]) -> None:
 def _object(run: "Execution", plan: FieldPlan, depth: int, kind: GraphQLObjectType, value: Any, path: Path) -> Any:
     if kind.is_type_of is None:
         plan.note_plain(value)
-        return plan.select(kind)(run, value, path)
+        return plan.selects[kind](run, value, path)
     is_instance = kind.is_type_of(value, run.info(plan, path))
     if is_awaitable(is_instance):
 
@@ -221,7 +221,7 @@ def _checked(
 ) -> Any:
     if not is_instance:
         raise GraphQLError(f"Expected value of type '{kind}' but got: {inspect(value)}.", plan.nodes(run.variables))
-    return plan.select(kind)(run, value, path)
+    return plan.selects[kind](run, value, path)
 
 
 def _abstract(run: "Execution", plan: FieldPlan, depth: int, kind: Any, value: Any, path: Path) -> Any:

@@ -25,6 +25,7 @@ class CoroutineDriver:
 
     __slots__ = (
         "__weakref__",
+        "_cancel_message",
         "_cancels",
         "_context",
         "_coroutine",
@@ -39,6 +40,7 @@ class CoroutineDriver:
         self._loop = loop
         self._fut_waiter: asyncio.Future[Any] | None = None
         self._must_cancel = False
+        self._cancel_message: object = None
         self._cancels = 0
         self._context: Context = copy_context()
         self.value: Any = None
@@ -62,7 +64,7 @@ class CoroutineDriver:
         try:
             if self._must_cancel:
                 self._must_cancel = False
-                awaited = coroutine.throw(asyncio.CancelledError())
+                awaited = coroutine.throw(self._cancelled_error())
             else:
                 awaited = coroutine.send(None)
         except StopIteration as stop:
@@ -85,7 +87,7 @@ class CoroutineDriver:
             awaited._asyncio_future_blocking = False
             awaited.add_done_callback(self._wake_up, context=self._context)
             self._fut_waiter = awaited
-            if self._must_cancel and awaited.cancel():
+            if self._must_cancel and awaited.cancel(msg=self._cancel_message):
                 self._must_cancel = False
         else:
             loop.call_soon(self._misuse, awaited, context=self._context)
@@ -112,13 +114,18 @@ class CoroutineDriver:
     # The methods of a task that libraries call
 
     def cancel(self, msg: object = None) -> bool:
-        """Raise `CancelledError` in the coroutine."""
+        """Raise `CancelledError` in the coroutine. By the message libraries recognize their own cancellation."""
         if self._coroutine is None:
             return False
         self._cancels += 1
-        if self._fut_waiter is None or not self._fut_waiter.cancel():
+        if self._fut_waiter is None or not self._fut_waiter.cancel(msg=msg):
             self._must_cancel = True
+            self._cancel_message = msg
         return True
+
+    def _cancelled_error(self) -> asyncio.CancelledError:
+        message, self._cancel_message = self._cancel_message, None
+        return asyncio.CancelledError() if message is None else asyncio.CancelledError(message)
 
     def cancelling(self) -> int:
         return self._cancels

@@ -1,13 +1,15 @@
 """An executor for graphql-core that compiles operations which are executed repeatedly."""
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from types import FunctionType
 from typing import Any, ClassVar
 from weakref import ReferenceType, ref
 
 from graphql import DocumentNode, ExecutionResult, GraphQLSchema, OperationDefinitionNode, OperationType, execute
-from graphql.execution import Executor
+from graphql.execution import Executor, MiddlewareManager
 from graphql.language import FragmentDefinitionNode
 from graphql.pyutils import is_async_iterable
 from graphql.pyutils import is_awaitable as is_awaitable_in_core
@@ -19,17 +21,33 @@ from jit.field_plan import FieldPlan
 from jit.field_resolvers import Resolver, core_resolver_of
 from jit.operation import CompiledOperation, Fragments
 
+LOGGER = logging.getLogger(__name__)
 MAX_CACHED_OPERATIONS = 256
 # The fields of all compiled operations, which take up to 50 MB in addition to the documents. The least recently
 # executed operations are evicted first.
 MAX_COMPILED_FIELDS = 20_000
 
 
+# Methods of graphql-core's executor that compiled operations call, or leave to it.
+CALLED_METHODS = frozenset(
+    ["build", "build_per_event_executor", "build_resolve_info", "ensure_valid_runtime_type", "execute_operation"]
+)
+# The other methods, which compiled operations do not call. graphql-core executes for a class that overrides one.
+REPLACED_METHODS = [
+    name
+    for name, value in vars(Executor).items()
+    if isinstance(value, FunctionType | staticmethod)
+    and not name.startswith(("__", "is_"))
+    and name not in CALLED_METHODS
+]
+
+
 class CompiledExecutor(Executor[Any]):
     """The `executor_class` of graphql-core's `execute` and `subscribe`.
 
     An operation is compiled at its `compile_after`th execution. graphql-core executes introspection, incremental
-    delivery, operations with middleware, abort signals or hooks, and operations without an event loop.
+    delivery, operations with middleware, abort signals or hooks, operations without an event loop, and those of classes
+    that override methods by which it executes.
     `types_by_class`: for all object types of the schema, the class of a value decides whether it has the type.
     """
 
@@ -38,6 +56,12 @@ class CompiledExecutor(Executor[Any]):
     #: The functions that an operation may be executed with: they return the same as graphql-core's `is_awaitable`.
     awaitable_predicates: ClassVar[tuple[Callable[[Any], bool], ...]] = (is_awaitable_in_core, is_awaitable)
     _operations: ClassVar[OrderedDict[Any, "CachedOperation"]] = OrderedDict()
+    _is_customized: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        methods = [getattr(cls, name) for name in REPLACED_METHODS]
+        cls._is_customized = not all(method.__module__.startswith("graphql.execution.") for method in methods)
 
     @classmethod
     def resolver_of(cls, plan: FieldPlan) -> Resolver:
@@ -57,7 +81,8 @@ class CompiledExecutor(Executor[Any]):
 
     def _can_compile(self) -> bool:
         return (
-            self.middleware_manager is None
+            not self._is_customized
+            and (self.middleware_manager is None or _is_empty(self.middleware_manager))
             and self.abort_signal is None
             and self.hooks is None
             and self.is_awaitable in self.awaitable_predicates
@@ -103,6 +128,8 @@ class CachedOperation:
             self._until_compiled -= 1
             if not self._until_compiled:
                 self._program = self._compiled()
+        if self._program is not None and self._program.is_outdated():
+            self._program = self._compiled()
         if self._program is not None:
             _CACHE.touch(self, self._program.fields)
         return self._program
@@ -122,7 +149,10 @@ class CachedOperation:
                 cls.resolver_of,
                 types_by_class=cls.types_by_class,
             )
-        except (Unsupported, RecursionError):
+        except Unsupported:
+            return None
+        except Exception:  # of a schema with values that no code can be generated for
+            LOGGER.exception("An operation cannot be compiled. graphql-core executes it.")
             return None
 
     def _build_executor(self, run: Execution) -> Executor[Any]:
@@ -195,6 +225,11 @@ def operation_of(
     """Return an operation of a document. The caller has to keep it as long as the document."""
     fragments = {part.name.value: part for part in document.definitions if isinstance(part, FragmentDefinitionNode)}
     return CachedOperation(executor_class, schema, fragments, operation)
+
+
+def _is_empty(manager: MiddlewareManager) -> bool:
+    """Return whether there is no middleware. Strawberry passes a manager in any case."""
+    return type(manager) is MiddlewareManager and not manager.middlewares
 
 
 def _has_loop() -> bool:

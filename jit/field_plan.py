@@ -13,6 +13,7 @@ from graphql import (
     GraphQLField,
     GraphQLObjectType,
     GraphQLOutputType,
+    GraphQLSchema,
     Undefined,
     ValueNode,
     VariableNode,
@@ -27,7 +28,6 @@ from jit.collect_fields import Condition, Occurrence, holds
 
 if TYPE_CHECKING:
     from jit.execution import Execution
-    from jit.operation import CompiledOperation
     from jit.paths import Path
 
 IMMUTABLE = (str, int, float, bool, type(None), Enum, datetime, date, time, Decimal, UUID)
@@ -52,7 +52,6 @@ class FieldPlan:
         "_mutable",
         "_nodes",
         "_parent",
-        "_program",
         "_uncopyable",
         "_variables",
         "equality_key",
@@ -69,6 +68,7 @@ class FieldPlan:
         "plain",
         "required",
         "resolver",
+        "schema",
         "selected",
         "selects",
         "takes_arguments",
@@ -78,19 +78,19 @@ class FieldPlan:
 
     def __init__(
         self,
-        program: "CompiledOperation",
+        schema: GraphQLSchema,
         parent: "FieldPlan | None",
         parent_type: GraphQLObjectType,
         key: str,
         field: GraphQLField,
         occurrences: list[Occurrence],
     ) -> None:
-        # Weak references: only the garbage collector would free a cycle with the program.
-        self._program = ref(program)
+        self.schema = schema
         #: The index among the fields of the selection.
         self.number = 0
         #: Equal for fields that complete an object equally at any path; None if the result may depend on the path.
         self.equality_key: object | None = None
+        # A weak reference: only the garbage collector would free a cycle of plans.
         self._parent = None if parent is None else ref(parent)
         self.parent_type = parent_type
         self.key = key
@@ -107,8 +107,9 @@ class FieldPlan:
         self.plain: set[type] = set()
         #: The results of completing the members of an enum.
         self.names: dict[Any, Any] = {}
+        #: The functions that complete objects, by their types.
         self.selects: dict[GraphQLObjectType, Select] = {}
-        # The function for objects of the innermost type, compiled at the first object.
+        # The function for objects of the innermost type, unless it is abstract.
         self.selected: Select
         self.finish: Finish = finish_generic
         self.resolver: Any = None
@@ -210,15 +211,6 @@ class FieldPlan:
         if isinstance(value, Enum):
             self.names[value] = coerced
         self.note_plain(value)
-
-    def select(self, object_type: GraphQLObjectType) -> Select:
-        """Return the function that completes an object of this type. It is compiled at the first such object."""
-        select = self.selects.get(object_type)
-        if select is not None:
-            return select
-        program = self._program()
-        assert program is not None, "The operation is being executed."
-        return program.compile_selection(self, object_type)
 
 
 def _can_be_copied(value: Any) -> bool:

@@ -1,12 +1,14 @@
 """Compiled operations: an operation is compiled once, and executed repeatedly."""
 
 from collections.abc import Awaitable, Callable, Hashable, Iterator
+from operator import attrgetter
 from typing import Any
 
 from graphql import (
     ExecutionResult,
     FragmentDefinitionNode,
     GraphQLError,
+    GraphQLField,
     GraphQLObjectType,
     GraphQLSchema,
     OperationDefinitionNode,
@@ -28,6 +30,7 @@ from jit.variables import CommonVariables
 MAX_FIELDS = 300
 
 ResolverOf = Callable[[FieldPlan], Resolver]
+_RESOLVE = attrgetter("resolve")
 Fragments = dict[str, FragmentDefinitionNode]
 
 
@@ -59,7 +62,13 @@ class CompiledOperation:
         self._conditional = survey.conditional
         self._variables = CommonVariables(schema, operation)
         self._shapes: dict[Hashable, object] = {}
+        self._fields: list[GraphQLField] = []
         self._roots = self._compile_roots()
+        self._resolves = [field.resolve for field in self._fields]
+
+    def is_outdated(self) -> bool:
+        """Return whether the resolver of a field was replaced after it was compiled."""
+        return self._resolves != [*map(_RESOLVE, self._fields)]
 
     # Compiling
 
@@ -80,7 +89,7 @@ class CompiledOperation:
         groups = [[plan] for plan in plans] if operation.operation is OperationType.MUTATION else [plans]
         return [codegen.selection(group, in_order=in_order) for group in groups]
 
-    def compile_selection(self, plan: FieldPlan, object_type: GraphQLObjectType) -> Select:
+    def _compile_selection(self, plan: FieldPlan, object_type: GraphQLObjectType) -> None:
         """Compile the function that completes objects of a type of the field's value."""
         below = [(node.selection_set, condition) for node, condition, _ in plan.occurrences if node.selection_set]
         fields = collect_fields.collect(self.schema, self.fragments, object_type, below)
@@ -92,7 +101,6 @@ class CompiledOperation:
             if in_order and plan.depth == 0 and all(map(_is_equal_anywhere, plans)):
                 shape = object_type, *((below.key, below.name, *below.conditions) for below in plans)
                 plan.equality_key = self._shapes.setdefault(shape, object())
-        return function
 
     def _plans(
         self, parent: FieldPlan | None, kind: GraphQLObjectType, fields: collect_fields.Fields
@@ -103,9 +111,12 @@ class CompiledOperation:
             field = self.schema.get_field(kind, name)
             if field is None:
                 continue
-            plan = FieldPlan(self, parent, kind, key, field, occurrences)
+            plan = FieldPlan(self.schema, parent, kind, key, field, occurrences)
             plan.resolver = kind.name if name == "__typename" else self._resolver_of(plan)
             plans.append(plan)
+            self._fields.append(field)
+            for object_type in collect_fields.object_types(self.schema, plan.innermost):
+                self._compile_selection(plan, object_type)
         return plans
 
     # Executing

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from inspect import iscoroutinefunction
 from typing import Any
 
-from graphql import GraphQLResolveInfo, OperationDefinitionNode
+from graphql import GraphQLResolveInfo, GraphQLSchema, OperationDefinitionNode
 from strawberry.execution import optimized_is_awaitable
 from strawberry.relay.types import GlobalID
 from strawberry.scalars import is_scalar
@@ -16,6 +16,7 @@ from strawberry.types.arguments import convert_arguments
 from strawberry.types.base import StrawberryMaybe, StrawberryOptional
 from strawberry.types.enum import StrawberryEnumDefinition, has_enum_definition
 from strawberry.types.field import StrawberryField
+from strawberry.types.fields.resolver import StrawberryResolver
 from strawberry.types.info import Info
 
 from jit.execution import Execution
@@ -101,13 +102,15 @@ def _direct(plan: FieldPlan) -> Resolver | None:
     function = resolver.wrapped_func
     if not callable(function):
         return None
-    parents = [resolver.parent_parameter, resolver.root_parameter]
+    if resolver.info_parameter is not None and _strawberry_schema(plan.schema).config.info_class is not Info:
+        return None
+    parents = [each.name for each in (resolver.parent_parameter, resolver.root_parameter) if each is not None]
     info = resolver.info_parameter
     return DirectResolver(
         function,
         iscoroutinefunction(function),
         resolver.self_parameter is not None,
-        tuple(parameter.name for parameter in parents if parameter is not None),
+        tuple(dict.fromkeys(parents)),  # one parameter may be both
         info.name if info is not None else None,
         DirectInfo,
         _Arguments(field),
@@ -117,8 +120,13 @@ def _direct(plan: FieldPlan) -> Resolver | None:
 
 
 def _is_untouched(plan: FieldPlan, field: StrawberryField) -> bool:
-    """Return whether the resolver is Strawberry's own, without extensions or exception handlers."""
+    """Return whether the resolver is Strawberry's own, and does nothing but call the function or read the attribute."""
     resolve: Callable[..., Any] | None = plan.field.resolve
+    overridden = type(field).get_result is not StrawberryField.get_result or "get_result" in vars(field)
+    if overridden:
+        return False
+    if field.base_resolver is not None and type(field.base_resolver).__call__ is not StrawberryResolver.__call__:
+        return False
     if resolve is None or resolve.__module__ != CONVERTER or CREATED_IN not in resolve.__qualname__ or field.extensions:
         return False
     closure = dict(zip(resolve.__code__.co_freevars, resolve.__closure__ or (), strict=True))
@@ -138,11 +146,11 @@ class _Arguments:
     ) -> tuple[dict[str, Any], bool]:
         names = self._names
         if names is None:
-            names = self._names = self._unconverted_names(_strawberry_schema(run))
+            names = self._names = self._unconverted_names(_strawberry_schema(plan.schema))
         if names:
             converted = {names[name]: value for name, value in arguments.items()}
         else:
-            schema = _strawberry_schema(run)
+            schema = _strawberry_schema(plan.schema)
             registry = schema.schema_converter.scalar_registry
             info = DirectInfo(run, plan, path)
             converted = convert_arguments(arguments, self._field.arguments, registry, schema.config, info)
@@ -160,8 +168,8 @@ class _Arguments:
         return {from_argument(argument): argument.python_name for argument in arguments}
 
 
-def _strawberry_schema(run: Execution) -> Any:
-    return run.program.schema._strawberry_schema  # type: ignore[attr-defined]
+def _strawberry_schema(schema: GraphQLSchema) -> Any:
+    return schema._strawberry_schema  # type: ignore[attr-defined]
 
 
 def _is_plain(kind: Any, registry: Any) -> bool:

@@ -42,13 +42,13 @@ def without_collector() -> Iterator[None]:
         gc.enable()
 
 
-async def test_selections_without_values_are_not_compiled() -> None:
+async def test_all_selections_are_compiled_before_the_execution() -> None:
     made = cached_operation("{ name none { name me { name } } others { me { name } } me { name } }")
     program = made.program()
     assert program is not None
-    await execute_operation(made)
     compiled = {plan.key: bool(plan.selects) for plan in _plans(program)}
-    assert compiled == {"none": False, "others": False, "me": True}
+    assert compiled == {"none": True, "others": True, "me": True}
+    await execute_operation(made)
 
 
 def _cells(program: Any) -> tuple[Any, ...]:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
 
+import anyio
 import pytest
 from graphql import ExecutionResult, GraphQLSchema, build_schema, execute, parse
 
@@ -103,6 +104,34 @@ async def in_task_group() -> str:
     return "none failed"
 
 
+async def times_out_with_anyio() -> str:
+    with anyio.move_on_after(0.001) as scope:
+        await anyio.sleep(50)
+    await asyncio.sleep(0)
+    return "late" if scope.cancelled_caught else "in time"
+
+
+async def fails_after_with_anyio() -> str:
+    with anyio.fail_after(0):
+        await anyio.sleep(50)
+    return "in time"
+
+
+async def is_cancelled_with_a_message() -> str:
+    messages = []
+    task = asyncio.current_task()
+    assert task is not None
+    for seconds in (50, 0):  # it waits for a future, or for its next turn
+        asyncio.get_running_loop().call_soon(task.cancel, "by hand")
+        try:
+            await asyncio.sleep(seconds)
+            await asyncio.sleep(0)
+        except asyncio.CancelledError as error:
+            messages.append(str(error))
+        task.uncancel()
+    return " ".join(messages)
+
+
 async def cancels_and_uncancels() -> str:
     task = asyncio.current_task()
     assert task is not None
@@ -121,6 +150,9 @@ async def cancels_and_uncancels() -> str:
         (waits_for, None, TimeoutError),
         (in_task_group, "a task failed", None),
         (cancels_and_uncancels, "went on", None),
+        (times_out_with_anyio, "late", None),
+        (fails_after_with_anyio, None, TimeoutError),
+        (is_cancelled_with_a_message, "by hand by hand", None),
     ],
 )
 async def test_cancelling_the_current_task_ends_one_resolver_only(
