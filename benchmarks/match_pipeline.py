@@ -25,7 +25,7 @@ from datastore.matches.active_matches import ActiveMatches
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from pipelines.matches.live.orchestrator import TICK_SECONDS
-from pipelines.matches.live.poller import LiveChange, Tick
+from pipelines.matches.live.poller import LiveChange, TickOutcome
 from pipelines.matches.pipeline import CricketPipeline
 from pipelines.matches.push.push_service import LoggedPushService
 
@@ -38,7 +38,7 @@ class _TickUsage:
     """The usage of one tick."""
 
     #: None until the tick ends, and if it fails.
-    outcome: Tick | None = None
+    outcome: TickOutcome | None = None
     #: The tables, the operation and the units of each DynamoDB call.
     calls: list[tuple[str, str, float]] = field(default_factory=list)
 
@@ -137,7 +137,7 @@ def _meter_ticks(pipeline: CricketPipeline, meter: PollMeter) -> None:
     """Wrap the pipeline's ticks so that their usage, including the tasks that they start, is recorded."""
     poll = pipeline.poller.tick
 
-    async def tick(match_id: str) -> Tick:
+    async def tick(match_id: str) -> TickOutcome:
         await meter.may_tick.wait()
         usage = meter.tick_starts(match_id)
         _current.set(usage)

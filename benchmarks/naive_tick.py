@@ -32,7 +32,7 @@ from datastore.matches.json_records import from_json, to_json
 from datastore.matches.live_state import live_score_of
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
-from pipelines.matches.live.poller import LiveChange, ScorePoller, Tick
+from pipelines.matches.live.poller import LiveChange, ScorePoller, TickOutcome
 from pipelines.matches.providers.playback import Playback
 
 OURS, NAIVE = "ScorePoller", "boto3, whole items"
@@ -137,7 +137,7 @@ async def _ours(client: Client, cost: TickCost) -> Ticks:
 
     async def tick(snapshot: MatchSnapshot) -> None:
         provider.response = snapshot
-        if await poller.tick(match.match_id) is not Tick.CHANGED:
+        if await poller.tick(match.match_id) is not TickOutcome.CHANGED:
             raise RuntimeError("A tick found no change, or failed.")
 
     return tick

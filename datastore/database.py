@@ -16,7 +16,7 @@ from botocore.credentials import ReadOnlyCredentials
 
 from datastore.dynamodb.boto_signing import sign_at_store_time
 from datastore.dynamodb.client import CallListener, Client, Endpoint
-from datastore.dynamodb.endpoints import EndpointUnknown, addresses, admin_settings, aws_host, is_aws_url
+from datastore.dynamodb.endpoints import EndpointUnknown, addresses, admin_settings, is_aws_url, parse_aws_host
 from datastore.dynamodb.http1 import HttpOrigin, ProxyUnusable
 from datastore.dynamodb.read_cache import ReadCaches
 from datastore.dynamodb.sigv4 import CredentialSource
@@ -69,7 +69,7 @@ class StoreOptions:
         if self.store == "aws" or not self.in_aws:
             return self.region
         try:
-            return aws_host(self.store).region
+            return parse_aws_host(self.store).region
         except EndpointUnknown as problem:
             raise StoreMisconfigured(str(problem)) from None
 

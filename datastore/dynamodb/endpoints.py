@@ -1,6 +1,6 @@
 """The addresses of DynamoDB in AWS: which hosts belong to AWS, and which endpoints serve the tables' streams.
 
-Partitions, regions and domains come from botocore's data.
+AWS partitions (`aws`, `aws-cn`, ...), their regions and DNS suffixes come from botocore's data.
 
 https://docs.aws.amazon.com/general/latest/gr/ddb.html
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/vpc-endpoints-dynamodb.html
@@ -20,14 +20,17 @@ from botocore import UNSIGNED
 
 STREAMS_VARIABLE = "AWS_ENDPOINT_URL_DYNAMODB_STREAMS"
 TABLES_VARIABLE = "AWS_ENDPOINT_URL_DYNAMODB"
+# For each service an operation without parameters, to presign a URL with.
 OPERATIONS = {"dynamodb": "list_tables", "dynamodbstreams": "list_streams"}
-# Labels of hosts. Streams may also have the label "streams" before a label of tables.
-TABLES = frozenset({"dynamodb", "dynamodb-fips", "ddb", "ddb-fips"})
-STREAMS = frozenset({"streams-dynamodb", "streams-dynamodb-fips", "dynamodb-streams", "dynamodb-streams-fips"})
+# DNS labels of hosts. A host of DynamoDB Streams may instead have the label `streams` before one of `TABLE_LABELS`:
+# streams.dynamodb.eu-west-1.amazonaws.com.
+TABLE_LABELS = frozenset({"dynamodb", "dynamodb-fips", "ddb", "ddb-fips"})
+STREAM_LABELS = frozenset({"streams-dynamodb", "streams-dynamodb-fips", "dynamodb-streams", "dynamodb-streams-fips"})
 
 
 class EndpointUnknown(Exception):
-    """An address in AWS cannot be used, or the streams' address not be derived. The message says what to set."""
+    """An address in AWS cannot be used, or the address of DynamoDB Streams cannot be derived. The message says what to
+    set."""
 
 
 class AwsHost(NamedTuple):
@@ -36,8 +39,8 @@ class AwsHost(NamedTuple):
     region: str
     fips: bool
     dual_stack: bool
-    #: Whether it is an endpoint in a VPC. The streams' host does not follow from its name.
-    private: bool
+    #: Whether it is a VPC endpoint (PrivateLink). The host of DynamoDB Streams does not follow from its name.
+    is_vpc_endpoint: bool
 
 
 class Addresses(NamedTuple):
@@ -52,58 +55,64 @@ def is_aws_url(url: str) -> bool:
     return _split_host(url) is not None
 
 
-def aws_host(url: str) -> AwsHost:
-    """Return the properties of a host. Raises `EndpointUnknown` if it names no region, or is a host of the streams."""
+def parse_aws_host(url: str) -> AwsHost:
+    """Return the properties of the DynamoDB host in a URL.
+
+    Raises:
+        EndpointUnknown: The host is not in AWS, names no region, or is a host of DynamoDB Streams.
+    """
     found = _split_host(url)
     if found is None:
         raise EndpointUnknown(f"{url} is not an address of DynamoDB in AWS.")
     labels, suffix = found
-    private = labels[-1] == "vpce"
-    region = labels[-2 if private else -1]
+    is_vpc_endpoint = labels[-1] == "vpce"
+    region = labels[-2 if is_vpc_endpoint else -1]
     partition = _partition(region)
     if partition is None or suffix not in _suffixes(partition):
-        raise EndpointUnknown(f"The host name of the store {url} names no AWS region of its domain.")
-    if not TABLES.intersection(labels) or "streams" in labels:
+        raise EndpointUnknown(f"The host name of the store {url} names no AWS region that belongs to its domain.")
+    if not TABLE_LABELS.intersection(labels) or "streams" in labels:
         raise EndpointUnknown(
             f"{url} is the address of DynamoDB Streams: use the address of DynamoDB, and set {STREAMS_VARIABLE}."
         )
     dual_stack = suffix == partition["outputs"]["dualStackDnsSuffix"]
-    return AwsHost(region, any(label.endswith("-fips") for label in labels), dual_stack, private)
+    return AwsHost(region, any(label.endswith("-fips") for label in labels), dual_stack, is_vpc_endpoint)
 
 
-def addresses(session: Any, url: str | None) -> Addresses:
-    """Return the addresses of DynamoDB and its streams. `url` is that of the store; if None, botocore derives it.
+def addresses(boto_session: Any, url: str | None) -> Addresses:
+    """Return the addresses of DynamoDB and DynamoDB Streams for a boto3 session.
 
-    The streams' address is configured, or botocore derives it.
+    `url` is the address of DynamoDB; if None, botocore derives it. The address of DynamoDB Streams is the
+    configured one, else botocore derives it.
 
     Raises:
         EndpointUnknown: An address cannot be used or derived.
         botocore.exceptions.NoRegionError: No region is configured.
     """
     if url is None:
-        return Addresses(_resolve(session, "dynamodb"), _resolve(session, "dynamodbstreams"))
-    host = aws_host(url)
-    if host.private and not _streams_are_configured(session):
+        return Addresses(_resolve(boto_session, "dynamodb"), _resolve(boto_session, "dynamodbstreams"))
+    host = parse_aws_host(url)
+    if host.is_vpc_endpoint and not _streams_are_configured(boto_session):
         raise EndpointUnknown(
             f"{url} is a VPC endpoint, and the address of DynamoDB Streams does not follow from it: "
             f"set {STREAMS_VARIABLE} to its URL."
         )
     variants = {"use_fips_endpoint": host.fips, "use_dualstack_endpoint": host.dual_stack}
     try:
-        return Addresses(url, _resolve(session, "dynamodbstreams", **variants))
+        return Addresses(url, _resolve(boto_session, "dynamodbstreams", **variants))
     except botocore.exceptions.EndpointVariantError:
         raise EndpointUnknown(f"botocore has no DynamoDB Streams for {url}: set {STREAMS_VARIABLE}.") from None
 
 
 def admin_settings(url: str | None) -> tuple[str | None, dict[str, Any]]:
-    """Return the `endpoint_url`, if any, and the settings of `Config` with which boto3 reaches the same tables.
+    """Return the `endpoint_url`, if any, and the settings of `Config` for the boto3 client that administers the tables.
 
+    They lead to the tables at `url`. With an endpoint mode of the account, the host would contain the account's id.
     boto3 refuses an `endpoint_url` together with `use_dualstack_endpoint`, which the environment may set. For a
     dual-stack address this therefore returns the setting without the address.
     """
     if url is None:
         return None, {"account_id_endpoint_mode": "disabled"}
-    host = aws_host(url)
+    host = parse_aws_host(url)
     if not host.dual_stack:
         return url, {"use_fips_endpoint": False, "use_dualstack_endpoint": False}
     address_settings = {
@@ -114,16 +123,20 @@ def admin_settings(url: str | None) -> tuple[str | None, dict[str, Any]]:
     return None, address_settings | {"ignore_configured_endpoint_urls": True}
 
 
-def partition_of(region: str) -> str:
-    """Return the partition of a region, "aws" for an unknown region."""
+def aws_partition_of(region: str) -> str:
+    """Return the AWS partition of a region, "aws" for an unknown region."""
     found = _partition(region)
     return "aws" if found is None else str(found["id"])
 
 
-def _resolve(session: Any, service: str, **settings: Any) -> str:
-    """Return the address to which botocore would send a request."""
+def _resolve(boto_session: Any, service: str, **settings: Any) -> str:
+    """Return the address to which botocore would send a request.
+
+    Raises:
+        EndpointUnknown: The configured URL has a path, a query or a user.
+    """
     # Unsigned: resolving an address needs no credentials.
-    client = session.client(service, config=botocore.config.Config(signature_version=UNSIGNED, **settings))
+    client = boto_session.client(service, config=botocore.config.Config(signature_version=UNSIGNED, **settings))
     # Not `client.meta.endpoint_url`, which differs for the streams of dual-stack endpoints.
     url = client.generate_presigned_url(OPERATIONS[service])
     parts = urlsplit(url)
@@ -136,17 +149,17 @@ def _resolve(session: Any, service: str, **settings: Any) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _streams_are_configured(session: Any) -> bool:
+def _streams_are_configured(boto_session: Any) -> bool:
     """Return whether the environment or the profile sets the streams' endpoint."""
     if STREAMS_VARIABLE in os.environ:
         return True
-    derived = _resolve(session, "dynamodbstreams", ignore_configured_endpoint_urls=True)
-    return _resolve(session, "dynamodbstreams") != derived
+    derived = _resolve(boto_session, "dynamodbstreams", ignore_configured_endpoint_urls=True)
+    return _resolve(boto_session, "dynamodbstreams") != derived
 
 
 @lru_cache(maxsize=64)
 def _split_host(url: str) -> tuple[list[str], str] | None:
-    """Return the labels before the domain of a partition, and the domain, or None for a host of another service."""
+    """Return the labels before the DNS suffix of an AWS partition, and the suffix; None if not DynamoDB's."""
     try:
         host = (urlsplit(url).hostname or "").rstrip(".")
     except ValueError:  # brackets without an address
@@ -154,7 +167,7 @@ def _split_host(url: str) -> tuple[list[str], str] | None:
     for suffix in sorted(_all_suffixes(), key=len, reverse=True):
         if host.endswith(f".{suffix}"):
             labels = host.removesuffix(f".{suffix}").split(".")
-            return (labels, suffix) if (TABLES | STREAMS).intersection(labels) else None
+            return (labels, suffix) if (TABLE_LABELS | STREAM_LABELS).intersection(labels) else None
     return None
 
 
@@ -168,7 +181,10 @@ def _suffixes(partition: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _partition(region: str) -> Mapping[str, Any] | None:
-    """Return the partition that lists the region, or has names like it: botocore may not list a new region yet."""
+    """Return the AWS partition that lists the region, or whose pattern of region names matches.
+
+    botocore may not list a new region yet.
+    """
     listing = (partition for partition in _partitions() if region in partition["regions"])
     matching = (partition for partition in _partitions() if re.fullmatch(partition["regionRegex"].strip("^$"), region))
     return next(listing, None) or next(matching, None)

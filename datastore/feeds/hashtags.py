@@ -40,7 +40,7 @@ def tag_name(word: str) -> str | None:
     lower-casing would make equal to another tag's (see `datastore.model.identifiers`).
     """
     word = word.removeprefix("#")
-    name = identifiers.lower_word(word) if len(word) <= MAX_TAG_LENGTH * MAX_NFC_SEQUENCE else None
+    name = identifiers.normal_tag(word) if len(word) <= MAX_TAG_LENGTH * MAX_NFC_SEQUENCE else None
     fits = name is not None and 1 <= len(name) <= MAX_TAG_LENGTH and all(map(_is_tag_character, name))
     return name if fits and any(map(str.isalpha, name or "")) else None
 

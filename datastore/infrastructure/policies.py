@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from datastore.dynamodb.endpoints import partition_of
+from datastore.dynamodb.endpoints import aws_partition_of
 from datastore.infrastructure.iam_roles import FileAction, IamRole
 from datastore.model.access_patterns import AccessPattern, Table
 
@@ -128,7 +128,7 @@ def arn_format(
     Arguments that are None become placeholders for Fn::Sub. A stream gets a new ARN each time it is enabled, so its
     ARN is a wildcard for all streams of the table.
     """
-    partition = "${AWS::Partition}" if region is None else partition_of(region)
+    partition = "${AWS::Partition}" if region is None else aws_partition_of(region)
     tables = f"arn:{partition}:dynamodb:{region or '${AWS::Region}'}:{account or '${AWS::AccountId}'}:table/{prefix}"
     files = f"arn:{partition}:s3:::{bucket or '${PhotoBucket}'}"
     endings = {"table": "", "index": "/index/", "stream": "/stream/*"}

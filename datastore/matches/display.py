@@ -10,11 +10,11 @@ from datastore.matches.cricket import Ball, BatterStatus, BattingLine, BowlingLi
 from datastore.matches.json_records import Record
 from datastore.matches.leagues import League
 from datastore.matches.live_state import ActiveMatch, LiveScore, initial_state
-from datastore.matches.run_chase import Chase, balls_bowled, chase_of, is_closed, rate
+from datastore.matches.run_chase import ALL_OUT, Chase, balls_bowled, chase_of, is_closed, rate
 from datastore.matches.teams import Team
 
 RECENT_SHOWN = 12
-# The provider's status is shown if it consists of words. These replace abbreviations ("NS", "Aban.").
+# The provider's status is shown, unless it is an abbreviation ("NS", "Aban."). Then these texts are.
 PHASES = {
     MatchPhase.UPCOMING: "Not started",
     MatchPhase.LIVE: "Live",
@@ -27,7 +27,7 @@ PHASES = {
     MatchPhase.POSTPONED: "Postponed",
     MatchPhase.UNKNOWN: "Unknown",
 }
-SHORTEST_WORD = 4
+SHORTEST_STATUS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class MatchNames:
 
 
 class DisplayInnings(Record, frozen=True):
-    """The short score of an innings: 120/3, 120 (all out), 320/7d (declared)."""
+    """The score of an innings as text (see `score_text`), and its overs and balls, `17.4`."""
 
     number: int
     score: str
@@ -49,7 +49,10 @@ class DisplayInnings(Record, frozen=True):
 
 
 class DisplaySide(Record, frozen=True):
-    """A team's line. `score` has all its innings (245 & 120/3), `overs` those of the last innings."""
+    """A team's name and scores.
+
+    `score` joins its innings except super overs (245 & 120/3), and `overs` are those of the last of them.
+    """
 
     team_id: str
     name: str
@@ -73,6 +76,7 @@ class DisplayBatter(Record, frozen=True):
 
     @property
     def figures(self) -> str:
+        """The runs and balls: `45 (30)`."""
         return f"{self.runs} ({self.balls})"
 
 
@@ -87,6 +91,7 @@ class DisplayBowler(Record, frozen=True):
 
     @property
     def figures(self) -> str:
+        """The wickets, runs and overs: `2/34 (8)`."""
         return f"{self.wickets}/{self.runs} ({self.overs})"
 
 
@@ -123,7 +128,8 @@ class DisplayState(Record, frozen=True):
 def display_state(match: Match, active: ActiveMatch | None, names: MatchNames, team_id: str) -> DisplayState:
     """Return the view of a match from the side of `team_id`, one of its teams.
 
-    Without a live state, or with one older than the match, the state is that of the match.
+    Without `active`, or if it is older than the match, the score stored in the match is shown. A `team_id` of neither
+    team counts as the home team.
     """
     if active is None or active.version < match.version:
         active = initial_state(match)
@@ -132,9 +138,9 @@ def display_state(match: Match, active: ActiveMatch | None, names: MatchNames, t
     home = _side(match.home_team_id, names.home, live.innings, batting)
     away = _side(match.away_team_id, names.away, live.innings, batting)
     team, opponent = (away, home) if team_id == match.away_team_id else (home, away)
-    playing = not live.phase.is_over and bool(live.innings)
-    current = live.innings[-1] if playing else None
-    chase = chase_of(match, live) if playing else None
+    has_current_innings = not live.phase.is_over and bool(live.innings)
+    current = live.innings[-1] if has_current_innings else None
+    chase = chase_of(match, live) if has_current_innings else None
     return DisplayState(
         match_id=match.match_id,
         team_id=team_id,
@@ -182,15 +188,19 @@ def _side(team_id: str, team: Team | None, all_innings: tuple[InningsScore, ...]
 
 
 def score_text(innings: InningsScore) -> str:
+    """Return the score of an innings: `120/3`, `120` when all out, `320/7d` when declared, `forfeited`."""
     if innings.forfeited:
         return "forfeited"
-    if innings.wickets >= 10:
+    if innings.wickets >= ALL_OUT:
         return str(innings.runs)
     return f"{innings.runs}/{innings.wickets}" + ("d" if innings.declared else "")
 
 
 def _batting_team(match: Match, live: LiveScore) -> str | None:
-    """Return the batting side; None between innings. Lunch and tea without a limit of overs are not between innings."""
+    """Return the batting side; None between innings.
+
+    In matches without a limit of overs, a break (lunch, tea) is not between innings.
+    """
     if live.phase.is_over or not live.innings or is_closed(live.innings[-1]):
         return None
     is_between_innings = live.phase is MatchPhase.BREAK and match.scheduled_overs is not None
@@ -198,12 +208,12 @@ def _batting_team(match: Match, live: LiveScore) -> str | None:
 
 
 def _status(live: LiveScore) -> str:
-    in_words = len(live.status) >= SHORTEST_WORD and not live.status.endswith(".")
+    in_words = len(live.status) >= SHORTEST_STATUS and not live.status.endswith(".")
     return live.status if in_words else PHASES[live.phase]
 
 
 def _headline(home: DisplaySide, away: DisplaySide, live: LiveScore) -> str:
-    """Return the batting side's score during a match, else both sides'."""
+    """Return `AAA v BBB` before the start, the latest innings during a match, then both sides in batting order."""
     if not live.innings:
         return f"{home.code} v {away.code}"
     current = live.innings[-1]
@@ -235,7 +245,11 @@ def _recent(balls: tuple[Ball, ...], current: InningsScore) -> str:
 
 
 def ball_text(ball: Ball) -> str:
-    """Return a ball in the scorers' notation: `.` for no run, 4, W, 2wd, 5nb, 1lb, W1 (a run out after a run)."""
+    """Return a ball in the scorers' notation.
+
+    `.` is no run, `4` four runs, `2wd` two wides, `5nb` five runs of a no-ball, `1lb` a leg bye. `W` for a wicket comes
+    first: `W1` is a run out after one run.
+    """
     extras, out = ball.extras, any(wicket.is_out for wicket in ball.wickets)
     if extras.wides:
         text = f"{extras.wides if extras.wides > 1 else ''}wd"
@@ -249,7 +263,7 @@ def ball_text(ball: Ball) -> str:
 
 
 def _situation(match: Match, live: LiveScore, sides: tuple[DisplaySide, DisplaySide], chase: Chase | None) -> str:
-    """Return the situation of the match in a line, from the first side's view."""
+    """Return the result, the toss or start, the chase, the side's innings, or its lead, from the first side's view."""
     team, _ = sides
     if live.phase.is_over:
         return live.result.text if live.result else live.note or PHASES[live.phase]
@@ -277,7 +291,7 @@ def _before_start(match: Match, sides: tuple[DisplaySide, DisplaySide]) -> str:
 
 
 def _elected_verb(elected: str) -> str:
-    """Return `bat` or `field`. Providers write `batting`, `bat`, `bowling` or `field`."""
+    """Return `bat`, or `field` for everything else. Providers write `batting`, `bat`, `bowling` or `field`."""
     return "bat" if elected.lower().startswith("bat") else "field"
 
 

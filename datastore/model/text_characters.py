@@ -69,7 +69,7 @@ def is_ignorable(character: str) -> bool:
     return character in _IGNORABLES
 
 
-def has_hidden(text: str) -> bool:
+def has_forbidden_characters(text: str) -> bool:
     """Return whether the text has a character that is not allowed in identifiers, or a pile of marks."""
     if text.isascii():
         return not text.isprintable()

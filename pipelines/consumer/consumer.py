@@ -146,7 +146,7 @@ class Consumer:
         elsewhere = self.leader.elsewhere
         for shard_id in self._workers.keys() & elsewhere:
             self._workers[shard_id].stop()
-        free = self._balancer.free(self._shards, leases, self._tasks.keys(), read_at)
+        free = self._balancer.all_free(self._shards, leases, self._tasks.keys(), read_at)
         return [candidate for candidate in free if candidate.shard_id not in elsewhere]
 
     def _lacks_children(self, leases: Sequence[Lease]) -> bool:

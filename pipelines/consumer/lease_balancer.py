@@ -1,4 +1,7 @@
-"""Lease balancing: the choice of the shards that an instance reads, a fair share of the shards that are ready."""
+"""Lease balancing: the choice of the shards that an instance of the consumer reads, a fair share of the ready shards.
+
+A shard is ready when it has not ended, and its parent, if still listed, has ended.
+"""
 
 import math
 from collections import Counter
@@ -16,13 +19,13 @@ class LeaseCandidate:
     shard_id: str
     #: The lease as it was read; None if it did not exist.
     seen: Lease | None = None
-    #: Whether the current holder may still be at work.
+    #: Whether the lease is taken from an instance that may still read the shard.
     may_be_active: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Observation:
-    """The state of a lease, and the time since which it is unchanged (seconds of the caller's clock)."""
+    """The state of a lease, and the time since when it has not changed (seconds of the caller's monotonic clock)."""
 
     fence: int
     held_until: float | None
@@ -41,53 +44,61 @@ class LeaseBalancer:
         self._lifetime = lifetime
         self._observations: dict[str, _Observation] = {}
 
-    def observe(self, leases: Sequence[Lease], at: float) -> None:
-        """Record the state of the leases at a time that is not before they were read."""
+    def observe(self, leases: Sequence[Lease], read_by: float) -> None:
+        """Record the state of the leases. `read_by` is a time after the read: no lease counts as expired too early."""
         before = self._observations
         self._observations = {}
         for lease in leases:
             observation = before.get(lease.shard_id)
             if observation is None or (observation.fence, observation.held_until) != (lease.fence, lease.held_until):
-                observation = _Observation(lease.fence, lease.held_until, at)
+                observation = _Observation(lease.fence, lease.held_until, read_by)
             self._observations[lease.shard_id] = observation
 
     def to_acquire(
-        self, shards: Sequence[ListedShard], leases: Sequence[Lease], working: Collection[str], at: float
+        self, shards: Sequence[ListedShard], leases: Sequence[Lease], own_shards: Collection[str], read_from: float
     ) -> list[LeaseCandidate]:
-        """Return the leases to acquire now: free leases, or one of another instance that has at least two more.
+        """Return the leases to acquire now, up to a fair share of the ready shards.
 
-        `working` are the shards that this instance reads already. `at` is the time before the leases were read.
+        These are free leases, or if none is free, one lease of the instance that has most, if it has at least two more
+        than this one. `own_shards` are the ids of the shards that this instance reads already. `read_from` is a time
+        before the leases were read: no lease counts as expired too early.
         """
         by_shard = {lease.shard_id: lease for lease in leases}
         ready = [shard.id for shard in _ready(shards, by_shard)]
-        held = {shard_id: by_shard[shard_id] for shard_id in ready if self.is_held_by_other(by_shard.get(shard_id), at)}
+        held = {
+            shard_id: by_shard[shard_id]
+            for shard_id in ready
+            if self.is_held_by_other(by_shard.get(shard_id), read_from)
+        }
         instances = {lease.owner for lease in held.values()} | {self._owner}
-        missing = math.ceil(len(ready) / len(instances)) - len(working)
-        if missing <= 0:
+        shortfall = math.ceil(len(ready) / len(instances)) - len(own_shards)
+        if shortfall <= 0:
             return []
-        free = [shard_id for shard_id in ready if shard_id not in held and shard_id not in working]
+        free = [shard_id for shard_id in ready if shard_id not in held and shard_id not in own_shards]
         if free:
-            return [LeaseCandidate(shard_id, by_shard.get(shard_id)) for shard_id in free[:missing]]
-        # Not a shard of this instance's own workers: a worker whose lease is lost may still run for a moment.
-        return self._from_busiest([lease for lease in held.values() if lease.shard_id not in working], len(working))
+            return [LeaseCandidate(shard_id, by_shard.get(shard_id)) for shard_id in free[:shortfall]]
+        # Skip the shards that this instance still reads: a task that has just lost its lease may run a moment longer.
+        return self._from_busiest(
+            [lease for lease in held.values() if lease.shard_id not in own_shards], len(own_shards)
+        )
 
-    def free(
-        self, shards: Sequence[ListedShard], leases: Sequence[Lease], working: Collection[str], at: float
+    def all_free(
+        self, shards: Sequence[ListedShard], leases: Sequence[Lease], own_shards: Collection[str], read_from: float
     ) -> list[LeaseCandidate]:
         """Return all leases that no other instance holds. The arguments are those of `to_acquire`."""
         by_shard = {lease.shard_id: lease for lease in leases}
-        ready = [shard.id for shard in _ready(shards, by_shard) if shard.id not in working]
+        ready = [shard.id for shard in _ready(shards, by_shard) if shard.id not in own_shards]
         return [
             LeaseCandidate(shard_id, by_shard.get(shard_id))
             for shard_id in ready
-            if not self.is_held_by_other(by_shard.get(shard_id), at)
+            if not self.is_held_by_other(by_shard.get(shard_id), read_from)
         ]
 
-    def is_held_by_other(self, lease: Lease | None, at: float) -> bool:
-        """Return whether another instance holds the lease, and it has not expired."""
+    def is_held_by_other(self, lease: Lease | None, read_from: float) -> bool:
+        """Return whether another instance holds the lease, and it has not expired. `lease` was observed."""
         if lease is None or lease.owner in (None, self._owner):
             return False
-        return at - self._observations[lease.shard_id].since < self._lifetime
+        return read_from - self._observations[lease.shard_id].since < self._lifetime
 
     def _from_busiest(self, held: Sequence[Lease], own_count: int) -> list[LeaseCandidate]:
         busiest = Counter(lease.owner for lease in held).most_common(1)

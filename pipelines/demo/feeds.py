@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from datastore.dynamodb.records import readable_records
-from datastore.feeds import hashtags as texts
+from datastore.feeds import hashtags
 from datastore.feeds.comments import Comments, comment_from
 from datastore.feeds.follows import Follows
 from datastore.feeds.likes import Likes
@@ -36,20 +36,24 @@ from pipelines.demo.feeds_cast import (
     ScriptedPost,
 )
 
-JOINED, BEFRIENDED = timedelta(days=30), timedelta(days=20)
+JOINED_BEFORE, FOLLOWED_BEFORE = timedelta(days=30), timedelta(days=20)
 PAUSE = timedelta(minutes=2)  # between likes, and between comments, of a post
-LIVE = "live-"
-# Limits per member of the cast, so that a demo that runs for weeks stays small: live posts, comments on one post, and
-# unread notifications.
-LIVE_POSTS, COMMENTS_EACH, UNREAD = 6, 2, 50
-# The items above a limit that one step reads and removes at most.
-MORE = 25
-# The probability that `live` acts while the table has no subscriber.
-QUIET = 0.1
+LIVE_PREFIX = "live-"  # of the ids of posts that `act` creates
+# Limits per member of the cast and for the visitor, so that a demo that runs for weeks stays small: live posts,
+# comments on one post, and unread notifications.
+MAX_LIVE_POSTS, MAX_COMMENTS_EACH, MAX_UNREAD = 6, 2, 50
+# The most items above a limit that one action removes.
+MAX_REMOVED = 25
+# The probability that `act` does something while the table has no subscriber.
+IDLE_PROBABILITY = 0.1
 
 
 class FeedDemo:
-    """Loads the demo's feed and keeps its cast active. `open_store` returns a new `Store` for each operation."""
+    """Loads the demo's feed and keeps its cast active.
+
+    The visitor is the user of the demo's token. The newcomer is created last: that user marks a complete load.
+    `open_store` returns a new `Store`, `new_id` a new id. `has_subscribers` returns whether a table has subscribers.
+    """
 
     def __init__(
         self,
@@ -69,7 +73,9 @@ class FeedDemo:
     # Initial data
 
     async def load(self) -> int:
-        """Create the people and their posts of the last days. Return the number of posts, 0 if they already exist.
+        """Create the people and their posts of the last days.
+
+        Return the number of posts, 0 if an earlier load completed.
 
         All times and ids derive from the time at which the first user joined. If a load is interrupted, the next one
         therefore writes the missing items and changes nothing else.
@@ -78,9 +84,9 @@ class FeedDemo:
         if await Users(store, now).by_id(NEWCOMER) is not None:
             return 0
         first, *others = [user_id for user_id in NAMES if user_id != NEWCOMER]
-        began = min(await self._join(first, now - JOINED) + JOINED, now)
-        await asyncio.gather(*[self._join(user_id, began - JOINED) for user_id in others])
-        follows = Follows(store, began - BEFRIENDED)
+        began = min(await self._join(first, now - JOINED_BEFORE) + JOINED_BEFORE, now)
+        await asyncio.gather(*[self._join(user_id, began - JOINED_BEFORE) for user_id in others])
+        follows = Follows(store, began - FOLLOWED_BEFORE)
         pairs = [(follower, followee) for follower, named in FOLLOWS.items() for followee in named.split()]
         await asyncio.gather(*[follows.follow(*pair) for pair in pairs])
         await asyncio.gather(*[self._publish(post_id, scripted, began) for post_id, scripted in posts_with_ids()])
@@ -94,7 +100,7 @@ class FeedDemo:
         return user.created_at or moment
 
     async def _publish(self, post_id: str, scripted: ScriptedPost, began: datetime) -> None:
-        """Create the post with its likes and comments, `scripted.hours` before `began`."""
+        """Create the post with its likes and comments, `scripted.hours` before `began`, the time of the first load."""
         moment = began - timedelta(hours=scripted.hours)
         post = await self._posts(scripted.author, moment).create(
             post_id, author_id=scripted.author, text=scripted.text, visibility=scripted.visibility
@@ -105,17 +111,21 @@ class FeedDemo:
         for number, (user_id, text) in enumerate(scripted.comments, start=1):
             at = min(moment + number * PAUSE, began)
             comment_id = uuid7(at, f"{post_id} {number}")
-            await Comments(store, at).add(post, comment_id, user_id, text, texts.mentions(text))
+            await Comments(store, at).add(post, comment_id, user_id, text, hashtags.mentions(text))
 
     # Activity
 
-    async def live(self) -> None:
-        """Let a member of the cast post, like, comment or follow, and delete the items above the limits."""
-        if not self._has_subscribers(FEED) and self._rng.random() >= QUIET:
+    async def act(self) -> None:
+        """Perform one random action of a member of the cast, and enforce the limits.
+
+        Posts and comments above a limit are deleted, and old notifications are marked read. While the table has no
+        subscriber, usually nothing is done.
+        """
+        if not self._has_subscribers(FEED) and self._rng.random() >= IDLE_PROBABILITY:
             return
-        [act] = self._rng.choices((self._post, self._like, self._comment, self._follow), (25, 40, 25, 10))
+        [action] = self._rng.choices((self._post, self._like, self._comment, self._follow), (25, 40, 25, 10))
         actor = self._rng.choice(CAST)
-        await act(actor)
+        await action(actor)
         for user_id in (actor, VISITOR):
             await self._mark_old_notifications_read(user_id)
 
@@ -123,15 +133,15 @@ class FeedDemo:
         posts = self._posts(actor, self._now())
         [visibility] = self._rng.choices((Visibility.PUBLIC, Visibility.FOLLOWERS), (4, 1))
         text = self._rng.choice(POST_TEXTS)
-        await posts.create(LIVE + self._new_id(), author_id=actor, text=text, visibility=visibility)
-        page = await posts.by_author(actor, Span(LIVE_POSTS + MORE))
-        live_posts = [post for post in readable_records(post_from, page.items) if post.post_id.startswith(LIVE)]
-        for post in live_posts[LIVE_POSTS:]:
+        await posts.create(LIVE_PREFIX + self._new_id(), author_id=actor, text=text, visibility=visibility)
+        page = await posts.by_author(actor, Span(MAX_LIVE_POSTS + MAX_REMOVED))
+        live_posts = [post for post in readable_records(post_from, page.items) if post.post_id.startswith(LIVE_PREFIX)]
+        for post in live_posts[MAX_LIVE_POSTS:]:
             await posts.delete(post.post_id, actor)
 
     async def _like(self, actor: str) -> None:
         """Like a recent post, or remove the actor's like from it: otherwise everybody soon likes every post."""
-        post = await self._new_post(actor)
+        post = await self._recent_visible_post(actor)
         if post is None:
             return
         likes = Likes(self._open_store(), self._now())
@@ -141,15 +151,15 @@ class FeedDemo:
             await likes.like(post, actor)
 
     async def _comment(self, actor: str) -> None:
-        post = await self._new_post(actor)
+        post = await self._recent_visible_post(actor)
         if post is None:
             return
         now, text = self._now(), self._rng.choice(COMMENT_TEXTS)
         comments = Comments(self._open_store(), now)
-        await comments.add(post, uuid7(now, self._new_id()), actor, text, texts.mentions(text))
+        await comments.add(post, uuid7(now, self._new_id()), actor, text, hashtags.mentions(text))
         page = await comments.of_post(post.post_id, Span(100, backward=True))
         own = [comment for comment in readable_records(comment_from, page.items) if comment.user_id == actor]
-        for comment in own[:-COMMENTS_EACH]:
+        for comment in own[:-MAX_COMMENTS_EACH]:
             await comments.delete(post.post_id, comment.comment_id, actor)
 
     async def _follow(self, actor: str) -> None:
@@ -158,7 +168,7 @@ class FeedDemo:
         if await follows.unfollow(actor, VISITOR) is None:
             await follows.follow(actor, VISITOR)
 
-    async def _new_post(self, actor: str) -> Post | None:
+    async def _recent_visible_post(self, actor: str) -> Post | None:
         """Return one of the two newest posts of an author, usually the visitor, that the actor may see, or None."""
         author = VISITOR if self._rng.random() < 0.6 else self._rng.choice(CAST)
         page = await self._posts(actor, self._now()).by_author(author, Span(2))
@@ -167,8 +177,8 @@ class FeedDemo:
 
     async def _mark_old_notifications_read(self, user_id: str) -> None:
         notifications = Notifications(self._open_store(), self._now())
-        page = await notifications.unread(user_id, Span(UNREAD + MORE))
-        for old in readable_records(notification_from, page.items[UNREAD:]):
+        page = await notifications.unread(user_id, Span(MAX_UNREAD + MAX_REMOVED))
+        for old in readable_records(notification_from, page.items[MAX_UNREAD:]):
             await notifications.mark_read(user_id, old.notification_id)
 
     def _posts(self, viewer: str, now: datetime) -> Posts:
@@ -177,7 +187,10 @@ class FeedDemo:
 
 
 def posts_with_ids() -> list[tuple[str, ScriptedPost]]:
-    """Return the scripted posts with their ids: `<author>-<number>`, counted per author from the newest."""
+    """Return the scripted posts with their ids: `<author>-<number>`.
+
+    The number counts an author's posts from the newest, which comes first in `SCRIPT`.
+    """
     counts: Counter[str] = Counter()
     posts = []
     for scripted in SCRIPT:
@@ -187,7 +200,7 @@ def posts_with_ids() -> list[tuple[str, ScriptedPost]]:
 
 
 def likers(scripted: ScriptedPost) -> list[str]:
-    """Return the users who like the post: the first `likes` people after its author in the cast who may see it."""
+    """Return `scripted.likes` users who may see the post, in the order of the cast beginning after the author."""
     people = [*CAST, VISITOR]
     after = people.index(scripted.author) + 1 if scripted.author in people else 0
     others = [user_id for user_id in [*people[after:], *people[:after]] if user_id != scripted.author]

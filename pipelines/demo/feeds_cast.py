@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from datastore.feeds.visibility import Visibility
 
-# The users of the demo's tokens. The demo never acts for them: that is for the holders of the tokens.
+# The users of the demo's tokens. The demo does not post, comment or follow for them.
 VISITOR, ADMIN = "demo", "admin"
 # Is created last and has no posts: if this user exists, so does all other data.
 NEWCOMER = "zoe"

@@ -105,7 +105,7 @@ class Demo:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._every(self._sighting_every, self._report))
             tasks.create_task(self._every(self._earthquake_every, self._tremble))
-            tasks.create_task(self._every(self._feed_every, self._feed.live))
+            tasks.create_task(self._every(self._feed_every, self._feed.act))
             tasks.create_task(self._every(self._livestream_every, self._photos.live))
             tasks.create_task(self._every(SEEDING_EVERY, self._load_sightings))
 

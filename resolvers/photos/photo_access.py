@@ -28,7 +28,7 @@ NotConsistent = Annotated[
 
 def caller_email(identity: Identity | None) -> str | None:
     """Return the normal form of the caller's email, or None if it is missing or invalid."""
-    return None if identity is None or identity.email is None else identifiers.email(identity.email)
+    return None if identity is None or identity.email is None else identifiers.normal_email(identity.email)
 
 
 def uploader(identity: Identity | None, pattern: AccessPattern) -> str:

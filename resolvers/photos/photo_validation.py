@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from datastore.errors import BadUserInput
-from datastore.model.identifiers import lower_word
+from datastore.model.identifiers import normal_tag
 from resolvers.shared import validation as validate
 
 LONGEST_DESCRIPTION = 1000
@@ -24,7 +24,7 @@ def tags(field: str, values: Sequence[str]) -> list[str]:
 
 def _tag(field: str, value: str) -> str:
     validate.line(field, value, LONGEST_TAG)
-    name = lower_word(value.strip())
+    name = normal_tag(value.strip())
     if name is None:
         raise BadUserInput(f"`{field}` must not contain characters whose lower case is an ASCII letter.", field=field)
     # Some characters become longer in lower case.

@@ -13,7 +13,7 @@ from strawberry.utils.str_converters import to_camel_case
 from datastore.errors import BadUserInput
 from datastore.model import identifiers
 from datastore.model.identifiers import MAX_EMAIL_CHARACTERS, MAX_USER_ID_BYTES
-from datastore.model.text_characters import has_hidden
+from datastore.model.text_characters import has_forbidden_characters
 from datastore.model.timestamps import FIRST_YEAR, LAST_YEAR
 from resolvers.shared import user_text
 
@@ -87,7 +87,7 @@ def id(field: str, value: str, longest: int = LONGEST_ID) -> str:
     text = value.strip()
     if not 1 <= len(text) <= longest or not user_text.visible(text):
         raise BadUserInput(f"`{field}` must have between 1 and {longest} characters.", field=field)
-    if has_hidden(text):
+    if has_forbidden_characters(text):
         raise _hidden(field)
     return text
 
@@ -137,7 +137,7 @@ def _names_host_alone(address: str) -> bool:
 
 def email(field: str, value: str) -> str:
     """Return the normal form of an email address. Raises `BadUserInput`, whose message does not contain the input."""
-    address = identifiers.email(value)
+    address = identifiers.normal_email(value)
     if address is None:
         raise BadUserInput(
             f"`{field}` must be an email address of at most {MAX_EMAIL_CHARACTERS} characters, "

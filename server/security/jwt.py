@@ -16,7 +16,7 @@ import orjson
 from datastore.errors import Unauthenticated
 from datastore.model.identifiers import MAX_USER_ID_BYTES, user_id_fits
 from datastore.model.identity import Identity, Role
-from datastore.model.text_characters import has_hidden
+from datastore.model.text_characters import has_forbidden_characters
 from server.security.jwks import KEYS_RETRY_SECONDS, KeySet, OpenSession, VerificationKey
 
 MAX_TOKEN_BYTES = 8192
@@ -226,7 +226,7 @@ def _identity(claims: Mapping[str, Any], role_claim: str, expires_at: float) -> 
         raise Unauthenticated("The token names no subject (sub).")
     if not user_id_fits(user_id):
         raise Unauthenticated(f"The token's subject (sub) is longer than {MAX_USER_ID_BYTES} bytes of UTF-8.")
-    if has_hidden(user_id):
+    if has_forbidden_characters(user_id):
         raise Unauthenticated("The token's subject (sub) holds control characters or invisible ones.")
     return Identity(user_id, _role(claims.get(role_claim)), _verified_email(claims), expires_at)
 

@@ -11,7 +11,7 @@ from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_state import ActiveMatch
 from datastore.matches.teams import Team, Teams
-from pipelines.matches.live.poller import Tick
+from pipelines.matches.live.poller import TickOutcome
 from pipelines.matches.providers.replay import ReplayProvider
 from tests.support.cricket_pipeline import PipelineInstance
 from tests.support.served import Listener, Served
@@ -136,8 +136,8 @@ async def play_to_the_end(instance: PipelineInstance, provider: ReplayProvider, 
     """Tick until the match is over and a tick changes nothing."""
     for _ in range(10_000):
         tick = await instance.poller.tick(match_id)
-        assert tick in (Tick.CHANGED, Tick.UNCHANGED)
-        if provider.is_over(match_id) and tick is Tick.UNCHANGED:
+        assert tick in (TickOutcome.CHANGED, TickOutcome.UNCHANGED)
+        if provider.is_over(match_id) and tick is TickOutcome.UNCHANGED:
             return
     raise AssertionError("The match does not end.")
 

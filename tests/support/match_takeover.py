@@ -2,7 +2,7 @@
 
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.fixtures import Fixtures
-from pipelines.matches.live.poller import Tick
+from pipelines.matches.live.poller import TickOutcome
 from pipelines.matches.providers.replay import ReplayProvider
 from tests.support.cricket_pipeline import PipelineInstance
 from tests.support.cricket_process import recording
@@ -19,7 +19,7 @@ async def events_of_a_whole_run(served: Served, match_id: str = "m1") -> set[str
     stored = await Fixtures(served.store(), served.clock()).latest("whole")
     assert stored is not None
     await ActiveMatches(served.store(), served.clock()).register(stored, instance_id="one")
-    while await instance.poller.tick("whole") is Tick.CHANGED or not provider.is_over("whole"):
+    while await instance.poller.tick("whole") is TickOutcome.CHANGED or not provider.is_over("whole"):
         pass
     events = [event for change in instance.changes for event in change.active.events]
     return {event.event_id.replace("whole:", f"{match_id}:", 1) for event in events}

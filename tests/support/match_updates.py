@@ -9,7 +9,7 @@ from datastore.change_streams.change import Change
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.matches.cricket import CricketEvent
 from datastore.matches.live_state import ActiveMatch, active_match_item
-from pipelines.matches.live.poller import Tick
+from pipelines.matches.live.poller import TickOutcome
 from tests.support.active_matches import active_match_state, matches
 from tests.support.fixture_steps import ask_system, planned_match, put_fixtures
 from tests.support.served import NOON, Listener, Served
@@ -35,7 +35,7 @@ async def play_out(instance: Any, *ids: str) -> None:
 
     async def ticks(match_id: str) -> None:
         while not instance.poller._provider.is_over(match_id):
-            assert await instance.poller.tick(match_id) in (Tick.CHANGED, Tick.UNCHANGED)
+            assert await instance.poller.tick(match_id) in (TickOutcome.CHANGED, TickOutcome.UNCHANGED)
 
     await asyncio.gather(*[ticks(match_id) for match_id in ids])
 

@@ -16,7 +16,7 @@ from datastore.matches.cricket import (
     phase_of,
 )
 from datastore.matches.live_state import ActiveMatch
-from pipelines.matches.live.poller import Tick
+from pipelines.matches.live.poller import TickOutcome
 from pipelines.matches.scoring.scorebook import InningsBook
 from tests.support.cricket_pipeline import PipelineInstance
 from tests.support.cricket_play import current_state, list_match
@@ -103,7 +103,7 @@ class PolledMatch:
         before = len(self.instance.changes)
         outcome = await self.instance.poller.tick("m")
         changes = [change.active for change in self.instance.changes[before:]]
-        assert outcome is (Tick.CHANGED if changes else Tick.UNCHANGED)
+        assert outcome is (TickOutcome.CHANGED if changes else TickOutcome.UNCHANGED)
         for active in changes:
             assert active.version == (self.version or active.version - 1) + 1
             self.version = active.version

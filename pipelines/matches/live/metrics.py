@@ -8,38 +8,41 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from pipelines.matches.live.poller import Tick
+from pipelines.matches.live.poller import TickOutcome
 
-# The outcome of a tick that raised; the log has the error.
-BROKEN = "broken"
-ANSWERED = (Tick.CHANGED, Tick.UNCHANGED)
+# The label of a tick that raised; the log has the error.
+RAISED = "broken"
+# Outcomes of ticks in which the provider returned the match.
+ANSWERED = (TickOutcome.CHANGED, TickOutcome.UNCHANGED)
 
 
 class PollMetrics(Collector):
-    """The metrics of one process. A process that does not poll exports no sample."""
+    """The metrics of one process. It exports samples from the first `record_live_list` on."""
 
     def __init__(self, registry: CollectorRegistry | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._ticks = Counter[str]({outcome: 0 for outcome in (*Tick, BROKEN)})
+        self._ticks = Counter[str]({outcome: 0 for outcome in (*TickOutcome, RAISED)})
         self._answered_at: dict[str, float] = {}  # by match id
         self._listed_at: float | None = None
         if registry is not None:
             registry.register(self)
 
-    def live_list_read(self) -> None:
-        """Record that the provider returned the live matches, or that polling begins."""
+    def record_live_list(self) -> None:
+        """Record that the provider returned the live matches. At the start of polling, begin the age of the list."""
         self._listed_at = self._clock()
 
-    def poll_started(self, match_id: str) -> None:
+    def polling_started(self, match_id: str) -> None:
+        """Begin the age of a match at zero."""
         self._answered_at[match_id] = self._clock()
 
-    def tick_ended(self, match_id: str, outcome: Tick | None) -> None:
+    def tick_ended(self, match_id: str, outcome: TickOutcome | None) -> None:
         """Count a tick. `outcome` is None if it raised."""
-        self._ticks[outcome or BROKEN] += 1
+        self._ticks[outcome or RAISED] += 1
         if outcome in ANSWERED:
             self._answered_at[match_id] = self._clock()
 
-    def poll_ended(self, match_id: str) -> None:
+    def polling_stopped(self, match_id: str) -> None:
+        """Remove a match that this process no longer polls."""
         self._answered_at.pop(match_id, None)
 
     def collect(self) -> Iterator[Metric]:

@@ -20,7 +20,7 @@ from datastore.matches.locks import LIFETIME_SECONDS, Locks
 from datastore.matches.match_follows import MatchFollows
 from datastore.session.store import Store
 from pipelines.matches.live.metrics import PollMetrics
-from pipelines.matches.live.poller import ScorePoller, Tick
+from pipelines.matches.live.poller import ScorePoller, TickOutcome
 from pipelines.matches.providers.provider import Provider, ProviderError
 
 TICK_SECONDS = 2.0
@@ -87,7 +87,7 @@ class MatchOrchestrator:
 
     async def run(self) -> None:
         """Reconcile periodically until cancelled; then release the matches."""
-        self._metrics.live_list_read()
+        self._metrics.record_live_list()
         try:
             while True:
                 await self._guarded("reconcile", self.reconcile)
@@ -125,7 +125,7 @@ class MatchOrchestrator:
         except ProviderError as problem:
             logger.warning("%s did not list the live matches; retrying: %s", self._provider.name, problem)
             return None
-        self._metrics.live_list_read()
+        self._metrics.record_live_list()
         return live
 
     async def _start_if_new(self, match: Match, active: ActiveMatch | None) -> None:
@@ -263,7 +263,7 @@ class MatchOrchestrator:
         if match_id not in self._polls:
             self._poller.forget(match_id)
             self._ticks[match_id] = 0
-            self._metrics.poll_started(match_id)
+            self._metrics.polling_started(match_id)
             self._polls[match_id] = asyncio.create_task(self._poll(match_id), name=f"match {match_id}")
 
     async def _poll(self, match_id: str) -> None:
@@ -275,10 +275,10 @@ class MatchOrchestrator:
                 next_at = loop.time() + self._tick_seconds
                 outcome = await self._guarded(match_id, self._poller.tick, match_id)
                 self._metrics.tick_ended(match_id, outcome)
-                if outcome is Tick.LOST:
+                if outcome is TickOutcome.LOST:
                     return
-                self._ticks[match_id] += outcome in (Tick.CHANGED, Tick.UNCHANGED)
-                missing = missing + 1 if outcome is Tick.UNKNOWN else 0
+                self._ticks[match_id] += outcome in (TickOutcome.CHANGED, TickOutcome.UNCHANGED)
+                missing = missing + 1 if outcome is TickOutcome.UNKNOWN else 0
                 if missing == MISSING_TICKS:
                     await self._guarded(match_id, self._suspend_missing, match_id)
                     return
@@ -287,7 +287,7 @@ class MatchOrchestrator:
             self._poller.forget(match_id)
             if self._polls.get(match_id) is asyncio.current_task():
                 del self._polls[match_id]
-                self._metrics.poll_ended(match_id)
+                self._metrics.polling_stopped(match_id)
 
     async def _suspend_missing(self, match_id: str) -> None:
         """Suspend a match that the provider does not have for now."""
@@ -299,7 +299,7 @@ class MatchOrchestrator:
     async def _stop_poll(self, match_id: str) -> None:
         task = self._polls.pop(match_id, None)
         if task is not None:
-            self._metrics.poll_ended(match_id)
+            self._metrics.polling_stopped(match_id)
             task.cancel()
             await asyncio.wait([task])
 
@@ -307,7 +307,7 @@ class MatchOrchestrator:
         """Stop all polls and release the matches, so that another instance need not wait for their locks to expire."""
         polls, self._polls = self._polls, {}
         for match_id in polls:
-            self._metrics.poll_ended(match_id)
+            self._metrics.polling_stopped(match_id)
         stopped = [*polls.values(), *self._endings.values()]
         for task in stopped:
             task.cancel()

@@ -39,7 +39,7 @@ MAX_EVENTS = 40  # per version: an item holds 400 KB
 logger = logging.getLogger(__name__)
 
 
-class Tick(StrEnum):
+class TickOutcome(StrEnum):
     """The outcome of a tick."""
 
     CHANGED = "changed"
@@ -100,26 +100,26 @@ class ScorePoller:
         self._watches.pop(match_id, None)
         self._problems.pop(match_id, None)
 
-    async def tick(self, match_id: str) -> Tick:
+    async def tick(self, match_id: str) -> TickOutcome:
         """Tick once. Raises the store's errors; the next tick continues from the stored state."""
         store = self._open_store()
         if not await self._lock(store, match_id):
-            return Tick.LOCKED
+            return TickOutcome.LOCKED
         try:
             return await self._tick(store, match_id)
         except _MatchLost:
             self.forget(match_id)
-            return Tick.LOST
+            return TickOutcome.LOST
         except OperatorConflict:
             self.forget(match_id)
-            return Tick.OVERTAKEN
+            return TickOutcome.OVERTAKEN
         except BaseException:
             self.forget(match_id)  # an unknown part of the tick was written
             raise
         finally:
             await _run_to_end(self._unlock(match_id))
 
-    async def _tick(self, store: Store, match_id: str) -> Tick:
+    async def _tick(self, store: Store, match_id: str) -> TickOutcome:
         active, stored = await asyncio.gather(
             ActiveMatches(store, self._now()).latest(match_id),
             Fixtures(store, self._now()).by_id(match_id, keys.FIXTURE_FOR_TICK, tick_from),
@@ -129,7 +129,7 @@ class ScorePoller:
         snapshot = await self._fetch(match_id)
         if snapshot is None or isinstance(snapshot, ProviderError):
             await self._heartbeat(store, active)
-            return Tick.UNKNOWN if snapshot is None else Tick.FAILED
+            return TickOutcome.UNKNOWN if snapshot is None else TickOutcome.FAILED
         watch = self._watches.get(match_id)
         if watch is None:
             watch = self._watches[match_id] = await self._load_watch(store, active)
@@ -140,10 +140,10 @@ class ScorePoller:
             if not watch.fixture_is_current and not diff.is_stale:
                 await self._repair(store, active, snapshot)
                 watch.fixture_is_current = True
-            return Tick.UNCHANGED
+            return TickOutcome.UNCHANGED
         await self._write(store, active, snapshot, diff, from_provider)
         watch.fixture_is_current = True
-        return Tick.CHANGED
+        return TickOutcome.CHANGED
 
     async def _repair(self, store: Store, active: ActiveMatch, snapshot: MatchSnapshot) -> None:
         """Write the fixture and repeat the callback, which an interrupted or a late tick may have missed."""

@@ -16,7 +16,7 @@ from datastore.matches.fixtures import Fixtures
 from datastore.matches.locks import Locks
 from datastore.model.identity import Role
 from datastore.session.pagination import Span
-from pipelines.matches.live.poller import Tick
+from pipelines.matches.live.poller import TickOutcome
 from tests.support.active_matches import replay
 from tests.support.answers import data_of
 from tests.support.cricket_pipeline import PipelineInstance
@@ -173,7 +173,7 @@ async def test_cooldowns_of_another_program_continue_after_a_takeover_until_they
 
     ticks = [await instance.poller.tick("m1") for _ in range(2)]
 
-    assert Tick.CHANGED in ticks
+    assert TickOutcome.CHANGED in ticks
     item = await served.store().get(STATE_FOR_TICK, active_match("m1"))
     assert item is not None
     documented = {name: until for name, until in item["cooldowns"].items() if not name.startswith("ring:")}

@@ -13,7 +13,7 @@ from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.fixture_cache import FixtureCache
 from datastore.matches.fixtures import Fixtures
 from datastore.model.identity import Role
-from pipelines.matches.live.poller import Tick
+from pipelines.matches.live.poller import TickOutcome
 from tests.support.active_matches import replay
 from tests.support.answers import data_of
 from tests.support.cricket_pipeline import PipelineInstance
@@ -254,8 +254,8 @@ async def test_a_documented_active_match_is_taken_over_and_polled(served: Served
 
     assert claimed is not None
     assert (claimed.league_code, claimed.fence, claimed.instance_id) == (match.league_code, 1, "one")
-    assert Tick.CHANGED in ticks
-    assert Tick.LOST not in ticks
+    assert TickOutcome.CHANGED in ticks
+    assert TickOutcome.LOST not in ticks
     update = snapshot
     while update["version"] <= snapshot["version"]:
         update = (await listener.event())["matchUpdates"]

@@ -14,7 +14,7 @@ from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_state import ActiveStatus
 from datastore.matches.locks import Locks
 from datastore.model.identity import Role
-from pipelines.matches.live.poller import Tick
+from pipelines.matches.live.poller import TickOutcome
 from resolvers.shared.node_ids import global_id
 from tests.support.active_matches import active_match_state, begin, matches
 from tests.support.fixture_steps import ask_system, planned_match, put_fixtures, store_played_match
@@ -193,7 +193,7 @@ async def test_the_poller_of_a_deactivated_match_is_fenced_off(served: Served) -
     commit = replace(before, version=before.version + 1)
     assert await matches(served).commit(commit) is False
     assert await matches(served).record_tick("m1", before.fence) is False
-    assert await instance.poller.tick("m1") is Tick.LOST
+    assert await instance.poller.tick("m1") is TickOutcome.LOST
     after = await active_match_state(served)
     assert (after.version, after.live, after.cooldowns) == (before.version, before.live, before.cooldowns)
 
@@ -213,7 +213,7 @@ async def test_a_tick_during_the_deactivation_of_its_match_writes_nothing(served
 
     provider.match = slowly  # type: ignore[method-assign]
 
-    assert await instance.poller.tick("m1") is Tick.LOST
+    assert await instance.poller.tick("m1") is TickOutcome.LOST
     assert ((await active_match_state(served)).version, (await active_match_state(served)).status) == (
         before.version,
         ActiveStatus.ENDED,
@@ -411,7 +411,7 @@ async def test_an_archived_fixture_stays_archived_while_its_state_is_kept(served
     await ask_system(served, 'mutation { archiveFixture(id: "m1") { matchId } }')
     await ask_system(served, DEACTIVATE)
 
-    assert await instance.poller.tick("m1") is Tick.LOST
+    assert await instance.poller.tick("m1") is TickOutcome.LOST
     fixture = await Fixtures(served.store(), NOON).latest("m1")
     assert fixture is not None
     assert fixture.archived_at == NOON

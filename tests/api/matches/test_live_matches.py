@@ -16,7 +16,7 @@ from datastore.matches.live_state import ActiveStatus, active_match_item
 from datastore.session.metering import Deadline
 from datastore.session.scan_cache import ScanCache
 from datastore.session.store import Store
-from pipelines.matches.live.poller import Tick
+from pipelines.matches.live.poller import TickOutcome
 from tests.support.active_matches import active_match_state, begin, matches, replay
 from tests.support.cricket_pipeline import PipelineInstance
 from tests.support.fault_proxy import Proxy, Seen, client_of, forward, refuse
@@ -130,7 +130,7 @@ async def test_each_tick_indexes_a_match_of_an_earlier_version(served: Served) -
     await instance.poller.tick("m1")
     await unlist(served)
 
-    assert await instance.poller.tick("m1") is Tick.CHANGED
+    assert await instance.poller.tick("m1") is TickOutcome.CHANGED
     after_a_change = await stored_state_item(served)
     await unlist(served)
     assert await matches(served).record_tick("m1", (await active_match_state(served)).fence)

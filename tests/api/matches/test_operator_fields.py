@@ -15,7 +15,7 @@ from datastore.matches.cricket import Match, MatchSnapshot, Venue
 from datastore.matches.fixture_cache import FixtureCache
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.operator_fields import OperatorConflict
-from pipelines.matches.live.poller import Tick
+from pipelines.matches.live.poller import TickOutcome
 from tests.support.active_matches import active_match_state, begin
 from tests.support.cricket_pipeline import PipelineInstance
 from tests.support.fixture_steps import ask_system, code_and_field, planned_match, put_fixtures
@@ -38,7 +38,7 @@ async def shown_match(served: Served) -> Any:
     return answer.data["match"]
 
 
-async def tick(instance: PipelineInstance) -> Tick:
+async def tick(instance: PipelineInstance) -> TickOutcome:
     return await instance.poller.tick("m1")
 
 
@@ -49,7 +49,7 @@ async def test_a_note_on_a_live_match_stays_and_reaches_the_live_score(served: S
 
     set_ = await update_fixture_fields(served, note="Floodlight failure", venue={"name": "Elsewhere"})
     for _ in range(4):
-        assert await tick(instance) is Tick.CHANGED
+        assert await tick(instance) is TickOutcome.CHANGED
         match = await shown_match(served)
         assert (match["note"], match["liveScore"]["note"]) == ("Floodlight failure", "Floodlight failure")
 
@@ -64,14 +64,14 @@ async def test_the_next_tick_publishes_a_note_although_the_provider_has_nothing_
     provider: Any = instance.poller._provider
     while not provider.is_over("m1"):
         await tick(instance)
-    assert await tick(instance) is Tick.UNCHANGED
+    assert await tick(instance) is TickOutcome.UNCHANGED
     note = (await shown_match(served))["note"]
 
     await update_fixture_fields(served, note="Result under review")
-    assert await tick(instance) is Tick.CHANGED
+    assert await tick(instance) is TickOutcome.CHANGED
     change = instance.changes[-1].active
     cleared = await update_fixture_fields(served, clear=["NOTE"])
-    assert await tick(instance) is Tick.CHANGED
+    assert await tick(instance) is TickOutcome.CHANGED
 
     assert ([part.value for part in change.changed], change.live.note) == (["note"], "Result under review")
     assert (cleared["note"], cleared["operatorFields"]) == (note, [])
@@ -108,7 +108,7 @@ async def test_a_status_of_an_operator_sets_its_phase(served: Served) -> None:
     instance = await begin(served, "m1")
 
     await update_fixture_fields(served, status="Delayed")
-    assert await tick(instance) is Tick.CHANGED
+    assert await tick(instance) is TickOutcome.CHANGED
 
     match = await shown_match(served)
     assert (match["status"], match["phase"]) == ("Delayed", "INTERRUPTED")

@@ -10,7 +10,7 @@ import pytest
 from botocore.awsrequest import AWSResponse
 
 from datastore.database import Database, StoreMisconfigured, StoreOptions, open_database
-from datastore.dynamodb.endpoints import STREAMS_VARIABLE, TABLES_VARIABLE, addresses, is_aws_url, partition_of
+from datastore.dynamodb.endpoints import STREAMS_VARIABLE, TABLES_VARIABLE, addresses, aws_partition_of, is_aws_url
 from datastore.objects.none import NoObjects
 from runtime.container import Gateway, followed_every
 from runtime.jobs import pipeline_pace
@@ -270,4 +270,4 @@ async def test_pictures_are_in_the_region_of_the_tables_by_default(
     ],
 )
 def test_rights_name_the_partition_of_their_region(region: str, partition: str) -> None:
-    assert partition_of(region) == partition
+    assert aws_partition_of(region) == partition

@@ -171,7 +171,7 @@ async def test_the_feed_is_active_and_stays_small(world: FeedWorld, monkeypatch:
     before = await live_posts(world)
     for step in range(121):
         world.clock.forward(seconds=8)
-        await living.live()
+        await living.act()
         if step in (59, 119):
             await handle_new_changes(world)
 
@@ -227,6 +227,6 @@ async def test_the_feed_is_less_active_without_subscribers(world: FeedWorld) -> 
     quiet = demo_feed_of(world, followed=False)
     for _ in range(40):
         world.clock.forward(seconds=8)
-        await quiet.live()
+        await quiet.act()
 
     assert 0 < len(await world.changes()) < 40 < before

@@ -19,7 +19,7 @@ from datastore.matches.live_state import ActiveMatch
 from datastore.matches.locks import Locks
 from datastore.model.identity import Role
 from pipelines.demo.match import demo_match
-from pipelines.matches.live.poller import Tick
+from pipelines.matches.live.poller import TickOutcome
 from pipelines.matches.providers.cricsheet.reader import read
 from pipelines.matches.providers.provider import ProviderUnavailable
 from pipelines.matches.providers.replay import ReplayProvider
@@ -102,7 +102,7 @@ async def test_a_changed_tick_makes_these_calls(served: Served) -> None:
     await instance.poller.tick("m1")
 
     with Counted(served) as counted:
-        assert await instance.poller.tick("m1") is Tick.CHANGED
+        assert await instance.poller.tick("m1") is TickOutcome.CHANGED
 
     assert counted.calls[0] == "PutItem cricket-locks"
     assert sorted(counted.calls[1:3]) == ["GetItem active-matches", "GetItem cricket-fixtures"]  # at the same time
@@ -124,7 +124,7 @@ async def test_a_tick_without_changes_writes_only_its_time(served: Served) -> No
     served.clock.forward(seconds=4)
 
     with Counted(served) as counted:
-        assert await instance.poller.tick("m1") is Tick.UNCHANGED
+        assert await instance.poller.tick("m1") is TickOutcome.UNCHANGED
 
     # Both reads are sent in one batch.
     assert [counted.calls[0], *sorted(counted.calls[1:3]), *counted.calls[3:]] == [
@@ -164,7 +164,7 @@ async def test_only_one_of_two_pollers_writes(served: Served) -> None:
 
     ended = [await asyncio.gather(first.poller.tick("m1"), second.poller.tick("m1")) for _ in range(20)]
 
-    assert {ticks[1] for ticks in ended} <= {Tick.LOCKED, Tick.LOST}
+    assert {ticks[1] for ticks in ended} <= {TickOutcome.LOCKED, TickOutcome.LOST}
     assert second.changes == []
     versions = [change.active.version for change in first.changes]
     assert versions == list(range(1, len(versions) + 1))
@@ -212,7 +212,7 @@ async def test_a_poller_paused_beyond_its_lock_writes_nothing(served: Served) ->
 
     slow.gate.set()
 
-    assert await asleep is Tick.LOST
+    assert await asleep is TickOutcome.LOST
     assert sleeper.changes == []
     assert (await active_match_of(served), await stored_match(served)) == before
     assert await served_locks(served) == []
@@ -233,7 +233,7 @@ async def test_a_provider_failure_changes_nothing(served: Served, problem: Excep
     provider.snapshot = problem
     served.clock.forward(seconds=4)
 
-    assert await instance.poller.tick("m1") is Tick.FAILED
+    assert await instance.poller.tick("m1") is TickOutcome.FAILED
 
     after = await active_match_of(served)
     assert after.last_tick_at == served.clock()

@@ -18,7 +18,7 @@ from datastore.matches.fixtures import Fixtures
 from datastore.matches.json_records import to_json
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
-from pipelines.matches.live.poller import LiveChange, ScorePoller, Tick
+from pipelines.matches.live.poller import LiveChange, ScorePoller, TickOutcome
 from pipelines.matches.providers.sportmonks.fixtures import snapshot_of
 from pipelines.matches.providers.sportmonks.provider import SportMonks
 from pipelines.matches.providers.sportmonks.values import UnreadableRow
@@ -314,7 +314,7 @@ async def test_the_poller_reports_the_events_of_the_match(database: Database) ->
                 (upcoming,) = await provider.live()
                 await Fixtures(open_store(), time()).sync([upcoming])
                 await ActiveMatches(open_store(), time()).register(upcoming, instance_id="i1")
-            assert await poller.tick("501") in (Tick.CHANGED, Tick.UNCHANGED)
+            assert await poller.tick("501") in (TickOutcome.CHANGED, TickOutcome.UNCHANGED)
             time.forward(2)
         final = await provider.match("501")
 
