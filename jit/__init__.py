@@ -3,6 +3,16 @@
 `CompiledExecutor` is an executor class for graphql-core, and `jit.strawberry.StrawberryExecutor` one for Strawberry.
 """
 
-from jit.executor import CachedOperation, CompiledExecutor, operation_of
+from jit.cache import CachedOperation, CacheStatistics, OperationCache, cache_of, operation_of
+from jit.collect_fields import Reason
+from jit.executor import CompiledExecutor
 
-__all__ = ["CachedOperation", "CompiledExecutor", "operation_of"]
+__all__ = [
+    "CacheStatistics",
+    "CachedOperation",
+    "CompiledExecutor",
+    "OperationCache",
+    "Reason",
+    "cache_of",
+    "operation_of",
+]

@@ -8,6 +8,7 @@ compiled once.
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import groupby
+from threading import Lock
 from typing import Any
 
 from graphql import (
@@ -125,29 +126,29 @@ class _Function:
 
 
 class _CodeCache:
-    """A cache of compiled sources, the least recently used ones first, with at most `max_characters` in total.
-
-    A source with more than `max_source` characters is not cached.
-    """
+    """A cache of compiled sources of at most `max_source` characters each, and `max_characters` in total."""
 
     def __init__(self, max_characters: int, max_source: int) -> None:
         self._max_characters = max_characters
         self._max_source = max_source
+        self._lock = Lock()
         self._makers: OrderedDict[str, Callable[..., Any]] = OrderedDict()
         self._characters = 0
 
     def compiled(self, text: str) -> Callable[..., Any]:
-        make = self._makers.get(text)
-        if make is not None:
-            self._makers.move_to_end(text)
-            return make
+        with self._lock:
+            make = self._makers.get(text)
+            if make is not None:
+                self._makers.move_to_end(text)
+                return make
         make = _compiled(text)
-        if len(text) <= self._max_source:
-            self._makers[text] = make
-            self._characters += len(text)
-            while self._characters > self._max_characters:
-                oldest, _ = self._makers.popitem(last=False)
-                self._characters -= len(oldest)
+        with self._lock:
+            if len(text) <= self._max_source and text not in self._makers:
+                self._makers[text] = make
+                self._characters += len(text)
+                while self._characters > self._max_characters:
+                    oldest, _ = self._makers.popitem(last=False)
+                    self._characters -= len(oldest)
         return make
 
 

@@ -4,6 +4,7 @@ https://spec.graphql.org/September2025/#CollectFields()
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 from graphql import (
@@ -31,8 +32,37 @@ INCREMENTAL = ("defer", "stream")
 INTROSPECTION = ("__schema", "__type")
 
 
+class Reason(StrEnum):
+    """A reason why graphql-core executes an operation."""
+
+    NOT_YET = "not_executed_often_enough"
+    DISABLED = "compilation_disabled"
+    # Properties of the operation
+    INTROSPECTION = "introspection"
+    INCREMENTAL = "incremental_delivery"
+    FRAGMENT_VARIABLES = "fragment_variables"
+    ERROR_PROPAGATION = "error_propagation_disabled"
+    CONDITION = "invalid_condition"
+    NO_ROOT = "no_root_type"
+    MUTATION_ORDER = "conditional_order_of_mutations"
+    TOO_MANY_FIELDS = "too_many_fields"
+    FAILED = "compilation_failed"
+    # Properties of the execution
+    VARIABLES = "invalid_variables"
+    MIDDLEWARE = "middleware"
+    ABORT_SIGNAL = "abort_signal"
+    HOOKS = "hooks"
+    OVERRIDDEN = "overridden_methods"
+    PREDICATE = "custom_predicate"
+    NO_LOOP = "no_event_loop"
+
+
 class Unsupported(Exception):
     """The operation cannot be compiled. graphql-core executes it."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class Occurrence(NamedTuple):
@@ -112,7 +142,7 @@ class Survey:
                 self._visit_fragment(selection.name.value)
             elif isinstance(selection, FieldNode | InlineFragmentNode):
                 if isinstance(selection, FieldNode) and selection.name.value in INTROSPECTION:
-                    raise Unsupported("Introspection.")
+                    raise Unsupported(Reason.INTROSPECTION)
                 if selection.selection_set is not None:
                     self._visit(selection.selection_set)
 
@@ -121,7 +151,7 @@ class Survey:
         if fragment is None or name in self._visited:
             return
         if fragment.variable_definitions:
-            raise Unsupported("Variables of fragments.")
+            raise Unsupported(Reason.FRAGMENT_VARIABLES)
         self._visited.add(name)
         self._visit(fragment.selection_set)
 
@@ -228,7 +258,7 @@ def _condition(directives: Collection[DirectiveNode], above: Condition) -> Condi
     for directive in directives:
         name = directive.name.value
         if name in INCREMENTAL:
-            raise Unsupported("Incremental delivery.")
+            raise Unsupported(Reason.INCREMENTAL)
         if name not in ("skip", "include"):
             continue
         required = name == "include"
@@ -239,6 +269,6 @@ def _condition(directives: Collection[DirectiveNode], above: Condition) -> Condi
         elif isinstance(value, VariableNode):
             condition.add((value.name.value, required))
         else:
-            raise Unsupported("A condition that is neither true, false nor a variable.")
+            raise Unsupported(Reason.CONDITION)
     never = any((name, not required) in condition for name, required in condition)
     return None if never else frozenset(condition)

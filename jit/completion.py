@@ -15,9 +15,8 @@ from graphql.pyutils import is_awaitable as is_awaitable_in_core
 from graphql.type import is_leaf_type, is_list_type, is_object_type
 
 from jit.coroutine_driver import CoroutineDriver
-from jit.field_plan import FieldPlan
+from jit.field_plan import FieldPlan, Path, keys_of
 from jit.field_resolvers import attribute
-from jit.paths import Path, keys_of
 
 if TYPE_CHECKING:
     from jit.execution import Execution

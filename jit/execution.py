@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from graphql import ExecutionResult, GraphQLError, GraphQLResolveInfo, located_error
 from graphql.execution import Executor, default_field_resolver
 from graphql.execution.values import VariableValues
+from graphql.pyutils import Path as CorePath
 
 from jit.completion import complete
 from jit.coroutine_driver import CoroutineDriver
-from jit.field_plan import FieldPlan, Finish
-from jit.paths import Path, core_path, keys_of, lies_in
+from jit.field_plan import FieldPlan, Finish, Path, core_path, keys_of, lies_in
 
 if TYPE_CHECKING:
     from jit.operation import CompiledOperation
@@ -164,6 +164,7 @@ class Execution:
 
     __slots__ = (
         "_build_executor",
+        "_core_paths",
         "_executor",
         "arguments",
         "context",
@@ -201,6 +202,7 @@ class Execution:
         self.raw_variables = raw_variables
         self._build_executor = build_executor
         self._executor = executor
+        self._core_paths: dict[int, tuple[Path, CorePath]] = {}
         self.data: dict[str, Any] | None = None
         self.errors: list[GraphQLError] = []
         # The latest exception that an awaitable raised in its first step.
@@ -237,7 +239,8 @@ class Execution:
         while isinstance(path[1], int):
             path = path[0]
         nodes = plan.nodes(self.variables)
-        return self.executor.build_resolve_info(plan.field, nodes, plan.parent_type, core_path(plan, path))
+        place = core_path(plan, path, self._core_paths)
+        return self.executor.build_resolve_info(plan.field, nodes, plan.parent_type, place)
 
     # Waiting
 

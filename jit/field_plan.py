@@ -1,4 +1,4 @@
-"""Field plans: the facts about executing a field that are computed at compile time."""
+"""Field plans: the facts about executing a field that are computed at compile time. And the paths of its values."""
 
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time
@@ -23,21 +23,23 @@ from graphql import (
 )
 from graphql.execution.values import VariableValues, get_argument_values
 from graphql.language import ListValueNode, ObjectValueNode
+from graphql.pyutils import Path as CorePath
 
 from jit.collect_fields import Condition, Occurrence, holds
 
 if TYPE_CHECKING:
     from jit.execution import Execution
-    from jit.paths import Path
 
 IMMUTABLE = (str, int, float, bool, type(None), Enum, datetime, date, time, Decimal, UUID)
 NO_VARIABLES = VariableValues({}, {})
 # Completes a resolved value: `finish(run, plan, value, path, otherwise)`.
 Finish = Callable[..., Any]
-Select = Callable[["Execution", Any, "Path | None"], dict[str, Any]]
+# A path in a response: the surrounding path, which is None at the root, and a key or an index.
+Path = tuple[Any, str | int]
+Select = Callable[["Execution", Any, Path | None], dict[str, Any]]
 
 
-def finish_generic(run: "Execution", plan: "FieldPlan", value: Any, path: "Path", otherwise: Callable[..., Any]) -> Any:
+def finish_generic(run: "Execution", plan: "FieldPlan", value: Any, path: Path, otherwise: Callable[..., Any]) -> Any:
     """Complete a value of a field for which no code was generated."""
     return otherwise(run, plan, value, path)
 
@@ -257,3 +259,55 @@ def _uses_variables(value: ValueNode) -> bool:
     if isinstance(value, ObjectValueNode):
         return any(_uses_variables(field.value) for field in value.fields)
     return isinstance(value, VariableNode)
+
+
+# Paths
+
+
+def keys_of(path: Path | None) -> list[str | int]:
+    """Return a path as the list that an error contains."""
+    keys: list[str | int] = []
+    while path is not None:
+        path, key = path
+        keys.append(key)
+    keys.reverse()
+    return keys
+
+
+def lies_in(path: Path | None, place: Path) -> bool:
+    """Return whether `place` is `path` or a prefix of it. Nested paths share their prefix, so identity decides."""
+    while path is not None:
+        if path is place:
+            return True
+        path = path[0]
+    return False
+
+
+def core_path(plan: FieldPlan, path: Path, known: dict[int, tuple[Path, CorePath]]) -> CorePath:
+    """Return the path of a field as graphql-core's `Path`.
+
+    `known` has the paths of the execution by the identity of ours, so that each prefix is built once.
+    """
+    missing: list[tuple[Path, str | None]] = []
+    above = None
+    place: Path | None = path
+    owner: FieldPlan | None = plan
+    while place is not None:
+        made = known.get(id(place))
+        if made is not None:
+            above = made[1]
+            break
+        assert owner is not None, "Only the root has no field around it."
+        if place[1].__class__ is int:
+            missing.append((place, None))
+        else:
+            missing.append((place, owner.parent_type.name))
+            owner = owner.parent
+        place = place[0]
+    while missing:
+        place, typename = missing.pop()
+        above = CorePath(above, place[1], typename)
+        if missing or not plan.leaf:  # no other path begins with that of a leaf
+            known[id(place)] = place, above
+    assert above is not None, "The path has at least one key."
+    return above

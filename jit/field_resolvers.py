@@ -3,8 +3,7 @@
 from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jit.field_plan import FieldPlan
-from jit.paths import Path
+from jit.field_plan import FieldPlan, Path
 
 if TYPE_CHECKING:
     from jit.execution import Execution

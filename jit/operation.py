@@ -18,7 +18,7 @@ from graphql.execution import Executor
 from graphql.type.directives import GraphQLDisableErrorPropagationDirective
 
 from jit import codegen, collect_fields
-from jit.collect_fields import ALWAYS, Unsupported
+from jit.collect_fields import ALWAYS, Reason, Unsupported
 from jit.completion import adopt_all
 from jit.execution import Execution
 from jit.field_plan import FieldPlan, Select
@@ -57,7 +57,7 @@ class CompiledOperation:
         self._resolver_of = resolver_of
         survey = collect_fields.Survey(schema, operation, fragments)
         if survey.fields > MAX_FIELDS:
-            raise Unsupported("Too many fields.")
+            raise Unsupported(Reason.TOO_MANY_FIELDS)
         self.fields = survey.fields
         self._conditional = survey.conditional
         self._variables = CommonVariables(schema, operation)
@@ -77,15 +77,15 @@ class CompiledOperation:
         operation = self.operation
         disabling = GraphQLDisableErrorPropagationDirective.name
         if any(directive.name.value == disabling for directive in operation.directives or ()):
-            raise Unsupported("Errors that are not propagated.")
+            raise Unsupported(Reason.ERROR_PROPAGATION)
         root = self.schema.get_root_type(operation.operation)
         if root is None:
-            raise Unsupported("A root that the schema does not have.")
+            raise Unsupported(Reason.NO_ROOT)
         fields = collect_fields.collect(self.schema, self.fragments, root, [(operation.selection_set, ALWAYS)])
         plans = self._plans(None, root, fields)
         in_order = collect_fields.is_ordered(fields)
         if operation.operation is OperationType.MUTATION and not in_order:
-            raise Unsupported("Mutations in an order that depends on variables.")
+            raise Unsupported(Reason.MUTATION_ORDER)
         groups = [[plan] for plan in plans] if operation.operation is OperationType.MUTATION else [plans]
         return [codegen.selection(group, in_order=in_order) for group in groups]
 

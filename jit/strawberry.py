@@ -21,9 +21,8 @@ from strawberry.types.info import Info
 
 from jit.execution import Execution
 from jit.executor import CompiledExecutor
-from jit.field_plan import IMMUTABLE, FieldPlan
+from jit.field_plan import IMMUTABLE, FieldPlan, Path
 from jit.field_resolvers import AttributeResolver, DirectResolver, IdentityResolver, Resolver, core_resolver_of
-from jit.paths import Path
 
 # Keys in the metadata of a field: see `field_resolvers.DirectResolver`.
 SHARED_BY, PRELOADED = "shared_by", "preloaded"

@@ -21,6 +21,7 @@ from datastore.objects import ObjectStore
 from datastore.objects.ledger import IncomingLimits
 from datastore.session.metering import Meter
 from datastore.session.store import Store
+from jit import cache_of
 from server.admission.budgets import CallerBudgets
 from server.admission.connection_limits import Connections
 from server.admission.settings import Capacity
@@ -34,6 +35,7 @@ from server.http.responses import HttpProfile
 from server.http.sse import EventStreams, StreamLimits
 from server.media.files import Media
 from server.media.upload_admission import UploadAdmission
+from server.observability.execution_metrics import ExecutionMetrics
 from server.observability.metrics_page import MetricsPage
 from server.observability.operation_log import OperationLog
 from server.observability.operation_metrics import OperationMetrics
@@ -111,6 +113,7 @@ class ServerComponents:
         self._store = store
         self._dependencies = dependencies
         self._observers = observers
+        self._registry = registry
         self.metrics = OperationMetrics(registry, store.prefix)
         self.tokens = _tokens(settings, dependencies)
         self.admission = _admission(settings.capacity, self.metrics)
@@ -160,7 +163,7 @@ class ServerComponents:
 
     @cached_property
     def documents(self) -> Documents:
-        return Documents(
+        documents = Documents(
             self._dependencies.build_schema(),
             self.settings.documents.limits,
             introspection=self.settings.documents.introspection,
@@ -169,6 +172,8 @@ class ServerComponents:
             now=self._dependencies.now,
             models=self._dependencies.cost_models,
         )
+        self._registry.register(ExecutionMetrics(cache_of(documents.schema).statistics))
+        return documents
 
     @cached_property
     def persisted_documents(self) -> PersistedDocuments:

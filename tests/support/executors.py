@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
+from graphql import GraphQLSchema, parse
 
-from jit import CompiledExecutor
+from jit import CachedOperation, CompiledExecutor, operation_of
 from jit.operation import CompiledOperation
 from jit.strawberry import StrawberryExecutor
 
@@ -16,6 +17,12 @@ class CompilingExecutor(CompiledExecutor):
 class CompilingStrawberryExecutor(StrawberryExecutor):
     compile_after = 1
     types_by_class = True
+
+
+def first_operation(schema: GraphQLSchema, text: str, executor: type[CompiledExecutor]) -> CachedOperation:
+    """Return the first operation of a text."""
+    document = parse(text, no_location=True)
+    return operation_of(executor, schema, document, document.definitions[0])  # type: ignore[arg-type]
 
 
 def compiled_executions(monkeypatch: pytest.MonkeyPatch) -> list[Any]:

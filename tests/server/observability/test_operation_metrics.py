@@ -1,6 +1,7 @@
 """Metrics of operations, the permission to read them, and the settings of metrics and traces."""
 
 import asyncio
+from collections import Counter
 from itertools import permutations
 
 import pytest
@@ -51,6 +52,31 @@ async def test_metrics_of_operations_and_calls(served: Served) -> None:
     assert of("gateway_dynamodb_units_total", **labels) == 2 * sum(call.units for call in queries)
     assert of("gateway_operation_units_count", type="query") == 3
     assert values["process_resident_memory_bytes", ()] > 0
+
+
+async def test_metrics_of_the_executor(served: Served) -> None:
+    async def executions() -> Counter[str]:
+        values = await metric_samples(served, authorization="Bearer a-token-for-figures-only")
+        assert values["gateway_compiled_operations", ()] >= 1
+        assert values["gateway_compiled_fields", ()] <= 20_000
+        assert values["gateway_compiled_evictions_total", ()] == 0
+        found = [
+            (dict(labels), value) for (name, labels), value in values.items() if name == "gateway_executions_total"
+        ]
+        return Counter({labels["reason"] or labels["executor"]: int(value) for labels, value in found})
+
+    await served.ask("{ areas }")
+    await served.ask("{ areas }")
+    before = await executions()
+    for _ in range(3):
+        await served.ask("{ areas }")
+    await served.ask("{ __typename __schema { queryType { name } } }")
+    await served.ask("{ __typename __schema { queryType { name } } }")
+
+    assert await executions() - before in (
+        {"compiled": 3, "introspection": 2},
+        {"compiled": 3, "introspection": 1, "not_executed_often_enough": 1},
+    )
 
 
 def test_the_order_of_tables_in_a_batch_creates_no_further_labels() -> None:

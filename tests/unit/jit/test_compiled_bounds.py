@@ -7,18 +7,17 @@ from typing import Any
 from weakref import ref
 
 import pytest
-from graphql import ExecutionResult, GraphQLSchema, build_schema, parse
+from graphql import ExecutionResult, GraphQLSchema, build_schema
 
-from jit import CachedOperation, executor, operation_of
+from jit import CachedOperation, cache_of
 from jit import codegen as source
-from tests.support.executors import CompilingExecutor
+from tests.support.executors import CompilingExecutor, first_operation
 
 SCHEMA: GraphQLSchema = build_schema("type Query { me: Query name: String others: [Query] none: Query }")
 
 
 def cached_operation(text: str) -> CachedOperation:
-    document = parse(text, no_location=True)
-    return operation_of(CompilingExecutor, SCHEMA, document, document.definitions[0])  # type: ignore[arg-type]
+    return first_operation(SCHEMA, text, CompilingExecutor)
 
 
 def root_value() -> dict[str, Any]:
@@ -85,7 +84,8 @@ async def test_unused_programs_are_freed_without_the_garbage_collector() -> None
 
 
 async def test_the_least_recently_executed_operations_are_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor, "_CACHE", executor._OperationCache(10))
+    cache_of(SCHEMA).clear()
+    monkeypatch.setattr(cache_of(SCHEMA), "max_fields", 10)
     first, second, third = [cached_operation(f"{{ a{number}: name b: name c: name d: name }}") for number in range(3)]
     programs = [made.program() for made in (first, second)]
     assert first.program() is programs[0]
@@ -124,8 +124,7 @@ async def test_fields_beneath_an_interface_count_for_each_of_its_types() -> None
     schema = build_schema(f"interface Named {{ name: String friend: Named }} {types} type Query {{ me: Named }}")
 
     def fields(text: str) -> int | None:
-        document = parse(text, no_location=True)
-        program = operation_of(CompilingExecutor, schema, document, document.definitions[0]).program()  # type: ignore[arg-type]
+        program = first_operation(schema, text, CompilingExecutor).program()
         return None if program is None else program.fields
 
     assert fields("{ me { name friend { name } } }") == 1 + 7 * (2 + 7)
