@@ -5,11 +5,11 @@ magnitude above `greatestOther`.
 """
 
 import asyncio
-import math
 from typing import Any
 
 from datastore.dynamodb.codec import Item
 from datastore.keyspace import earthquake_statistics as keys
+from datastore.lru_cache import LruCache
 from datastore.model.access_patterns import AccessPattern
 from datastore.session.store import Store
 
@@ -21,7 +21,7 @@ class KnownBounds:
     """A cache of the bounds of days, so that a process does not raise a bound that is high enough."""
 
     def __init__(self) -> None:
-        self._bounds: dict[tuple[str, str], float] = {}
+        self._bounds = LruCache[tuple[str, str], float](MAX_CACHED_BOUNDS)
         self._raising = asyncio.Lock()
 
     async def raise_for(self, store: Store, item: Item) -> None:
@@ -44,12 +44,11 @@ class KnownBounds:
             if self._holds(day, bound, magnitude):
                 return
             written = await store.update(pattern, keys.day(day), greatest=magnitude)
-            if len(self._bounds) >= MAX_CACHED_BOUNDS:
-                self._bounds.clear()
-            self._bounds[day, bound] = float((written.item or {}).get(bound, magnitude))
+            self._bounds.put((day, bound), float((written.item or {}).get(bound, magnitude)))
 
     def _holds(self, day: str, bound: str, magnitude: float) -> bool:
-        return self._bounds.get((day, bound), -math.inf) >= magnitude
+        held = self._bounds.get((day, bound))
+        return held is not None and held >= magnitude
 
 
 def is_natural(event_type: Any) -> bool:

@@ -20,6 +20,7 @@ from datastore.dynamodb.retry.classify import SIGNATURE_CODES
 from datastore.dynamodb.sigv4 import CredentialSource
 from datastore.dynamodb.store_clock import StoreClock
 from datastore.errors import BadUserInput, Timeout, Unavailable
+from datastore.lru_cache import LruCache
 from datastore.objects import (
     NO_CLAIMS,
     STABLE_SECONDS,
@@ -59,7 +60,7 @@ class S3Objects:
         self._clock = StoreClock()
         self._credentials: CredentialSource | None = None
         self._threads: ThreadPoolExecutor | None = None
-        self._urls: dict[str, str] = {}
+        self._urls = LruCache[str, str](MAX_CACHED_URLS)
         self._kept_from = self._kept_until = 0.0
 
     def open(self, tables: StoreClock | None = None) -> None:
@@ -117,12 +118,10 @@ class S3Objects:
         if found is None:
             seconds = await self._validity_seconds(now)
             found = self._presigned_url(key, seconds)
-            if len(self._urls) >= MAX_CACHED_URLS:
-                self._urls.clear()
             if not self._urls:
                 self._kept_from = window_start(now)
                 self._kept_until = min(self._kept_from + STABLE_SECONDS, now.timestamp() + seconds - MIN_SECONDS)
-            self._urls[key] = found
+            self._urls.put(key, found)
         return found
 
     async def _validity_seconds(self, now: datetime) -> int:

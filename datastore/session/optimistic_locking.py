@@ -4,7 +4,6 @@ An update may name the version that its caller read. It is applied only while th
 without a version has version 0: it was never updated, or another program wrote it.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -13,6 +12,7 @@ from datastore.dynamodb.codec import Item
 from datastore.dynamodb.records import record
 from datastore.dynamodb.requests import set_or_remove
 from datastore.errors import Conflict
+from datastore.lru_cache import LruCache
 from datastore.model.composite_keys import Key
 from datastore.model.versioning import VERSION, increment_clause
 from datastore.session.writes import WriteResult
@@ -124,25 +124,22 @@ class PutVersions:
     """
 
     def __init__(self, capacity: int = PUT_VERSION_CAPACITY) -> None:
-        self._capacity = capacity
-        self._last: OrderedDict[ItemAddress, int] = OrderedDict()
+        self._last = LruCache[ItemAddress, int](capacity)
 
     def next(self, now: datetime, address: ItemAddress, above: int = 0) -> int:
         """Return the version of an item that is put now. `above` is the version of the item that it may replace."""
-        last = max(above, self._last.get(address, -STRIDE))
+        last = max(above, self._last.peek(address) or -STRIDE)
         version = max(_seconds(now), last + STRIDE)
         self.observe(address, version)
         return version
 
     def initial(self, now: datetime, address: ItemAddress) -> int:
         """Return the start of the versions of an item that an update creates. An existing item keeps its own."""
-        return max(_seconds(now), self._last.get(address, 0))
+        return max(_seconds(now), self._last.peek(address) or 0)
 
     def observe(self, address: ItemAddress, version: int) -> None:
         """Record the version of an item that is stored, or was deleted."""
-        self._last[address] = max(version, self._last.pop(address, 0))
-        if len(self._last) > self._capacity:
-            self._last.popitem(last=False)
+        self._last.put(address, max(version, self._last.peek(address) or 0))
 
 
 def _seconds(now: datetime) -> int:

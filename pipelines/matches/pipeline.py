@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from datastore.errors import Unavailable
+from datastore.lru_cache import LruCache
 from datastore.matches.cricket import Match
 from datastore.matches.display import MatchNames
 from datastore.matches.display_states import DisplayStates
@@ -75,7 +76,7 @@ class CricketPipeline:
         self._on_sync = on_sync
         self._delivery = delivery
         self._coordinator = LACoordinator(open_store, delivery, now)
-        self._names: dict[str, MatchNames] = {}
+        self._names = LruCache[str, MatchNames](MAX_CACHED_NAMES)
         self._synced = asyncio.Event()
         self.poller = ScorePoller(
             provider, open_store, instance_id, now, self._changed, lock_seconds=intervals.lock_seconds
@@ -149,11 +150,11 @@ class CricketPipeline:
     async def _names_of(self, display: DisplayStates, change: LiveChange) -> MatchNames:
         """Return the names, read once per match: they do not change while it is played."""
         match_id = change.match.match_id
-        if match_id not in self._names:
-            if len(self._names) >= MAX_CACHED_NAMES:
-                self._names.clear()
-            self._names[match_id] = await display.names(change.match)
-        return self._names[match_id]
+        names = self._names.get(match_id)
+        if names is None:
+            names = await display.names(change.match)
+            self._names.put(match_id, names)
+        return names
 
     async def _ended(self, active: ActiveMatch) -> None:
         match: Match | None = await Fixtures(self._open_store(), self._now()).by_id(active.match_id)
@@ -162,4 +163,4 @@ class CricketPipeline:
             if unreached and self._now() - active.updated_at < self._intervals.linger + END_RETRY_LIMIT:
                 # The match stays on the list, so the orchestrator calls this again.
                 raise Unavailable(f"{unreached} sessions have not received the end of the match; retrying.")
-        self._names.pop(active.match_id, None)
+        self._names.pop(active.match_id)

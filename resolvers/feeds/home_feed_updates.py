@@ -25,6 +25,7 @@ from datastore.feeds.visibility import Visibility, VisibilityPolicy
 from datastore.keyspace.feeds import home_feeds as keys
 from datastore.keyspace.feeds import posts as post_keys
 from datastore.keyspace.feeds.table import FEED
+from datastore.lru_cache import LruCache
 from datastore.model.composite_keys import Key
 from datastore.model.timestamps import iso
 from datastore.queues import QueueLimits
@@ -61,14 +62,12 @@ async def _without_duplicates(
     """Yield the entry of each post once. `known` are digests of posts that the client received before it resumed."""
     known_before = frozenset(known)
     latest = deque(known, MAX_KNOWN_POSTS)
-    sent: dict[str, None] = {}
+    sent = LruCache[str, bool](MAX_REMEMBERED_POSTS)
     async with aclosing(entries):
         async for entry in entries:
             id, digest = entry.post_id, _digest(entry.post_id)
             if id not in sent and digest not in known_before:
-                sent[id] = None
-                if len(sent) > MAX_REMEMBERED_POSTS:
-                    del sent[next(iter(sent))]
+                sent.put(id, True)
                 latest.append(digest)
                 progress.known = "".join(latest)
                 yield entry

@@ -1,7 +1,6 @@
 """The document cache: documents are parsed and validated once, and cached by their text."""
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
@@ -12,6 +11,7 @@ from graphql import DocumentNode, FieldNode, GraphQLError, GraphQLSchema, Operat
 from graphql.language import OperationType
 
 from datastore.errors import DomainError, Forbidden
+from datastore.lru_cache import LruCache
 from datastore.model.access_patterns import CostModel
 from datastore.model.identity import Identity, Role
 from jit import CachedOperation, CompiledExecutor, operation_of
@@ -182,8 +182,9 @@ class Documents:
         self._limits = limits or DocumentLimits()
         self._trusted_limits = trusted_limits(self._limits)
         self._introspection = introspection
-        self._cached: OrderedDict[tuple[str, bool], Document | DocumentRejected] = OrderedDict()
-        self._characters = 0
+        self._cached = LruCache[tuple[str, bool], Document | DocumentRejected](
+            MAX_CACHED_DOCUMENTS, max_size=MAX_CACHED_CHARACTERS, size_of=lambda source, _: len(source[0])
+        )
         self._pinned: dict[str, Document] = {}
 
     @property
@@ -210,11 +211,11 @@ class Documents:
                 return pinned
         key = (text, trusted)
         result = self._cached.get(key)
-        if result is not None:
-            self._cached.move_to_end(key)
-        else:
-            result = self._prepare_uncached(text, self._limits_for(trusted))
-            self._cache(DocumentText(text, trusted), result)
+        if result is None:
+            limits = self._limits_for(trusted)
+            result = self._prepare_uncached(text, limits)
+            if len(text) <= limits.characters:
+                self._cached.put(key, result)
         if isinstance(result, DocumentRejected):
             raise DocumentRejected(result.stage, result.errors)
         return result
@@ -277,16 +278,6 @@ class Documents:
 
     def _limits_for(self, trusted: bool) -> DocumentLimits:
         return self._trusted_limits if trusted else self._limits
-
-    def _cache(self, source: DocumentText, result: Document | DocumentRejected) -> None:
-        """Add an entry to the cache, and evict the least recently used ones beyond its limits."""
-        if len(source.text) > self._limits_for(source.trusted).characters:
-            return
-        self._cached[source] = result
-        self._characters += len(source.text)
-        while len(self._cached) > MAX_CACHED_DOCUMENTS or self._characters > MAX_CACHED_CHARACTERS:
-            (evicted, _), _ = self._cached.popitem(last=False)
-            self._characters -= len(evicted)
 
 
 def _located(refusal: DomainError) -> GraphQLError:

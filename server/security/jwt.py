@@ -4,7 +4,6 @@ import logging
 import math
 import re
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import jwt
 import orjson
 
 from datastore.errors import Unauthenticated
+from datastore.lru_cache import LruCache
 from datastore.model.identifiers import MAX_USER_ID_BYTES, user_id_fits
 from datastore.model.identity import Identity, Role
 from datastore.model.text_characters import has_forbidden_characters
@@ -89,7 +89,7 @@ class Tokens:
         self._clock = clock
         self._secrets = [VerificationKey(secret, ("HS256",)) for secret in settings.accepted]
         self._keys = KeySet(settings.jwks_url, open_session, clock) if settings.jwks_url and open_session else None
-        self._verified: OrderedDict[str, tuple[Identity, float]] = OrderedDict()
+        self._verified = LruCache[str, tuple[Identity, float]](CACHED_TOKENS)
 
     async def identify(self, token: str | None) -> Identity | None:
         """Return the identity of a token. Raises `Unauthenticated` with the reason, which never contains the token."""
@@ -102,7 +102,6 @@ class Tokens:
         found = self._verified.get(token)
         if found is None or self._clock() >= found[1]:
             return None
-        self._verified.move_to_end(token)
         return found[0]
 
     def issue(self, user_id: str, role: Role, email: str | None = None, lifetime: float = 3600.0) -> str:
@@ -119,7 +118,7 @@ class Tokens:
         return jwt.encode(claims, self._settings.secret, algorithm="HS256")
 
     async def _verify(self, token: str) -> Identity:
-        self._verified.pop(token, None)
+        self._verified.pop(token)
         if len(token) > MAX_TOKEN_BYTES:
             raise Unauthenticated(f"The token is longer than {MAX_TOKEN_BYTES:,} bytes.")
         claims = _signed_claims(token, await self._keys_of(_header(token)))
@@ -127,7 +126,7 @@ class Tokens:
         expires_at = _check_times(claims, now, self._settings.leeway)
         self._check_parties(claims)
         identity = _identity(claims, self._settings.role_claim, expires_at)
-        self._cache(token, identity, min(expires_at + self._settings.leeway, self._cached_until(now)))
+        self._verified.put(token, (identity, min(expires_at + self._settings.leeway, self._cached_until(now))))
         return identity
 
     def _cached_until(self, now: float) -> float:
@@ -152,11 +151,6 @@ class Tokens:
             raise Unauthenticated("The token comes from another issuer (iss).")
         if self._settings.audience is not None and self._settings.audience not in _audiences(claims):
             raise Unauthenticated("The token is meant for another audience (aud).")
-
-    def _cache(self, token: str, identity: Identity, until: float) -> None:
-        self._verified[token] = (identity, until)
-        if len(self._verified) > CACHED_TOKENS:
-            self._verified.popitem(last=False)
 
 
 def _header(token: str) -> Mapping[str, Any]:

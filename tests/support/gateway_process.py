@@ -15,6 +15,7 @@ from typing import Any
 
 from datastore.change_streams.relay.bus import Bus
 from datastore.change_streams.replay.history import History
+from datastore.lru_cache import LruCache
 from datastore.photos import reservation_expiry as releases
 from datastore.session.optimistic_locking import PUT_VERSIONS
 from gateway import cli
@@ -30,7 +31,8 @@ def main(*arguments: str) -> None:
     if seconds := os.environ.get("BUS_LEASE_SECONDS"):
         _defaults_of(Bus)["lease_seconds"] = float(seconds)
     if os.environ.get("KEEPS_LITTLE"):
-        identity.CACHED_TOKENS = PUT_VERSIONS._capacity = _defaults_of(History)["most_changes"] = 20
+        identity.CACHED_TOKENS = _defaults_of(History)["most_changes"] = 20
+        PUT_VERSIONS._last = LruCache(20)
     if os.environ.get("SHORT_UPLOADS"):
         releases.LIFETIME = vars(uploads)["LIFETIME"] = timedelta(minutes=2)
         janitor.EVERY_SECONDS = 0.3

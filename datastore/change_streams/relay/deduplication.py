@@ -13,6 +13,7 @@ from datastore.change_streams.relay.commands import Entry, Relayed, RelayState
 from datastore.change_streams.shards.checkpoints import START, Reached, joined_by, lacks, sequence_at
 from datastore.change_streams.shards.shard_iterator import ITERATOR_LIFE
 from datastore.change_streams.shards.shard_reader import sequence_of
+from datastore.lru_cache import LruCache
 
 Record = dict[str, Any]
 # The maximum number of forgotten shards whose positions are kept. Only the stream of a very busy table lists more in
@@ -37,7 +38,7 @@ class Deduplicator:
         self.stream = ""
         self.shards: dict[str, str] = {}
         # The positions delivered in shards that the bus has forgotten: it may deliver these shards again.
-        self._forgotten: dict[str, str] = {}
+        self._forgotten = LruCache[str, str](MAX_FORGOTTEN)
 
     @property
     def reached(self) -> Reached | None:
@@ -107,9 +108,7 @@ class Deduplicator:
         for shard in before.keys() - positions.keys():
             at = self.shards.pop(shard)
             if sequence_at(at) is not None:
-                self._forgotten[shard] = at
-        while len(self._forgotten) > MAX_FORGOTTEN:
-            del self._forgotten[next(iter(self._forgotten))]
+                self._forgotten.put(shard, at)
         for shard, at in positions.items():
             if joined_by(at) is not None and not lacks(self.shards.get(shard), at):
                 self.shards[shard] = at
@@ -153,7 +152,7 @@ class Deduplicator:
 
     def _last(self, shard: str) -> str | None:
         """Return the position delivered in a shard, even if the bus or a reader delivers the shard again."""
-        at, before = self.shards.get(shard), self._forgotten.get(shard)
+        at, before = self.shards.get(shard), self._forgotten.peek(shard)
         return before if before is not None and lacks(at, before) else at
 
     def _records(self, entry: Relayed) -> Sequence[Record]:

@@ -10,6 +10,7 @@ from functools import partial
 
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import DomainError
+from datastore.lru_cache import LruCache
 from datastore.matches.cricket import Match
 from datastore.matches.devices import Device, Devices
 from datastore.matches.display import DisplayState
@@ -55,7 +56,7 @@ class LACoordinator:
         self._now = now
         self._backoff = backoff
         self._end_seconds = end_seconds
-        self._delivered: dict[str, int] = {}
+        self._delivered = LruCache[str, int](MAX_DELIVERED)
         self._queues: dict[str, MatchPushQueue] = {}
 
     async def deliver(self, change: MatchChange) -> None:
@@ -144,15 +145,17 @@ class LACoordinator:
 
     async def _deliver(self, change: MatchChange, queue: MatchPushQueue, batch: PushBatch) -> None:
         now, match = self._now(), change.match
-        delivered, newest = self._delivered.get(match.match_id, -1), await self._newest(change, now)
+        delivered, newest = self._delivered.get(match.match_id), await self._newest(change, now)
         # The instance that wrote a newer version delivers it, but not the events of this one.
         is_known = newest.version > change.version or newest.version == delivered
-        if newest.version < delivered or (is_known and not batch.rings and not batch.start_sessions):
+        if (delivered is not None and newest.version < delivered) or (
+            is_known and not batch.rings and not batch.start_sessions
+        ):
             return
         updates = {team: apns_payload.update(state, now, batch.rings) for team, state in newest.states.items()}
         summary = await self._delivery.send_all(self._pushes(batch, updates))
         _log(match, newest.version, "updates", summary)
-        self._record_delivered(match.match_id, newest.version)
+        self._delivered.put(match.match_id, newest.version)
         if batch.start_sessions:
             starts = {team: apns_payload.start(state, now) for team, state in newest.states.items()}
             summary = await self._delivery.send_all(self._starts(batch, starts))
@@ -166,12 +169,6 @@ class LACoordinator:
         stored = await DisplayStates(self._open_store(), now).cached(change.match)
         newer = {team: state for team, state in stored.items() if state.version > change.states[team].version}
         return replace(change, states={**change.states, **newer})
-
-    def _record_delivered(self, match_id: str, version: int) -> None:
-        self._delivered.pop(match_id, None)
-        self._delivered[match_id] = version
-        if len(self._delivered) > MAX_DELIVERED:
-            del self._delivered[next(iter(self._delivered))]
 
     async def _end(self, match: Match, states: Mapping[str, DisplayState], queue: MatchPushQueue) -> PushSummary:
         loop, now = asyncio.get_running_loop(), self._now()

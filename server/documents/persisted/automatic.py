@@ -4,9 +4,9 @@ The protocol is Apollo's: https://www.apollographql.com/docs/apollo-server/perfo
 queries short enough for GET. It does not restrict clients: any client may register a text.
 """
 
-from collections import OrderedDict
 from typing import Protocol
 
+from datastore.lru_cache import LruCache
 from server.documents.persisted.manifest import sha256_of
 
 MAX_TEXTS = 1000
@@ -34,40 +34,27 @@ class AutomaticDocuments:
         self, shared: SharedTexts | None = None, *, most: int = MAX_TEXTS, most_bytes: int = MAX_BYTES
     ) -> None:
         self._shared = shared
-        self._most = most
-        self._most_bytes = most_bytes
-        self._texts: OrderedDict[str, str] = OrderedDict()
-        self._bytes = 0
+        self._texts = LruCache[str, str](most, max_size=most_bytes, size_of=lambda _, text: _size(text))
 
     async def text(self, document_hash: str) -> str | None:
         """Return the text with this SHA-256, or None."""
         text = self._texts.get(document_hash)
         if text is not None:
-            self._texts.move_to_end(document_hash)
             return text
         text = None if self._shared is None else await self._shared.get(document_hash)
         # Other processes write to the store: accept a text only under its own hash.
         if text is None or sha256_of(text) != document_hash:
             return None
-        self._cache(document_hash, text)
+        self._texts.put(document_hash, text)
         return text
 
     async def add(self, document_hash: str, text: str) -> None:
         """Register a valid text under its SHA-256, unless it is too long."""
         if document_hash in self._texts or _size(text) > MAX_TEXT_BYTES:
             return
-        self._cache(document_hash, text)
+        self._texts.put(document_hash, text)
         if self._shared is not None:
             await self._shared.put(document_hash, text)
-
-    def _cache(self, document_hash: str, text: str) -> None:
-        if document_hash in self._texts:  # another request has cached it in the meantime
-            return
-        self._texts[document_hash] = text
-        self._bytes += _size(text)
-        while len(self._texts) > self._most or self._bytes > self._most_bytes:
-            _, dropped = self._texts.popitem(last=False)
-            self._bytes -= _size(dropped)
 
 
 def _size(text: str) -> int:

@@ -1,10 +1,10 @@
 """The document registry: it finds the text of a request by id, by hash or as sent, and checks that it may run."""
 
 import logging
-from collections import OrderedDict
 from typing import Any, NamedTuple
 
 from datastore.errors import BadUserInput, DomainError, Forbidden, NotFound
+from datastore.lru_cache import LruCache
 from datastore.model.identity import Role
 from datastore.model.log_redaction import redact_emails
 from server.admission.budgets import OverBudget
@@ -66,7 +66,7 @@ class DocumentRegistry:
         self._admin_bypass = admin_bypass
         # Whether texts that clients send are looked up in the source.
         self._checks_texts = self._source is not None and mode is not DocumentsMode.PREFER
-        self._logged: OrderedDict[str, None] = OrderedDict()
+        self._logged = LruCache[str, bool](MAX_LOGGED_HASHES)
         #: The number of operations with an unregistered document, counted in the mode LOG.
         self.unregistered = 0
 
@@ -165,9 +165,7 @@ class DocumentRegistry:
         self.unregistered += 1
         document_hash = sha256_of(text)
         if document_hash not in self._logged:
-            self._logged[document_hash] = None
-            if len(self._logged) > MAX_LOGGED_HASHES:
-                self._logged.popitem(last=False)
+            self._logged.put(document_hash, True)
             shown = "-" if name is None else redact_emails(name)[:MAX_ID_CHARACTERS]
             _log.warning("An unregistered document was executed: sha256 %s, operation %r", document_hash, shown)
 

@@ -15,6 +15,7 @@ import pytest
 
 from datastore.database import StoreMisconfigured, StoreOptions
 from datastore.errors import BadUserInput, DomainError, Timeout, Unavailable
+from datastore.lru_cache import LruCache
 from datastore.objects import ObjectStore, s3
 from datastore.objects.factory import object_store
 from datastore.objects.local import LocalObjects
@@ -139,7 +140,7 @@ async def test_a_url_is_valid_for_an_hour(server: S3Server, bucket: S3Objects, h
 
 
 async def test_a_url_is_signed_once_in_a_quarter_of_an_hour(bucket: S3Objects, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3, "MAX_CACHED_URLS", 3)
+    monkeypatch.setattr(bucket, "_urls", LruCache(3))
     signed: list[str] = []
     sign = bucket._presigned_url
 
