@@ -6,10 +6,10 @@ from operator import methodcaller
 from typing import TYPE_CHECKING
 
 from server.admission.quotas import KeyedQuota
+from server.admission.timer_queue import TimerQueue
 from server.operations.runner import Runner
 from server.security.jwt import Identify
 from server.subscriptions.manager import SubscriptionManager
-from server.websocket.timer_queue import TimerQueue
 from server.websocket.transport import SocketLimits
 
 if TYPE_CHECKING:

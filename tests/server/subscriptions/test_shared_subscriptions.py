@@ -442,7 +442,7 @@ async def test_an_event_that_hangs_for_one_member_times_out_for_it_alone(
         await viewer.next()
 
     async def time_is_up(for_so_many: int) -> None:
-        under_way = runner(served).deadlines._pending
+        under_way = runner(served).deadlines._due
         async with asyncio.timeout(50):
             while len(under_way) != for_so_many:  # noqa: ASYNC110 - it has no event
                 await asyncio.sleep(0.001)
