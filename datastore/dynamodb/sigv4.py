@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from datastore.errors import Unavailable
 from datastore.model.prehashed_hmac import PrehashedHmac
+from datastore.primitives.single_flight import SingleFlight
 
 CONTENT_TYPE = "application/x-amz-json-1.0"
 RECHECK_SECONDS = 60.0
@@ -51,10 +52,10 @@ class CredentialSource:
         self._credentials = credentials
         self._find = find
         self._found_at = self._changed_at = -math.inf
-        self._find_task: asyncio.Task[None] | None = None
         self._frozen: FrozenCredentials | None = None
         self._check_at = 0.0
-        self._refresh_task: asyncio.Task[FrozenCredentials | None] | None = None
+        self._refreshes = SingleFlight[str, FrozenCredentials | None]()
+        self._searches = SingleFlight[str, None]()
 
     @property
     def cached(self) -> FrozenCredentials | None:
@@ -70,12 +71,7 @@ class CredentialSource:
         """
         frozen = self.cached
         if frozen is None:
-            refresh = self._start_refresh()
-            # A caller that is cancelled or times out does not cancel the refresh for the others.
-            await asyncio.wait([refresh], timeout=seconds)
-            if not refresh.done():
-                raise TimeoutError
-            frozen = refresh.result()
+            frozen = await self._refreshes.join("", self._refresh_credentials, seconds)
         if frozen is None:
             raise Unavailable("The store's credentials are not available at the moment; try again.")
         return frozen
@@ -93,16 +89,12 @@ class CredentialSource:
         The search runs at most every few seconds, and once for all waiting callers. Raises `TimeoutError` if it takes
         longer than the given seconds.
         """
-        if self._find_task is None or time.monotonic() >= self._found_at + RETRY_SECONDS:
-            self._found_at = time.monotonic()
-            self._find_task = asyncio.create_task(self._find_again())
-        finding = self._find_task
-        await asyncio.wait([finding], timeout=seconds)
-        if not finding.done():
-            raise TimeoutError
+        if "" in self._searches or time.monotonic() >= self._found_at + RETRY_SECONDS:
+            await self._searches.join("", self._find_again, seconds)
         return time.monotonic() < self._changed_at + RETRY_SECONDS
 
     async def _find_again(self) -> None:
+        self._found_at = time.monotonic()
         try:
             if self._find is not None:
                 self._credentials = await asyncio.to_thread(self._find)
@@ -117,11 +109,6 @@ class CredentialSource:
         if self._frozen is not None and _values(frozen) != _values(self._frozen):
             self._changed_at = time.monotonic()
         self._frozen, self._check_at = frozen, time.monotonic() + RECHECK_SECONDS
-
-    def _start_refresh(self) -> "asyncio.Task[FrozenCredentials | None]":
-        if self._refresh_task is None or self._refresh_task.done():
-            self._refresh_task = asyncio.create_task(self._refresh_credentials())
-        return self._refresh_task
 
     async def _refresh_credentials(self) -> FrozenCredentials | None:
         """Return fresh credentials, or the old ones if that fails: they are valid for some minutes more."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from datastore.dynamodb.codec import Item
 from datastore.keyspace import earthquake_statistics as keys
-from datastore.lru_cache import LruCache
 from datastore.model.access_patterns import AccessPattern
+from datastore.primitives.lru_cache import LruCache
 from datastore.session.store import Store
 
 MAX_CACHED_BOUNDS = 8192

@@ -20,7 +20,6 @@ from datastore.dynamodb.retry.classify import SIGNATURE_CODES
 from datastore.dynamodb.sigv4 import CredentialSource
 from datastore.dynamodb.store_clock import StoreClock
 from datastore.errors import BadUserInput, Timeout, Unavailable
-from datastore.lru_cache import LruCache
 from datastore.objects import (
     NO_CLAIMS,
     STABLE_SECONDS,
@@ -30,6 +29,7 @@ from datastore.objects import (
     check_incoming,
     window_start,
 )
+from datastore.primitives.lru_cache import LruCache
 
 T = TypeVar("T")
 

@@ -12,9 +12,9 @@ from datastore.dynamodb.codec import Item
 from datastore.dynamodb.records import record
 from datastore.dynamodb.requests import set_or_remove
 from datastore.errors import Conflict
-from datastore.lru_cache import LruCache
 from datastore.model.composite_keys import Key
 from datastore.model.versioning import VERSION, increment_clause
+from datastore.primitives.lru_cache import LruCache
 from datastore.session.writes import WriteResult
 
 T = TypeVar("T")

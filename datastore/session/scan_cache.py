@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from datastore.dynamodb.codec import Item
-from datastore.errors import Timeout, Unavailable
+from datastore.errors import Timeout
 from datastore.model.access_patterns import AccessPattern, Table
+from datastore.primitives.single_flight import SingleFlight, result_of
 from datastore.session.read_trace import SharedRead, current_field
 from datastore.session.store import Store
 
@@ -42,7 +43,7 @@ class ScanCache:
         #: The time of the latest failure to read the index, by the pattern that reads it.
         self.refused_at: dict[AccessPattern, datetime] = {}
         self._scans: dict[AccessPattern, _CachedScan] = {}
-        self._running: set[asyncio.Task[Any]] = set()
+        self._running = SingleFlight[AccessPattern, Any]()
 
     async def scan(
         self, caller: Store, pattern: AccessPattern, convert: Callable[[list[Item]], Value], **values: Any
@@ -66,13 +67,10 @@ class ScanCache:
             scan = self._scans[pattern] = self._start(caller, pattern, fetch)
         elif caller.meter.detailed:
             caller.meter.hits.append(SharedRead(current_field.get(), pattern.id, None))
-        # Awaiting the task itself would cancel it with its caller, while other callers wait for it.
-        done, _ = await asyncio.wait({scan.task}, timeout=caller.deadline.remaining())
-        if not done:
-            raise Timeout("The store did not answer in time.")
-        if scan.task.cancelled():
-            raise Unavailable("The gateway is stopping; try again.")
-        found: Value = scan.task.result()
+        try:
+            found: Value = await result_of(scan.task, caller.deadline.remaining())
+        except TimeoutError:
+            raise Timeout("The store did not answer in time.") from None
         return found
 
     def invalidate(self, table: Table) -> None:
@@ -82,9 +80,7 @@ class ScanCache:
 
     async def aclose(self) -> None:
         """Cancel the Scans in flight, and wait for their end."""
-        for task in self._running:
-            task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await self._running.aclose()
 
     def _start(self, caller: Store, pattern: AccessPattern, fetch: Callable[[Store], Awaitable[Value]]) -> _CachedScan:
         # Here, not in the Scan: its waiters would receive the error of this caller.
@@ -95,14 +91,12 @@ class ScanCache:
             store.meter = caller.meter
             return await fetch(store)
 
-        task = asyncio.create_task(read_all())
-        scan = _CachedScan(self._now(), task)
-        self._running.add(task)
-        task.add_done_callback(lambda _: self._scan_done(pattern, scan))
+        self._running.forget(pattern)  # one in flight is too old, or was invalidated
+        scan = _CachedScan(self._now(), self._running.start(pattern, read_all))
+        scan.task.add_done_callback(lambda _: self._scan_done(pattern, scan))
         return scan
 
     def _scan_done(self, pattern: AccessPattern, scan: _CachedScan) -> None:
-        self._running.discard(scan.task)
         failed = scan.task.cancelled() or scan.task.exception() is not None
         if failed and self._scans.get(pattern) is scan:
             del self._scans[pattern]

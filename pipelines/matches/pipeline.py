@@ -10,13 +10,13 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from datastore.errors import Unavailable
-from datastore.lru_cache import LruCache
 from datastore.matches.cricket import Match
 from datastore.matches.display import MatchNames
 from datastore.matches.display_states import DisplayStates
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_state import ActiveMatch
 from datastore.matches.locks import LIFETIME_SECONDS
+from datastore.primitives.lru_cache import LruCache
 from datastore.session.store import Store
 from pipelines.consumer.periodic import every
 from pipelines.matches.live.metrics import PollMetrics

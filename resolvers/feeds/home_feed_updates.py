@@ -25,9 +25,9 @@ from datastore.feeds.visibility import Visibility, VisibilityPolicy
 from datastore.keyspace.feeds import home_feeds as keys
 from datastore.keyspace.feeds import posts as post_keys
 from datastore.keyspace.feeds.table import FEED
-from datastore.lru_cache import LruCache
 from datastore.model.composite_keys import Key
 from datastore.model.timestamps import iso
+from datastore.primitives.lru_cache import LruCache
 from datastore.queues import QueueLimits
 from resolvers.shared import validation as validate
 from resolvers.shared.arguments import Buffer, UserId, WhenSlow

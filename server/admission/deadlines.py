@@ -3,7 +3,7 @@
 import asyncio
 from types import TracebackType
 
-from server.admission.timer_queue import TimerQueue
+from datastore.primitives.timer_queue import TimerQueue
 
 
 class Deadlines(TimerQueue["DeadlineScope"]):

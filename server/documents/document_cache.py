@@ -11,9 +11,9 @@ from graphql import DocumentNode, FieldNode, GraphQLError, GraphQLSchema, Operat
 from graphql.language import OperationType
 
 from datastore.errors import DomainError, Forbidden
-from datastore.lru_cache import LruCache
 from datastore.model.access_patterns import CostModel
 from datastore.model.identity import Identity, Role
+from datastore.primitives.lru_cache import LruCache
 from jit import CachedOperation, CompiledExecutor, operation_of
 from jit.strawberry import StrawberryExecutor
 from server.documents.cost.analysis import CostAnalysis, CostEstimate, CostFormula, TooCostly, TooManyValues

@@ -1,6 +1,5 @@
 """JWKS: the public keys that verify tokens, from a URL that publishes a key set (RFC 7517)."""
 
-import asyncio
 import ipaddress
 import logging
 import math
@@ -15,6 +14,7 @@ import orjson
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from datastore.errors import Unauthenticated, Unavailable
+from datastore.primitives.single_flight import SingleFlight
 
 OpenSession = Callable[[], aiohttp.ClientSession]
 
@@ -59,7 +59,7 @@ class KeySet:
         self._fetched_at = -math.inf
         self._attempted_at = -math.inf
         self._failing = False
-        self._fetching: asyncio.Task[None] | None = None
+        self._fetches = SingleFlight[str, None]()
         if not _is_private(url):
             _log.warning(
                 "The key set is fetched over plain HTTP: an attacker on the network can forge tokens. Use https."
@@ -74,9 +74,10 @@ class KeySet:
         """Return the key with this id; without an id, the only key. Raises `Unauthenticated` or `Unavailable`."""
         age = self._clock() - self._fetched_at
         if self._lookup(kid) is None or (age >= KEYS_FRESH_SECONDS and not self._failing):
-            await self._refresh()
-        elif age >= KEYS_AHEAD_SECONDS:
-            self._start_fetch()
+            if self._may_fetch():
+                await self._fetches.join(self._url, self._fetch)
+        elif age >= KEYS_AHEAD_SECONDS and self._may_fetch():
+            self._fetches.start(self._url, self._fetch)
         key = self._lookup(kid)
         if key is not None:
             return key
@@ -92,20 +93,13 @@ class KeySet:
             return next(iter(self._keys.values()))
         return self._keys.get(kid) if kid is not None else None
 
-    async def _refresh(self) -> None:
-        """Wait for the shared fetch. The cancellation of one caller does not stop it."""
-        self._start_fetch()
-        if self._fetching is not None:
-            await asyncio.shield(self._fetching)
-
-    def _start_fetch(self) -> None:
+    def _may_fetch(self) -> bool:
+        """Return whether a fetch is running, or may begin."""
         pause = KEYS_RETRY_SECONDS if self._keys else KEYS_RETRY_EMPTY_SECONDS
-        if self._fetching is None and self._clock() >= self._attempted_at + pause:
-            self._attempted_at = self._clock()
-            self._fetching = asyncio.create_task(self._fetch())
+        return self._url in self._fetches or self._clock() >= self._attempted_at + pause
 
     async def _fetch(self) -> None:
-        self._failing = True
+        self._attempted_at, self._failing = self._clock(), True
         try:
             keys = _usable_keys(await self._download())
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
@@ -115,8 +109,6 @@ class KeySet:
             _log.exception("The key set could not be read")
         else:
             self._accept(keys)
-        finally:
-            self._fetching = None
 
     def _accept(self, keys: dict[str | None, VerificationKey]) -> None:
         if not keys:

@@ -13,10 +13,10 @@ import jwt
 import orjson
 
 from datastore.errors import Unauthenticated
-from datastore.lru_cache import LruCache
 from datastore.model.identifiers import MAX_USER_ID_BYTES, user_id_fits
 from datastore.model.identity import Identity, Role
 from datastore.model.text_characters import has_forbidden_characters
+from datastore.primitives.lru_cache import LruCache
 from server.security.jwks import KEYS_RETRY_SECONDS, KeySet, OpenSession, VerificationKey
 
 MAX_TOKEN_BYTES = 8192

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from operator import methodcaller
 from typing import TYPE_CHECKING
 
+from datastore.primitives.timer_queue import TimerQueue
 from server.admission.quotas import KeyedQuota
-from server.admission.timer_queue import TimerQueue
 from server.operations.runner import Runner
 from server.security.jwt import Identify
 from server.subscriptions.manager import SubscriptionManager

@@ -15,8 +15,8 @@ from typing import Any
 
 from datastore.change_streams.relay.bus import Bus
 from datastore.change_streams.replay.history import History
-from datastore.lru_cache import LruCache
 from datastore.photos import reservation_expiry as releases
+from datastore.primitives.lru_cache import LruCache
 from datastore.session.optimistic_locking import PUT_VERSIONS
 from gateway import cli
 from pipelines.photos import janitor

@@ -13,7 +13,7 @@ from datastore.change_streams.relay.commands import Entry, Relayed, RelayState
 from datastore.change_streams.shards.checkpoints import START, Reached, joined_by, lacks, sequence_at
 from datastore.change_streams.shards.shard_iterator import ITERATOR_LIFE
 from datastore.change_streams.shards.shard_reader import sequence_of
-from datastore.lru_cache import LruCache
+from datastore.primitives.lru_cache import LruCache
 
 Record = dict[str, Any]
 # The maximum number of forgotten shards whose positions are kept. Only the stream of a very busy table lists more in

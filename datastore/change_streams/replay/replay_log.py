@@ -17,6 +17,7 @@ from datastore.change_streams.replay.runs import LogEntry
 from datastore.change_streams.shards.checkpoints import START, joined_by, sequence_at
 from datastore.change_streams.shards.parents import Seen
 from datastore.errors import Unavailable
+from datastore.primitives.single_flight import SingleFlight
 
 # The maximum seconds for which a client waits for a reading, and those for which an unreadable position is remembered.
 REACH_SECONDS = 30.0
@@ -110,8 +111,7 @@ class ReplayLog(History):
     ) -> None:
         self._lost = lost
         self._read_older = read_older
-        self._reading: asyncio.Task[None] | None = None
-        self._listing: asyncio.Task[None] | None = None
+        self._readings = SingleFlight[str, None]()
         self._waiting: list[_ResumeWaiter] = []
         self._is_closed = False
         super().__init__(publish, **bounds)
@@ -200,7 +200,7 @@ class ReplayLog(History):
     async def _list_or_read(self, found: Lack, began: float) -> None:
         """List the shards, or read the missing changes of the shards that were listed."""
         if found is Lack.OLDER and self._listed_at + LISTED_SECONDS >= began:
-            await self._shared_reading()
+            await self._readings.join("records", self._read)
             return
         await asyncio.sleep(max(0.0, self._listed_at + LISTED_SECONDS - self._clock()))
         await self._list(began)
@@ -251,10 +251,7 @@ class ReplayLog(History):
         self._is_closed = True
         self._forget_older()
         self._wake()
-        for task in (self._reading, self._listing):
-            if task is not None:
-                task.cancel()
-                await asyncio.wait([task])
+        await self._readings.aclose()
 
     def _is_readable(self, token: ResumeToken) -> bool:
         if self._clock() >= self._remembered_until:
@@ -266,10 +263,7 @@ class ReplayLog(History):
     async def _list(self, began: float) -> None:
         if self._listed_at >= began:
             return  # another reading did it while this one waited for its turn
-        if self._listing is None or self._listing.done():
-            self._listing = asyncio.create_task(self._learn_parents())
-            self._listing.add_done_callback(_exception_of)
-        await _wait_for(self._listing)
+        await self._readings.join("shards", self._learn_parents)
 
     async def _learn_parents(self) -> None:
         stream, now = self.stream, self._clock()
@@ -280,12 +274,6 @@ class ReplayLog(History):
         for shard, parent in listed.items():
             # A parent that the stream no longer lists is gone for good, with its records.
             self.parents.learn(self._key(shard), None if parent is None else self._key(parent))
-
-    async def _shared_reading(self) -> None:
-        if self._reading is None or self._reading.done():
-            self._reading = asyncio.create_task(self._read())
-            self._reading.add_done_callback(_exception_of)
-        await _wait_for(self._reading)
 
     async def _read(self) -> None:
         """Read the changes that the waiting clients need and that are missing before the present ones."""
@@ -353,18 +341,6 @@ class ReplayLog(History):
             return None
 
         return before
-
-
-async def _wait_for(task: asyncio.Task[None]) -> None:
-    """Wait for a task that several clients share. Raise the exception that ended it."""
-    await asyncio.wait([task])
-    if (problem := _exception_of(task)) is not None:
-        raise problem.with_traceback(None)  # the clients share it: keep no frames of others
-
-
-def _exception_of(task: asyncio.Task[None]) -> BaseException | None:
-    """Return the exception that ended the task, and mark it as retrieved: all waiting clients may have left."""
-    return None if task.cancelled() else task.exception()
 
 
 def _age(token: ResumeToken) -> tuple[int, int]:

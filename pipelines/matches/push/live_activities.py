@@ -10,13 +10,13 @@ from functools import partial
 
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import DomainError
-from datastore.lru_cache import LruCache
 from datastore.matches.cricket import Match
 from datastore.matches.devices import Device, Devices
 from datastore.matches.display import DisplayState
 from datastore.matches.display_states import DisplayStates
 from datastore.matches.live_activities import LiveActivities, LiveActivity
 from datastore.matches.match_follows import MatchFollow, MatchFollows
+from datastore.primitives.lru_cache import LruCache
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from pipelines.matches.push import apns_payload

@@ -6,7 +6,7 @@ queries short enough for GET. It does not restrict clients: any client may regis
 
 from typing import Protocol
 
-from datastore.lru_cache import LruCache
+from datastore.primitives.lru_cache import LruCache
 from server.documents.persisted.manifest import sha256_of
 
 MAX_TEXTS = 1000

@@ -4,9 +4,9 @@ import logging
 from typing import Any, NamedTuple
 
 from datastore.errors import BadUserInput, DomainError, Forbidden, NotFound
-from datastore.lru_cache import LruCache
 from datastore.model.identity import Role
 from datastore.model.log_redaction import redact_emails
+from datastore.primitives.lru_cache import LruCache
 from server.admission.budgets import OverBudget
 from server.admission.callers import Caller
 from server.documents.document_cache import Document, DocumentText

@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from datastore.errors import DomainError
+from datastore.primitives.lru_cache import LruCache
+from datastore.primitives.single_flight import SingleFlight
 from server.admission.budgets import CallerBudgets
 from server.admission.callers import Caller
 from server.admission.load_shedding import LoadShedder
@@ -157,9 +158,9 @@ class DocumentTable:
         self._clock = clock
         self._budgets = budgets
         self._load = load or LoadShedder(0)
-        self._found: OrderedDict[str, _TableRead] = OrderedDict()
-        self._missing: OrderedDict[str, _TableRead] = OrderedDict()
-        self._reading: dict[str, asyncio.Task[str | None]] = {}
+        self._found = LruCache[str, _TableRead](MAX_CACHED)
+        self._missing = LruCache[str, _TableRead](MAX_CACHED)
+        self._reading = SingleFlight[str, str | None]()
 
     async def text(self, document_id: str, caller: Caller) -> str | None:
         now = self._clock()
@@ -169,7 +170,7 @@ class DocumentTable:
         if self._budgets is not None and document_id not in self._reading:
             await self._budgets.charge(caller, LOOKUP_UNITS)
         try:
-            return await self._read_once(document_id)
+            return await self._reading.join(document_id, lambda: self._fetch(document_id))
         except DomainError as problem:
             if cached is None or cached.text is None:
                 raise
@@ -180,19 +181,6 @@ class DocumentTable:
     async def contains(self, text: str, caller: Caller) -> bool:
         return await self.text(sha256_of(text), caller) == text
 
-    async def _read_once(self, document_id: str) -> str | None:
-        """Read the text once for concurrent requests (single-flight). Cancelling a request does not stop the read."""
-        task = self._reading.get(document_id)
-        if task is None:
-            task = self._reading[document_id] = asyncio.create_task(self._fetch(document_id))
-            task.add_done_callback(lambda done: self._on_read_done(document_id, done))
-        return await asyncio.shield(task)
-
-    def _on_read_done(self, document_id: str, done: asyncio.Task[str | None]) -> None:
-        del self._reading[document_id]
-        if not done.cancelled():
-            done.exception()  # mark as retrieved: every waiter may have been cancelled
-
     async def _fetch(self, document_id: str) -> str | None:
         async with self._load.slot():
             text = await self._read(document_id)
@@ -200,9 +188,6 @@ class DocumentTable:
         return text
 
     def _cache(self, document_id: str, text: str | None) -> None:
-        self._found.pop(document_id, None)
-        self._missing.pop(document_id, None)
-        cache = self._missing if text is None else self._found
-        cache[document_id] = _TableRead(text, self._clock())
-        if len(cache) > MAX_CACHED:
-            cache.popitem(last=False)
+        self._found.pop(document_id)
+        self._missing.pop(document_id)
+        (self._missing if text is None else self._found).put(document_id, _TableRead(text, self._clock()))

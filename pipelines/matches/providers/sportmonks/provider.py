@@ -18,13 +18,13 @@ from datastore.matches.cricket import Match, MatchSnapshot
 from datastore.matches.leagues import League
 from datastore.matches.team_seasons import TeamSeason
 from datastore.matches.teams import Team
+from datastore.primitives.single_flight import SingleFlight
 from pipelines.matches.providers.provider import Malformed, ProviderError, ProviderUnavailable
 from pipelines.matches.providers.sportmonks.balls import Score, scores_by_id
 from pipelines.matches.providers.sportmonks.fixtures import match_of, snapshot_of
 from pipelines.matches.providers.sportmonks.http import BASE_URL, LIMITS, RETRY, SportMonksHttp
 from pipelines.matches.providers.sportmonks.quota import CALLS
 from pipelines.matches.providers.sportmonks.reference import leagues_of, season_teams_of, standings_of, teams_of
-from pipelines.matches.providers.sportmonks.single_flight import SingleFlight
 from pipelines.matches.providers.sportmonks.values import convert_rows, row
 
 # SportMonks allows at most ten includes.
@@ -92,7 +92,7 @@ class SportMonks:
         )
         self._now = now
         self._interval = interval
-        self._flights: SingleFlight[_EndpointResponse] = SingleFlight()
+        self._flights = SingleFlight[str, _EndpointResponse](cancel_unused=True)
         self._responses: dict[str, _EndpointResponse] = {}
         self._single_calls: dict[str, datetime] = {}
         self._codes: dict[str, str] = {}

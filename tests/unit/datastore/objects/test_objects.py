@@ -15,12 +15,12 @@ import pytest
 
 from datastore.database import StoreMisconfigured, StoreOptions
 from datastore.errors import BadUserInput, DomainError, Timeout, Unavailable
-from datastore.lru_cache import LruCache
 from datastore.objects import ObjectStore, s3
 from datastore.objects.factory import object_store
 from datastore.objects.local import LocalObjects
 from datastore.objects.none import NoObjects
 from datastore.objects.s3 import S3Objects
+from datastore.primitives.lru_cache import LruCache
 from server.settings import Settings
 from tests.support.bucket_steps import KEY, OTHER, bucket, http, server
 from tests.support.photo_items import ADA, EVE, ask_as, photo, photo_user, put_library_items

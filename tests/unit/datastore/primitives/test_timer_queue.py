@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from server.admission.timer_queue import MAX_CALLS_PER_TURN, TimerQueue
+from datastore.primitives.timer_queue import MAX_CALLS_PER_TURN, TimerQueue
 from tests.support.until import until
 from tests.support.virtual_time import in_virtual_time
 

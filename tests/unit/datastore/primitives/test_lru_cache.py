@@ -2,7 +2,7 @@
 
 import pytest
 
-from datastore.lru_cache import LruCache
+from datastore.primitives.lru_cache import LruCache
 
 
 def keys_of(cache: LruCache[str, int]) -> list[str]:

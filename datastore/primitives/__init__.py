@@ -1,0 +1,1 @@
+"""Data structures and helpers of asyncio that know nothing of DynamoDB."""
