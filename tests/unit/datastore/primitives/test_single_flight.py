@@ -33,7 +33,7 @@ class Calls:
         return number
 
 
-def joined(
+def joining(
     flights: SingleFlight[str, int], call: Callable[[], Coroutine[Any, Any, int]], key: str = "k"
 ) -> asyncio.Task[int]:
     return asyncio.create_task(flights.join(key, call))
@@ -41,7 +41,7 @@ def joined(
 
 async def test_concurrent_callers_of_a_key_share_a_call() -> None:
     flights, call = SingleFlight[str, int](), Calls()
-    callers = [joined(flights, call), joined(flights, call), joined(flights, call, "other")]
+    callers = [joining(flights, call), joining(flights, call), joining(flights, call, "other")]
     await until(lambda: len(call.begun) == 2)
     assert "k" in flights
 
@@ -54,7 +54,7 @@ async def test_concurrent_callers_of_a_key_share_a_call() -> None:
 
 async def test_callers_share_an_error_and_the_next_caller_starts_another_call() -> None:
     flights, call = SingleFlight[str, int](), Calls()
-    callers = [joined(flights, call), joined(flights, call)]
+    callers = [joining(flights, call), joining(flights, call)]
     await until(lambda: bool(call.begun))
     call.error = OSError("broken")
     call.finish.set()
@@ -67,7 +67,7 @@ async def test_callers_share_an_error_and_the_next_caller_starts_another_call() 
 @pytest.mark.parametrize("cancel_unused", [False, True])
 async def test_a_call_outlives_a_cancelled_caller(cancel_unused: bool) -> None:
     flights, call = SingleFlight[str, int](cancel_unused=cancel_unused), Calls()
-    first, second = joined(flights, call), joined(flights, call)
+    first, second = joining(flights, call), joining(flights, call)
     await until(lambda: bool(call.begun))
 
     first.cancel()
@@ -84,7 +84,7 @@ async def test_a_call_without_callers_continues_and_serves_later_ones() -> None:
     with pytest.raises(TimeoutError):
         await flights.join("k", call, 0)
 
-    late = joined(flights, call)
+    late = joining(flights, call)
     await until(lambda: bool(call.begun))
     call.finish.set()
 
@@ -94,12 +94,12 @@ async def test_a_call_without_callers_continues_and_serves_later_ones() -> None:
 
 async def test_an_unused_call_may_be_cancelled_and_is_not_joined_any_more() -> None:
     flights, call = SingleFlight[str, int](cancel_unused=True), Calls()
-    only = joined(flights, call)
+    only = joining(flights, call)
     await until(lambda: bool(call.begun))
 
     only.cancel()
     await until(only.done)
-    later = joined(flights, call)
+    later = joining(flights, call)
     await until(lambda: len(call.begun) == 2)
     call.finish.set()
 
@@ -109,11 +109,11 @@ async def test_an_unused_call_may_be_cancelled_and_is_not_joined_any_more() -> N
 
 async def test_a_forgotten_call_continues_for_its_callers_only() -> None:
     flights, call = SingleFlight[str, int](), Calls()
-    before = joined(flights, call)
+    before = joining(flights, call)
     await until(lambda: bool(call.begun))
 
     flights.forget("k")
-    after = joined(flights, call)
+    after = joining(flights, call)
     await until(lambda: len(call.begun) == 2)
     assert "k" in flights
     call.finish.set()
@@ -123,7 +123,7 @@ async def test_a_forgotten_call_continues_for_its_callers_only() -> None:
 
 async def test_closing_cancels_all_calls() -> None:
     flights, call = SingleFlight[str, int](), Calls()
-    caller = joined(flights, call)
+    caller = joining(flights, call)
     await until(lambda: bool(call.begun))
     flights.forget("k")
     flights.start("k", call)
