@@ -10,12 +10,17 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from datastore.errors import Throttled
 from datastore.model.identity import Role
 from server.admission.callers import Caller, payer
 from server.admission.settings import Capacity
+
+if TYPE_CHECKING:
+    from server.admission.redis_budgets import RedisBuckets
 
 MAX_CALLERS = 50_000
 # The number of buckets that each charge examines for removal, the least recently examined ones first.
@@ -25,8 +30,7 @@ ADMIN_FACTOR = 10
 MAX_DEBT_SIZES = 10
 
 
-@dataclass(slots=True)
-class Allowance:
+class Allowance(Struct, gc=False):
     """The state of a caller's budget after an operation."""
 
     #: The size of the budget, in read units.
@@ -67,16 +71,6 @@ class Budget:
         return Allowance(self.units, balance, (self.units - balance) / self.per_second if balance < self.units else 0.0)
 
 
-class Buckets(Protocol):
-    """A store of token buckets."""
-
-    async def charge(self, key: str, budget: Budget, units: float) -> tuple[bool, float]:
-        """Take the units if the balance suffices. Return whether they were taken, and the balance afterwards."""
-
-    async def settle(self, key: str, budget: Budget, units: float) -> float:
-        """Take the units unconditionally, or refund them if negative. Return the balance, which may be negative."""
-
-
 class LocalBuckets:
     """The buckets of this process. A full bucket is removed, because it is equal to a new one.
 
@@ -91,14 +85,8 @@ class LocalBuckets:
     def __len__(self) -> int:
         return len(self._buckets)
 
-    async def charge(self, key: str, budget: Budget, units: float) -> tuple[bool, float]:
-        return self.charge_now(key, budget, units)
-
-    async def settle(self, key: str, budget: Budget, units: float) -> float:
-        return self.settle_now(key, budget, units)
-
-    def charge_now(self, key: str, budget: Budget, units: float) -> tuple[bool, float]:
-        """Do what `charge` does, without waiting."""
+    def charge(self, key: str, budget: Budget, units: float) -> tuple[bool, float]:
+        """Take the units if the balance suffices. Return whether they were taken, and the balance afterwards."""
         now = self._clock()
         if len(self._buckets) > 1:
             self._sweep(now)
@@ -108,8 +96,8 @@ class LocalBuckets:
             return False, balance
         return True, self._update(key, budget, balance - units, now)
 
-    def settle_now(self, key: str, budget: Budget, units: float) -> float:
-        """Do what `settle` does, without waiting."""
+    def settle(self, key: str, budget: Budget, units: float) -> float:
+        """Take the units unconditionally, or refund them if negative. Return the balance, which may be negative."""
         now = self._clock()
         bucket = self._buckets.get(key)
         balance = budget.units if bucket is None else _refilled(budget, bucket[1], now - bucket[2])
@@ -146,15 +134,21 @@ def _refilled(budget: Budget, balance: float, seconds: float) -> float:
 class CallerBudgets:
     """The budgets of all callers: of users, of the networks of anonymous clients, and ten times larger ones of admins.
 
-    Services (the role system) have no budget. The process records callers in debt until the debt is paid off by its
-    `clock`, so that `check` refuses their operations before they are prepared.
+    They are in the `local` buckets of this process, or in the `shared` ones of all processes. Services (the role
+    system) have no budget. The process records callers in debt until the debt is paid off by its `clock`, so that
+    `check` refuses their operations before they are prepared.
     """
 
-    def __init__(self, buckets: Buckets, capacity: Capacity, clock: Callable[[], float] = time.monotonic) -> None:
-        self._buckets = buckets
-        self._local = buckets if isinstance(buckets, LocalBuckets) else None
-        #: Whether `charge_now` and `settle_now` may be used: the buckets are in this process.
-        self.at_once = self._local is not None
+    def __init__(
+        self,
+        local: LocalBuckets,
+        capacity: Capacity,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        shared: "RedisBuckets | None" = None,
+    ) -> None:
+        self._local = local
+        self._shared = shared
         self._clock = clock
         self._debts: OrderedDict[str, float] = OrderedDict()
         self._user = Budget(capacity.budget_units, capacity.budget_units_per_second)
@@ -172,37 +166,19 @@ class CallerBudgets:
             raise _refusal(caller, budget, -debt, 0.0)
         del self._debts[payer(caller)]
 
-    def charge_now(self, caller: Caller, units: float) -> Allowance | None:
-        """Do what `charge` does, without waiting. Requires `at_once`."""
-        budget = self._budget(caller)
-        if not budget.units:
-            return None
-        assert self._local is not None, "Buckets in Redis need `charge` and `settle`."
-        admitted, balance = self._local.charge_now(caller.payer or payer(caller), budget, units)
-        if not admitted:
-            raise _refusal(caller, budget, balance, units)
-        return budget.allowance(balance)
-
-    def settle_now(self, caller: Caller, units: float) -> Allowance | None:
-        """Do what `settle` does, without waiting. Requires `at_once`."""
-        budget = self._budget(caller)
-        if not budget.units:
-            return None
-        assert self._local is not None, "Buckets in Redis need `charge` and `settle`."
-        key = caller.payer or payer(caller)
-        return self._settled(key, budget, self._local.settle_now(key, budget, units))
-
     async def charge(self, caller: Caller, units: float) -> Allowance | None:
         """Charge the estimate of an operation. Return the allowance, or None for a caller without a budget.
 
         Raises `OverBudget`.
         """
-        if self.at_once:
-            return self.charge_now(caller, units)
         budget = self._budget(caller)
         if not budget.units:
             return None
-        admitted, balance = await self._buckets.charge(payer(caller), budget, units)
+        key = caller.payer or payer(caller)
+        if self._shared is None:
+            admitted, balance = self._local.charge(key, budget, units)
+        else:
+            admitted, balance = await self._shared.charge(key, budget, units)
         if not admitted:
             raise _refusal(caller, budget, balance, units)
         return budget.allowance(balance)
@@ -212,16 +188,14 @@ class CallerBudgets:
 
         The bucket may be in debt afterwards.
         """
-        if self.at_once:
-            return self.settle_now(caller, units)
         budget = self._budget(caller)
         if not budget.units:
             return None
-        key = payer(caller)
-        return self._settled(key, budget, await self._buckets.settle(key, budget, units))
-
-    def _settled(self, key: str, budget: Budget, balance: float) -> Allowance:
-        """Record or clear the caller's debt. Return the allowance."""
+        key = caller.payer or payer(caller)
+        if self._shared is None:
+            balance = self._local.settle(key, budget, units)
+        else:
+            balance = await self._shared.settle(key, budget, units)
         if self._debts:
             self._debts.pop(key, None)
         if balance < 0:

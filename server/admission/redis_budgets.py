@@ -103,6 +103,7 @@ class RedisBuckets:
         return self._recovery is None
 
     async def charge(self, key: str, budget: Budget, units: float) -> tuple[bool, float]:
+        """Do what `LocalBuckets.charge` does. If the caller is cancelled, the units are refunded."""
         charging = self._start(self._charge(key, budget, units))
         try:
             return await asyncio.shield(charging)
@@ -112,15 +113,16 @@ class RedisBuckets:
             raise
 
     async def settle(self, key: str, budget: Budget, units: float) -> float:
+        """Do what `LocalBuckets.settle` does, also if the caller is cancelled."""
         return await asyncio.shield(self._start(self._settle(key, budget, units)))
 
     async def _charge(self, key: str, budget: Budget, units: float) -> tuple[bool, float]:
         reply = await self._call(key, budget, units, always=False)
-        return await self._local.charge(key, budget, units) if reply is None else reply
+        return self._local.charge(key, budget, units) if reply is None else reply
 
     async def _settle(self, key: str, budget: Budget, units: float) -> float:
         reply = await self._call(key, budget, units, always=True)
-        return await self._local.settle(key, budget, units) if reply is None else reply[1]
+        return self._local.settle(key, budget, units) if reply is None else reply[1]
 
     async def _refund(self, charging: asyncio.Task[tuple[bool, float]], key: str, budget: Budget, units: float) -> None:
         taken, _ = await charging

@@ -30,7 +30,7 @@ class Admission:
             from server.admission.redis_budgets import RedisBuckets
 
             self.redis = RedisBuckets(capacity.redis_url)
-        self.budgets = CallerBudgets(self.redis or LocalBuckets(), capacity)
+        self.budgets = CallerBudgets(LocalBuckets(), capacity, shared=self.redis)
 
     def gauges(self) -> dict[str, tuple[str, Callable[[], float]]]:
         """Return the gauges by name: the help text, and the function that reads the value."""

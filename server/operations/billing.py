@@ -16,7 +16,7 @@ from server.operations.context import OpenContext, OperationContext
 from server.operations.explain import Explanations
 from server.operations.outcome import Outcome, failure
 from server.operations.report import Observe, Report, Tracing
-from server.operations.request import Request
+from server.operations.request import RESPONSE_BYTES_PER_UNIT, Request
 
 # The read units that executing a missed event costs in addition to its reads. A replay may contain ten thousand events;
 # each takes about as long as reads of this many units.
@@ -42,7 +42,7 @@ class Billing:
         documents: Documents,
         open_context: OpenContext,
         *,
-        budgets: CallerBudgets | None,
+        budgets: CallerBudgets,
         observers: Collection[Observe],
         tracing: Tracing | None,
         explanations: Explanations,
@@ -71,34 +71,17 @@ class Billing:
         report = self._explanations.report(request.operation, request.caller, request.estimate, meter)
         outcome.add_extension("dynamodb", report)
 
-    @property
-    def charges_at_once(self) -> bool:
-        """Whether `charge_now` and `settle_now` may replace `charge` and `settle`, because neither has to wait."""
-        return self._budgets is None or self._budgets.at_once
-
-    def charge_now(self, request: Request) -> Allowance | None:
-        """Do what `charge` does, without waiting."""
-        return None if self._budgets is None else self._budgets.charge_now(request.caller, request.charged)
-
-    def settle_now(self, request: Request, units: float) -> Allowance | None:
-        """Do what `settle` does, without waiting."""
-        return None if self._budgets is None or not units else self._budgets.settle_now(request.caller, units)
-
     async def charge(self, request: Request) -> Allowance | None:
-        """Charge the caller's budget before the execution. Raises `OverBudget`; returns None without budgets."""
-        if self._budgets is None:
-            return None
+        """Charge the caller's budget before the execution. Raises `OverBudget`; returns None without a budget."""
         return await self._budgets.charge(request.caller, request.charged)
 
     def needs_settlement(self, units: float) -> bool:
         """Whether `settle` has anything to do."""
-        return self._budgets is not None and units != 0
+        return units != 0
 
     async def settle(self, request: Request, units: float) -> Allowance | None:
         """Charge more units after the execution, or refund them if `units` is negative."""
-        if self._budgets is None or not units:
-            return None
-        return await self._budgets.settle(request.caller, units)
+        return await self._budgets.settle(request.caller, units) if units else None
 
     def start_report(self, report: Report) -> Report:
         """Start the span of a report, and return the report."""
@@ -151,6 +134,19 @@ def withheld_units(request: Request, report: Report) -> float:
     exists.
     """
     return request.charged + report.withheld * WITHHELD_UNITS if report.withheld else 0.0
+
+
+def owed_units(request: Request, report: Report, outcome: Outcome | None, charged: float) -> float:
+    """Return the read units to settle after an operation: its cost minus the units `charged` in advance.
+
+    It costs at least `request.min_units`, and the units for the size of the response if it has one.
+    """
+    least = request.min_units
+    if outcome is not None and (by_size := len(outcome.body) / RESPONSE_BYTES_PER_UNIT) > least:
+        least = by_size
+    if report.withheld:
+        least = max(least, withheld_units(request, report))
+    return unsettled_units(report, report.cost, charged, least)
 
 
 def check_debt(allowance: Allowance | None) -> None:

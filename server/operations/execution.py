@@ -1,9 +1,6 @@
 """Execution of queries and mutations: the choice of the executor."""
 
-import asyncio
 from collections.abc import Awaitable
-from contextlib import nullcontext
-from inspect import isawaitable
 from typing import Any
 
 from graphql import ExecutionResult, execute
@@ -11,13 +8,11 @@ from graphql.execution import Executor
 from strawberry.execution import optimized_is_awaitable
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 
-from server.admission.fairness import TimeSlices
 from server.documents.document_cache import Documents
 from server.documents.request import Stage
 from server.operations.context import OperationContext
 from server.operations.explain import FieldTracingExecutor
-from server.operations.foreign_cancellation import translate_cancellation
-from server.operations.outcome import Outcome, failure, outcome_of
+from server.operations.outcome import Outcome, outcome_of
 from server.operations.request import Request
 
 
@@ -30,23 +25,15 @@ def executor_of(request: Request) -> type[Executor[Any]]:
     return _Explained if request.params.explain else request.operation.document.executor
 
 
-async def execute_operation(
-    documents: Documents, request: Request, context: OperationContext, slices: TimeSlices | None = None
-) -> Outcome:
-    """Execute a query or a mutation. A foreign cancellation in a resolver is an error like any other.
-
-    `slices` measures the time until the operation first waits.
-    """
-    program, variables = request.operation.program, request.params.variables
-    try:
-        with slices.measure() if slices is not None else nullcontext():
-            if request.params.explain:
-                result = _explained(documents, request, context)
-            else:
-                result = program.execute(context, variables, hide_suggestions=documents.hides_suggestions)
-        return selection_outcome(await result if isawaitable(result) else result)
-    except asyncio.CancelledError as cancelled:
-        return failure(translate_cancellation(cancelled))
+def execute_operation(
+    documents: Documents, request: Request, context: OperationContext
+) -> Awaitable[ExecutionResult] | ExecutionResult:
+    """Execute a query or a mutation. Return the result, or an awaitable if a field has to wait."""
+    if request.params.explain:
+        return _explained(documents, request, context)
+    return request.operation.program.execute(
+        context, request.params.variables, hide_suggestions=documents.hides_suggestions
+    )
 
 
 def _explained(

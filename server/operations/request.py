@@ -72,11 +72,6 @@ def preparation_units(text: str, values: int = 0, introspected: int = 0, size: i
     )
 
 
-def response_units(outcome: Outcome) -> float:
-    """Return the read units that the size of a response costs."""
-    return len(outcome.body) / RESPONSE_BYTES_PER_UNIT
-
-
 def event_units(request: Request, outcome: Outcome) -> float:
     """Return the read units that an event costs at least: for its execution, or for its size beyond 4 KB."""
     size = len(outcome.body)

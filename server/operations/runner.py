@@ -6,40 +6,43 @@ from collections.abc import Callable, Collection, Coroutine
 from functools import partial
 from typing import Any
 
+from graphql import ExecutionResult
 from graphql.language import OperationType
 
 from datastore.errors import BadUserInput, DomainError, Internal, Throttled, Timeout, Unavailable
 from datastore.model.ids import IdSource
 from datastore.session.metering import Meter
-from server.admission.budgets import CallerBudgets
+from server.admission.budgets import CallerBudgets, LocalBuckets
 from server.admission.callers import Caller, payer
 from server.admission.deadlines import Deadlines
 from server.admission.fairness import TimeSlices
 from server.admission.load_shedding import LoadShedder
+from server.admission.settings import Capacity
 from server.documents.cost.analysis import TooCostly
 from server.documents.document_cache import Document, DocumentRejected, Documents, DocumentText, PreparedOperation
 from server.documents.persisted.registry import DocumentRegistry
 from server.documents.request import GraphQLParams, Stage
 from server.documents.variables import check_variables
-from server.operations.billing import Billing, refusal, unsettled_units, withheld_units
+from server.operations.billing import Billing, owed_units, refusal
 from server.operations.context import OpenContext
-from server.operations.execution import execute_operation
+from server.operations.execution import execute_operation, selection_outcome
 from server.operations.explain import Explanations
+from server.operations.foreign_cancellation import translate_cancellation
 from server.operations.idempotency import Idempotency
 from server.operations.outcome import MAX_RESPONSE_CHARACTERS, Outcome, ResponseTooLarge, failure, is_too_large
 from server.operations.report import Observe, Report, Tracing, new_report
-from server.operations.request import Request, Transport, preparation_units, response_units
+from server.operations.request import Request, Transport, preparation_units
 
 DEADLINE = 30.0
 CANCELLED = "CANCELLED"
+UNLIMITED = Capacity(budget_units=0, anonymous_budget_units=0)
 # Executing for a response with more values waits for a time slice of the event loop.
 UNSLICED_VALUES = 250
 # The characters of a response with more values are counted before it is encoded. A response with fewer values is rarely
 # too long: its characters are counted only if it has more than MAX_RESPONSE_CHARACTERS bytes when it is encoded.
 UNMEASURED_VALUES = MAX_RESPONSE_CHARACTERS // 2_000
 
-# A step of the processing, including the steps nested in it.
-Work = Callable[[Request, Report], Coroutine[Any, Any, Outcome]]
+Process = Callable[[Request, Report], Coroutine[Any, Any, Outcome]]
 
 
 class Runner:
@@ -67,7 +70,7 @@ class Runner:
         self.slices = TimeSlices()
         self.load = load or LoadShedder(0)
         self._registry = registry
-        self._budgets = budgets
+        self._budgets = budgets = budgets or CallerBudgets(LocalBuckets(), UNLIMITED)
         self._idempotency = idempotency
         self._explanations = explanations
         self.billing = Billing(
@@ -90,8 +93,7 @@ class Runner:
         operation: PreparedOperation | None = None
         estimate = 0.0
         try:
-            if self._budgets is not None:
-                self._budgets.check(caller)
+            self._budgets.check(caller)
             if params.explain:
                 self._explanations.check(caller)
             registry = self._registry
@@ -126,7 +128,7 @@ class Runner:
 
     async def _refuse(self, report: Report, outcome: Outcome, started_at: float) -> Outcome:
         """Charge and report a request that is not executed. Return its outcome."""
-        if outcome.stage is not Stage.ADMISSION and self._budgets is not None:
+        if outcome.stage is not Stage.ADMISSION:
             params = report.params
             outcome.allowance = await self._budgets.settle(
                 report.caller, preparation_units(params.query or "", size=params.size)
@@ -146,17 +148,20 @@ class Runner:
         """Execute a query or a mutation. A mutation with an Idempotency-Key runs once, and to its end."""
         idempotency = self._idempotency
         if request.params.idempotency_key is None or idempotency is None or request.kind is not OperationType.MUTATION:
-            return self._with_report(request, self._execute_within_deadline)
-        return idempotency.shielded(self._with_report(request, partial(self._execute_once, idempotency)))
+            return self._with_report(request, self._process)
+        return idempotency.shielded(self._with_report(request, partial(self._process_once, idempotency)))
 
-    async def _with_report(self, request: Request, work: Work) -> Outcome:
+    async def _with_report(self, request: Request, process: Process) -> Outcome:
+        """Process a request, and report its outcome."""
         report = self.billing.start_report(new_report(request))
         started_at = time.perf_counter()
         try:
             try:
-                outcome = await work(request, report)
+                outcome = await process(request, report)
             except DomainError as error:
                 outcome = refusal(error)
+            except TimeoutError:
+                outcome = self._timed_out(report)
             if request.params.explain and outcome.replayed is None:
                 self.billing.explain(request, outcome, report.explained_calls)
             report.add(outcome)
@@ -170,63 +175,61 @@ class Runner:
         finally:
             self.billing.finish_report(report, started_at)
 
-    def _execute_within_deadline(self, request: Request, report: Report) -> Coroutine[Any, Any, Outcome]:
-        return self._with_deadline(request, report, self._execute_and_bill)
+    async def _process(self, request: Request, report: Report) -> Outcome:
+        """Execute an operation: deadline, admission, charge, execution, settlement.
 
-    def _execute_and_bill(self, request: Request, report: Report) -> Coroutine[Any, Any, Outcome]:
-        return self._with_billing(self._execute, request, report)
+        Raises `TimeoutError` at the deadline.
+        """
+        load, budgets, caller, charged = self.load, self._budgets, request.caller, request.charged
+        with self.deadlines.deadline():
+            if not load.try_acquire(payer(caller)):
+                await load.acquire(payer(caller))
+            try:
+                allowance, outcome = await budgets.charge(caller, charged), None
+                try:
+                    outcome = await self._execute(request, report)
+                finally:
+                    if units := owed_units(request, report, outcome, charged):
+                        allowance = await budgets.settle(caller, units) or allowance
+            finally:
+                load.release(payer(caller))
+        outcome.allowance = allowance
+        return outcome
 
-    async def _execute_once(self, idempotency: Idempotency, request: Request, report: Report) -> Outcome:
-        """Execute a mutation under its idempotency key.
+    async def _process_once(self, idempotency: Idempotency, request: Request, report: Report) -> Outcome:
+        """Execute a mutation under its idempotency key: charge, deadline, admission, execution, settlement.
 
         A concurrent request with the same key waits without a slot of the load shedder, and its charge is refunded.
         """
+        budgets, caller, charged = self._budgets, request.caller, request.charged
 
-        def execute(source: IdSource) -> Coroutine[Any, Any, Outcome]:
-            return self._with_deadline(request, report, partial(self._execute, id_source=source))
-
-        async def work(request: Request, report: Report) -> Outcome:
-            meter = Meter()
-            meter.detailed = request.params.explain
+        async def execute(source: IdSource) -> Outcome:
             try:
-                return await idempotency.run_once(request, execute, meter)
-            finally:
-                executed = report.latest_calls
-                self.billing.measure(report, meter)
-                report.latest_calls = [*executed, *report.latest_calls]
+                with self.deadlines.deadline():
+                    async with self.load.slot(payer(caller)):
+                        return await self._execute(request, report, source)
+            except TimeoutError:
+                return self._timed_out(report)
 
-        return await self._with_billing(work, request, report)
-
-    async def _with_deadline(self, request: Request, report: Report, work: Work) -> Outcome:
-        load, caller = self.load, request.caller.payer or payer(request.caller)
+        meter = Meter()
+        meter.detailed = request.params.explain
+        allowance, outcome = await budgets.charge(caller, charged), None
         try:
-            with self.deadlines.deadline():
-                if not load.try_acquire(caller):
-                    await load.acquire(caller)
-                try:
-                    return await work(request, report)
-                finally:
-                    load.release(caller)
-        except TimeoutError:
-            message = f"The operation did not finish within {self.deadlines.seconds:g} seconds and was stopped."
-            outcome = failure(Timeout(message))
-            if _wrote(report):
-                outcome.mark_ambiguous()
-            return outcome
-
-    async def _with_billing(self, work: Work, request: Request, report: Report) -> Outcome:
-        """Return the outcome of `work`. Charge the estimate before, and settle the actual cost afterwards."""
-        billing = self.billing
-        at_once = billing.charges_at_once
-        allowance = billing.charge_now(request) if at_once else await billing.charge(request)
-        least = request.min_units
-        try:
-            outcome = await work(request, report)
-            least = max(least, response_units(outcome))
+            outcome = await idempotency.run_once(request, execute, meter)
         finally:
-            units = unsettled_units(report, report.cost, request.charged, max(least, withheld_units(request, report)))
-            settled = billing.settle_now(request, units) if at_once else await billing.settle(request, units)
-        outcome.allowance = settled or allowance
+            executed = report.latest_calls
+            self.billing.measure(report, meter)
+            report.latest_calls = [*executed, *report.latest_calls]
+            if units := owed_units(request, report, outcome, charged):
+                allowance = await budgets.settle(caller, units) or allowance
+        outcome.allowance = allowance
+        return outcome
+
+    def _timed_out(self, report: Report) -> Outcome:
+        message = f"The operation did not finish within {self.deadlines.seconds:g} seconds and was stopped."
+        outcome = failure(Timeout(message))
+        if _wrote(report):
+            outcome.mark_ambiguous()
         return outcome
 
     async def _execute(self, request: Request, report: Report, id_source: IdSource | None = None) -> Outcome:
@@ -236,10 +239,14 @@ class Runner:
         meter = context.meter
         try:
             if request.max_values <= UNSLICED_VALUES:
-                outcome = await execute_operation(self.documents, request, context)
+                result = execute_operation(self.documents, request, context)
             else:
                 await self.slices.wait_for_slice()
-                outcome = await execute_operation(self.documents, request, context, self.slices)
+                with self.slices.measure():
+                    result = execute_operation(self.documents, request, context)
+            outcome = selection_outcome(result if isinstance(result, ExecutionResult) else await result)
+        except asyncio.CancelledError as cancelled:
+            outcome = failure(translate_cancellation(cancelled))
         finally:
             context.close()
             self.billing.measure(report, meter)

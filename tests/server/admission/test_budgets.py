@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from datastore.errors import Throttled
 from datastore.model.identity import Identity, Role
-from server.admission.budgets import Buckets, Budget, CallerBudgets, LocalBuckets, OverBudget
+from server.admission.budgets import Budget, CallerBudgets, LocalBuckets, OverBudget
 from server.admission.callers import Caller, payer
 from server.admission.redis_budgets import CONNECTIONS, RedisBuckets
 from server.admission.settings import Capacity
@@ -70,6 +70,22 @@ steps = st.lists(
 )
 
 
+class AsyncBuckets:
+    """The buckets of this process behind the interface of those in Redis."""
+
+    def __init__(self, buckets: LocalBuckets) -> None:
+        self._buckets = buckets
+
+    async def charge(self, key: str, budget: Budget, units: float) -> tuple[bool, float]:
+        return self._buckets.charge(key, budget, units)
+
+    async def settle(self, key: str, budget: Budget, units: float) -> float:
+        return self._buckets.settle(key, budget, units)
+
+
+Buckets = AsyncBuckets | RedisBuckets
+
+
 async def check_against_documentation(
     buckets: Buckets, clock: Ticking, key: str, taken: list[tuple[str, float]]
 ) -> None:
@@ -96,7 +112,7 @@ async def check_against_documentation(
 @given(taken=steps)
 def test_a_bucket_of_this_process(taken: list[tuple[str, float]]) -> None:
     clock = Ticking()
-    asyncio.run(check_against_documentation(LocalBuckets(clock), clock, "key", taken))
+    asyncio.run(check_against_documentation(AsyncBuckets(LocalBuckets(clock)), clock, "key", taken))
 
 
 @examples(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -121,7 +137,7 @@ async def most_at_once(buckets: list[Buckets], clock: Ticking) -> float:
 
 async def test_concurrent_charges_never_exceed_the_budget() -> None:
     clock = Ticking()
-    assert await most_at_once([LocalBuckets(clock)], clock) == 7 * (150 // 7)
+    assert await most_at_once([AsyncBuckets(LocalBuckets(clock))], clock) == 7 * (150 // 7)
 
 
 async def test_concurrent_charges_of_several_processes_never_exceed_the_budget(
@@ -132,26 +148,26 @@ async def test_concurrent_charges_of_several_processes_never_exceed_the_budget(
     assert await most_at_once(buckets, clock) == 7 * (150 // 7)
 
 
-async def test_full_buckets_are_not_kept() -> None:
+def test_full_buckets_are_not_kept() -> None:
     clock = Ticking()
     buckets = LocalBuckets(clock)
     budget = Budget(100, 10)
     for number in range(100):
-        await buckets.charge(f"{number}", budget, 50)
-    await buckets.charge("late", budget, 90)
+        buckets.charge(f"{number}", budget, 50)
+    buckets.charge("late", budget, 90)
     assert len(buckets) == 101
     clock.now += 6
     for _ in range(60):
-        await buckets.charge("late", budget, 0)
+        buckets.charge("late", budget, 0)
     assert len(buckets) == 1
-    await buckets.settle("late", budget, -1000)
+    buckets.settle("late", budget, -1000)
     assert len(buckets) == 0
 
 
-async def test_the_number_of_buckets_is_limited() -> None:
+def test_the_number_of_buckets_is_limited() -> None:
     buckets = LocalBuckets(Ticking(), max_buckets=10)
     for number in range(1000):
-        await buckets.charge(f"{number}", Budget(100, 10), 50)
+        buckets.charge(f"{number}", Budget(100, 10), 50)
     assert len(buckets) == 10
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from datastore.keyspace.sightings import BLIP
 from datastore.model.identity import Role
-from server.admission.budgets import Allowance, LocalBuckets
+from server.admission.budgets import Allowance
 from server.admission.callers import Caller
 from server.admission.settings import Capacity
 from server.documents.cost.analysis import CostEstimate
@@ -77,9 +77,7 @@ async def test_unused_units_are_refunded(served: Served) -> None:
 
 
 def left(served: Served) -> float:
-    buckets = served.gateway.server.admission.budgets._buckets
-    assert isinstance(buckets, LocalBuckets)
-    ((_, balance, _),) = buckets._buckets.values()
+    ((_, balance, _),) = served.gateway.server.admission.budgets._local._buckets.values()
     return balance
 
 
