@@ -13,6 +13,7 @@ from datastore.model.access_patterns import WRITES
 # A write unit costs five times as much as a read unit, on demand and in every region:
 # https://aws.amazon.com/dynamodb/pricing/on-demand/
 WRITE_UNIT_COST = 5
+ITEM_WRITES = frozenset({"PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems"})
 
 
 @dataclass(slots=True, eq=False)
@@ -95,7 +96,7 @@ class Call(Struct, gc=False):
     def cost(self) -> float:
         """The consumed units, reported and unreported, in read units."""
         units = self.units + self.unreported_units
-        return units * WRITE_UNIT_COST if self.operation.startswith(WRITES) else units
+        return units * WRITE_UNIT_COST if self.operation in ITEM_WRITES else units
 
     @property
     def may_have_written(self) -> bool:

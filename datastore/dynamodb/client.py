@@ -169,7 +169,6 @@ class Client:
                 raise _breaker_error(breaker)
             now = self._clock()
         call = Call(operation, prepared, patterns, time.time(), attempted_at=now)
-        started = time.monotonic()
         response: dict[str, Any] | None = None
         if meter is not None:
             meter.open_calls += 1
@@ -192,7 +191,7 @@ class Client:
             call.unreported_units = failed.units
             raise
         finally:
-            call.seconds = time.monotonic() - started
+            call.seconds = self._clock() - now
             self._report(call, response, meter, traced)
         return response
 

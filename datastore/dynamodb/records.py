@@ -4,6 +4,8 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from msgspec import Struct
+
 from datastore.dynamodb.codec import Item, Raw, decode_item
 from datastore.dynamodb.record_decoder import RecordDecoder
 from datastore.errors import Internal
@@ -79,15 +81,12 @@ def logged_keys(item: Mapping[str, Any]) -> dict[str, Any]:
     return {name: redact_emails(value) for name, value in item.items() if name.lower() in LOGGED_KEYS}
 
 
-class LazyItem:
+class LazyItem(Struct, eq=False):
     """An item as DynamoDB returned it (`raw`), decoded and converted at the first access."""
 
-    __slots__ = ("_converted", "_item", "raw")
-
-    def __init__(self, raw: Raw) -> None:
-        self.raw = raw
-        self._item: Item | None = None
-        self._converted: tuple[RecordDecoder[Any], Any] | None = None
+    raw: Raw
+    _item: Item | None = None
+    _converted: tuple[RecordDecoder[Any], Any] | None = None
 
     @property
     def item(self) -> Item:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 import orjson
+from msgspec import Struct
 
 from datastore.dynamodb.codec import encode, encode_item
 from datastore.model.access_patterns import AccessPattern, Table, aliases_in, values_in
@@ -19,16 +20,13 @@ _json = orjson.dumps
 TEMPLATE_CACHE_SIZE = 4096
 
 
-class PreparedRequest:
+class PreparedRequest(Struct, eq=False, gc=False):
     """A serialized request: its JSON body, and the full names of its tables and its index."""
 
-    __slots__ = ("_payload", "body", "index", "tables")
-
-    def __init__(self, body: bytes, tables: tuple[str, ...], index: str | None = None) -> None:
-        self.body = body
-        self.tables = tables
-        self.index = index
-        self._payload: Mapping[str, Any] | None = None
+    body: bytes
+    tables: tuple[str, ...]
+    index: str | None = None
+    _payload: Mapping[str, Any] | None = None
 
     @property
     def payload(self) -> Mapping[str, Any]:

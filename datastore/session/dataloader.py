@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, Generic, Self, TypeVar
 
 from aiodataloader import DataLoader
+from msgspec import Struct
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 ReturnT = TypeVar("ReturnT")
@@ -24,26 +25,20 @@ class Failure:
         return self.error.with_traceback(self._traceback)
 
 
-class Read(Generic[KeyT, ReturnT]):
+class Read(Struct, Generic[KeyT, ReturnT], eq=False):
     """The read of one key: in flight while it has a `batch`, then with a `value`, which may be a `Failure`."""
 
-    __slots__ = ("batch", "key", "value")
-
-    def __init__(self, key: KeyT, batch: "ReadBatch | None", value: ReturnT | Failure | None = None) -> None:
-        self.key = key
-        self.batch = batch
-        # Any: it is a `ReturnT` or a `Failure`, and callers check its class once.
-        self.value: Any = value
+    key: KeyT
+    batch: "ReadBatch | None"
+    #: A `ReturnT` or a `Failure`: callers check its class once.
+    value: Any = None
 
 
-class ReadBatch:
+class ReadBatch(Struct, eq=False):
     """Reads that are sent together, and a future for each waiter."""
 
-    __slots__ = ("reads", "waiters")
-
-    def __init__(self) -> None:
-        self.reads: list[Read[Any, Any]] = []
-        self.waiters: list[asyncio.Future[None]] = []
+    reads: list[Read[Any, Any]] = []
+    waiters: list[asyncio.Future[None]] = []
 
 
 class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
@@ -52,6 +47,9 @@ class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
     A batch outlives a cancelled caller, since others may wait for the same read; `abandon` cancels all batches. Reads
     carry no future: a batch completes as a whole, and each waiter has its own future, which it can cancel alone.
     """
+
+    #: Set while the reads are held back, until `_wait_for_release` has returned.
+    _released: asyncio.Event | None = None
 
     def __init__(self, *, max_batch_size: int | None = None) -> None:
         # Without super().__init__(), which inspects the class each time: half the cost of a loader.
@@ -97,9 +95,10 @@ class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
             queued.append(ReadBatch())
             # Like aiodataloader: after all callbacks that are ready now.
             self.loop.call_soon(self._start_dispatch)
-        elif len(queued[-1].reads) == self.max_batch_size:
-            queued.append(ReadBatch())
         batch = queued[-1]
+        if len(batch.reads) == self.max_batch_size:
+            batch = ReadBatch()
+            queued.append(batch)
         read = self._reads[key] = Read(key, batch)
         batch.reads.append(read)
         return read
@@ -107,9 +106,9 @@ class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
     async def _result(self, read: Read[KeyT, ReturnT]) -> ReturnT:
         if read.batch is not None:
             await self._waiter(read.batch)
-        value: ReturnT | Failure = read.value
-        if isinstance(value, Failure):
-            raise value.exception()
+        value: ReturnT = read.value
+        if value.__class__ is Failure:
+            raise read.value.exception()
         return value
 
     def _waiter(self, batch: ReadBatch) -> "asyncio.Future[None]":
@@ -135,7 +134,9 @@ class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
             self._abandon_batches(batches)
 
     async def dispatch(self) -> None:
-        """Send the queued batches: the first in this task, the others in tasks of their own."""
+        """Send the queued batches: the first in this task, the others in tasks of their own. Wait for the hold."""
+        if self._released is not None:
+            await self._wait_for_release()
         batches, self._queued = self._queued, []
         self._sent.update(batches)
         for batch in batches[1:]:
@@ -143,6 +144,9 @@ class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
         del batches[1:]
         if batches:
             await self._send_batch(batches[0])
+
+    async def _wait_for_release(self) -> None:
+        """Wait until the reads are no longer held back."""
 
     async def _send_batch(self, batch: ReadBatch) -> None:
         reads = batch.reads

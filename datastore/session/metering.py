@@ -1,7 +1,10 @@
 """The meter of one GraphQL request, which adds up its calls to DynamoDB, and its deadline."""
 
+import math
 import time
 from collections.abc import Callable
+
+from msgspec import Struct
 
 from datastore.dynamodb.calls import WRITE_UNIT_COST, Call
 from datastore.errors import BadUserInput, Timeout
@@ -21,49 +24,35 @@ class ReadTooMuch(BadUserInput):
         )
 
 
-class Meter:
+class Meter(Struct, eq=False):
     """The sum of one request's calls. Amounts are in read units."""
 
-    __slots__ = (
-        "calls",
-        "completes_writes",
-        "deferred",
-        "detailed",
-        "hits",
-        "limit",
-        "open_calls",
-        "spent",
-        "stop_error",
-        "withheld",
-    )
-
-    def __init__(self) -> None:
-        self.calls: list[Call] = []
-        #: Reads that needed no call. Recorded when the meter is `detailed`.
-        self.hits: list[SharedRead] = []
-        #: Whether the operation is explained, so that each read is traced to its field.
-        self.detailed = False
-        #: The number of calls that have begun and not ended.
-        self.open_calls = 0
-        #: Units that are charged although no call of this request consumed them.
-        self.deferred = 0.0
-        #: The request may not read once it has consumed this amount.
-        self.limit = float("inf")
-        #: Whether the limit ends with the first write, so that a mutation is not stopped halfway.
-        self.completes_writes = False
-        self.spent = 0.0
-        #: The error that stopped the request at its limit.
-        self.stop_error: ReadTooMuch | None = None
-        #: The number of items that are missing or hidden from the caller. Both are billed alike, so that the cost does
-        #: not reveal whether a hidden item exists.
-        self.withheld = 0
+    calls: list[Call] = []
+    #: Reads that needed no call. Recorded when the meter is `detailed`.
+    hits: list[SharedRead] = []
+    #: Whether the operation is explained, so that each read is traced to its field.
+    detailed: bool = False
+    #: The number of calls that have begun and not ended.
+    open_calls: int = 0
+    #: Units that are charged although no call of this request consumed them.
+    deferred: float = 0.0
+    #: The request may not read once it has consumed this amount.
+    limit: float = math.inf
+    #: Whether the limit ends with the first write, so that a mutation is not stopped halfway.
+    completes_writes: bool = False
+    spent: float = 0.0
+    #: The error that stopped the request at its limit.
+    stop_error: ReadTooMuch | None = None
+    #: The number of items that are missing or hidden from the caller. Both are billed alike, so that the cost does not
+    #: reveal whether a hidden item exists.
+    withheld: int = 0
 
     def record(self, call: Call) -> None:
         """Add a call that has ended."""
         self.calls.append(call)
         self.spent += call.cost
         if self.completes_writes and call.may_have_written:
-            self.limit = float("inf")
+            self.limit = math.inf
 
     def check_limit(self, operation: str) -> None:
         """Raise `ReadTooMuch` if the limit forbids this call. Writes are always allowed: they finish a mutation."""

@@ -32,21 +32,6 @@ QUIET_TURNS = 12
 COMPILED_TURNS = 1
 
 
-class _DispatchHold:
-    """A context that holds the point reads of a loader."""
-
-    __slots__ = ("_reads",)
-
-    def __init__(self, reads: "PointReads") -> None:
-        self._reads = reads
-
-    def __enter__(self) -> None:
-        self._reads.hold()
-
-    def __exit__(self, *_: object) -> None:
-        self._reads.release()
-
-
 class PointReads(CancellableDataLoader[Address, LazyItem | None]):
     """The point reads of one request: GetItem for a single key, concurrent BatchGetItem calls of at most 100 keys.
 
@@ -79,17 +64,11 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         self._quiet_turns = COMPILED_TURNS
         self._holds = 0
         self._just_released = False
-        self._released: asyncio.Event | None = None
 
-    @property
-    def dispatch_hold(self) -> "_DispatchHold":
-        """A context that holds the point reads: see `hold`."""
-        return _DispatchHold(self)
+    def __enter__(self) -> None:
+        """Hold back reads until `__exit__`, to send them together with the reads that follow.
 
-    def hold(self) -> None:
-        """Hold back reads until `release`, to send them together with the reads that follow the release.
-
-        It is for lists with items that cause point reads. No caller may wait for a held read before the release.
+        It is for lists with items that cause point reads. No caller may wait for a held read inside the block.
         """
         self._holds += 1
         if isinstance(asyncio.current_task(), asyncio.Task):
@@ -98,14 +77,13 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
             self._released = asyncio.Event()
         self._released.clear()
 
-    def release(self) -> None:
+    def __exit__(self, *_: object) -> None:
         self._holds -= 1
         if not self._holds and self._released is not None:
             self._just_released = True
             self._released.set()
 
-    async def dispatch(self) -> None:
-        """Send the queued batches when the last hold has ended."""
+    async def _wait_for_release(self) -> None:
         # Wait also after a hold that ended before this ran: the reads that its list causes may not be queued yet.
         while self._released is not None and (self._holds or self._just_released):
             await self._released.wait()
@@ -113,7 +91,6 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
             await self._wait_until_quiet()
             if not self._holds:
                 self._quiet_turns = COMPILED_TURNS
-        await super().dispatch()
 
     async def _wait_until_quiet(self) -> None:
         size, turns = self._queued_count(), 0
@@ -208,7 +185,7 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         """Return the item, None or an exception for each address."""
         request_reads = self._request_reads
         if request_reads is None:
-            return self._fetch(addresses, self._batch_projections(addresses))
+            return self._fetch(addresses, self._batch_projections(addresses) if self._projections else WHOLE_ITEMS)
         flight = request_reads.cache.start_unless_shared(addresses, self._consistent)
         if flight is None:
             return request_reads.load(addresses, self._fetch_as_flight, self._projection_of, self._on_shared_hit)
@@ -217,7 +194,7 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
     async def _fetch_as_flight(self, flight: PointReadFlight, request_reads: RequestReads) -> list[Any]:
         """Fetch a flight of this request. Other requests may wait for it."""
         addresses = flight.addresses
-        flight.projections = projections = self._batch_projections(addresses)
+        flight.projections = projections = self._batch_projections(addresses) if self._projections else WHOLE_ITEMS
         units = self._units
         try:
             values = await self._fetch(addresses, projections)
@@ -248,8 +225,6 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
 
     def _batch_projections(self, addresses: Sequence[Address]) -> Projections:
         """Return the projections of a batch, for each table whose items all need the same attributes."""
-        if not self._projections:
-            return WHOLE_ITEMS
         if len(addresses) == 1:
             table, key = addresses[0]
             self._projections.get(table, {}).pop(key, None)
@@ -265,7 +240,8 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         ((table, key),) = addresses
         request = point_read_template(table, self._prefix, self._consistent).get_item(key)
         answer = await self._call("GetItem", request, addresses, self._traced(addresses))
-        self._units += consumed_units(answer)
+        if self._request_reads is not None:
+            self._units += consumed_units(answer)
         return [LazyItem(answer["Item"]) if "Item" in answer else None]
 
     async def _batch_get_items(
@@ -292,7 +268,8 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
                 for address in addresses if unprocessed is None else _addresses(tables, unprocessed):
                     found[address] = problem
                 break
-            self._units += consumed_units(answer)
+            if self._request_reads is not None:
+                self._units += consumed_units(answer)
             for name, items in (answer.get("Responses") or {}).items():
                 _store_items(tables[name], items, found)
             unprocessed = answer.get("UnprocessedKeys")

@@ -4,6 +4,8 @@ from collections.abc import Hashable, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from datastore.dynamodb.calls import TracedRead
 from datastore.model.access_patterns import AccessPattern
 
@@ -21,13 +23,12 @@ class SharedRead:
     traced: TracedRead | None
 
 
-class ReadTrace:
+class ReadTrace(Struct, eq=False):
     """The reads of a loader, which sends each once, and the hits of repeated reads."""
 
-    def __init__(self, hits: list[SharedRead]) -> None:
-        self._hits = hits
-        self._reads: dict[Hashable, TracedRead] = {}
-        self._written: set[Hashable] = set()
+    _hits: list[SharedRead]
+    _reads: dict[Hashable, TracedRead] = {}
+    _written: set[Hashable] = set()
 
     def record(self, address: Hashable, pattern: AccessPattern, *, is_loaded: bool, prefetched: bool = False) -> None:
         """Record a read by the current field.

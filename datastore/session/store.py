@@ -5,6 +5,8 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
+from msgspec import Struct
+
 from datastore.dynamodb.calls import TracedRead
 from datastore.dynamodb.client import Client, ConditionFailed, RequestRefused, TransactionCancelled
 from datastore.dynamodb.codec import Item, Raw, decode_item, encode_item
@@ -38,18 +40,16 @@ from datastore.session.writes import (
 )
 
 
-class QueryPage:
+class QueryPage(Struct, eq=False):
     """One page of a Query or a Scan."""
 
-    __slots__ = ("_items", "_next_start", "raw", "scanned")
-
-    def __init__(self, raw: list[Raw], scanned: int, next_start: Raw | None) -> None:
-        #: The items that passed the filter, as DynamoDB returned them.
-        self.raw = raw
-        #: The number of items that DynamoDB read.
-        self.scanned = scanned
-        self._items: list[Item] | None = None
-        self._next_start = next_start
+    #: The items that passed the filter, as DynamoDB returned them.
+    raw: list[Raw]
+    #: The number of items that DynamoDB read.
+    scanned: int
+    #: The start key of the next page as DynamoDB returned it.
+    last_key: Raw | None = None
+    _items: list[Item] | None = None
 
     @property
     def items(self) -> list[Item]:
@@ -61,7 +61,7 @@ class QueryPage:
     @property
     def next_start(self) -> Item | None:
         """The start key of the next page, None after the last one."""
-        return decode_item(self._next_start) if self._next_start else None
+        return decode_item(self.last_key) if self.last_key else None
 
 
 class Store:
@@ -131,7 +131,7 @@ class Store:
 
         They are then batched with the reads that the list's items cause.
         """
-        return self._reads(False).dispatch_hold
+        return self._reads(False)
 
     def invalidate(self, table: Table, key: Key) -> None:
         """Drop a key from the loaders and the read cache, because it was just written."""

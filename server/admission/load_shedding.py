@@ -163,10 +163,14 @@ class LoadShedder:
     def release(self, caller: str = "") -> None:
         """Release a slot of the process, and of the caller."""
         self.running -= 1
-        self._slots.release()
+        if self.waiting:
+            self._slots.release()
+        else:
+            self._slots.free += 1
         if self._per_caller and caller:
             own = self._callers[caller]
-            own.release()
+            if own.active > 1:
+                own.release()
             self._forget(caller, own)
 
     def _forget(self, caller: str, own: _CallerSlots) -> None:

@@ -1,7 +1,7 @@
 """The document cache: documents are parsed and validated once, and cached by their text."""
 
 import hashlib
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -71,32 +71,26 @@ class PreparedOperation:
         first = node.selection_set.selections[0]
         self.root_field = first.name.value if isinstance(first, FieldNode) else "(fragment)"
         self.variable_names = frozenset(part.variable.name.value for part in node.variable_definitions or ())
-        self._estimate: CostFormula | None = None
-        self._program: CachedOperation | None = None
 
-    @property
+    @cached_property
     def program(self) -> CachedOperation:
         """The operation as it is executed: compiled, or interpreted by graphql-core."""
-        if self._program is None:
-            document = self.document
-            self._program = operation_of(document.executor, document.costs.schema, document.node, self.node)
-        return self._program
+        document = self.document
+        return operation_of(document.executor, document.costs.schema, document.node, self.node)
+
+    @cached_property
+    def formula(self) -> CostFormula:
+        """The formula of the estimate."""
+        return self.document.costs.estimate(self.document.node, self.node)
 
     def estimate(self, variables: Mapping[str, Any]) -> CostEstimate:
         """Return the estimate for these variables, without reading from the store."""
-        estimate = self._formula_for_document()
-        fixed = estimate.fixed
-        return estimate.of(variables, self.document.now()) if fixed is None else fixed
+        fixed = self.formula.fixed
+        return self.formula.of(variables, self.document.now()) if fixed is None else fixed
 
-    def loading_statistics(self, variables: Mapping[str, Any]) -> Coroutine[Any, Any, None] | None:
-        """Return the coroutine that reads the statistics for `estimate`, or None if no cost model needs any."""
-        estimate = self._formula_for_document()
-        return estimate.load(variables, self.document.now()) if estimate.modelled else None
-
-    def _formula_for_document(self) -> CostFormula:
-        if self._estimate is None:
-            self._estimate = self.document.costs.estimate(self.document.node, self.node)
-        return self._estimate
+    async def load_statistics(self, variables: Mapping[str, Any]) -> None:
+        """Read the statistics that the cost models of `estimate` need. Call it if `formula.modelled` has any."""
+        await self.formula.load(variables, self.document.now())
 
 
 class Document:
@@ -182,15 +176,12 @@ class Documents:
         self._limits = limits or DocumentLimits()
         self._trusted_limits = trusted_limits(self._limits)
         self._introspection = introspection
+        #: Whether messages must not suggest names of the schema.
+        self.hides_suggestions = not introspection
         self._cached = LruCache[tuple[str, bool], Document | DocumentRejected](
             MAX_CACHED_DOCUMENTS, max_size=MAX_CACHED_CHARACTERS, size_of=lambda source, _: len(source[0])
         )
         self._pinned: dict[str, Document] = {}
-
-    @property
-    def hides_suggestions(self) -> bool:
-        """Whether messages must not suggest names of the schema."""
-        return not self._introspection
 
     def pin(self, documents: Iterable[Document]) -> None:
         """Keep these documents without eviction. They replace the documents that were pinned before."""
@@ -230,7 +221,7 @@ class Documents:
 
     def estimate(self, operation: PreparedOperation, variables: Mapping[str, Any]) -> CostEstimate:
         """Return the estimate. Raises `TooCostly` or `TooManyValues` if it exceeds a limit."""
-        estimate = operation.estimate(variables)
+        estimate = operation.formula.fixed or operation.estimate(variables)
         if estimate.units > self._max_cost:
             raise TooCostly(estimate.units, self._max_cost)
         most_values = operation.document.max_values

@@ -137,7 +137,7 @@ class GraphQLHTTP:
         if method == "GET":
             check_get(headers, self._allowed_origins)
         try:
-            self._runner.check_load()
+            self._runner.load.check()
         except Unavailable as error:
             # The body of a request that will not be executed is not read.
             raise Refused(503, error, **{"retry-after": str(error.extensions["retryAfter"])}) from None

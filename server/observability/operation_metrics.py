@@ -82,7 +82,7 @@ class OperationMetrics:
             SECONDS,
             "operation",
         )
-        self._of_calls: dict[tuple[str, str, str | None], _CallValues] = {}
+        self._of_calls: dict[tuple[str, tuple[str, ...], str | None], _CallValues] = {}
         self._of_operations: dict[tuple[str, str, str, str], _OperationValues] = {}
         ProcessCollector(registry=registry)
 
@@ -115,7 +115,9 @@ class OperationMetrics:
             values.seconds.observe(report.seconds)
             values.units.observe(report.units)
             if report.estimate > 0 and report.calls and not report.replayed:
-                self._ratio.observe((labels[1],), report.cost / report.estimate)
+                if values.ratio is None:
+                    values.ratio = self._ratio.labelled((labels[1],))
+                values.ratio.observe(report.cost / report.estimate)
 
     def _operation_values(self, transport: str, kind: str, field: str, code: str) -> "_OperationValues":
         sent, operations = self._bytes.labelled((transport,)), self._operations.labelled((transport, kind, field, code))
@@ -134,7 +136,9 @@ class OperationMetrics:
 
     def observe_call(self, call: Call) -> None:
         """Count a call to DynamoDB."""
-        key = call.operation, self._table(call.tables), call.index
+        prepared = call.prepared
+        # Calls to several tables share their values, because clients choose the combination.
+        key = call.operation, prepared.tables if len(prepared.tables) == 1 else (), prepared.index
         values = self._of_calls.get(key)
         if values is None:
             values = self._of_calls[key] = self._call_values(*key)
@@ -145,13 +149,9 @@ class OperationMetrics:
         if call.attempts > 1:
             self._retries.add(labels, call.attempts - 1)
 
-    def _call_values(self, operation: str, table: str, index: str | None) -> _CallValues:
-        labels = operation, table, index or ""
+    def _call_values(self, operation: str, tables: Sequence[str], index: str | None) -> _CallValues:
+        labels = operation, tables[0].removeprefix(self._prefix) if tables else "several", index or ""
         return self._calls.labelled(labels), self._capacity.labelled(labels), self._waits.labelled((operation,)), labels
-
-    def _table(self, names: Sequence[str]) -> str:
-        """Return the label of the tables. Calls to several tables share one, because clients choose the combination."""
-        return names[0].removeprefix(self._prefix) if len(names) == 1 else "several"
 
     def _counter(self, name: str, help_: str, *labels: str) -> CounterFamily:
         return CounterFamily(self._registry, name, help_, labels)
@@ -169,6 +169,7 @@ class _OperationValues:
     events: CounterValue | None = None
     seconds: HistogramValue | None = None
     units: HistogramValue | None = None
+    ratio: HistogramValue | None = None
 
 
 class _Count(Collector):

@@ -82,10 +82,6 @@ class Runner:
             explanations=explanations,
         )
 
-    def check_load(self) -> None:
-        """Raise `Unavailable` if a new operation would be refused, so that the transport need not read its request."""
-        self.load.check()
-
     async def prepare(self, params: GraphQLParams, caller: Caller, transport: Transport) -> Request | Outcome:
         """Return the prepared request, or the outcome that refuses it."""
         started_at = time.perf_counter()
@@ -100,14 +96,15 @@ class Runner:
             plain_text = None if registry is None else registry.plain_text(params)
             source = plain_text or await self._text(params, caller)
             document = self.documents.prepare(source.text, trusted=source.trusted)
-            self.documents.check_introspection(document, caller.identity)
+            if document.introspects:
+                self.documents.check_introspection(document, caller.identity)
             if registry is not None and plain_text is None:
                 await registry.on_valid(params, document)
             operation = document.operation(params.name)
             variables = params.variables or {}
             values = check_variables(variables) if variables else 0
-            if (loading := operation.loading_statistics(variables)) is not None:
-                await loading
+            if operation.formula.modelled:
+                await operation.load_statistics(variables)
             estimate, max_values = self.documents.estimate(operation, variables)
             min_units = preparation_units(
                 "" if source.trusted else source.text, values, document.introspection_values, params.size
@@ -244,7 +241,9 @@ class Runner:
                 await self.slices.wait_for_slice()
                 with self.slices.measure():
                     result = execute_operation(self.documents, request, context)
-            outcome = selection_outcome(result if isinstance(result, ExecutionResult) else await result)
+            if not isinstance(result, ExecutionResult):
+                result = await result
+            outcome = selection_outcome(result) if result.errors else Outcome(result.data)
         except asyncio.CancelledError as cancelled:
             outcome = failure(translate_cancellation(cancelled))
         finally:
