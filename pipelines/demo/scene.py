@@ -5,8 +5,9 @@ import json
 import logging
 import math
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -111,7 +112,7 @@ class Demo:
 
     async def _load_earthquakes(self) -> int:
         repository = Earthquakes(self._open_store(), self._now())
-        read = read_events(_shifted(self._now()), ingested_at_ms=epoch_ms(self._now()))
+        read = read_events(await asyncio.to_thread(_shifted, self._now()), ingested_at_ms=epoch_ms(self._now()))
         events = [event async for event in read if isinstance(event, Earthquake)]
         # The events are stored in order: if the last one exists, all do. The next load completes an interrupted one.
         if await repository.by_id(events[-1].event_id) is not None:
@@ -167,10 +168,10 @@ class Demo:
         )
 
 
-async def _shifted(now: datetime) -> AsyncIterator[bytes]:
-    """Yield the recorded USGS feed with its times shifted so that it was generated now."""
-    feed = json.loads(await asyncio.to_thread(FEED.read_text))
+def _shifted(now: datetime) -> BytesIO:
+    """Return the recorded USGS feed with its times shifted so that it was generated now."""
+    feed = json.loads(FEED.read_text())
     newest = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=feed["metadata"]["generated"])
     for feature in feed["features"]:
         feature["properties"]["time"] += epoch_ms(now) - epoch_ms(newest)
-    yield json.dumps(feed).encode()
+    return BytesIO(json.dumps(feed).encode())

@@ -29,7 +29,6 @@ from pipelines.earthquakes.usgs_fetch import FeedDownload, open_source
 CONCURRENT_PUTS = 32
 PUT_SECONDS = 30.0
 SPOOL_BYTES = 8 << 20
-PIECE_BYTES = 64 * 1024
 # An ingest ends after this many failed writes: the store has an outage then, not a few bad records.
 MAX_FAILURES = 100
 ROUTE = "ingest/earthquakes"
@@ -210,7 +209,7 @@ class _Run:
     async def _store_spool(self, spool: IO[bytes], interruption: FeedError | None) -> None:
         """Store the events that were downloaded. Raises the interruption of the download, or the feed's error."""
         try:
-            await self._store_all(read_events(_pieces(spool), ingested_at_ms=self._ingested_at_ms))
+            await self._store_all(read_events(spool, ingested_at_ms=self._ingested_at_ms))
         except FeedError as problem:
             raise interruption or problem from problem
         if interruption is not None:
@@ -300,8 +299,3 @@ class _Run:
                 last_modified=source.last_modified,
             )
         )
-
-
-async def _pieces(spool: IO[bytes]) -> AsyncIterator[bytes]:
-    while piece := spool.read(PIECE_BYTES):
-        yield piece

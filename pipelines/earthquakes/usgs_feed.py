@@ -4,14 +4,14 @@ https://earthquake.usgs.gov/earthquakes/feed/v1.0/geojson.php
 """
 
 import asyncio
+import gzip
 import re
 import zlib
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import ijson
 
@@ -40,98 +40,62 @@ class FeedCode(StrEnum):
 
 
 class FeedError(Exception):
-    """A feed could not be read, or not to its end. `retries` counts the repeated requests before the failure."""
+    """A feed could not be read, or not to its end."""
 
-    def __init__(self, code: FeedCode, message: str, *, retries: int = 0) -> None:
+    def __init__(self, code: FeedCode, message: str, *, wait: float | None = None) -> None:
         super().__init__(message)
         self.code = code
-        self.retries = retries
+        #: The number of repeated requests before the failure.
+        self.retries = 0
+        #: The seconds that the service asks the client to wait before a retry; None if no retry can succeed.
+        self.wait = wait
 
 
-async def read_events(chunks: AsyncIterator[bytes], *, ingested_at_ms: int) -> AsyncIterator[Earthquake | Rejection]:
-    """Yield an item for each feature as it arrives, in the feed's order. `chunks` may be compressed with gzip.
+async def read_events(body: IO[bytes], *, ingested_at_ms: int) -> AsyncIterator[Earthquake | Rejection]:
+    """Yield an item for each feature, in the feed's order. `body` may be compressed with gzip.
 
     Raises: `FeedError` (NOT_GEOJSON, TRUNCATED, UPSTREAM_ERROR, TOO_LARGE), after the complete features before the
     fault. Text that the parser cannot skip (an integer of over 4300 digits, half a surrogate pair) is TRUNCATED, too.
     """
     with closing(_FeatureReader()) as reader:
-        async for piece in _pieces(chunks):
+        async for piece in _pieces(body):
             for feature in reader.features(piece):
                 yield event_or_rejection(feature, ingested_at_ms)
-            await asyncio.sleep(0)  # chunks from memory never wait: let other tasks run
-        for feature in reader.features(b""):
-            yield event_or_rejection(feature, ingested_at_ms)
 
 
 # From bytes to JSON text
 
 
-async def _pieces(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the decompressed body in pieces of 1 to `PIECE_BYTES` bytes."""
-    inflater: _Inflater | None = None
-    size, head, begun = 0, b"", False
-    async for chunk in chunks:
-        head += chunk
-        if not begun and len(head) < len(GZIP):
-            continue
-        if not begun and head.startswith(GZIP):
-            inflater = _Inflater()
-        begun = True
-        for piece in inflater.inflate(head) if inflater else _slices(head):
-            size += len(piece)
-            if size > MAX_PLAIN_BYTES:
-                raise FeedError(FeedCode.TOO_LARGE, f"The feed is longer than {MAX_PLAIN_BYTES} bytes unpacked.")
-            yield piece
-        head = b""
-    if head:
-        yield head
-    if inflater and not inflater.complete:
-        raise FeedError(FeedCode.TRUNCATED, "The gzip body is incomplete.")
-
-
-def _slices(data: bytes) -> Iterator[bytes]:
-    return (data[start : start + PIECE_BYTES] for start in range(0, len(data), PIECE_BYTES))
-
-
-class _Inflater:
-    """A decompressor of gzip with any number of members, which yields at most `PIECE_BYTES` at a time."""
-
-    def __init__(self) -> None:
-        self._member = zlib.decompressobj(wbits=31)
-
-    @property
-    def complete(self) -> bool:
-        return self._member.eof
-
-    def inflate(self, data: bytes) -> Iterator[bytes]:
+async def _pieces(body: IO[bytes]) -> AsyncIterator[bytes]:
+    """Yield the decompressed body in pieces of at most `PIECE_BYTES` bytes, and b"" after the last one."""
+    is_packed = body.read(len(GZIP)) == GZIP
+    body.seek(0)
+    read = gzip.GzipFile(fileobj=body, mode="rb").read1 if is_packed else body.read
+    size, piece = 0, None
+    while piece != b"":
         try:
-            while data:
-                if self._member.eof:
-                    data = data.lstrip(b"\0")  # gzip(1) allows padding after a member
-                    self._member = zlib.decompressobj(wbits=31) if data else self._member
-                    continue
-                if piece := self._member.decompress(data, PIECE_BYTES):
-                    yield piece
-                data = self._member.unconsumed_tail or self._member.unused_data
-        except zlib.error as error:
-            raise FeedError(FeedCode.TRUNCATED, "The gzip body is broken.") from error
+            piece = await asyncio.to_thread(read, PIECE_BYTES)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise FeedError(FeedCode.TRUNCATED, "The gzip body is incomplete or broken.") from error
+        size += len(piece)
+        if size > MAX_PLAIN_BYTES:
+            raise FeedError(FeedCode.TOO_LARGE, f"The feed is longer than {MAX_PLAIN_BYTES} bytes unpacked.")
+        yield piece
 
 
 # From JSON text to features
 
-# The parts of a document that are kept: the named members of an object, the elements of an array, or (None) a scalar.
+# The parts of a value that are kept: the named members of an object, the elements of an array, or (None) a scalar.
 Shape: TypeAlias = "Mapping[str, Shape] | tuple[Shape] | None"
 # https://earthquake.usgs.gov/earthquakes/feed/v1.0/geojson.php
 PROPERTIES = ("mag", "place", "time", "status", "type", "updated", "alert", "tsunami", "sig", "url", "ids")
-_FEATURES: Shape = (
-    {
-        "type": None,
-        "id": None,
-        "properties": dict.fromkeys(PROPERTIES),
-        "geometry": {"coordinates": (None,)},
-    },
-)
-_DOCUMENT: Shape = {"type": None, "metadata": {"status": None, "error": None}, "features": _FEATURES}
+_FEATURE: Shape = {
+    "type": None,
+    "id": None,
+    "properties": dict.fromkeys(PROPERTIES),
+    "geometry": {"coordinates": (None,)},
+}
+_METADATA: Shape = {"status": None, "error": None}
 _MAX_ELEMENTS = 3
 
 # NaN and Infinity are not JSON, but writers emit them. They are replaced by a number beyond the range of floats, so
@@ -144,41 +108,71 @@ _MAX_WORD = 11
 
 # The value of a container where the shape has a scalar, or a container of another kind.
 _OTHER = object()
+# A generator that receives the events of ijson.
+_Reading: TypeAlias = Generator[None, tuple[str, Any], Any]
+
+
+def _read_value(event: str, value: Any, shape: Shape) -> _Reading:
+    """Read the value that begins with this event. Return the parts of its shape, so that all memory is bounded."""
+    if event == "start_map" and isinstance(shape, Mapping):
+        members = {}
+        while (member := (yield))[0] == "map_key":
+            name, first = member[1], (yield)
+            content = yield from _read_value(*first, shape.get(name))
+            if name in shape:
+                members[name] = content
+        return members
+    if event == "start_array" and isinstance(shape, tuple):
+        elements: list[object] = []
+        while (first := (yield))[0] != "end_array":
+            content = yield from _read_value(*first, shape[0])
+            if len(elements) < _MAX_ELEMENTS:
+                elements.append(content)
+        return elements
+    if not event.startswith("start"):
+        return value
+    depth = 1
+    while depth:
+        event, _ = yield
+        depth += event.startswith("start") - event.startswith("end")
+    return _OTHER
+
+
+def _read_document(features: list[object]) -> _Reading:
+    """Read a document and append its features. Raises `FeedError` if it is no feed, or an error of the service."""
+    if (yield)[0] != "start_map":
+        raise _not_geojson()
+    missing = {"type", "features"}
+    while (member := (yield))[0] == "map_key":
+        name, (event, value) = member[1], (yield)
+        missing.discard(name)
+        if name != "features":
+            _check_member(name, (yield from _read_value(event, value, _METADATA if name == "metadata" else None)))
+            continue
+        if event != "start_array":
+            raise _not_geojson()
+        while (first := (yield))[0] != "end_array":
+            features.append((yield from _read_value(*first, _FEATURE)))
+    if missing:
+        raise _not_geojson()
 
 
 # Besides its own errors, ijson raises those of the conversion of numbers and texts.
 _FAULTS = (ijson.JSONError, ArithmeticError, ValueError, SystemError)
 
 
-@dataclass(slots=True)
-class _Container:
-    """An object or array that is being read."""
-
-    content: Any
-    shape: Shape
-    #: The key of the member of an object whose value comes next.
-    key: str = ""
-
-    def expected(self) -> Shape:
-        if isinstance(self.shape, tuple):
-            return self.shape[0]
-        return self.shape.get(self.key) if self.shape else None
-
-
 class _FeatureReader:
-    """A push parser from JSON text to features.
-
-    Each feature is pruned to its shape, so that memory does not grow with the other content of a feature.
-    """
+    """A push parser from JSON text to features."""
 
     def __init__(self) -> None:
         self._events: Any = ijson.sendable_list()
         self._parser: Any = ijson.basic_parse_coro(self._events)
+        self._features: list[object] = []
+        self._document = _read_document(self._features)
+        next(self._document)
+        self._is_begun = False
         self._held = b""
         self._bytes_without_event = 0
-        self._containers: list[_Container] = []
-        self._skipped_depth = 0
-        self._root: dict[str, object] | None = None
         self._count = 0
 
     def features(self, piece: bytes) -> Iterator[object]:
@@ -187,16 +181,24 @@ class _FeatureReader:
         Raises: `FeedError`, after the complete features before the fault.
         """
         fault = self._parse(piece)
-        for event, value in self._events:
-            feature = self._handle(event, value)
-            if feature is not None:
-                self._count += 1
-                yield feature[0]
+        try:
+            for event in self._events:
+                self._is_begun = True
+                self._document.send(event)
+        except StopIteration:
+            pass
+        except FeedError as error:
+            fault = error
         self._events.clear()
+        self._count += len(self._features)
+        yield from self._features
+        self._features.clear()
+        if isinstance(fault, FeedError):
+            raise fault
+        if fault and not self._is_begun:
+            raise _not_geojson() from fault
         if fault:
-            raise self._fault() from fault
-        if not piece and (self._root is None or not self._root.keys() >= {"type", "features"}):
-            raise _not_geojson()
+            raise FeedError(FeedCode.TRUNCATED, f"The JSON ends or breaks after {self._count} features.") from fault
 
     def close(self) -> None:
         """Close the parser. ijson's Python backend raises for an incomplete document, also in garbage collection."""
@@ -213,6 +215,7 @@ class _FeatureReader:
         return text.removesuffix(self._held)
 
     def _parse(self, piece: bytes) -> Exception | None:
+        """Add the events of a piece. Return the fault that ends the document, if any."""
         text = self._parsable(piece)
         try:
             if text:
@@ -228,55 +231,7 @@ class _FeatureReader:
             return error
         self._bytes_without_event = 0 if self._events else self._bytes_without_event + len(piece)
         if self._bytes_without_event > MAX_VALUE_BYTES:
-            raise FeedError(FeedCode.TOO_LARGE, f"The feed holds a value longer than {MAX_VALUE_BYTES} bytes.")
-        return None
-
-    def _fault(self) -> FeedError:
-        if self._root is None and not self._containers:
-            return _not_geojson()
-        return FeedError(FeedCode.TRUNCATED, f"The JSON ends or breaks after {self._count} features.")
-
-    def _handle(self, event: str, value: Any) -> tuple[object] | None:
-        if self._skipped_depth:
-            self._skipped_depth += event.startswith("start") - event.startswith("end")
-        elif event == "map_key":
-            self._containers[-1].key = value
-        elif event.startswith("start"):
-            return self._open_container(event)
-        elif event.startswith("end"):
-            content = self._containers.pop().content
-            if self._containers:
-                return self._add_value(content)
-            self._root = content
-        else:
-            return self._add_value(value)
-        return None
-
-    def _open_container(self, event: str) -> tuple[object] | None:
-        shape = self._containers[-1].expected() if self._containers else _DOCUMENT
-        if event == "start_map" and isinstance(shape, Mapping):
-            self._containers.append(_Container({}, shape))
-        elif event == "start_array" and isinstance(shape, tuple):
-            self._containers.append(_Container([], shape))
-        else:
-            self._skipped_depth = 1
-            return self._add_value(_OTHER)
-        return None
-
-    def _add_value(self, value: object) -> tuple[object] | None:
-        """Add a complete value to its container. A feature is returned instead, in a tuple because it may be None."""
-        if not self._containers:
-            raise _not_geojson()
-        holder = self._containers[-1]
-        if holder.shape is _FEATURES:
-            return (value,)
-        if isinstance(holder.shape, tuple):
-            if len(holder.content) < _MAX_ELEMENTS:
-                holder.content.append(value)
-        elif holder.shape and holder.key in holder.shape:
-            holder.content[holder.key] = value
-            if len(self._containers) == 1:
-                _check_member(holder.key, value)
+            return FeedError(FeedCode.TOO_LARGE, f"The feed holds a value longer than {MAX_VALUE_BYTES} bytes.")
         return None
 
 
@@ -287,8 +242,6 @@ def _not_geojson() -> FeedError:
 def _check_member(key: str, value: object) -> None:
     """Raise `FeedError` if a member of the document shows that it is no feed, or an error of the service."""
     if key == "type" and value != "FeatureCollection":
-        raise _not_geojson()
-    if key == "features" and not isinstance(value, list):
         raise _not_geojson()
     if key == "metadata" and isinstance(value, dict):
         status, error = value.get("status"), value.get("error")

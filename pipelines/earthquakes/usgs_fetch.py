@@ -4,19 +4,19 @@ import asyncio
 import hashlib
 import itertools
 import random
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from functools import partial
 from pathlib import Path
-from typing import IO, Any, NoReturn
-from urllib.parse import urlsplit
+from typing import IO, Any
 
 import aiohttp
 from yarl import URL
 
 from datastore.dynamodb.retry.backoff import Backoff
+from datastore.dynamodb.retry.retry_after import retry_after_seconds
 from pipelines.earthquakes.usgs_feed import FeedCode, FeedError
 
 SUMMARY = "https://earthquake.usgs.gov/earthquakes/feed/v1.0/summary/"
@@ -29,7 +29,6 @@ LIMITS = aiohttp.ClientTimeout(total=300, connect=10, sock_read=30)
 MAX_RETRY_AFTER_SECONDS = 60.0
 MAX_FEED_BYTES = 512 << 20
 MAX_REDIRECTS = 5
-REDIRECTS = (301, 302, 303, 307, 308)
 CHUNK = 64 * 1024
 USER_AGENT = "dynamodb-graphql-gateway (USGS feed reader)"
 
@@ -98,19 +97,27 @@ async def open_source(
     """
     path = Path(source)
     if "://" in source:
-        url = _checked(source)
+        url = source
     elif await asyncio.to_thread(_is_feed_name, source, path):
         url = feed_url(source)
     else:
         async with _opened_file(path) as opened:
             yield opened
         return
-    request = _Request(session, url, _headers(etag, last_modified), limits)
-    answer, retries = await _send_with_retries(request, retry.delays(uniform))
-    try:
-        yield _download_of(answer, retries)
-    finally:
-        answer.response.close()
+    conditions = {"If-None-Match": etag, "If-Modified-Since": last_modified}
+    headers = {"User-Agent": USER_AGENT} | {name: value for name, value in conditions.items() if value}
+    attempt = partial(_first_part, session, url, headers, limits)
+    response, first, retries = await _with_retries(attempt, retry.delays(uniform))
+    with closing(response):
+        plain = response.status == 200 and "Content-Encoding" not in response.headers
+        yield FeedDownload(
+            _http_parts(url, response, first),
+            total=response.content_length if plain else None,
+            retries=retries,
+            not_modified=response.status == 304,
+            etag=response.headers.get("ETag"),
+            last_modified=response.headers.get("Last-Modified"),
+        )
 
 
 # Files
@@ -149,59 +156,59 @@ async def _file_parts(file: IO[bytes]) -> AsyncIterator[bytes]:
 # HTTP
 
 
-@dataclass(frozen=True, slots=True)
-class _FeedResponse:
-    """A response with status 200 or 304."""
-
-    response: aiohttp.ClientResponse
-    #: The first bytes of a 200. They are empty if the body is empty.
-    head: bytes
-
-
-class _Retryable(Exception):
-    """A failure of an attempt that may pass."""
-
-    def __init__(self, failure: FeedError, wait: float = 0.0) -> None:
-        #: The error to raise when there are no more attempts.
-        self.failure = failure
-        #: The seconds that the service asks the client to wait.
-        self.wait = wait
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    session: aiohttp.ClientSession
-    url: str
-    headers: Mapping[str, str]
-    limits: aiohttp.ClientTimeout
-
-    async def attempt(self) -> _FeedResponse:
+async def _with_retries(
+    attempt: Callable[[], Awaitable[tuple[aiohttp.ClientResponse, bytes]]], delays: Iterator[float]
+) -> tuple[aiohttp.ClientResponse, bytes, int]:
+    """Return the result of the first attempt that succeeds, and the number of retries."""
+    for retries in itertools.count():
         try:
-            response = await self._follow(URL(self.url))
-        except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError, ValueError) as error:
-            raise FeedError(FeedCode.BAD_SOURCE, f"{self.url} is not an http URL, or redirects to another.") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise _Retryable(_lost(error, FeedCode.UNREACHABLE)) from error
+            return *await attempt(), retries
+        except FeedError as failure:
+            failure.retries = retries
+            delay = next(delays, None)
+            # The service would refuse a request that comes earlier than it asked for.
+            if failure.wait is None or delay is None or failure.wait > MAX_RETRY_AFTER_SECONDS:
+                raise
+            pause = max(delay, failure.wait)
+        await asyncio.sleep(pause)
+    raise AssertionError("unreachable")
+
+
+async def _first_part(
+    session: aiohttp.ClientSession, url: str, headers: Mapping[str, str], limits: aiohttp.ClientTimeout
+) -> tuple[aiohttp.ClientResponse, bytes]:
+    """Return a response with status 200 or 304, and the first bytes of its body, which are empty if the body is."""
+    with _feed_errors(url, FeedCode.UNREACHABLE):
+        target = URL(url)
+        if target.scheme not in ("http", "https"):  # aiohttp also opens WebSockets
+            raise aiohttp.NonHttpUrlClientError(target)
+        response = await session.get(
+            target,
+            headers=headers,
+            timeout=limits,
+            raise_for_status=False,
+            max_redirects=MAX_REDIRECTS + 1,  # aiohttp counts the redirect that it refuses
+            middlewares=(_same_host_only(target),),
+        )
         try:
-            return _FeedResponse(response, await _head(response))
+            _check_status(response)
+            return response, await response.content.readany()
         except BaseException:
             response.close()
             raise
 
-    async def _follow(self, url: URL) -> aiohttp.ClientResponse:
-        """Return the response after redirects on the same host: the caller was allowed to read this host only."""
-        for _ in range(MAX_REDIRECTS + 1):
-            response = await self.session.get(
-                url, headers=self.headers, timeout=self.limits, raise_for_status=False, allow_redirects=False
-            )
-            if response.status not in REDIRECTS:
-                return response
-            response.close()
-            target = url.join(URL(response.headers.get("Location", "")))
-            if not _is_same_host(url, target):
-                raise FeedError(FeedCode.BAD_SOURCE, f"{self.url} redirects to another host: {str(target)[:200]}")
-            url = target
-        raise FeedError(FeedCode.HTTP_STATUS, f"{self.url} redirects more than {MAX_REDIRECTS} times.")
+
+def _same_host_only(url: URL) -> aiohttp.ClientMiddlewareType:
+    """Return a middleware that refuses redirects to another host: the caller was allowed to read this host only."""
+
+    async def middleware(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        nonlocal url
+        if not _is_same_host(url, request.url):
+            raise FeedError(FeedCode.BAD_SOURCE, f"{url} redirects to another host: {str(request.url)[:200]}")
+        url = request.url
+        return await handler(request)
+
+    return middleware
 
 
 def _is_same_host(url: URL, target: URL) -> bool:
@@ -210,99 +217,39 @@ def _is_same_host(url: URL, target: URL) -> bool:
     return url.host == target.host and (is_upgrade or (url.scheme, url.port) == (target.scheme, target.port))
 
 
-async def _head(response: aiohttp.ClientResponse) -> bytes:
-    if response.status == 304:
-        return b""
-    if response.status != 200:
-        _refuse_status(response)
-    try:
-        return await response.content.readany()
-    except (aiohttp.ClientError, OSError) as error:
-        raise _Retryable(_lost(error, FeedCode.UNREACHABLE)) from error
-
-
-async def _send_with_retries(request: _Request, delays: Iterator[float]) -> tuple[_FeedResponse, int]:
-    """Return the response and the number of retries."""
-    for retries in itertools.count():
-        try:
-            return await request.attempt(), retries
-        except FeedError as failure:
-            failure.retries = retries
-            raise
-        except _Retryable as problem:
-            delay = next(delays, None)
-            # The service would refuse a request that comes earlier than it asked for.
-            if delay is None or problem.wait > MAX_RETRY_AFTER_SECONDS:
-                problem.failure.retries = retries
-                raise problem.failure from problem.__cause__
-            await asyncio.sleep(max(delay, problem.wait))
-    raise AssertionError("unreachable")
-
-
-def _download_of(answer: _FeedResponse, retries: int) -> FeedDownload:
-    response = answer.response
-    plain = "Content-Encoding" not in response.headers
-    return FeedDownload(
-        _http_parts(answer),
-        total=response.content_length if plain and response.status == 200 else None,
-        retries=retries,
-        not_modified=response.status == 304,
-        etag=response.headers.get("ETag"),
-        last_modified=response.headers.get("Last-Modified"),
-    )
-
-
-async def _http_parts(answer: _FeedResponse) -> AsyncIterator[bytes]:
-    part = answer.head
-    try:
-        while part:
-            yield part
-            part = await answer.response.content.readany()
-    except (aiohttp.ClientError, OSError) as error:
-        raise _lost(error, FeedCode.TRUNCATED) from error
-
-
-def _checked(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-    except ValueError as error:
-        raise FeedError(FeedCode.BAD_SOURCE, f"{url[:200]!r} is not a URL.") from error
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise FeedError(FeedCode.BAD_SOURCE, "Only http and https URLs are read.")
-    return url
-
-
-def _headers(etag: str | None, last_modified: str | None) -> dict[str, str]:
-    conditions = {"If-None-Match": etag, "If-Modified-Since": last_modified}
-    return {"User-Agent": USER_AGENT} | {name: value for name, value in conditions.items() if value}
-
-
-def _lost(error: Exception, otherwise: FeedCode) -> FeedError:
-    """Return the error for a failed connection: TIMEOUT, or the code `otherwise`."""
-    if isinstance(error, TimeoutError):  # aiohttp's timeouts are both: a TimeoutError and its own error
-        return FeedError(FeedCode.TIMEOUT, "The service did not answer in time.")
-    return FeedError(otherwise, f"The connection failed: {type(error).__name__}.")
-
-
-def _refuse_status(response: aiohttp.ClientResponse) -> NoReturn:
+def _check_status(response: aiohttp.ClientResponse) -> None:
+    """Raise `FeedError` for a status other than 200 and 304, with a time to wait if a retry may succeed."""
     status = response.status
+    if status in (200, 304):
+        return
     if status == 404:
         raise FeedError(FeedCode.NOT_FOUND, f"{response.url} was not found (HTTP 404).")
     code = FeedCode.RATE_LIMITED if status == 429 else FeedCode.HTTP_STATUS
-    failure = FeedError(code, f"The service answered with HTTP {status}.")
-    if status == 429 or status >= 500:
-        raise _Retryable(failure, _retry_after(response.headers.get("Retry-After", ""), datetime.now(UTC)))
-    raise failure
+    may_pass = status == 429 or status >= 500
+    wait = retry_after_seconds(response.headers.get("Retry-After"), datetime.now(UTC)) or 0.0 if may_pass else None
+    raise FeedError(code, f"The service answered with HTTP {status}.", wait=wait)
 
 
-def _retry_after(text: str, now: datetime) -> float:
-    """Return the seconds of a Retry-After header, which holds seconds or a date; 0 when it holds neither."""
-    if text.strip().isdecimal():
-        return float(text)
+async def _http_parts(url: str, response: aiohttp.ClientResponse, part: bytes) -> AsyncIterator[bytes]:
+    while part:
+        yield part
+        with _feed_errors(url, FeedCode.TRUNCATED):
+            part = await response.content.readany()
+
+
+@contextmanager
+def _feed_errors(url: str, lost: FeedCode) -> Iterator[None]:
+    """Raise the errors of aiohttp as `FeedError`. `lost` is the code for a lost connection."""
     try:
-        return max(0.0, (parsedate_to_datetime(text).astimezone(UTC) - now).total_seconds())
-    except (ValueError, TypeError, OverflowError):
-        return 0.0
+        yield
+    except aiohttp.TooManyRedirects as error:
+        raise FeedError(FeedCode.HTTP_STATUS, f"{url} redirects more than {MAX_REDIRECTS} times.") from error
+    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError, ValueError) as error:
+        raise FeedError(FeedCode.BAD_SOURCE, f"{url[:200]} is not an http URL, or redirects to another.") from error
+    except TimeoutError as error:  # before ClientError: aiohttp's timeouts are both
+        raise FeedError(FeedCode.TIMEOUT, "The service did not answer in time.", wait=0.0) from error
+    except (aiohttp.ClientError, OSError) as error:
+        raise FeedError(lost, f"The connection failed: {type(error).__name__}.", wait=0.0) from error
 
 
 def _refuse_large(size: int | None) -> None:

@@ -1,10 +1,11 @@
 """USGS feeds for tests: invented features, a server that returns them, and the path of the real feeds."""
 
 import asyncio
+import io
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from aiohttp import web
@@ -12,6 +13,7 @@ from aiohttp import web
 from datastore.earthquakes.events import Earthquake
 from pipelines.earthquakes.usgs_events import Rejection
 from pipelines.earthquakes.usgs_feed import FeedCode, FeedError, read_events
+from pipelines.earthquakes.usgs_fetch import FeedDownload
 from tests.support.served import REAL_DATA
 
 Json = Any
@@ -38,20 +40,32 @@ def feed_bytes(*features: Json, **members: Json) -> bytes:
     ).encode()
 
 
-async def in_chunks(body: bytes, size: int) -> AsyncIterator[bytes]:
-    for start in range(0, len(body), size):
-        yield body[start : start + size]
+class InPieces(io.BytesIO):
+    """A file that returns at most `piece` bytes at a time, except for the two bytes that tell its type."""
+
+    def __init__(self, body: bytes, piece: int) -> None:
+        super().__init__(body)
+        self._piece = piece
+
+    def read(self, size: int | None = -1) -> bytes:
+        assert size is not None
+        return super().read(size if size == 2 else min(size, self._piece))
+
+
+async def spooled(source: FeedDownload) -> io.BytesIO:
+    """Return the downloaded body as a file."""
+    return io.BytesIO(b"".join([chunk async for chunk in source.chunks()]))
 
 
 async def read_body(body: bytes, size: int = 1 << 16) -> list[Earthquake | Rejection]:
-    return [item async for item in read_events(in_chunks(body, size), ingested_at_ms=5)]
+    return [item async for item in read_events(InPieces(body, size), ingested_at_ms=5)]
 
 
-async def read_until_fault(chunks: AsyncIterator[bytes]) -> tuple[int, FeedError | None]:
+async def read_until_fault(body: IO[bytes]) -> tuple[int, FeedError | None]:
     """Return the number of items before the fault, and the fault."""
     count = 0
     try:
-        async for _ in read_events(chunks, ingested_at_ms=5):
+        async for _ in read_events(body, ingested_at_ms=5):
             count += 1
     except FeedError as error:
         return count, error
@@ -59,7 +73,7 @@ async def read_until_fault(chunks: AsyncIterator[bytes]) -> tuple[int, FeedError
 
 
 async def fault_of(body: bytes, size: int = 1 << 16) -> tuple[int, FeedCode | None]:
-    count, error = await read_until_fault(in_chunks(body, size))
+    count, error = await read_until_fault(InPieces(body, size))
     return count, error.code if error else None
 
 

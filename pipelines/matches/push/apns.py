@@ -12,14 +12,14 @@ from collections.abc import AsyncIterable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from datetime import datetime
 from urllib.parse import quote
 
 import httpx
 import orjson
 
 from datastore.dynamodb.retry.backoff import Backoff
+from datastore.dynamodb.retry.retry_after import retry_after_seconds
 from pipelines.matches.push.apns_credentials import ApnsCredentials, ProviderToken
 from pipelines.matches.push.apns_payload import ApnsNotification
 from pipelines.matches.push.push_service import Push, PushOutcome, PushSummary, Sent, report_outcome, token_hash
@@ -241,7 +241,11 @@ class _ApnsResponse:
 
     @classmethod
     def of(cls, response: httpx.Response, now: datetime) -> "_ApnsResponse":
-        return cls(response.status_code, _reason(response), _retry_after(response, now))
+        return cls(
+            response.status_code,
+            _reason(response),
+            retry_after_seconds(response.headers.get("retry-after"), now) or 0.0,
+        )
 
     @property
     def outcome(self) -> PushOutcome | None:
@@ -260,18 +264,6 @@ def _reason(response: httpx.Response) -> str:
     except (ValueError, TypeError, KeyError):
         return f"Status{response.status_code}"
     return str(reason)[:64]
-
-
-def _retry_after(response: httpx.Response, now: datetime) -> float:
-    """Return the seconds to wait; the header has seconds or a date."""
-    text = response.headers.get("retry-after", "")
-    if text.isdecimal():
-        return float(text)
-    try:
-        moment = parsedate_to_datetime(text)
-    except ValueError:
-        return 0.0
-    return max(0.0, (moment.astimezone(UTC) - now).total_seconds())
 
 
 # During a request these loggers would show tokens: in URLs, and in headers as they are encoded.

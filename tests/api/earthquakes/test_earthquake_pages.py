@@ -28,6 +28,7 @@ from tests.support.earthquake_pages import PAGE, earthquake_page, events_of_page
 from tests.support.earthquake_samples import quake, store
 from tests.support.served import NOON, REAL_DATA, Served, queries_at_once
 from tests.support.store_engines import Engines
+from tests.support.usgs_samples import spooled
 
 MONTH = REAL_DATA / "usgs" / "all_month_2019-11.derived-from-csv.geojson.gz"
 
@@ -55,7 +56,7 @@ async def store_month(options: StoreOptions) -> None:
     async with open_database(options) as database:
         await tables.create(database.admin_client(), [replace(EARTHQUAKES, stream=None)], options.prefix)
         async with aiohttp.ClientSession() as session, open_source(str(MONTH), session=session) as source:
-            read = [event async for event in read_events(source.chunks(), ingested_at_ms=0)]
+            read = [event async for event in read_events(await spooled(source), ingested_at_ms=0)]
         store = Store(database.client, prefix=options.prefix, deadline=Deadline(100), token=lambda: "token")
         await store.write_all(EARTHQUAKES, puts=[event_item(event) for event in read if isinstance(event, Earthquake)])
 

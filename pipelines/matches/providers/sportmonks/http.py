@@ -10,7 +10,6 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -18,6 +17,7 @@ import aiohttp
 import msgspec
 
 from datastore.dynamodb.retry.backoff import Backoff
+from datastore.dynamodb.retry.retry_after import retry_after_seconds
 from pipelines.matches.providers.provider import Malformed, ProviderError, ProviderRefused, ProviderUnavailable
 from pipelines.matches.providers.sportmonks.quota import CALLS, Quota
 
@@ -157,7 +157,8 @@ class SportMonksHttp:
         if status == 200:
             return None
         if status == 429:
-            return self._quota(endpoint).exhausted(_retry_after(reply.retry_after, self._now()))
+            seconds = retry_after_seconds(reply.retry_after, self._now())
+            return self._quota(endpoint).exhausted(None if seconds is None else min(seconds, MAX_RETRY_AFTER))
         if status >= 500:
             return ProviderUnavailable(f"SportMonks {endpoint}: HTTP {status}.")
         return ProviderRefused(f"SportMonks {endpoint}: HTTP {status}{_reason(reply.body)}.")
@@ -194,16 +195,3 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
         if len(parts) > MAX_BODY_BYTES:
             raise _TooLarge
     return bytes(parts)
-
-
-def _retry_after(header: str | None, now: datetime) -> float | None:
-    """Return the seconds of a Retry-After header, which holds seconds or a date; None when it holds neither."""
-    if header is None:
-        return None
-    if header.strip().isdecimal():
-        return min(float(header), MAX_RETRY_AFTER)
-    try:
-        seconds = (parsedate_to_datetime(header) - now).total_seconds()
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return min(max(0.0, seconds), MAX_RETRY_AFTER)

@@ -24,14 +24,15 @@ from pipelines.earthquakes.usgs_fetch import open_source
 from tests.support.store_engines import ROOT
 from tests.support.usgs_samples import (
     REAL,
+    InPieces,
     Json,
     fault_of,
     feature,
     feed_bytes,
-    in_chunks,
     needs_real_data,
     read_body,
     read_until_fault,
+    spooled,
 )
 
 DEMO = ROOT / "pipelines" / "demo" / "data" / "earthquakes.geojson"
@@ -91,9 +92,8 @@ async def test_an_error_in_the_metadata_fails_at_any_position_of_the_metadata(me
 
 
 async def test_the_message_names_status_and_error_of_the_service() -> None:
-    _, error = await read_until_fault(
-        in_chunks(feed_bytes(metadata={"status": 400, "error": "exceeds search limit"}), 99)
-    )
+    body = feed_bytes(metadata={"status": 400, "error": "exceeds search limit"})
+    _, error = await read_until_fault(InPieces(body, 99))
     assert "400" in str(error)
     assert "exceeds search limit" in str(error)
 
@@ -128,22 +128,23 @@ async def test_deep_nesting_and_long_strings_are_skipped() -> None:
 
 
 async def test_an_endless_string_is_too_large() -> None:
-    async def endless() -> AsyncIterator[bytes]:
-        yield feed_bytes(feature(place="HERE")).partition(b"HERE")[0]
-        while True:
-            yield b"x" * 65_536
+    class Endless(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            return super().read(size) or b"x" * 65_536
 
-    _, error = await read_until_fault(endless())
+    _, error = await read_until_fault(Endless(feed_bytes(feature(place="HERE")).partition(b"HERE")[0]))
     assert error is not None
     assert error.code is FeedCode.TOO_LARGE
 
 
-async def test_features_are_yielded_while_the_feed_still_arrives() -> None:
-    async def stalled() -> AsyncIterator[bytes]:
-        yield feed_bytes(feature(), feature()).removesuffix(b"]}")
-        raise AssertionError("nothing more was needed")
+async def test_features_are_yielded_before_the_rest_of_the_feed_is_read() -> None:
+    class Stalled(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            piece = super().read(size)
+            assert piece, "nothing more was needed"
+            return piece
 
-    items = read_events(stalled(), ingested_at_ms=5)
+    items = read_events(Stalled(feed_bytes(feature(), feature()).removesuffix(b"]}")), ingested_at_ms=5)
     assert isinstance(await anext(items), Earthquake)
     assert isinstance(await anext(items), Earthquake)
 
@@ -234,7 +235,7 @@ async def test_every_real_feed_is_read_as_by_simple_code(session: aiohttp.Client
         document = json.loads(plain)
         assert await judged(body) == reference_counts(document), path.name
         async with open_source(str(path), session=session) as source:
-            items = [item async for item in read_events(source.chunks(), ingested_at_ms=5)]
+            items = [item async for item in read_events(await spooled(source), ingested_at_ms=5)]
         accepted = [item for item in items if isinstance(item, Earthquake)]
         expected = [item for item in document["features"] if item["properties"]["mag"] is not None]
         assert [compared_fields(item) for item in accepted] == [expected_fields(item) for item in expected], path.name

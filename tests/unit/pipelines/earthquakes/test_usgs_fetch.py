@@ -4,8 +4,6 @@ import gzip
 import hashlib
 import time
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +26,7 @@ from tests.support.usgs_samples import (
     feed_server,
     hang_response,
     read_until_fault,
+    spooled,
 )
 
 QUICK = Backoff(initial=0.001, maximum=0.002, attempts=4)
@@ -40,7 +39,7 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 async def fetched_body(source: FeedDownload) -> bytes:
-    return b"".join([chunk async for chunk in source.chunks()])
+    return (await spooled(source)).getvalue()
 
 
 async def refusal(source: str, session: aiohttp.ClientSession, **options: Any) -> FeedError:
@@ -141,7 +140,7 @@ async def test_html_with_status_200_is_not_geojson(session: aiohttp.ClientSessio
         feed_server(answering(body=b"<html>We have moved</html>")) as url,
         open_source(url, session=session) as source,
     ):
-        _, error = await read_until_fault(source.chunks())
+        _, error = await read_until_fault(await spooled(source))
     assert error is not None
     assert error.code is FeedCode.NOT_GEOJSON
 
@@ -179,13 +178,13 @@ async def test_a_compressed_response_has_no_known_size(session: aiohttp.ClientSe
         open_source(url, session=session) as source,
     ):
         assert source.total is None
-        assert len([item async for item in read_events(source.chunks(), ingested_at_ms=5)]) == 1
+        assert len([item async for item in read_events(await spooled(source), ingested_at_ms=5)]) == 1
 
 
 async def test_a_gzip_file_is_hashed_as_it_is(session: aiohttp.ClientSession) -> None:
     packed = gzip.compress(feed_bytes(feature()))
     async with feed_server(answering(body=packed)) as url, open_source(url, session=session) as source:
-        assert len([item async for item in read_events(source.chunks(), ingested_at_ms=5)]) == 1
+        assert len([item async for item in read_events(await spooled(source), ingested_at_ms=5)]) == 1
     assert source.sha256 == hashlib.sha256(packed).hexdigest()
 
 
@@ -270,7 +269,7 @@ async def test_a_file_is_read_hashed_and_counted(session: aiohttp.ClientSession,
     packed = gzip.compress(feed_bytes(feature()))
     path.write_bytes(packed)
     async with open_source(str(path), session=session) as source:
-        assert len([item async for item in read_events(source.chunks(), ingested_at_ms=5)]) == 1
+        assert len([item async for item in read_events(await spooled(source), ingested_at_ms=5)]) == 1
     assert (source.size, source.total, source.retries) == (len(packed), len(packed), 0)
     assert source.sha256 == hashlib.sha256(packed).hexdigest()
 
@@ -280,9 +279,3 @@ async def test_a_missing_file_and_a_folder_are_errors(session: aiohttp.ClientSes
     assert (await refusal("no-such-file.json", session)).code is FeedCode.NOT_FOUND
     assert (await refusal(str(tmp_path), session)).code is FeedCode.BAD_SOURCE
     assert (await refusal("/tmp/nul\0.json", session)).code is FeedCode.BAD_SOURCE
-
-
-async def test_retry_after_is_read_in_seconds_and_as_a_date() -> None:
-    now = datetime(2026, 11, 21, tzinfo=UTC)
-    texts = ["7", format_datetime(now + timedelta(seconds=9), usegmt=True), format_datetime(now), "soon", "", "-5"]
-    assert [usgs_fetch._retry_after(text, now) for text in texts] == [7.0, 9.0, 0.0, 0.0, 0.0, 0.0]
