@@ -15,7 +15,7 @@ from server.admission.settings import Capacity
 from server.http.protocol import UVICORN_OPTIONS
 from tests.support.until import until
 
-PATIENT = HttpConnectionLimits(head_seconds=30, silent_seconds=30, linger_seconds=0.15)
+PATIENT = HttpConnectionLimits(head_seconds=30, silent_seconds=30, linger_seconds=5)
 # For tests that advance the time.
 TIMED = HttpConnectionLimits(
     head_bytes=2000,

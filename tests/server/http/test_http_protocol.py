@@ -308,7 +308,7 @@ async def test_a_request_may_be_answered_before_its_content_arrives(server: Runn
 
 
 async def test_limits_are_read_from_the_connections_of_the_process() -> None:
-    async with serve_echo(HttpConnectionLimits(trailer_bytes=10, linger_seconds=0.1)) as running:
+    async with serve_echo(HttpConnectionLimits(trailer_bytes=10, linger_seconds=5)) as running:
         answers = await running.exchange(CHUNKED + b"\r\n0\r\na: b\r\nc: d\r\n\r\n")
     assert answers.error[0] == 431
 

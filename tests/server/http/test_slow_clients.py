@@ -56,7 +56,7 @@ async def patient(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Running]:
     ],
 )
 async def test_heads_that_are_too_large(sent: list[bytes], status: int, says: str) -> None:
-    async with serve_echo(HttpConnectionLimits(head_bytes=2000, head_lines=20, linger_seconds=0.15)) as running:
+    async with serve_echo(HttpConnectionLimits(head_bytes=2000, head_lines=20, linger_seconds=5)) as running:
         found = (await running.exchange(*sent)).error
         assert found[:2] == (status, "BAD_USER_INPUT")
         assert says in found[2]
@@ -281,7 +281,7 @@ async def test_requests_on_one_connection_are_answered_in_their_order(patient: R
 async def test_too_many_requests_on_one_connection_are_not_kept() -> None:
     requests = [GET % b"wait", *[GET % b"%d" % number for number in range(50)]]
     async with (
-        serve_echo(HttpConnectionLimits(pipelined=4, linger_seconds=0.15)) as toy,
+        serve_echo(HttpConnectionLimits(pipelined=4, linger_seconds=5)) as toy,
         toy.client(*requests) as (reader, _),
     ):
         await until(lambda: toy.app.asked == ["/wait"])
