@@ -259,11 +259,13 @@ async def test_the_scan_of_a_caller_short_of_time_has_its_own_deadline(
 async def test_a_scan_without_end_is_ended_by_its_deadline(
     proxy: Proxy, open_store: Callable[..., Store], clock: Clock
 ) -> None:
-    remembered = ScanCache(lambda: open_store(0.05), clock)
+    deadlines = [0.05]
+    remembered = ScanCache(lambda: open_store(*deadlines), clock)
     proxy.faults.append(hang)
 
     with pytest.raises(Timeout):
         await remembered.scan(open_store(), ALL_TEAMS, team_ids)
+    deadlines.clear()
 
     assert await remembered.scan(open_store(), ALL_TEAMS, team_ids) == []
 
