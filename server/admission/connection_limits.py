@@ -6,10 +6,12 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
+from datastore.primitives.token_bucket import TokenBucket
 from server.admission.client_address import TrustedNetworks, network_of
-from server.admission.fairness import FairReader, RateLimit
+from server.admission.fairness import FairReader
 from server.admission.quotas import KeyedQuota
 from server.admission.settings import Capacity
 
@@ -70,13 +72,18 @@ class Connections:
         self.on_closed = on_closed
         #: Whether the process is shutting down. Each response is then the last of its connection.
         self.draining = False
-        #: The order in which WebSockets are read, and the rate limit of each.
+        #: The order in which WebSockets are read.
         self.fair_reader = FairReader()
-        self.message_rate = RateLimit(capacity.websocket_messages, capacity.websocket_messages_per_second)
+        self._message_rate = capacity.websocket_messages, capacity.websocket_messages_per_second
         self._quota = KeyedQuota(
             "connections", capacity.connections, capacity.connections_per_address, "client's address"
         )
         self._trusted = TrustedNetworks(capacity.trusted_proxies)
+
+    def message_bucket(self, now: float) -> TokenBucket:
+        """Return the token bucket of the messages of a WebSocket. A burst or rate of 0 is unlimited."""
+        burst, per_second = self._message_rate
+        return TokenBucket(burst, per_second, now) if burst and per_second else TokenBucket(inf, 1.0, now)
 
     @property
     def open(self) -> int:

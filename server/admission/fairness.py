@@ -1,11 +1,10 @@
-"""Fair shares of the event loop: round-robin reading from clients, rate limits per client, and time slices."""
+"""Fair shares of the event loop: round-robin reading from clients, and time slices."""
 
 import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 # The bytes that are processed in one turn of the event loop: 170 frames or some 50 short messages, within a few ms.
 TURN_BYTES = 1024
@@ -48,36 +47,6 @@ class FairReader:
         finally:
             if self._waiting:
                 asyncio.get_running_loop().call_soon(self._next)
-
-
-@dataclass(frozen=True, slots=True)
-class RateLimit:
-    """A rate limit: a burst of `burst` messages, then `per_second`. 0 is unlimited."""
-
-    burst: float = 0
-    per_second: float = 0
-
-
-class TokenBucket:
-    """The token bucket of one client. Messages are counted after they were read. A debt delays the next read."""
-
-    __slots__ = ("_clock", "_rate", "_refilled_at", "_tokens")
-
-    def __init__(self, limit: RateLimit, clock: Callable[[], float]) -> None:
-        self._rate = limit
-        self._clock = clock
-        self._tokens = float(limit.burst)
-        self._refilled_at = clock()
-
-    def take(self, count: int) -> float:
-        """Take `count` tokens. Return the seconds to wait before the next read."""
-        if not self._rate.burst or not self._rate.per_second:
-            return 0.0
-        now = self._clock()
-        refilled = self._tokens + (now - self._refilled_at) * self._rate.per_second
-        self._tokens = min(self._rate.burst, refilled) - count
-        self._refilled_at = now
-        return max(0.0, -self._tokens / self._rate.per_second)
 
 
 class TimeSlices:

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from datastore.model.log_redaction import redact_emails
+from datastore.primitives.token_bucket import TokenBucket
 from server.admission.callers import Caller
 from server.documents.request import Stage
 from server.operations.report import Report
@@ -61,8 +62,7 @@ class OperationLog:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._tokens = float(REFUSED_LINES)
-        self._refilled_at = clock()
+        self._refused_lines = TokenBucket(REFUSED_LINES, REFUSED_LINES_PER_SECOND, clock())
         self._omitted = 0
 
     def __call__(self, report: Report) -> None:
@@ -70,20 +70,11 @@ class OperationLog:
             return
         if report.stage is Stage.EXECUTION:
             _write(report, 0)
-        elif self._may_write():
+        elif self._refused_lines.take(1, self._clock()):
             omitted, self._omitted = self._omitted, 0
             _write(report, omitted)
         else:
             self._omitted += 1
-
-    def _may_write(self) -> bool:
-        now = self._clock()
-        self._tokens = min(float(REFUSED_LINES), self._tokens + (now - self._refilled_at) * REFUSED_LINES_PER_SECOND)
-        self._refilled_at = now
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True
 
 
 def _write(report: Report, omitted: int) -> None:

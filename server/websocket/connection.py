@@ -4,7 +4,6 @@ import asyncio
 from typing import Any
 
 from server.admission.connection_limits import Connections, bound_send_buffer
-from server.admission.fairness import TokenBucket
 from server.websocket.frames import (
     BINARY,
     CLOSE,
@@ -76,7 +75,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._address = address
         self._peers = peers
         self._max_size = self._room = max_size
-        self._message_bucket = TokenBucket(limits.message_rate, asyncio.get_running_loop().time)
+        self._message_bucket = limits.message_bucket(asyncio.get_running_loop().time())
         self._unread = bytearray(early)
         self._granted = 0  # bytes of an incomplete frame that the fair reader has granted
         self._turn_requested = False  # of the fair reader
@@ -225,9 +224,11 @@ class WebSocketConnection(asyncio.Protocol):
         except Fault as fault:
             frames = 1
             self._fail(fault)
-        wait = self._message_bucket.take(frames)
-        if wait:
-            self._pause_timer = asyncio.get_running_loop().call_later(wait, self._end_pause)
+        loop = asyncio.get_running_loop()
+        # Messages are counted after they were read. A debt delays the next read.
+        debt = -self._message_bucket.charge(frames, loop.time())
+        if debt > 0:
+            self._pause_timer = loop.call_later(debt / self._message_bucket.per_second, self._end_pause)
         self._schedule_read()
         return granted
 
