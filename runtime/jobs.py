@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from itertools import repeat
 from typing import Any, Protocol
 
 import aiohttp
@@ -23,6 +24,7 @@ from datastore.keyspace.matches.leagues import LEAGUES
 from datastore.keyspace.matches.teams import TEAMS
 from datastore.model.access_patterns import Table
 from datastore.objects import ObjectStore
+from datastore.primitives.retries import OutageLog, retry
 from datastore.search import NoIndex, SearchIndex
 from datastore.search.sqlite_index import SqliteIndex
 from datastore.session.metering import Meter
@@ -244,13 +246,10 @@ def metrics_served(metrics: StreamMetrics, port: int | None, host: str) -> Itera
 
 async def serve_metrics(metrics: StreamMetrics, port: int, host: str) -> None:
     """Answer Prometheus in a worker. Retry while the port is taken, as it is until the predecessor has ended."""
-    is_logged = False
-    while True:
-        try:
-            with metrics_served(metrics, port, host):
-                await asyncio.Event().wait()
-        except Misconfigured as taken:
-            if not is_logged:
-                logger.info("%s Retrying every %g s.", taken, METRICS_PAUSE_SECONDS)
-            is_logged = True
-        await asyncio.sleep(METRICS_PAUSE_SECONDS)
+
+    async def serve() -> None:
+        with metrics_served(metrics, port, host):
+            await asyncio.Event().wait()
+
+    outage = OutageLog(lambda taken: logger.info("%s Retrying every %g s.", taken, METRICS_PAUSE_SECONDS))
+    await retry(serve, repeat(METRICS_PAUSE_SECONDS), lambda problem: isinstance(problem, Misconfigured), outage)

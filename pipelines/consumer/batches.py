@@ -12,6 +12,7 @@ from datastore.change_streams.change import Change, decode_change, encode_change
 from datastore.change_streams.dead_letters import DeadLetter, DeadLetters, letter_of
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
+from datastore.primitives.retries import OutageLog, retry
 from datastore.session.store import Store
 from pipelines.consumer.failures import (
     OUTAGE,
@@ -20,7 +21,6 @@ from pipelines.consumer.failures import (
     is_permanent,
     is_store_error,
     is_throttled,
-    retry_outage,
 )
 from pipelines.consumer.handlers import Handler
 from pipelines.consumer.metrics import StreamMetrics
@@ -215,7 +215,8 @@ class BatchProcessor:
         def log_outage(problem: Exception) -> None:
             logger.warning("%s: the store failed; the call is retried: %s", action, problem)
 
-        await retry_outage(call, log_outage, backoff=self._outage, forever=self._forever, is_retried=is_retried)
+        delays = self._outage.endless_delays() if self._forever else self._outage.delays()
+        await retry(call, delays, is_retried, OutageLog(log_outage))
 
 
 def _retries_throttling(attempts: int) -> ShouldRetry:

@@ -15,9 +15,10 @@ from datastore.change_streams.shards.listing import ShardListing
 from datastore.change_streams.shards.shard_reader import ListedShard, ShardCursor, ShardGone, Wire, stream_of
 from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.model.access_patterns import Table
+from datastore.primitives.retries import OutageLog, retry
 from datastore.session.store import Store
 from pipelines.consumer.batches import BatchProcessor
-from pipelines.consumer.failures import LOG_INTERVAL_SECONDS, is_store_error
+from pipelines.consumer.failures import is_store_error
 from pipelines.consumer.lease_balancer import LeaseBalancer, LeaseCandidate
 from pipelines.consumer.metrics import StreamMetrics
 from pipelines.consumer.shard_worker import ConsumerIntervals, ShardWorker
@@ -99,29 +100,20 @@ class Consumer:
             await self._stop()
 
     async def _reconcile_forever(self) -> None:
-        delays = self._pace.outage.delays()
-        log_at = 0.0
+        outage = OutageLog(self._log_outage)
         while True:
-            try:
-                await self._reconcile()
-                seconds = min(self._pace.renew_seconds, self._refresh_at - asyncio.get_running_loop().time())
-                delays, log_at = self._pace.outage.delays(), 0.0
-            except Exception as problem:
-                seconds = next(delays, self._pace.outage.maximum)
-                if not is_store_error(problem):
-                    logger.exception("Assigning the shards of %s failed; it is retried", self._table.name)
-                elif (moment := asyncio.get_running_loop().time()) >= log_at:
-                    logger.warning(
-                        "The stream of %s is not available; the consumer tries again: %s", self._table.name, problem
-                    )
-                    log_at = moment + LOG_INTERVAL_SECONDS
-            await self._pause(seconds)
+            await retry(self._reconcile, self._pace.outage.endless_delays(), lambda _: True, outage)
+            seconds = min(self._pace.renew_seconds, self._refresh_at - asyncio.get_running_loop().time())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._wake.wait()
+            self._wake.clear()
 
-    async def _pause(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
-        self._wake.clear()
+    def _log_outage(self, problem: Exception) -> None:
+        if is_store_error(problem):
+            logger.warning("The stream of %s is not available; the consumer tries again: %s", self._table.name, problem)
+        else:
+            logger.error("Assigning the shards of %s failed; it is retried", self._table.name, exc_info=problem)
 
     async def _reconcile(self) -> None:
         """List the shards and leases, and acquire the leases that belong to this instance's share."""

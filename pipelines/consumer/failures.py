@@ -1,15 +1,8 @@
 """Classification of a handler's failures: outages of the store, and faults of a record."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from itertools import chain, repeat
-from typing import TypeVar
-
 from datastore.dynamodb.client import RequestRefused, TransactionCancelled
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import BadUserInput, DomainError, Throttled, Timeout
-
-T = TypeVar("T")
 
 # Codes with which every record is refused, until an operator corrects the permissions, credentials or tables.
 GENERAL_REFUSALS = {
@@ -27,7 +20,6 @@ TOO_LARGE = "413"
 # Reasons of a cancelled transaction for which the action is at fault.
 REFUSED_ACTIONS = {"ItemCollectionSizeLimitExceeded", "ValidationError"}
 OUTAGE = Backoff(initial=0.1, maximum=5.0, attempts=8)
-LOG_INTERVAL_SECONDS = 60.0
 
 
 def is_outage(problem: BaseException) -> bool:
@@ -86,31 +78,3 @@ def is_store_error(problem: BaseException) -> bool:
     It is for requests that concern no record: every refusal of them may be temporary.
     """
     return isinstance(problem, DomainError | RequestRefused)
-
-
-async def retry_outage(
-    call: Callable[[], Awaitable[T]],
-    log_outage: Callable[[Exception], None],
-    *,
-    backoff: Backoff = OUTAGE,
-    forever: bool = True,
-    is_retried: Callable[[BaseException], bool] = is_outage,
-) -> T:
-    """Return the result of `call`. Retry failures for which `is_retried` returns true.
-
-    `log_outage` is called at most once a minute. Without `forever` the failure is raised after the attempts of
-    `backoff`.
-    """
-    delays = chain(backoff.delays(), repeat(backoff.maximum) if forever else ())
-    log_at = 0.0
-    while True:
-        try:
-            return await call()
-        except Exception as problem:
-            delay = next(delays, None) if is_retried(problem) else None
-            if delay is None:
-                raise
-            if (moment := asyncio.get_running_loop().time()) >= log_at:
-                log_outage(problem)
-                log_at = moment + LOG_INTERVAL_SECONDS
-        await asyncio.sleep(delay)

@@ -19,8 +19,9 @@ from datastore.change_streams.shards.shard_reader import (
     time_of,
 )
 from datastore.dynamodb.retry.backoff import Backoff
+from datastore.primitives.retries import OutageLog, retry
 from pipelines.consumer.batches import BatchProcessor
-from pipelines.consumer.failures import OUTAGE, is_store_error, retry_outage
+from pipelines.consumer.failures import OUTAGE, is_store_error
 from pipelines.consumer.metrics import ShardLag, StreamMetrics
 from pipelines.consumer.shared_pages import Cursor
 
@@ -247,4 +248,4 @@ class ShardWorker:
             logger.warning("Shard %s: %s failed and is retried: %s", self._lease.shard_id, action, problem)
             on_outage()
 
-        return await retry_outage(call, log_outage, backoff=self._pace.outage, is_retried=is_store_error)
+        return await retry(call, self._pace.outage.endless_delays(), is_store_error, OutageLog(log_outage))

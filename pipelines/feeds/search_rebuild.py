@@ -16,9 +16,10 @@ from datastore.change_streams.shards.shard_reader import Wire, stream_of
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.feeds.search_source import ScannedPage, scan_entries
 from datastore.keyspace.feeds.table import FEED
+from datastore.primitives.retries import OutageLog, retry
 from datastore.search import BuildReplaced, Kind, SearchIndex
 from datastore.session.store import Store
-from pipelines.consumer.failures import is_outage, is_store_error, retry_outage
+from pipelines.consumer.failures import is_outage, is_store_error
 
 BATCH_SIZE = 500
 PAUSE_SECONDS = 5.0
@@ -79,7 +80,7 @@ class SearchRebuild:
 
         Waits while the store or the index is unavailable.
         """
-        return await retry_outage(self._is_of_another_table, _log_outage, backoff=RETRIES, is_retried=is_store_error)
+        return await retry(self._is_of_another_table, RETRIES.endless_delays(), is_store_error, OutageLog(_log_outage))
 
     async def _is_of_another_table(self) -> bool:
         return (await self._index.status()).source != await stream_of(self._wire, FEED.name, self._prefix)
@@ -98,7 +99,7 @@ class SearchRebuild:
         for kind, entries in ((Kind.POSTS, page.posts), (Kind.USERS, page.users)):
             for start in range(0, len(entries), BATCH_SIZE):
                 fill = partial(self._index.fill, build, kind, entries[start : start + BATCH_SIZE])
-                await retry_outage(fill, _log_outage, backoff=RETRIES, is_retried=is_outage)
+                await retry(fill, RETRIES.endless_delays(), is_outage, OutageLog(_log_outage))
 
 
 def _after(progress: RebuildProgress, page: ScannedPage) -> RebuildProgress:

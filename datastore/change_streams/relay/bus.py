@@ -23,7 +23,7 @@ from datastore.change_streams.relay.publisher import Beginning, Page, StreamPage
 from datastore.change_streams.shards.checkpoints import Reached
 from datastore.change_streams.shards.shard_reader import time_of
 from datastore.change_streams.shards.stream_reader import StreamReader
-from datastore.dynamodb.retry.outage_log import OutageLog
+from datastore.primitives.retries import OutageLog
 
 RETRY_SECONDS = 0.5
 

@@ -24,9 +24,7 @@ from datastore.change_streams.relay.deduplication import Deduplicator, Record
 from datastore.change_streams.relay.leader import RelayLeader
 from datastore.change_streams.relay.publisher import Page, ReadPages
 from datastore.change_streams.shards.checkpoints import Reached, lacking
-from datastore.change_streams.shards.shard_reader import StreamMissing
-from datastore.change_streams.shards.stream_reader import ChangesLost, StreamReader
-from datastore.errors import TableMissing
+from datastore.change_streams.shards.stream_reader import FINAL, StreamReader
 
 # The seconds between two comparisons of the positions: usually, and during a transition.
 TICK_SECONDS, SHORT_TICK_SECONDS = 1.0, 0.05
@@ -34,8 +32,6 @@ TICK_SECONDS, SHORT_TICK_SECONDS = 1.0, 0.05
 NO_LEADER_SECONDS = 1.0
 PAST_MILLISECONDS = 120_000
 SLICE, SLICE_PAUSE_SECONDS = 50, 0.001
-# Errors that are not retried.
-FINAL = (ChangesLost, StreamMissing, TableMissing)
 
 
 class Host(Protocol):

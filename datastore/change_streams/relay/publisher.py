@@ -1,8 +1,9 @@
 """The publisher of a table's changes: the leader reads the table's stream for all processes and appends to the bus."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -13,8 +14,6 @@ from datastore.change_streams.shards.checkpoints import Reached, sequence_at
 from datastore.change_streams.shards.shard_iterator import ShardIterator
 from datastore.change_streams.shards.shard_reader import sequence_of, time_of
 from datastore.change_streams.shards.stream_reader import ChangesLost, StreamReader
-from datastore.dynamodb.client import RequestRefused
-from datastore.errors import DomainError
 
 # The failures in a row, within about two seconds, after which the table is left to another process.
 MAX_FAILURES = 4
@@ -66,10 +65,8 @@ class StreamPages(StreamReader):
 
     def _log_recovery(self) -> None: ...
 
-    async def _back_off(self, problem: DomainError | RequestRefused, failures: int) -> None:
-        if failures >= MAX_FAILURES:
-            raise problem
-        await super()._back_off(problem, failures)
+    def _retry_delays(self) -> Iterator[float]:
+        return islice(super()._retry_delays(), MAX_FAILURES)
 
     async def _publish_all(self, shard: ShardIterator, records: Page) -> None:
         assert self.take is not None

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
+from itertools import repeat
 from typing import Any
 
 from datastore.change_streams.change import Change, decode_change
@@ -27,6 +29,7 @@ from datastore.change_streams.shards.shard_reader import (
 )
 from datastore.dynamodb.client import RequestRefused
 from datastore.errors import DomainError, Throttled
+from datastore.primitives.retries import retry
 
 # A stream may return empty pages before its end, and does not mark the end of an open shard. If no known record must
 # still follow, this many empty pages in this many seconds count as the end. On AWS an empty page skips a sparse part.
@@ -88,21 +91,14 @@ class Backfill:
         """Return the shards that the stream lists, with their parents. Raises `Unavailable`."""
         try:
             async with asyncio.timeout(self._retry_seconds):
-                return await self._listed(stream)
+                listed = await retry(
+                    partial(shards_of, self._wire, stream), repeat(LONG_PAUSE_SECONDS), _may_succeed_later
+                )
+        except RequestRefused:
+            return {}
         except TimeoutError as late:
             raise not_now() from late
-
-    async def _listed(self, stream: str) -> Mapping[str, str | None]:
-        while True:
-            try:
-                return {shard.id: shard.parent for shard in await shards_of(self._wire, stream)}
-            except DomainError as problem:
-                if not problem.retryable:
-                    raise
-            except RequestRefused as problem:
-                if problem.code in LOST:
-                    return {}
-            await asyncio.sleep(LONG_PAUSE_SECONDS)
+        return {shard.id: shard.parent for shard in listed}
 
     async def read(self, stream: str, ranges: list[MissingRange]) -> list[tuple[str, Change]] | None:
         """Return the missing changes with their shards: see `replay_log.ReadOlder.read`."""
@@ -165,24 +161,25 @@ class Backfill:
             DomainError: The store refused the read for good.
         """
         now = asyncio.get_running_loop().time
+
+        async def read() -> tuple[ShardPage, float]:
+            while True:
+                began = now()
+                try:
+                    page = await cursor.read()
+                except Throttled:
+                    await asyncio.sleep(pace.throttled())
+                except RequestRefused as problem:
+                    if problem.code == INVALID:
+                        raise ResumeTokenRefused(key) from problem
+                    raise
+                else:
+                    pace.answered()
+                    return page, now() - began
+
         if pace.is_slowed:
             await asyncio.sleep(pace.pause())
-        while True:
-            began = now()
-            try:
-                page = await cursor.read()
-                pace.answered()
-                return page, now() - began
-            except Throttled:
-                await asyncio.sleep(pace.throttled())
-                continue
-            except DomainError as problem:
-                if not problem.retryable:
-                    raise
-            except RequestRefused as problem:
-                if problem.code == INVALID:
-                    raise ResumeTokenRefused(key) from problem
-            await asyncio.sleep(LONG_PAUSE_SECONDS)
+        return await retry(read, repeat(LONG_PAUSE_SECONDS), _may_succeed_later)
 
 
 def _earliest(start: str, now: datetime) -> float:
@@ -197,6 +194,12 @@ def _earliest(start: str, now: datetime) -> float:
     if now - datetime.fromtimestamp(since, UTC) > RETENTION:
         raise Trimmed("The shard was joined before the oldest records that the stream keeps.")
     return oldest(since)
+
+
+def _may_succeed_later(problem: Exception) -> bool:
+    if isinstance(problem, RequestRefused):
+        return problem.code not in LOST
+    return isinstance(problem, DomainError) and problem.retryable
 
 
 async def _paused(seconds: float) -> float:

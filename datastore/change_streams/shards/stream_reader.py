@@ -8,8 +8,7 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Streams.html
 import asyncio
 import logging
 import math
-import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -39,15 +38,16 @@ from datastore.change_streams.shards.shard_reader import (
     stream_of,
 )
 from datastore.dynamodb.client import RequestRefused
-from datastore.dynamodb.retry.outage_log import OutageLog
+from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import DomainError, TableMissing, Unavailable
 from datastore.model.access_patterns import Table
+from datastore.primitives.retries import OutageLog, retry
 
 T = TypeVar("T")
 
 # The records that are delivered without a pause.
 SLICE = 50
-FIRST_DELAY, MAX_DELAY = 0.1, 1.5
+RETRIES = Backoff(initial=0.1, maximum=1.5)
 POSITION_REFUSED = (
     "The stream of %s refuses the position at which reading continues: changes may have been missed. Subscribers "
     "have to subscribe again, and reading begins at the end of the stream. If this repeats, compare the positions in "
@@ -62,6 +62,10 @@ class ChangesLost(Unavailable):
     """The stream no longer has the next changes: a follower must read the current state and follow again."""
 
 
+# The errors that end a reader at once.
+FINAL = (ChangesLost, StreamMissing, TableMissing)
+
+
 def _lost() -> ChangesLost:
     return ChangesLost("Some changes may have been missed; read the current state and subscribe again.")
 
@@ -69,10 +73,6 @@ def _lost() -> ChangesLost:
 def new_order() -> str:
     """Return a new id of an order of changes."""
     return token_hex(4)
-
-
-def _delay(failures: int) -> float:
-    return min(MAX_DELAY, math.ldexp(FIRST_DELAY, min(failures, 10))) * random.uniform(0.5, 1)
 
 
 @dataclass(eq=False)
@@ -106,7 +106,6 @@ class StreamReader:
         self._waits = 0  # successive waits for shards that are not listed yet
         self._wake = asyncio.Event()
         self._settled = asyncio.Event()
-        self._failing = 0  # the number of calls that are being retried
         self._outage = OutageLog(self._report, self._log_recovery)
         self._task = asyncio.create_task(self._run(), name=f"changes of {self.table.name}")
 
@@ -321,35 +320,32 @@ class StreamReader:
         Raises:
             ChangesLost: Changes were trimmed, or the stream has refused a position `MAX_REFUSALS` times in a row.
         """
-        failures = refusals = 0
-        while True:
-            try:
-                answer = await call()
-                break
-            except (ChangesLost, StreamMissing, TableMissing):
+        problems = refusals = 0
+
+        def is_retried(problem: Exception) -> bool:
+            nonlocal problems, refusals
+            problems += 1
+            refusals = refusals + 1 if getattr(problem, "code", "") == INVALID else 0
+            if isinstance(problem, RequestRefused):
+                return problem.code not in LOST and refusals < MAX_REFUSALS
+            return isinstance(problem, DomainError) and not isinstance(problem, FINAL)
+
+        try:
+            answer = await retry(call, self._retry_delays(), is_retried, self._outage)
+        except Trimmed as problem:
+            raise _lost() from problem
+        except RequestRefused as problem:
+            if refusals == MAX_REFUSALS:
+                logger.error(POSITION_REFUSED, self.table.name, problem)
+            elif problem.code not in LOST:
                 raise
-            except Trimmed as problem:
-                raise _lost() from problem
-            except (DomainError, RequestRefused) as problem:
-                refusals = refusals + 1 if getattr(problem, "code", "") == INVALID else 0
-                if refusals == MAX_REFUSALS:
-                    logger.error(POSITION_REFUSED, self.table.name, problem)
-                    raise _lost() from problem
-                self._failing += 0 if failures else 1
-                await self._back_off(problem, failures)
-                failures += 1
-        if failures:
-            self._failing -= 1
-            if not self._failing:
-                self._outage.record_success()
+            raise _lost() from problem
+        if problems:
             self._wake.set()  # the store may have been replaced during the outage: compare its stream
         return answer
 
-    async def _back_off(self, problem: DomainError | RequestRefused, failures: int) -> None:
-        if isinstance(problem, RequestRefused) and problem.code in LOST:
-            raise _lost() from problem
-        self._outage.record_failure(problem)
-        await asyncio.sleep(_delay(failures))
+    def _retry_delays(self) -> Iterator[float]:
+        return RETRIES.endless_delays()
 
     def _report(self, problem: Exception) -> None:
         self.on_error(self.table.name, problem)

@@ -9,7 +9,7 @@ from datastore.dynamodb.http1.connection import CHUNK_BYTES, HttpConnection
 from datastore.dynamodb.http1.connector import HttpOrigin, connect
 from datastore.dynamodb.http1.proxies import TunnelFailed
 from datastore.dynamodb.http1.types import DeadlineExceeded, HttpLimits, HttpResponse, NotConnected
-from datastore.dynamodb.retry.outage_log import OutageLog
+from datastore.primitives.retries import OutageLog
 
 CLOSING_SECONDS = 1.0
 

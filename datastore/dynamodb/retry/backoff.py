@@ -22,3 +22,10 @@ class Backoff:
     def delays(self, uniform: Callable[[], float] = random.random) -> Iterator[float]:
         for step in range(self.attempts - 1):
             yield uniform() * min(self.maximum, self.initial * 2**step)
+
+    def endless_delays(self, uniform: Callable[[], float] = random.random) -> Iterator[float]:
+        """Yield delays without end, for a call that is retried until it succeeds."""
+        bound = self.initial
+        while True:
+            yield uniform() * min(self.maximum, bound)
+            bound = min(self.maximum, 2 * bound)

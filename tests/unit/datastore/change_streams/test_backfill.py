@@ -14,6 +14,7 @@ from datastore.change_streams.replay.resume_token import key_of
 from datastore.change_streams.shards import stream_reader as module
 from datastore.change_streams.shards.read_pace import FIRST_INTERVAL_SECONDS, JITTER
 from datastore.dynamodb.client import RequestRefused
+from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import Throttled, Timeout, Unavailable
 from tests.support.changes import number_of
 from tests.support.scripted_stream import Script, Shard
@@ -22,8 +23,7 @@ from tests.support.virtual_time import in_virtual_time
 
 @pytest.fixture(autouse=True)
 def _short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FIRST_DELAY", 0.005)
-    monkeypatch.setattr(module, "MAX_DELAY", 0.05)
+    monkeypatch.setattr(module, "RETRIES", Backoff(0.005, 0.05))
 
 
 def read_backfill(older: Backfill, after: int, before: Callable[[], int | None]) -> list[Change] | None:

@@ -22,6 +22,7 @@ from datastore.change_streams.shards import stream_reader as module
 from datastore.change_streams.shards.shard_reader import StreamMissing
 from datastore.change_streams.shards.stream_reader import ChangesLost, StreamReader
 from datastore.dynamodb.client import RequestRefused
+from datastore.dynamodb.retry.backoff import Backoff
 from datastore.engine.programs import EngineMissing, find_binary
 from datastore.errors import SlowSubscriber, TableMissing, Unavailable
 from datastore.model.access_patterns import Table
@@ -364,8 +365,7 @@ async def test_a_replaced_store_is_reported(engine: Engine, session: aiohttp.Cli
 
 @pytest.fixture(autouse=True)
 def _short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FIRST_DELAY", 0.005)
-    monkeypatch.setattr(module, "MAX_DELAY", 0.05)
+    monkeypatch.setattr(module, "RETRIES", Backoff(0.005, 0.05))
 
 
 # Resuming

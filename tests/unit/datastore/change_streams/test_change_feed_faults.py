@@ -8,6 +8,7 @@ import pytest
 from datastore.change_streams.shards import stream_reader as module
 from datastore.change_streams.shards.stream_reader import ChangesLost, StreamReader
 from datastore.dynamodb.client import RequestRefused
+from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import Throttled, Unavailable
 from datastore.queues import QueueLimits
 from tests.support.change_feeds import BLIP, Told, every, reader_tasks, scripted, take_changes
@@ -18,8 +19,7 @@ from tests.support.until import until
 
 @pytest.fixture(autouse=True)
 def _short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FIRST_DELAY", 0.005)
-    monkeypatch.setattr(module, "MAX_DELAY", 0.05)
+    monkeypatch.setattr(module, "RETRIES", Backoff(0.005, 0.05))
 
 
 async def test_only_open_shards_are_joined() -> None:

@@ -10,7 +10,7 @@ import pytest
 import datastore.change_streams.shards.stream_reader as module
 from datastore.change_streams.shards.checkpoints import Reached, joined
 from datastore.change_streams.shards.stream_reader import ChangesLost, StreamReader
-from datastore.dynamodb.retry.outage_log import QUIET_SECONDS, REPEAT_SECONDS, OutageLog
+from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import TableMissing, Unavailable
 from datastore.keyspace.sightings import BLIP
 from tests.support.scripted_readers import Going, RecordingSink
@@ -22,8 +22,7 @@ Go = Callable[..., Going]
 
 @pytest.fixture
 async def go(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Go]:
-    monkeypatch.setattr(module, "FIRST_DELAY", 0.005)
-    monkeypatch.setattr(module, "MAX_DELAY", 0.01)
+    monkeypatch.setattr(module, "RETRIES", Backoff(0.005, 0.01))
     async with AsyncExitStack() as stack:
 
         def going(script: Script, **start: str) -> Going:
@@ -92,29 +91,3 @@ async def test_a_resuming_subscriber_does_not_wait_for_a_missing_table(go: Go) -
     with pytest.raises(TableMissing):
         async with asyncio.timeout(50):
             await going.reader.attached()
-
-
-def test_an_outage_is_reported_at_its_start_at_intervals_and_at_its_end() -> None:
-    now, reports = 0.0, list[str]()
-    outage = OutageLog(lambda problem: reports.append(str(problem)), lambda: reports.append("ended"), lambda: now)
-    for number in range(3):
-        outage.record_failure(ValueError(f"first {number}"))
-    now += REPEAT_SECONDS
-    outage.record_failure(ValueError("still"))
-    outage.record_success()
-    outage.record_success()
-    assert reports == ["first 0", "still", "ended"]
-
-
-def test_an_outage_that_returns_at_once_is_reported_when_it_lasts() -> None:
-    now, reports = 0.0, list[str]()
-    outage = OutageLog(lambda problem: reports.append(str(problem)), lambda: reports.append("ended"), lambda: now)
-    for _ in range(100):
-        outage.record_failure(ValueError("back"))
-        outage.record_success()
-    assert reports == ["back", "ended"]
-    outage.record_failure(ValueError("lasts"))
-    now += QUIET_SECONDS
-    outage.record_failure(ValueError("lasts"))
-    outage.record_success()
-    assert reports == ["back", "ended", "lasts", "ended"]

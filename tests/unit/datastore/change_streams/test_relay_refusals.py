@@ -11,6 +11,7 @@ import datastore.change_streams.shards.stream_reader as module
 from datastore.change_streams.change_subscription import ChangeSubscription
 from datastore.change_streams.relay.commands import RelayCommands
 from datastore.change_streams.shards.checkpoints import Reached
+from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import Unavailable
 from tests.support.bus_hosts import BusProcess, Hosts, direct, hosts, on_bus, take_numbers
 from tests.support.bus_pages import Line
@@ -181,8 +182,7 @@ class Cut:
 
 @pytest.fixture(autouse=True)
 def _short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FIRST_DELAY", 0.01)
-    monkeypatch.setattr(module, "MAX_DELAY", 0.05)
+    monkeypatch.setattr(module, "RETRIES", Backoff(0.01, 0.05))
 
 
 async def test_a_holder_that_cannot_read_the_table_leaves_it_to_another(two: Two) -> None:

@@ -11,6 +11,7 @@ from datastore.change_streams.shards.checkpoints import joined
 from datastore.change_streams.shards.shard_reader import MAX_REFUSALS
 from datastore.change_streams.shards.stream_reader import ChangesLost
 from datastore.dynamodb.client import RequestRefused
+from datastore.dynamodb.retry.backoff import Backoff
 from tests.support.bus_hosts import Hosts, hosts, take_numbers
 from tests.support.redis_server import redis
 from tests.support.scripted_readers import Going
@@ -25,8 +26,7 @@ INVALID = RequestRefused("ValidationException", "Invalid ShardIterator")
 
 @pytest.fixture(autouse=True)
 def _short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FIRST_DELAY", 0.002)
-    monkeypatch.setattr(module, "MAX_DELAY", 0.01)
+    monkeypatch.setattr(module, "RETRIES", Backoff(0.002, 0.01))
 
 
 @pytest.fixture

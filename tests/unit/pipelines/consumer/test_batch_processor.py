@@ -14,7 +14,7 @@ from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import BadUserInput, Throttled, Timeout, Unavailable
 from datastore.keyspace.feeds.pipeline import PUT_DEAD_LETTER
 from datastore.keyspace.feeds.table import FEED
-from pipelines.consumer import failures as outages
+from datastore.primitives import retries
 from pipelines.consumer.batches import RETRIES, BatchProcessor
 from pipelines.consumer.handlers import Handler
 from pipelines.consumer.metrics import StreamMetrics
@@ -259,7 +259,7 @@ async def test_changes_after_a_change_that_was_buried_at_once_have_all_their_tri
 async def test_an_outage_is_reported_again_while_it_lasts(
     database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outages, "LOG_INTERVAL_SECONDS", 0.1)
+    monkeypatch.setattr(retries, "REPEAT_SECONDS", 0.1)
     ends = asyncio.get_running_loop().time() + 0.3
 
     async def fail(_: Sequence[Change]) -> None:
