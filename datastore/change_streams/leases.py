@@ -73,11 +73,9 @@ class Leases:
         fence, held = (0, None) if seen is None else (seen.fence, seen.held_until)
         values = {"seen": fence, "held": held or 0, "owner": self._owner, "one": 1, "until": self._expiry()}
         written = await self._update(self._table.take_lease, shard_id, **values)
-        lease = None if written.item is None else lease_from(written.item)
-        # The response to an earlier attempt may have been lost.
-        is_acquired = written.ok or (lease is not None and (lease.owner, lease.fence) == (self._owner, fence + 1))
-        if lease is None or not is_acquired:
+        if written.item is None or not written.has_acquired(self._owner, fence + 1):
             return None
+        lease = lease_from(written.item)
         if lease.ended:
             await self.end(lease)
             return None

@@ -159,13 +159,9 @@ class IdempotencyRecords:
 
 
 def _claimed(claim: Claim, written: WriteResult) -> ClaimResult:
-    if written.ok:
+    if written.has_acquired(claim.owner, claim.fence):
         return claim
-    if written.item is None:
-        return None
-    stored = record_from(written.item)
-    # The response of an earlier attempt may have been lost.
-    return claim if (stored.owner, stored.fence) == (claim.owner, claim.fence) else stored
+    return None if written.item is None else record_from(written.item)
 
 
 def record_from(item: Mapping[str, Any]) -> IdempotencyRecord:

@@ -28,6 +28,14 @@ class WriteResult:
     #: the process that executed the mutation before has ended.
     is_retry: bool = False
 
+    def has_acquired(self, owner: str, fence: int) -> bool:
+        """Return whether a write that acquires a lease was applied, by this attempt or by one with a lost response.
+
+        `owner` and `fence`, the fencing token, are the lease's after the write. No other write leaves both.
+        """
+        item = self.item
+        return self.ok or (item is not None and (item.get("owner"), item["fence"]) == (owner, fence))
+
 
 @dataclass(frozen=True, slots=True)
 class Action:
