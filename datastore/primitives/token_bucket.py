@@ -1,10 +1,17 @@
 """The token bucket: a limit that refills at a constant rate."""
 
 
+def refilled(balance: float, size: float, per_second: float, seconds: float) -> float:
+    """Return the balance after `seconds` of refilling. If the clock was set back, the balance is unchanged."""
+    if seconds > 0:
+        balance += seconds * per_second
+    return balance if balance < size else size
+
+
 class TokenBucket:
     """A bucket of at most `size` tokens, full at first, and refilled with `per_second`.
 
-    `now` is the time in seconds. If the clock is set back, the balance is unchanged.
+    `now` is the time in seconds.
     """
 
     __slots__ = ("_balance", "_refilled_at", "per_second", "size")
@@ -17,9 +24,7 @@ class TokenBucket:
 
     def balance(self, now: float) -> float:
         """Return the number of tokens, negative for a debt."""
-        seconds = now - self._refilled_at
-        if seconds > 0:
-            self._balance = min(self.size, self._balance + seconds * self.per_second)
+        self._balance = refilled(self._balance, self.size, self.per_second, now - self._refilled_at)
         self._refilled_at = now
         return self._balance
 

@@ -16,6 +16,8 @@ from msgspec import Struct
 
 from datastore.errors import Throttled
 from datastore.model.identity import Role
+from datastore.primitives.lru_cache import LruCache
+from datastore.primitives.token_bucket import refilled
 from server.admission.callers import Caller, payer
 from server.admission.settings import Capacity
 
@@ -90,8 +92,8 @@ class LocalBuckets:
         now = self._clock()
         if len(self._buckets) > 1:
             self._sweep(now)
-        bucket = self._buckets.get(key)
-        balance = budget.units if bucket is None else _refilled(budget, bucket[1], now - bucket[2])
+        _, balance, at = self._buckets.get(key) or (budget, budget.units, now)
+        balance = refilled(balance, budget.units, budget.per_second, now - at)
         if balance < units and not budget.allows(balance, units):
             return False, balance
         return True, self._update(key, budget, balance - units, now)
@@ -99,8 +101,8 @@ class LocalBuckets:
     def settle(self, key: str, budget: Budget, units: float) -> float:
         """Take the units unconditionally, or refund them if negative. Return the balance, which may be negative."""
         now = self._clock()
-        bucket = self._buckets.get(key)
-        balance = budget.units if bucket is None else _refilled(budget, bucket[1], now - bucket[2])
+        _, balance, at = self._buckets.get(key) or (budget, budget.units, now)
+        balance = refilled(balance, budget.units, budget.per_second, now - at)
         return self._update(key, budget, balance - units, now)
 
     def _update(self, key: str, budget: Budget, balance: float, now: float) -> float:
@@ -118,17 +120,10 @@ class LocalBuckets:
         for _ in range(min(SWEPT, len(self._buckets))):
             key = next(iter(self._buckets))
             budget, balance, at = self._buckets[key]
-            if _refilled(budget, balance, now - at) >= budget.units:
+            if refilled(balance, budget.units, budget.per_second, now - at) >= budget.units:
                 del self._buckets[key]
             else:
                 self._buckets.move_to_end(key)
-
-
-def _refilled(budget: Budget, balance: float, seconds: float) -> float:
-    """Return the balance after `seconds` of refilling. If the clock was set back, the balance is unchanged."""
-    if seconds > 0:
-        balance += seconds * budget.per_second
-    return balance if balance < budget.units else budget.units
 
 
 class CallerBudgets:
@@ -150,21 +145,21 @@ class CallerBudgets:
         self._local = local
         self._shared = shared
         self._clock = clock
-        self._debts: OrderedDict[str, float] = OrderedDict()
+        self._debts = LruCache[str, float](MAX_CALLERS)
         self._user = Budget(capacity.budget_units, capacity.budget_units_per_second)
         self._admin = Budget(self._user.units * ADMIN_FACTOR, self._user.per_second * ADMIN_FACTOR)
         self._anonymous = Budget(capacity.anonymous_budget_units, capacity.anonymous_budget_units_per_second)
 
     def check(self, caller: Caller) -> None:
         """Raise `OverBudget` if the caller is known to be in debt."""
-        until = self._debts.get(payer(caller)) if self._debts else None
+        until = self._debts.peek(payer(caller)) if self._debts else None
         if until is None:
             return
         budget = self._budget(caller)
         debt = (until - self._clock()) * budget.per_second
         if debt > 0:
             raise _refusal(caller, budget, -debt, 0.0)
-        del self._debts[payer(caller)]
+        self._debts.pop(payer(caller))
 
     async def charge(self, caller: Caller, units: float) -> Allowance | None:
         """Charge the estimate of an operation. Return the allowance, or None for a caller without a budget.
@@ -197,11 +192,9 @@ class CallerBudgets:
         else:
             balance = await self._shared.settle(key, budget, units)
         if self._debts:
-            self._debts.pop(key, None)
+            self._debts.pop(key)
         if balance < 0:
-            self._debts[key] = self._clock() - balance / budget.per_second
-            if len(self._debts) > MAX_CALLERS:
-                self._debts.popitem(last=False)
+            self._debts.put(key, self._clock() - balance / budget.per_second)
         return budget.allowance(balance)
 
     def _budget(self, caller: Caller) -> Budget:
