@@ -7,30 +7,15 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from datastore.infrastructure import inputs
-from datastore.infrastructure.alarms import (
-    BREACHING_MINUTES,
-    EVALUATED_MINUTES,
-    MAX_LAG_MS,
-    PERIOD_SECONDS,
-    Alarm,
-    AlarmLevel,
-    LagAlarm,
-    Metric,
-    alarms_of,
-    lag_alarms,
-)
+from datastore.infrastructure.alarms import Alarm, AlarmLevel, LagAlarm
 from datastore.infrastructure.iam_roles import IamRole
 from datastore.infrastructure.policies import FILES, Resource, policies, policy_names
+from datastore.infrastructure.stack import BUCKET, TOPIC, Input, Properties, Stack, alarm_properties, lag_function
 from datastore.infrastructure.tables import create_table_request
 from datastore.model.access_patterns import Table
 
-Properties = dict[str, Any]
-Named = Iterator[tuple[str, Properties]]
-
 TAGS = [{"Key": "Application", "Value": "graphql-gateway"}]
 RETAINED = {"DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain"}
-HAS_TOPIC = "HasAlarmTopic"
 
 
 def cloudformation(
@@ -41,61 +26,39 @@ def cloudformation(
     roles: Sequence[IamRole] = (),
 ) -> str:
     """Return the template. Its inputs are parameters: `prefix` is the default of TablePrefix."""
-    lags = lag_alarms(tables, level)
+    stack = Stack(tables, prefix, level, roles)
     template: Properties = {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": "The tables of the GraphQL gateway",
-        "Parameters": dict(_parameters(prefix, level, lags, roles)),
-        "Conditions": dict(_conditions(level, lags)),
-        "Resources": dict(_resources(tables, level, lags, roles)),
-        "Outputs": dict(_outputs(tables, roles)),
+        "Parameters": {_camel(one.name): _parameter(one, is_prefix=one is stack.prefix) for one in stack.inputs},
+        "Conditions": {
+            _condition(one): {"Fn::Not": [{"Fn::Equals": [{"Ref": _camel(one.name)}, ""]}]} for one in stack.options
+        },
+        "Resources": dict(_resources(stack)),
+        "Outputs": dict(_outputs(stack)),
     }
     return json.dumps({name: part for name, part in template.items() if part}, indent=2)
 
 
-def _parameters(prefix: str, level: AlarmLevel, lags: Sequence[LagAlarm], roles: Sequence[IamRole]) -> Named:
-    yield (
-        "TablePrefix",
-        {
-            "Type": "String",
-            "Default": prefix,
-            "AllowedPattern": "[A-Za-z0-9_.-]{0,60}",
-            "Description": inputs.TABLE_PREFIX,
-        },
-    )
-    if level is not AlarmLevel.NOTHING:
-        yield "AlarmTopic", _optional(inputs.TOPIC)
-    for lag in lags:
-        yield f"{_camel_name(lag.table)}Function", _optional(inputs.lag_function(lag.table))
-    if any(role.files for role in roles):
-        yield "PhotoBucket", {"Type": "String", "Description": inputs.BUCKET}
+def _parameter(one: Input, *, is_prefix: bool) -> Properties:
+    default = {} if one.default is None else {"Default": one.default}
+    pattern = {"AllowedPattern": "[A-Za-z0-9_.-]{0,60}"} if is_prefix else {}
+    return {"Type": "String", **default, **pattern, "Description": one.description}
 
 
-def _optional(description: str) -> Properties:
-    return {"Type": "String", "Default": "", "Description": description}
+def _condition(one: Input) -> str:
+    return f"Has{_camel(one.name)}"
 
 
-def _conditions(level: AlarmLevel, lags: Sequence[LagAlarm]) -> Named:
-    if level is not AlarmLevel.NOTHING:
-        yield HAS_TOPIC, _is_set("AlarmTopic")
-    for lag in lags:
-        yield f"Has{_camel_name(lag.table)}Function", _is_set(f"{_camel_name(lag.table)}Function")
-
-
-def _is_set(parameter: str) -> Properties:
-    return {"Fn::Not": [{"Fn::Equals": [{"Ref": parameter}, ""]}]}
-
-
-def _resources(tables: Sequence[Table], level: AlarmLevel, lags: Sequence[LagAlarm], roles: Sequence[IamRole]) -> Named:
-    for table in tables:
-        yield _identifier(table), _table(table)
-    for table in tables:
-        for alarm in alarms_of(table, level):
-            yield f"{_camel_name(table)}{alarm.key}Alarm", _alarm(alarm)
-    for lag in lags:
-        yield f"{_camel_name(lag.table)}{lag.key}Alarm", _lag_alarm(lag)
-    for role in roles:
-        yield from _policies(role)
+def _resources(stack: Stack) -> Iterator[tuple[str, Properties]]:
+    for table in stack.tables:
+        yield _identifier(table), {"Type": "AWS::DynamoDB::Table", **RETAINED, "Properties": _table(table)}
+    for alarm in stack.alarms:
+        yield f"{_camel(alarm.table.name)}{alarm.key}Alarm", _alarm(alarm)
+    for role in stack.roles:
+        for identifier, document in zip(_policy_names(role), policies(role, _arn), strict=True):
+            properties = {"Description": f"For {role.summary}", "PolicyDocument": document}
+            yield identifier, {"Type": "AWS::IAM::ManagedPolicy", "Properties": properties}
 
 
 def _table(table: Table) -> Properties:
@@ -108,68 +71,27 @@ def _table(table: Table) -> Properties:
     properties["PointInTimeRecoverySpecification"] = {"PointInTimeRecoveryEnabled": True}
     properties["DeletionProtectionEnabled"] = True
     properties["Tags"] = TAGS
-    return {"Type": "AWS::DynamoDB::Table", **RETAINED, "Properties": properties}
+    return properties
 
 
-def _alarm(alarm: Alarm) -> Properties:
-    metrics: list[Properties] = [
-        {"Id": f"m{number}", "ReturnData": False, "MetricStat": _statistic(alarm.table, metric)}
-        for number, metric in enumerate(alarm.metrics)
-    ]
-    metrics.append({"Id": "sum", "Expression": "SUM(METRICS())", "Label": alarm.key, "ReturnData": True})
-    return {
-        "Type": "AWS::CloudWatch::Alarm",
-        "Properties": {**_alarm_properties(alarm.description), "Threshold": 1, "Metrics": metrics},
-    }
-
-
-def _statistic(table: Table, metric: Metric) -> Properties:
-    dimensions = metric.dimensions({"Ref": _identifier(table)})
-    return {
-        "Metric": {"Namespace": "AWS/DynamoDB", "MetricName": metric.name, "Dimensions": _dimensions(dimensions)},
-        "Period": PERIOD_SECONDS,
-        "Stat": "Sum",
-    }
-
-
-def _lag_alarm(lag: LagAlarm) -> Properties:
-    function = f"{_camel_name(lag.table)}Function"
-    return {
-        "Type": "AWS::CloudWatch::Alarm",
-        "Condition": f"Has{function}",
-        "Properties": {
-            **_alarm_properties(lag.description),
-            "Threshold": MAX_LAG_MS,
-            "Namespace": "AWS/Lambda",
-            "MetricName": lag.key,
-            "Dimensions": _dimensions({"FunctionName": {"Ref": function}}),
-            "Period": PERIOD_SECONDS,
-            "Statistic": "Maximum",
-        },
-    }
+def _alarm(alarm: Alarm | LagAlarm) -> Properties:
+    function = lag_function(alarm.table) if isinstance(alarm, LagAlarm) else None
+    topic = {"Fn::If": [_condition(TOPIC), [{"Ref": _camel(TOPIC.name)}], {"Ref": "AWS::NoValue"}]}
+    source = {"Ref": _camel(function.name) if function else _identifier(alarm.table)}
+    properties = alarm_properties(alarm, topic=topic, source=source)
+    if function:
+        properties["Dimensions"] = _dimensions(properties["Dimensions"])
+    for query in properties.get("Metrics", ()):
+        if metric := query.pop("Metric", None):
+            statistic = {"Period": metric.pop("Period"), "Stat": metric.pop("Stat")}
+            metric["Dimensions"] = _dimensions(metric["Dimensions"])
+            query["MetricStat"] = {"Metric": metric, **statistic}
+    condition = {"Condition": _condition(function)} if function else {}
+    return {"Type": "AWS::CloudWatch::Alarm", **condition, "Properties": properties}
 
 
 def _dimensions(values: Properties) -> list[Properties]:
     return [{"Name": name, "Value": value} for name, value in values.items()]
-
-
-def _alarm_properties(description: str) -> Properties:
-    topic = {"Fn::If": [HAS_TOPIC, [{"Ref": "AlarmTopic"}], {"Ref": "AWS::NoValue"}]}
-    return {
-        "AlarmDescription": description,
-        "ComparisonOperator": "GreaterThanOrEqualToThreshold",
-        "EvaluationPeriods": EVALUATED_MINUTES,
-        "DatapointsToAlarm": BREACHING_MINUTES,
-        "TreatMissingData": "notBreaching",
-        "AlarmActions": topic,
-        "OKActions": topic,
-    }
-
-
-def _policies(role: IamRole) -> Named:
-    for identifier, document in zip(_policy_names(role), policies(role, _arn), strict=True):
-        properties = {"Description": f"For {role.summary}", "PolicyDocument": document}
-        yield identifier, {"Type": "AWS::IAM::ManagedPolicy", "Properties": properties}
 
 
 def _policy_names(role: IamRole) -> list[str]:
@@ -178,29 +100,25 @@ def _policy_names(role: IamRole) -> list[str]:
 
 def _arn(resource: Resource) -> Any:
     if resource.table is None:
-        return {"Fn::Sub": "arn:${AWS::Partition}:s3:::${PhotoBucket}" + ("/*" if resource == FILES else "")}
+        files = f"arn:${{AWS::Partition}}:s3:::${{{_camel(BUCKET.name)}}}"
+        return {"Fn::Sub": files + ("/*" if resource == FILES else "")}
     identifier = _identifier(resource.table)
     if resource.kind == "index":
         return {"Fn::Sub": f"${{{identifier}.Arn}}/index/{resource.name}"}
     return {"Fn::GetAtt": [identifier, "StreamArn" if resource.kind == "stream" else "Arn"]}
 
 
-def _outputs(tables: Sequence[Table], roles: Sequence[IamRole]) -> Named:
-    for table in tables:
-        if table.stream:
-            value = {"Fn::GetAtt": [_identifier(table), "StreamArn"]}
-            yield f"{_camel_name(table)}StreamArn", {"Description": f"The stream of {table.name}", "Value": value}
-    for role in roles:
+def _outputs(stack: Stack) -> Iterator[tuple[str, Properties]]:
+    for table in stack.streams():
+        value = {"Fn::GetAtt": [_identifier(table), "StreamArn"]}
+        yield f"{_camel(table.name)}StreamArn", {"Description": f"The stream of {table.name}", "Value": value}
+    for role in stack.roles:
         for identifier in _policy_names(role):
             yield f"{identifier}Arn", {"Description": f"For {role.summary}", "Value": {"Ref": identifier}}
 
 
 def _identifier(table: Table) -> str:
-    return f"{_camel_name(table)}Table"
-
-
-def _camel_name(table: Table) -> str:
-    return _camel(table.name)
+    return f"{_camel(table.name)}Table"
 
 
 def _camel(name: str) -> str:

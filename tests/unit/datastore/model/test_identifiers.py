@@ -336,6 +336,7 @@ FOLDS = {
     "datastore/model/identifiers.py": "the one place",
     "datastore/engine/programs.py": "the name of this machine's architecture",
     "datastore/infrastructure/cloudformation.py": "declared names of tables",
+    "datastore/infrastructure/terraform.py": "names of properties",
     "datastore/matches/cricket.py": "words of a provider's status",
     "datastore/matches/devices.py": "a stored platform: one of an enum",
     "datastore/matches/display.py": "shown, not compared; a provider's word",
