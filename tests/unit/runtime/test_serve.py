@@ -235,7 +235,7 @@ def test_missing_tables_are_reported_and_created(engine: str, tmp_path: Path) ->
         assert run_command("tables", "create", *store).stdout.startswith("Created: made")
         assert gateway.get("/readyz")[0] == 200
         seeded = run_command("seed", *store, GATEWAY_DATA_DIR=str(tmp_path / "data"))
-        assert seeded.stdout.endswith(" 8 sightings, 40 posts and 14 photos stored\n")
+        assert seeded.stdout.endswith(" 8 sightings, 40 posts and 6 photos stored\n")
         assert gateway.data(STRONG)["earthquakes"]["nodes"]
 
 
