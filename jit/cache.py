@@ -300,4 +300,8 @@ def operation_of(
 
 def has_loop() -> bool:
     """Return whether an event loop runs in this thread."""
-    return asyncio._get_running_loop() is not None
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

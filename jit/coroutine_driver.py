@@ -5,16 +5,14 @@ cancel that coroutine alone.
 """
 
 import asyncio
-from asyncio import tasks
 from collections.abc import Awaitable, Coroutine
 from contextvars import Context, copy_context
 from types import CoroutineType
 from typing import Any
 
-# The current tasks by event loop. Since 3.12 Python has a function to swap the current task. Since 3.14 it has no dict,
-# because each thread has its own current task. The function accepts any object, in the thread of the running loop.
-_current: dict[Any, Any] | None = None if hasattr(tasks, "_swap_current_task") else tasks._current_tasks  # type: ignore[attr-defined]
-_swap: Any = getattr(tasks, "_swap_current_task", None)
+# The functions that asyncio documents for implementations of tasks.
+_enter: Any = asyncio._enter_task
+_leave: Any = asyncio._leave_task
 
 
 class CoroutineDriver:
@@ -51,16 +49,14 @@ class CoroutineDriver:
 
     def first_step(self) -> bool:
         """Take the first step. Return whether the awaitable has to wait. Raises the exception of the awaitable."""
-        return self._context.run(self._step)
+        return self._context.run(self._step, asyncio.current_task(self._loop))
 
-    def _step(self) -> bool:
-        """Resume the coroutine until it waits (True) or ends (False)."""
-        loop, coroutine, current = self._loop, self._coroutine, _current
-        if current is None:
-            before = _swap(loop, self)
-        else:
-            before = current.get(loop)
-            current[loop] = self
+    def _step(self, before: Any = None) -> bool:
+        """Resume the coroutine until it waits (True) or ends (False). `before` is the task that takes this step."""
+        loop, coroutine = self._loop, self._coroutine
+        if before is not None:
+            _leave(loop, before)
+        _enter(loop, self)
         try:
             if self._must_cancel:
                 self._must_cancel = False
@@ -75,12 +71,9 @@ class CoroutineDriver:
             self._coroutine = None
             raise
         finally:
-            if current is None:
-                _swap(loop, before)
-            elif before is None:
-                del current[loop]
-            else:
-                current[loop] = before
+            _leave(loop, self)
+            if before is not None:
+                _enter(loop, before)
         if awaited is None:  # asyncio.sleep(0)
             loop.call_soon(self._wake_up, context=self._context)
         elif getattr(awaited, "_asyncio_future_blocking", False):

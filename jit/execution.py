@@ -217,7 +217,7 @@ class Execution:
         self.idle: asyncio.Future[None] | None = None
         self.interruption: BaseException | None = None
         self.is_nulled = False
-        self.loop: Any = asyncio._get_running_loop()
+        self.loop: Any = asyncio.get_running_loop()
 
     @property
     def executor(self) -> "Executor[Any]":
@@ -246,8 +246,6 @@ class Execution:
 
     def start(self, plan: FieldPlan, awaitable: Any, path: Path, depth: int = 0, finish: Finish | None = None) -> Any:
         """Start an awaitable. Return the completed value if it need not wait, otherwise its placeholder."""
-        if self.loop is None:
-            self.loop = asyncio.get_running_loop()
         waiting = PendingField(self, plan, awaitable, path, depth, finish or plan.finish)
         try:
             if waiting.first_step():
@@ -339,8 +337,6 @@ class Execution:
         self, plan: FieldPlan, shared: dict[Hashable, Any], of: Hashable, awaitable: Any, path: Path
     ) -> Any:
         """Do what `start` does, and share the value with other fields as `shared[of]`: resolved, or pending."""
-        if self.loop is None:
-            self.loop = asyncio.get_running_loop()
         waiting = PendingField(self, plan, awaitable, path, 0, plan.finish)
         try:
             if waiting.first_step():

@@ -1,6 +1,7 @@
 """The kinds of resolvers: a field is resolved in the cheapest way that has the same result."""
 
 from collections.abc import Callable, Hashable, Mapping
+from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jit.field_plan import FieldPlan, Path
@@ -89,6 +90,19 @@ def keywords(run: "Execution", plan: FieldPlan, path: Path) -> dict[str, Any]:
     if reusable:
         run.keywords[plan] = converted
     return converted
+
+
+def has_valid_names(resolver: Resolver) -> bool:
+    """Return whether the names in a resolver mean the same in generated code.
+
+    Python normalizes names that are not ASCII, and a name that is no identifier would be executed as code.
+    """
+    names: list[str | None] = []
+    if isinstance(resolver, AttributeResolver):
+        names = [resolver.name]
+    elif isinstance(resolver, DirectResolver):
+        names = [*resolver.parents, resolver.info, resolver.preloaded, resolver.shared_by and resolver.shared_by[1]]
+    return all(name.isascii() and name.isidentifier() and not iskeyword(name) for name in names if name is not None)
 
 
 def core_resolver_of(plan: FieldPlan) -> Resolver:

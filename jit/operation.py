@@ -22,7 +22,7 @@ from jit.collect_fields import ALWAYS, Reason, Unsupported
 from jit.completion import adopt_all
 from jit.execution import Execution
 from jit.field_plan import FieldPlan, Select
-from jit.field_resolvers import AttributeResolver, Resolver
+from jit.field_resolvers import AttributeResolver, Resolver, core_resolver_of, has_valid_names
 from jit.variables import CommonVariables
 
 # A field takes some 2.5 KB, and up to 0.07 ms to compile, in which graphql-core would execute it a few times. Compiling
@@ -113,6 +113,8 @@ class CompiledOperation:
                 continue
             plan = FieldPlan(self.schema, parent, kind, key, field, occurrences)
             plan.resolver = kind.name if name == "__typename" else self._resolver_of(plan)
+            if not isinstance(plan.resolver, str) and not has_valid_names(plan.resolver):
+                plan.resolver = core_resolver_of(plan)
             plans.append(plan)
             self._fields.append(field)
             for object_type in collect_fields.object_types(self.schema, plan.innermost):

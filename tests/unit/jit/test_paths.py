@@ -136,7 +136,7 @@ async def test_each_part_of_a_path_is_built_once(depth: int, built_paths: list[P
     schema = nested_schema(resolve)
     document = parse("{ node " * depth + "{ path again: path }" + " }" * depth)
 
-    assert await data_by(CompilingExecutor, schema, document) == await execute_with(None, schema, document)
+    assert await data_by(CompilingExecutor, schema, document) == await data_by(None, schema, document)
 
     assert len(built_paths) == depth + 2
     assert len(set(built_paths)) == depth + 2
@@ -146,7 +146,7 @@ async def test_the_parts_of_a_path_with_positions_of_lists_are_built_once(built_
     schema = nested_schema(resolve)
     document = parse("{ nodes { nodes { path node { path } } } }")
 
-    assert await data_by(CompilingExecutor, schema, document) == await execute_with(None, schema, document)
+    assert await data_by(CompilingExecutor, schema, document) == await data_by(None, schema, document)
 
     lists, items = 1 + 3, 3 + 9
     assert len(built_paths) == len(set(built_paths)) == lists + items + 9 * 3
