@@ -24,6 +24,8 @@ from jit.executor import CompiledExecutor
 from jit.field_plan import IMMUTABLE, FieldPlan, Path
 from jit.field_resolvers import AttributeResolver, DirectResolver, IdentityResolver, Resolver, core_resolver_of
 
+__all__ = ["PRELOADED", "SHARED_BY", "DirectInfo", "StrawberryExecutor"]
+
 # Keys in the metadata of a field: see `field_resolvers.DirectResolver`.
 SHARED_BY, PRELOADED = "shared_by", "preloaded"
 # The module and the qualified name of Strawberry's own resolvers.

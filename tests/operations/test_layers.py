@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import jit.strawberry
 from tests.support.layers import MAY_IMPORT
 from tests.support.store_engines import ROOT
 
@@ -117,18 +118,31 @@ def test_a_layer_does_not_import_forbidden_libraries(layer: str) -> None:
     assert wrong == set()
 
 
+def modules_of_jit() -> list[Path]:
+    return [source for source in layer_sources("jit") if source.parent.name != "examples"]
+
+
 def test_only_the_adapter_of_the_compiler_imports_strawberry() -> None:
     standard = sys.stdlib_module_names
-    found = {source.name: imported(source) - standard - {"jit", "graphql"} for source in layer_sources("jit")}
+    found = {source.name: imported(source) - standard - {"jit", "graphql"} for source in modules_of_jit()}
 
     assert {name: foreign for name, foreign in found.items() if foreign} == {"strawberry.py": {"strawberry"}}
 
 
 def test_only_users_import_the_adapter_of_the_compiler() -> None:
-    names = {name for source in layer_sources("jit") for name in modules_imported(source)}
+    names = {name for source in modules_of_jit() for name in modules_imported(source)}
 
     assert "jit.executor.CompiledExecutor" in names
     assert not [name for name in names if name.startswith("jit.strawberry")]
+
+
+def test_the_server_imports_public_names_of_the_compiler() -> None:
+    sources = [source for layer in MAY_IMPORT if layer != "jit" for source in layer_sources(layer)]
+    names = {name for source in sources for name in modules_imported(source) if name.partition(".")[0] == "jit"}
+    public = {f"jit.{name}" for name in jit.__all__}
+    public |= {f"jit.strawberry.{name}" for name in jit.strawberry.__all__}
+
+    assert {"jit.operation_of", "jit.strawberry.StrawberryExecutor"} <= names <= public
 
 
 def test_the_server_does_not_import_the_client_of_dynamodb() -> None:

@@ -21,7 +21,7 @@ class AttributeExecutor(CompilingExecutor):
         return AttributeResolver(plan.field.extensions["attribute"])
 
 
-def direct(**names: Any) -> DirectResolver:
+def direct_resolver(**names: Any) -> DirectResolver:
     fields: dict[str, Any] = {
         "is_async": True,
         "takes_self": False,
@@ -49,9 +49,9 @@ async def test_an_attribute_without_an_identifier_is_read_by_its_own_resolver(na
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_other_name_of_a_resolver_is_written_unless_it_is_an_identifier(name: str) -> None:
-    assert has_valid_names(direct())
-    assert has_valid_names(direct(preloaded="author", shared_by=("users", "user_id")))
-    assert not has_valid_names(direct(parents=("parent", name)))
-    assert not has_valid_names(direct(info=name))
-    assert not has_valid_names(direct(preloaded=name))
-    assert not has_valid_names(direct(shared_by=("users", name)))
+    assert has_valid_names(direct_resolver())
+    assert has_valid_names(direct_resolver(preloaded="author", shared_by=("users", "user_id")))
+    assert not has_valid_names(direct_resolver(parents=("parent", name)))
+    assert not has_valid_names(direct_resolver(info=name))
+    assert not has_valid_names(direct_resolver(preloaded=name))
+    assert not has_valid_names(direct_resolver(shared_by=("users", name)))

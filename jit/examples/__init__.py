@@ -1,0 +1,1 @@
+"""Examples of compiled execution, and a benchmark. They are not in the package that is published."""
