@@ -28,6 +28,7 @@ from datastore.model.access_patterns import Table
 from datastore.model.identity import Identity
 from datastore.objects.factory import object_store
 from datastore.photos.encrypted_user_ids import UserIds
+from datastore.primitives.tasks import stop, supervise
 from datastore.search.factory import search_index
 from datastore.search.sqlite_index import SqliteIndex
 from datastore.session.cursors import Cursors
@@ -35,7 +36,6 @@ from datastore.session.metering import Deadline, Meter
 from datastore.session.scan_cache import ScanCache
 from datastore.session.store import Store
 from pipelines.consumer.metrics import StreamMetrics
-from pipelines.consumer.periodic import cancel_all, supervise
 from pipelines.earthquakes.client_ingests import ClientIngests
 from pipelines.earthquakes.ingest import EarthquakeIngest
 from pipelines.feeds.search import SearchMetrics
@@ -211,7 +211,7 @@ class Gateway:
             ):
                 self.search.discard()  # it was built from tables in memory, which are gone
             if jobs:
-                stack.push_async_callback(cancel_all, [asyncio.create_task(supervise(job)) for job in self._jobs()])
+                stack.push_async_callback(stop, [asyncio.create_task(supervise(job)) for job in self._jobs()])
             await stack.enter_async_context(self.server.running(serving=serves))
             yield self
 

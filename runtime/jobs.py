@@ -25,6 +25,7 @@ from datastore.keyspace.matches.teams import TEAMS
 from datastore.model.access_patterns import Table
 from datastore.objects import ObjectStore
 from datastore.primitives.retries import OutageLog, retry
+from datastore.primitives.tasks import every
 from datastore.search import NoIndex, SearchIndex
 from datastore.search.sqlite_index import SqliteIndex
 from datastore.session.metering import Meter
@@ -32,7 +33,6 @@ from datastore.session.scan_cache import ScanCache
 from datastore.session.store import Store
 from pipelines.consumer.consumer import Consumer
 from pipelines.consumer.metrics import StreamMetrics
-from pipelines.consumer.periodic import every
 from pipelines.consumer.shard_worker import ConsumerIntervals
 from pipelines.demo.scene import Demo
 from pipelines.earthquakes.ingest import EarthquakeIngest

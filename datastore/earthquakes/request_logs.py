@@ -8,6 +8,7 @@ from datetime import datetime
 from datastore.dynamodb.client import Client
 from datastore.earthquakes.earthquakes import Earthquakes, RequestLog
 from datastore.errors import DomainError
+from datastore.primitives.tasks import cancel
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
 
@@ -39,9 +40,7 @@ class RequestLogs:
             await asyncio.wait_for(self.drained(), WRITE_SECONDS / 2)
         except TimeoutError:
             logger.warning("%d request logs were not written before the stop", self._queue.qsize())
-        for writer in self._writers:
-            writer.cancel()
-        await asyncio.gather(*self._writers, return_exceptions=True)
+        await cancel(*self._writers)
 
     async def drained(self) -> None:
         """Wait until each queued log has been written or has failed."""

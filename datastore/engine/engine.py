@@ -20,6 +20,7 @@ from datastore.engine.access_key import KeyUnusable, key_in_environment, new_key
 from datastore.engine.directory import EngineDirectory, EngineRecord
 from datastore.engine.process import LOCAL, POLL, Child, EngineFailed, Orphan, answers, bound, is_free
 from datastore.engine.programs import FILES, EngineProgram
+from datastore.primitives.tasks import cancel
 from datastore.private_files import FolderUnusable, unusable_folder
 
 logger = logging.getLogger(__name__)
@@ -82,10 +83,8 @@ class Engine:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for task in self._tasks.values():
-            task.cancel()
         try:
-            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+            await cancel(*self._tasks.values())
         finally:
             await self._close()
 

@@ -17,6 +17,7 @@ from typing import Protocol
 import orjson
 
 from datastore.engine.access_key import END_OF_HEAD, refusal_of
+from datastore.primitives.tasks import cancel
 
 logger = logging.getLogger(__name__)
 
@@ -109,9 +110,7 @@ class EngineListener:
         finally:
             loop.remove_reader(self._listener)
             self._listener.close()
-            for task in self._pending:
-                task.cancel()
-            await asyncio.gather(*self._pending, return_exceptions=True)
+            await cancel(*self._pending)
             self._target.close()
 
     def _listen(self) -> None:

@@ -34,9 +34,9 @@ from datastore.photos.optimistic_update import (
 from datastore.photos.persons import Person
 from datastore.photos.photos import FaceOnPhoto, Photo
 from datastore.photos.rename_person import require_person
+from datastore.primitives.tasks import gather_all
 from datastore.session.store import Store
 from datastore.session.writes import Action
-from datastore.tasks import gather_all
 
 # These faces, their photos and both persons fit in a transaction of 100 actions.
 FACES_PER_TRANSACTION = 20

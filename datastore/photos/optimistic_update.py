@@ -27,9 +27,9 @@ from datastore.model.timestamps import iso
 from datastore.photos.faces import Face, face_from
 from datastore.photos.lookups import CONCURRENCY, Lookups
 from datastore.photos.photos import FaceOnPhoto, Photo, faces_attribute, photo_from
+from datastore.primitives.tasks import gather_all
 from datastore.session.store import Store
 from datastore.session.writes import Action
-from datastore.tasks import gather_all
 
 T = TypeVar("T")
 

@@ -27,10 +27,10 @@ from datastore.photos.optimistic_update import (
 )
 from datastore.photos.photos import FaceOnPhoto, Photo, photo_from
 from datastore.photos.users import UPLOAD_LIMIT
+from datastore.primitives.tasks import gather_all
 from datastore.session.optimistic_locking import updated_record, version_values, versioned_update
 from datastore.session.store import Store
 from datastore.session.writes import Action
-from datastore.tasks import gather_all
 
 # The user's upload count is 0 already.
 HAS_NONE = "uploadCount < :one"

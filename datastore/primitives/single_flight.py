@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 from datastore.errors import Unavailable
+from datastore.primitives.tasks import cancel
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -60,9 +61,7 @@ class SingleFlight(Generic[K, V]):
 
     async def aclose(self) -> None:
         """Cancel the calls, and wait for their end."""
-        for task in self._running:
-            task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await cancel(*self._running)
 
     def _on_done(self, key: K, task: asyncio.Task[V]) -> None:
         self._running.discard(task)

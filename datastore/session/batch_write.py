@@ -10,8 +10,8 @@ from typing import Any
 
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import Throttled
+from datastore.primitives.tasks import gather_all
 from datastore.session.metering import Deadline
-from datastore.tasks import gather_all
 
 BATCH_WRITES = 25
 CONCURRENT_BATCHES = 4

@@ -16,6 +16,7 @@ from datastore.change_streams.shards.shard_reader import ListedShard, ShardCurso
 from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.model.access_patterns import Table
 from datastore.primitives.retries import OutageLog, retry
+from datastore.primitives.tasks import cancel
 from datastore.session.store import Store
 from pipelines.consumer.batches import BatchProcessor
 from pipelines.consumer.failures import is_store_error
@@ -230,9 +231,7 @@ class Consumer:
         try:
             await asyncio.wait(tasks, timeout=self._pace.stop_seconds)
         finally:
-            for task in tasks:
-                task.cancel()
-        await asyncio.wait(tasks)
+            await cancel(*tasks)
 
     def _leases(self) -> Leases:
         leased = f"{self._stream} {self._group}" if self._group else self._stream

@@ -20,6 +20,7 @@ from datastore.change_streams.shards.shard_reader import (
 )
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.primitives.retries import OutageLog, retry
+from datastore.primitives.tasks import cancel
 from pipelines.consumer.batches import BatchProcessor
 from pipelines.consumer.failures import OUTAGE, is_store_error
 from pipelines.consumer.metrics import ShardLag, StreamMetrics
@@ -115,9 +116,7 @@ class ShardWorker:
                 await asyncio.wait({self._work_task, heartbeat}, return_when=asyncio.FIRST_COMPLETED)
                 self._lost = self._lost or not self._work_task.done()
             finally:
-                for task in (self._work_task, heartbeat):
-                    task.cancel()
-                await asyncio.wait({self._work_task, heartbeat})
+                await cancel(self._work_task, heartbeat)
                 if self._lost:
                     logger.warning(
                         "The lease of shard %s is lost; another instance reads the shard", self._lease.shard_id

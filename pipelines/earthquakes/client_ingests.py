@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from datastore.earthquakes.earthquakes import IngestSummary
 from datastore.errors import BadUserInput
-from pipelines.consumer.periodic import cancel_all
+from datastore.primitives.tasks import stop
 from pipelines.earthquakes.ingest import EarthquakeIngest
 from pipelines.earthquakes.usgs_feed import FeedError
 from pipelines.earthquakes.usgs_fetch import feed_url
@@ -34,7 +34,7 @@ class ClientIngests:
         """Wait up to `STOP_SECONDS` for the ingests, then cancel them. A cancelled ingest still logs its summary."""
         if self._running:
             await asyncio.wait(self._running, timeout=STOP_SECONDS)
-        await cancel_all([*self._running])
+        await stop([*self._running])
 
     def _check(self, feed: str) -> None:
         is_url = "://" in feed

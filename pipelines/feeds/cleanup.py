@@ -17,8 +17,8 @@ from datastore.feeds.posts import deleted_post
 from datastore.keyspace.feeds.posts import post_parts
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.composite_keys import Key, key_of
+from datastore.primitives.tasks import CONCURRENCY, bounded_gather
 from datastore.session.store import Store
-from pipelines.feeds.bounded_gather import CONCURRENCY, bounded_gather
 
 PAGE = 500
 

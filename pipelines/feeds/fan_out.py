@@ -15,8 +15,8 @@ from datastore.change_streams.change import Change
 from datastore.feeds.fan_out import FanOutProgress, PostEntry, entry_of_post
 from datastore.feeds.posts import created_post, deleted_post
 from datastore.feeds.visibility import Visibility
+from datastore.primitives.tasks import CONCURRENCY, bounded_gather
 from datastore.session.store import Store
-from pipelines.feeds.bounded_gather import CONCURRENCY, bounded_gather
 from pipelines.feeds.fan_out_on_read import promote
 from pipelines.feeds.follower_fan_out import PAGE, FollowerFanOut
 

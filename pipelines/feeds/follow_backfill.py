@@ -16,8 +16,8 @@ from datastore.change_streams.change import Change
 from datastore.dynamodb.codec import Item
 from datastore.feeds.fan_out import Author, AuthorSource, FanOuts, PostEntry
 from datastore.feeds.follows import Follow, following_from, is_following
+from datastore.primitives.tasks import CONCURRENCY, bounded_gather
 from datastore.session.store import Store
-from pipelines.feeds.bounded_gather import CONCURRENCY, bounded_gather
 from pipelines.feeds.follower_fan_out import PAGE
 
 

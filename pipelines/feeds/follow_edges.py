@@ -11,8 +11,8 @@ from functools import partial
 from datastore.change_streams.change import Change
 from datastore.feeds.follow_edges import FollowEdges
 from datastore.feeds.follows import edge_from, is_edge
+from datastore.primitives.tasks import CONCURRENCY, bounded_gather
 from datastore.session.store import Store
-from pipelines.feeds.bounded_gather import CONCURRENCY, bounded_gather
 
 
 class FollowEdgeHandler:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from datastore.feeds.follow_edges import FollowEdges, scan_edges
+from datastore.primitives.tasks import CONCURRENCY, bounded_gather
 from datastore.session.store import Store
-from pipelines.feeds.bounded_gather import CONCURRENCY, bounded_gather
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import Throttled
 from datastore.feeds.leaderboard_snapshots import LeaderboardMember, LeaderboardSnapshot, LeaderboardSnapshots
-from datastore.tasks import gather_all
+from datastore.primitives.tasks import gather_all
 
 SHOWN = 100
 STORED_FACTOR = 2  # the members of a snapshot, as a multiple of those shown

@@ -39,8 +39,8 @@ from datastore.feeds.visibility import Visibility
 from datastore.keyspace.feeds import notifications as keys
 from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.model.timestamps import epoch_ms, from_epoch_ms, iso
+from datastore.primitives.tasks import bounded_gather
 from datastore.session.store import Store
-from pipelines.feeds.bounded_gather import bounded_gather
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_state import ActiveMatch
 from datastore.matches.locks import LIFETIME_SECONDS
 from datastore.primitives.lru_cache import LruCache
+from datastore.primitives.tasks import every
 from datastore.session.store import Store
-from pipelines.consumer.periodic import every
 from pipelines.matches.live.metrics import PollMetrics
 from pipelines.matches.live.orchestrator import LINGER, RECONCILE_SECONDS, TICK_SECONDS, MatchOrchestrator
 from pipelines.matches.live.poller import LiveChange, ScorePoller

@@ -9,8 +9,8 @@ from datastore.objects import ObjectStore
 from datastore.objects.none import NoObjects
 from datastore.photos.file_deletion_outbox import FileDeletionOutbox
 from datastore.photos.reservation_expiry import ReservationExpiry
+from datastore.primitives.tasks import every
 from datastore.session.store import Store
-from pipelines.consumer.periodic import every
 
 EVERY_SECONDS = 60.0
 

@@ -21,8 +21,8 @@ from datastore.objects import ObjectStore
 from datastore.photos.metadata import Damaged, Separated, content_type, separate
 from datastore.photos.photos import Photo, file_attribute, photo_from
 from datastore.photos.upload_reservations import MAX_ORIGINAL_BYTES
+from datastore.primitives.tasks import gather_all
 from datastore.session.store import Store
-from datastore.tasks import gather_all
 
 PAGE = 100
 # Each photo takes the memory of a file of up to 25 MB, and of a copy without its metadata.

@@ -11,7 +11,7 @@ from datastore.database import StoreOptions
 from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.timestamps import iso
-from pipelines.consumer.periodic import supervise_all
+from datastore.primitives.tasks import supervise_all
 from pipelines.consumer.redrive import Redrive
 from pipelines.feeds.fan_out import MAX_FOLLOWERS
 from pipelines.feeds.follow_repair import FollowRepair, RepairProgress

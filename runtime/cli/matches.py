@@ -10,6 +10,7 @@ import typer
 
 from datastore.database import StoreOptions
 from datastore.matches.fixtures import Fixtures
+from datastore.primitives.tasks import cancel
 from pipelines.matches.live.poller import LiveChange
 from pipelines.matches.pipeline import PollIntervals
 from pipelines.matches.providers.cricsheet.reader import load
@@ -122,8 +123,7 @@ async def _play(gateway: Gateway, recordings: Sequence[Recording], speed: float 
                     await reconcile
                 await asyncio.sleep(intervals.reconcile_seconds)
         finally:
-            reconcile.cancel()
-            await asyncio.wait([reconcile])
+            await cancel(reconcile)
 
 
 def _print_events(change: LiveChange) -> None:

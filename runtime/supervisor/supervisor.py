@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from datastore.primitives.tasks import cancel
 from runtime.container import Gateway, ProcessPart
 from runtime.supervisor.slot import LEAVE_SECONDS, Address, Slot
 from runtime.supervisor.worker import Worker
@@ -85,7 +86,7 @@ class Supervisor:
             return True
         finally:
             self._is_leaving = True
-            await _cancel(stopped, filling, self._replacing, *keeping)
+            await cancel(stopped, filling, self._replacing, *keeping)
             await self._end_workers()
 
     def _stop(self, number: int) -> None:
@@ -151,13 +152,6 @@ def has_terminal() -> bool:
 def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
         logger.error("Not all workers were replaced", exc_info=task.exception())
-
-
-async def _cancel(*tasks: asyncio.Future[Any] | None) -> None:
-    pending = [task for task in tasks if task is not None]
-    for task in pending:
-        task.cancel()
-    await asyncio.gather(*pending, return_exceptions=True)
 
 
 def _addresses(host: str, port: int, workers: int) -> list[Address]:

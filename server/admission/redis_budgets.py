@@ -11,6 +11,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ResponseError
 
+from datastore.primitives.tasks import cancel
 from datastore.redis.failures import REDIS_AWAY
 from server.admission.budgets import Budget, LocalBuckets
 
@@ -139,9 +140,7 @@ class RedisBuckets:
     async def aclose(self) -> None:
         while self._calls:
             await asyncio.wait(self._calls)
-        if self._recovery is not None:
-            self._recovery.cancel()
-            await asyncio.gather(self._recovery, return_exceptions=True)
+        await cancel(self._recovery)
         await self._redis.aclose()
 
     async def _call(self, key: str, budget: Budget, units: float, *, always: bool) -> tuple[bool, float] | None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from datastore.primitives.tasks import cancel
 from server.admission.budgets import CallerBudgets, LocalBuckets
 from server.admission.connection_limits import Connections
 from server.admission.load_shedding import LoadShedder
@@ -58,8 +59,6 @@ class Admission:
         try:
             yield
         finally:
-            if watching is not None:
-                watching.cancel()
-                await asyncio.gather(watching, return_exceptions=True)
+            await cancel(watching)
             if self.redis is not None:
                 await self.redis.aclose()

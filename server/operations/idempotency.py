@@ -35,6 +35,7 @@ from datastore.gateway.idempotency_records import (
 )
 from datastore.model.ids import IdSource
 from datastore.model.timestamps import from_iso, iso
+from datastore.primitives.tasks import cancel
 from datastore.session.metering import Meter
 from datastore.session.store import Store
 from server.operations.outcome import Outcome, encode, format_error, replayed
@@ -116,9 +117,7 @@ class Idempotency:
         """Wait up to `STOP_SECONDS` for running mutations, and cancel the others."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel(*self._tasks)
 
     async def run_once(self, request: Request, run: Run, meter: Meter) -> Outcome:
         """Return the outcome of `run`, or the stored response to the first request with this caller and key.

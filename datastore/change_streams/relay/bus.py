@@ -24,6 +24,7 @@ from datastore.change_streams.shards.checkpoints import Reached
 from datastore.change_streams.shards.shard_reader import time_of
 from datastore.change_streams.shards.stream_reader import StreamReader
 from datastore.primitives.retries import OutageLog
+from datastore.primitives.tasks import cancel
 
 RETRY_SECONDS = 0.5
 
@@ -108,9 +109,7 @@ class Bus:
 
     async def aclose(self) -> None:
         """Close the connection. All sources must be stopped before."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel(*self._tasks)
         await self.commands.aclose()
 
     def gauges(self) -> dict[str, Metric]:

@@ -25,6 +25,7 @@ from datastore.change_streams.relay.leader import RelayLeader
 from datastore.change_streams.relay.publisher import Page, ReadPages
 from datastore.change_streams.shards.checkpoints import Reached, lacking
 from datastore.change_streams.shards.stream_reader import FINAL, StreamReader
+from datastore.primitives.tasks import cancel
 
 # The seconds between two comparisons of the positions: usually, and during a transition.
 TICK_SECONDS, SHORT_TICK_SECONDS = 1.0, 0.05
@@ -123,8 +124,7 @@ class BusSource:
 
     async def stop(self) -> None:
         self._host.forget(self)
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        await cancel(self._task)
 
     def wake(self) -> None:
         """Reconcile the positions at once."""

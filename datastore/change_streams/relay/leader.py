@@ -19,6 +19,7 @@ from datastore.change_streams.relay.publisher import Page, ReadPages, RelayPubli
 from datastore.change_streams.shards.checkpoints import Reached, lacking
 from datastore.dynamodb.client import RequestRefused
 from datastore.errors import DomainError
+from datastore.primitives.tasks import cancel
 
 # The seconds, on average, for which a process that could not read a table does not claim it.
 REFUSED_SECONDS = 1.0
@@ -96,9 +97,7 @@ class RelayLeader:
 
     async def stop_relay(self) -> None:
         """Stop relaying, and let the lease expire."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        await cancel(self._task)
         self._relay = self._task = None
 
     async def release(self) -> None:

@@ -30,6 +30,7 @@ from datastore.change_streams.shards.shard_reader import (
 from datastore.dynamodb.client import RequestRefused
 from datastore.errors import DomainError, Throttled
 from datastore.primitives.retries import retry
+from datastore.primitives.tasks import cancel
 
 # A stream may return empty pages before its end, and does not mark the end of an open shard. If no known record must
 # still follow, this many empty pages in this many seconds count as the end. On AWS an empty page skips a sparse part.
@@ -117,9 +118,7 @@ class Backfill:
         except TimeoutError as late:
             raise not_now() from late  # during an outage it is unknown whether the stream has them
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel(*tasks)
         return [(missing.shard, change) for missing in ranges for change in found.by_key[missing.key]]
 
     async def _read(self, stream: str, missing: MissingRange, found: _OlderRecords) -> None:

@@ -42,6 +42,7 @@ from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import DomainError, TableMissing, Unavailable
 from datastore.model.access_patterns import Table
 from datastore.primitives.retries import OutageLog, retry
+from datastore.primitives.tasks import cancel
 
 T = TypeVar("T")
 
@@ -128,8 +129,7 @@ class StreamReader:
             raise self.problem.with_traceback(None)  # followers share it: keep no frames of others
 
     async def stop(self) -> None:
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        await cancel(self._task)
 
     async def _run(self) -> None:
         try:

@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TypeVar
 
 from datastore.dynamodb.client import RequestRefused
@@ -18,6 +19,7 @@ from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_state import ActiveMatch, ActiveStatus
 from datastore.matches.locks import LIFETIME_SECONDS, Locks
 from datastore.matches.match_follows import MatchFollows
+from datastore.primitives.tasks import bounded_gather, cancel
 from datastore.session.store import Store
 from pipelines.matches.live.metrics import PollMetrics
 from pipelines.matches.live.poller import ScorePoller, TickOutcome
@@ -300,26 +302,16 @@ class MatchOrchestrator:
         task = self._polls.pop(match_id, None)
         if task is not None:
             self._metrics.polling_stopped(match_id)
-            task.cancel()
-            await asyncio.wait([task])
+            await cancel(task)
 
     async def aclose(self) -> None:
         """Stop all polls and release the matches, so that another instance need not wait for their locks to expire."""
         polls, self._polls = self._polls, {}
         for match_id in polls:
             self._metrics.polling_stopped(match_id)
-        stopped = [*polls.values(), *self._endings.values()]
-        for task in stopped:
-            task.cancel()
-        if stopped:
-            await asyncio.wait(stopped)
-        slots = asyncio.Semaphore(CONCURRENT_RELEASES)
-
-        async def release(match_id: str) -> None:
-            async with slots:
-                await self._guarded(match_id, self._release, match_id)
-
-        await asyncio.gather(*[release(match_id) for match_id in polls])
+        await cancel(*polls.values(), *self._endings.values())
+        releases = [partial(self._guarded, match_id, self._release, match_id) for match_id in polls]
+        await bounded_gather(releases, CONCURRENT_RELEASES)
 
     async def _release(self, match_id: str) -> None:
         active = await self._matches().latest(match_id)

@@ -7,12 +7,11 @@ difference again. The cache is written last, because it holds the snapshot that 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import groupby
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -27,6 +26,7 @@ from datastore.matches.live_state import ActiveMatch, ActiveStatus
 from datastore.matches.locks import LIFETIME_SECONDS, Locks
 from datastore.matches.operator_fields import OperatorConflict, with_operator_fields
 from datastore.matches.teams import Teams
+from datastore.primitives.tasks import run_to_end
 from datastore.session.store import Store
 from pipelines.matches.live.diff import MatchDiff, MatchWatch
 from pipelines.matches.live.throttle import throttle
@@ -117,7 +117,7 @@ class ScorePoller:
             self.forget(match_id)  # an unknown part of the tick was written
             raise
         finally:
-            await _run_to_end(self._unlock(match_id))
+            await run_to_end(self._unlock(match_id))
 
     async def _tick(self, store: Store, match_id: str) -> TickOutcome:
         active, stored = await asyncio.gather(
@@ -239,7 +239,7 @@ class ScorePoller:
         try:
             return await self._locks(store).acquire(match_lock(match_id), self._lock_seconds)
         except BaseException:
-            await _run_to_end(self._unlock(match_id))  # the lock may have been acquired despite the error
+            await run_to_end(self._unlock(match_id))  # the lock may have been acquired despite the error
             raise
 
     async def _unlock(self, match_id: str) -> None:
@@ -251,16 +251,6 @@ class ScorePoller:
 
     def _locks(self, store: Store) -> Locks:
         return Locks(store, self._instance_id, self._now())
-
-
-async def _run_to_end(work: Coroutine[Any, Any, None]) -> None:
-    """Await `work` to its end even when cancelled, so that no lock is left behind."""
-    task = asyncio.ensure_future(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        raise
 
 
 def _as_stored(match: Match, active: ActiveMatch, version: int, last_ball_id: int | None = None) -> Match:

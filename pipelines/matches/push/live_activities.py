@@ -17,6 +17,7 @@ from datastore.matches.display_states import DisplayStates
 from datastore.matches.live_activities import LiveActivities, LiveActivity
 from datastore.matches.match_follows import MatchFollow, MatchFollows
 from datastore.primitives.lru_cache import LruCache
+from datastore.primitives.tasks import cancel
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from pipelines.matches.push import apns_payload
@@ -99,9 +100,7 @@ class LACoordinator:
         """Wait for running deliveries up to `seconds`, then cancel them."""
         if tasks := self._running():
             _, late = await asyncio.wait(tasks, timeout=seconds)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+            await cancel(*late)
 
     def _running(self) -> list[asyncio.Task[None]]:
         return [queue.task for queue in self._queues.values() if queue.task is not None and not queue.task.done()]
