@@ -12,7 +12,7 @@ from datastore.change_streams.change import Change
 from datastore.change_streams.relay.commands import RelayCommands, RelayState
 from datastore.change_streams.shards.checkpoints import Reached, sequence_at
 from datastore.change_streams.shards.shard_iterator import ShardIterator
-from datastore.change_streams.shards.shard_reader import sequence_of, time_of
+from datastore.change_streams.shards.shard_reader import sequence_of
 from datastore.change_streams.shards.stream_reader import ChangesLost, StreamReader
 
 # The failures in a row, within about two seconds, after which the table is left to another process.
@@ -72,16 +72,12 @@ class StreamPages(StreamReader):
         assert self.take is not None
         await self.may_take.wait()
         follows = shard.position
-        page = [record for record in records if self._is_new(shard, record)]
-        if page:
-            await self.take(shard, follows, page)
-
-    def _is_new(self, shard: ShardIterator, record: dict[str, Any]) -> bool:
-        sequence = sequence_of(record)
-        if sequence is None:
+        page = [record for record in records if sequence_of(record) is not None]
+        if len(page) < len(records):
             self.on_error(self.table.name, ValueError("A record has no sequence number."))
-            return False
-        return shard.accept(sequence, time_of(record))
+        if page:
+            shard.position = page[-1]["dynamodb"]["SequenceNumber"]
+            await self.take(shard, follows, page)
 
 
 ReadPages = Callable[[Beginning, TakePage, Reached | None], StreamPages]

@@ -64,6 +64,8 @@ class ShardPage:
     records: list[dict[str, Any]]
     #: Whether the shard has ended: it has no further records.
     ended: bool
+    #: The number of records that the stream returned, with those that it had returned before.
+    received: int = 0
 
 
 async def call(wire: Wire, operation: str, payload: dict[str, Any]) -> dict[str, Any]:
@@ -128,22 +130,18 @@ class ShardCursor:
     """A cursor that reads one shard after the record `last`, or from the shard's start."""
 
     def __init__(self, wire: Wire, stream: str, shard_id: str, last: str | None) -> None:
+        self.id = shard_id
+        #: The sequence number of the record that was read last; None at the shard's start.
+        self.last = last
+        self.iterator: str | None = None
         self._wire = wire
         self._stream = stream
-        self._shard_id = shard_id
-        self._last = last
-        self._iterator: str | None = None
         self._refusals = 0  # of the position or of iterators, in a row
         self._refused: str | None = None
 
-    @property
-    def last(self) -> str | None:
-        """The sequence number of the record that was read last; None at the shard's start."""
-        return self._last
-
     def skip_to(self, last: str) -> None:
         """Continue after a record that was read elsewhere."""
-        self._last, self._iterator = last, None
+        self.last, self.iterator = last, None
 
     async def read(self, limit: int = BATCH) -> ShardPage:
         """Return the next records. Each is returned once, although the stream may deliver some again.
@@ -164,39 +162,43 @@ class ShardCursor:
             self._count(problem)
             if problem.code not in LOST:
                 raise
-            self._last = self._iterator = None
+            self.last = self.iterator = None
             kind = Trimmed if problem.code == TRIMMED else ShardGone
-            raise kind(f"The stream has lost changes of the shard {self._shard_id}.") from problem
+            raise kind(f"The stream has lost changes of the shard {self.id}.") from problem
         self._refusals = 0
-        self._iterator = answer.get("NextShardIterator")
+        self.iterator = answer.get("NextShardIterator")
+        received = answer.get("Records", ())
         # An open shard may have an ending sequence number: only a missing iterator means its end.
-        return ShardPage(
-            [record for record in answer.get("Records", ()) if self._is_new(record)], self._iterator is None
-        )
+        return ShardPage([record for record in received if self._is_new(record)], self.iterator is None, len(received))
 
     def _count(self, problem: RequestRefused) -> None:
         """Count a refusal. Raise `PositionRefused` after `MAX_REFUSALS`, and drop the position."""
         self._refusals = self._refusals + 1 if problem.code == INVALID else 0
-        if self._refusals < MAX_REFUSALS or self._last is None:
+        if self._refusals < MAX_REFUSALS or not self._has_position():
             return
-        refused = self._refused = self._last
-        self._last, self._iterator, self._refusals = None, None, 0
+        refused = self._refused = self.last
+        self.last, self.iterator, self._refusals = None, None, 0
         raise PositionRefused(
-            f"The stream refuses to continue after the sequence number {refused} of the shard {self._shard_id}: "
-            f"{problem}"
+            f"The stream refuses to continue after the sequence number {refused} of the shard {self.id}: {problem}"
         ) from problem
 
+    def _has_position(self) -> bool:
+        return self.last is not None
+
+    def _start(self) -> dict[str, str]:
+        """Return the parameters of GetShardIterator that continue at the position."""
+        return FROM_THE_START if self.last is None else after(self.last)
+
     async def _read(self, limit: int) -> dict[str, Any]:
-        if self._iterator is not None:
+        if self.iterator is not None:
             try:
-                return await self._records(self._iterator, limit)
+                return await self._records(self.iterator, limit)
             except RequestRefused as problem:
                 if problem.code not in SPENT:
                     raise
-                self._iterator = None
-        start = FROM_THE_START if self._last is None else after(self._last)
-        self._iterator = await iterator_at(self._wire, self._stream, self._shard_id, start)
-        return await self._records(self._iterator, limit)
+                self.iterator = None
+        self.iterator = await iterator_at(self._wire, self._stream, self.id, self._start())
+        return await self._records(self.iterator, limit)
 
     async def _records(self, iterator: str, limit: int) -> dict[str, Any]:
         return await call(self._wire, "GetRecords", {"ShardIterator": iterator, "Limit": limit})
@@ -205,9 +207,9 @@ class ShardCursor:
         sequence = sequence_of(record)
         if sequence is None:
             return True  # the caller reports the malformed record
-        if self._last is not None and int(sequence) <= int(self._last):
+        if self.last is not None and int(sequence) <= int(self.last):
             return False
-        self._last = sequence
+        self.last = sequence
         return not self._was_handled_long_ago(sequence, record)
 
     def _was_handled_long_ago(self, sequence: str, record: dict[str, Any]) -> bool:

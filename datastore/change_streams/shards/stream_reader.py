@@ -18,23 +18,19 @@ from typing import Any, TypeVar
 
 from datastore.change_streams.change import decode_change
 from datastore.change_streams.change_source import ChangeSink
-from datastore.change_streams.shards.checkpoints import Reached, joined
+from datastore.change_streams.shards.checkpoints import Reached
 from datastore.change_streams.shards.listing import ShardListing
 from datastore.change_streams.shards.read_pace import ReadPace, StreamReads
 from datastore.change_streams.shards.shard_iterator import ITERATOR_LIFE, ShardIterator, ancestors
 from datastore.change_streams.shards.shard_reader import (
     BATCH,
-    INVALID,
     LOST,
-    MAX_REFUSALS,
     RETENTION,
-    SPENT,
-    TRIMMED,
+    PositionRefused,
+    ShardGone,
     StreamMissing,
     Trimmed,
     Wire,
-    call,
-    iterator_at,
     stream_of,
 )
 from datastore.dynamodb.client import RequestRefused
@@ -160,7 +156,7 @@ class StreamReader:
             return
         since = self.wire.now()
         leaves = [shard for shard in listed if shard.id not in self._parents]
-        for join in [shards.create_task(self._join(shard)) for shard in leaves]:
+        for join in [shards.create_task(shard.join(self._order)) for shard in leaves]:
             await join
         self._begin_all(shards, leaves, since)
 
@@ -195,11 +191,6 @@ class StreamReader:
     def _begin(self, shards: asyncio.TaskGroup, shard: ShardIterator) -> None:
         self._read_shards[shard.id] = shard
         shards.create_task(self._read(shard))
-
-    async def _join(self, shard: ShardIterator) -> None:
-        shard.whole = False
-        shard.iterator = await iterator_at(self.wire, self._stream, shard.id, {"ShardIteratorType": "LATEST"})
-        shard.position = joined(self._order, shard.iterator)
 
     async def _pause(self) -> None:
         # Children may be listed a moment after their parent has ended.
@@ -259,7 +250,7 @@ class StreamReader:
         listed = await self._listing.refresh(self._childless())
         self._parents = {shard.parent for shard in listed}
         now = self.wire.now()
-        return [ShardIterator(shard.id, shard.parent, now) for shard in listed]
+        return [ShardIterator(self.wire, self._stream, shard.id, shard.parent, now) for shard in listed]
 
     async def _read(self, shard: ShardIterator) -> None:
         with self.reads.shard(self.poll_interval) as pace:
@@ -270,33 +261,18 @@ class StreamReader:
 
     async def _read_to_end(self, shard: ShardIterator, pace: ReadPace) -> None:
         clock = asyncio.get_running_loop().time
-        read = partial(self.reads.read, self.table.name, pace, partial(self._records, shard))
+        read = partial(self.reads.read, self.table.name, pace, shard.read)
         while True:
             requested_at = clock()
-            answer, as_of = await self._retry_forever(read)
-            records = answer.get("Records", ())
-            await self._publish_all(shard, records)
-            shard.update_iterator(answer.get("NextShardIterator"), as_of)
-            if not records:
+            page = await self._retry_forever(read)
+            await self._publish_all(shard, page.records)
+            if not page.received:
                 self.sink.read_empty(shard.id)
-            if shard.iterator is None:
+            if page.ended:
                 return
-            if len(records) < BATCH or pace.is_slowed:
+            if page.received < BATCH or pace.is_slowed:
                 # The interval includes the request and the delivery, so that they do not delay the next read.
                 await asyncio.sleep(max(0.0, requested_at + pace.pause() - clock()))
-
-    async def _records(self, shard: ShardIterator) -> tuple[dict[str, Any], datetime]:
-        """Return the next records, and the store's time before they were requested."""
-        now = self.wire.now()
-        shard.iterator = shard.iterator or await iterator_at(self.wire, self._stream, shard.id, shard.resume(now))
-        try:
-            return await call(self.wire, "GetRecords", {"ShardIterator": shard.iterator, "Limit": BATCH}), now
-        except RequestRefused as problem:
-            if problem.code in SPENT:
-                shard.iterator = None
-            elif problem.code == TRIMMED and shard.may_read_from_the_start(self._stream):
-                return await self._records(shard)
-            raise
 
     async def _publish_all(self, shard: ShardIterator, records: Sequence[dict[str, Any]]) -> None:
         """Deliver records. Spread a large batch over about one poll interval, so that only slow followers overflow."""
@@ -307,12 +283,12 @@ class StreamReader:
     def _publish(self, shard: ShardIterator, record: dict[str, Any]) -> None:
         try:
             change = decode_change(self.table.name, record)
-            is_new = shard.accept(change.sequence, change.time)
         except Exception as problem:  # a malformed record does not delay later ones
             self.on_error(self.table.name, problem)
         else:
-            if is_new:
-                self.sink.deliver(shard.id, change, parent=shard.parent)
+            # As the stream returned it: some stores do not accept it without its leading zeros.
+            shard.position = change.sequence
+            self.sink.deliver(shard.id, change, parent=shard.parent)
 
     async def _retry_forever(self, call: Callable[[], Awaitable[T]]) -> T:
         """Return the result of `call`, and retry it until it succeeds.
@@ -320,26 +296,25 @@ class StreamReader:
         Raises:
             ChangesLost: Changes were trimmed, or the stream has refused a position `MAX_REFUSALS` times in a row.
         """
-        problems = refusals = 0
+        problems = 0
 
         def is_retried(problem: Exception) -> bool:
-            nonlocal problems, refusals
+            nonlocal problems
             problems += 1
-            refusals = refusals + 1 if getattr(problem, "code", "") == INVALID else 0
             if isinstance(problem, RequestRefused):
-                return problem.code not in LOST and refusals < MAX_REFUSALS
+                return problem.code not in LOST
             return isinstance(problem, DomainError) and not isinstance(problem, FINAL)
 
         try:
             answer = await retry(call, self._retry_delays(), is_retried, self._outage)
-        except Trimmed as problem:
+        except (Trimmed, ShardGone) as problem:
+            if isinstance(problem, PositionRefused):
+                logger.error(POSITION_REFUSED, self.table.name, problem)
             raise _lost() from problem
         except RequestRefused as problem:
-            if refusals == MAX_REFUSALS:
-                logger.error(POSITION_REFUSED, self.table.name, problem)
-            elif problem.code not in LOST:
-                raise
-            raise _lost() from problem
+            if problem.code in LOST:
+                raise _lost() from problem
+            raise
         if problems:
             self._wake.set()  # the store may have been replaced during the outage: compare its stream
         return answer

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from datastore.change_streams.shards.stream_reader import StreamReader
+from datastore.change_streams.shards.shard_iterator import ShardIterator
+from datastore.change_streams.shards.shard_reader import ShardPage
 from datastore.matches.cricket import MatchPhase
 from datastore.model.identity import Role
 from tests.support.active_matches import active_match_state, begin, matches
@@ -152,21 +153,21 @@ def hold_reads(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Awaitable[asynci
     """Return a function that holds the reads of streams until the event that it returns is set."""
     may_read, waiting = asyncio.Event(), 0
     may_read.set()
-    read = StreamReader._records
+    read = ShardIterator.read
 
-    async def held(reader: StreamReader, shard: Any) -> Any:
+    async def held(shard: ShardIterator) -> ShardPage:
         nonlocal waiting
         waiting += 1
         await may_read.wait()
         waiting -= 1
-        return await read(reader, shard)
+        return await read(shard)
 
     async def hold() -> asyncio.Event:
         may_read.clear()
         await until(lambda: waiting > 0)
         return may_read
 
-    monkeypatch.setattr(StreamReader, "_records", held)
+    monkeypatch.setattr(ShardIterator, "read", held)
     return hold
 
 
