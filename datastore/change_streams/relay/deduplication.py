@@ -11,7 +11,7 @@ from datastore.change_streams.change import Change, decode_change
 from datastore.change_streams.change_source import ChangeSink
 from datastore.change_streams.relay.commands import Entry, Relayed, RelayState
 from datastore.change_streams.shards.checkpoints import START, Reached, joined_by, lacks, sequence_at
-from datastore.change_streams.shards.shard_iterator import ITERATOR_LIFE
+from datastore.change_streams.shards.positioned_cursor import ITERATOR_LIFE
 from datastore.change_streams.shards.shard_reader import sequence_of
 from datastore.primitives.lru_cache import LruCache
 

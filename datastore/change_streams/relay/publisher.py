@@ -11,7 +11,7 @@ import orjson
 from datastore.change_streams.change import Change
 from datastore.change_streams.relay.commands import RelayCommands, RelayState
 from datastore.change_streams.shards.checkpoints import Reached, sequence_at
-from datastore.change_streams.shards.shard_iterator import ShardIterator
+from datastore.change_streams.shards.positioned_cursor import PositionedCursor
 from datastore.change_streams.shards.shard_reader import sequence_of
 from datastore.change_streams.shards.stream_reader import ChangesLost, StreamReader
 
@@ -20,7 +20,7 @@ MAX_FAILURES = 4
 
 Page = Sequence[dict[str, Any]]
 # Called with a shard, the position that a page of the shard follows, and the page.
-TakePage = Callable[[ShardIterator, str, Page], Awaitable[None]]
+TakePage = Callable[[PositionedCursor, str, Page], Awaitable[None]]
 
 
 class Beginning:
@@ -68,7 +68,7 @@ class StreamPages(StreamReader):
     def _retry_delays(self) -> Iterator[float]:
         return islice(super()._retry_delays(), MAX_FAILURES)
 
-    async def _publish_all(self, shard: ShardIterator, records: Page) -> None:
+    async def _publish_all(self, shard: PositionedCursor, records: Page) -> None:
         assert self.take is not None
         await self.may_take.wait()
         follows = shard.position
@@ -153,7 +153,7 @@ class RelayPublisher:
         finally:
             await reader.stop()
 
-    async def _append(self, shard: ShardIterator, follows: str, page: Page) -> None:
+    async def _append(self, shard: PositionedCursor, follows: str, page: Page) -> None:
         records = [(record["dynamodb"]["SequenceNumber"], orjson.dumps(record)) for record in page]
         await self.commands.append(self.table, self.lease, self.epoch, shard.id, follows, records, parent=shard.parent)
         self._appended[shard.id] = records[-1][0]

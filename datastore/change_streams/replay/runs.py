@@ -10,7 +10,7 @@ from typing import NamedTuple
 from datastore.change_streams.change import Change
 from datastore.change_streams.replay.resume_token import Key, Positions, ResumeToken, idle_again, idle_since
 from datastore.change_streams.shards.checkpoints import START, joined_by, sequence_at
-from datastore.change_streams.shards.shard_iterator import CLOCK_SKEW
+from datastore.change_streams.shards.positioned_cursor import CLOCK_SKEW
 
 
 class LogEntry(NamedTuple):

@@ -20,8 +20,8 @@ from datastore.change_streams.change import decode_change
 from datastore.change_streams.change_source import ChangeSink
 from datastore.change_streams.shards.checkpoints import Reached
 from datastore.change_streams.shards.listing import ShardListing
+from datastore.change_streams.shards.positioned_cursor import ITERATOR_LIFE, PositionedCursor, ancestors
 from datastore.change_streams.shards.read_pace import ReadPace, StreamReads
-from datastore.change_streams.shards.shard_iterator import ITERATOR_LIFE, ShardIterator, ancestors
 from datastore.change_streams.shards.shard_reader import (
     BATCH,
     LOST,
@@ -95,7 +95,7 @@ class StreamReader:
         self._stream = ""
         self._order = self.new_order()
         self._has_begun = False
-        self._read_shards: dict[str, ShardIterator] = {}
+        self._read_shards: dict[str, PositionedCursor] = {}
         self._started: set[str] = set()
         self._finished: set[str] = set()
         self._missed: dict[str, float] = {}  # by shard that was read, the time since which it is not listed
@@ -160,13 +160,13 @@ class StreamReader:
             await join
         self._begin_all(shards, leaves, since)
 
-    async def _find(self) -> list[ShardIterator]:
+    async def _find(self) -> list[PositionedCursor]:
         """Find the table's stream, and list its shards."""
         self._stream = await self._latest_stream()
         self._listing = ShardListing(self.wire, self._stream, self.discover_interval)
         return await self._list()
 
-    def _resume_from(self, shards: asyncio.TaskGroup, listed: list[ShardIterator], start: Reached) -> None:
+    def _resume_from(self, shards: asyncio.TaskGroup, listed: list[PositionedCursor], start: Reached) -> None:
         """Continue after the positions. Children are read from their start, once their parent was read to its end."""
         by_id = {shard.id: shard for shard in listed}
         known = start.shards.keys() & by_id.keys()
@@ -181,14 +181,14 @@ class StreamReader:
         self._begin_all(shards, [by_id[id] for id in known], self.wire.now() - ITERATOR_LIFE)
         self._wake.set()
 
-    def _begin_all(self, tasks: asyncio.TaskGroup, shards: Sequence[ShardIterator], since: datetime) -> None:
+    def _begin_all(self, tasks: asyncio.TaskGroup, shards: Sequence[PositionedCursor], since: datetime) -> None:
         positions = {shard.id: shard.position for shard in shards}
         parents = {shard.id: shard.parent for shard in shards}
         self.sink.start_epoch(self._stream, positions, parents, since.timestamp())
         for shard in shards:
             self._begin(tasks, shard)
 
-    def _begin(self, shards: asyncio.TaskGroup, shard: ShardIterator) -> None:
+    def _begin(self, shards: asyncio.TaskGroup, shard: PositionedCursor) -> None:
         self._read_shards[shard.id] = shard
         shards.create_task(self._read(shard))
 
@@ -232,7 +232,7 @@ class StreamReader:
                 self._finished.discard(shard)
                 self._started.discard(shard)
 
-    async def _relist(self) -> list[ShardIterator]:
+    async def _relist(self) -> list[PositionedCursor]:
         # A new stream under the same table name: the store was replaced, and an iterator would not notice.
         if await self._latest_stream() != self._stream:
             raise _lost()
@@ -246,20 +246,20 @@ class StreamReader:
                 raise _lost() from missing
             raise
 
-    async def _list(self) -> list[ShardIterator]:
+    async def _list(self) -> list[PositionedCursor]:
         listed = await self._listing.refresh(self._childless())
         self._parents = {shard.parent for shard in listed}
         now = self.wire.now()
-        return [ShardIterator(self.wire, self._stream, shard.id, shard.parent, now) for shard in listed]
+        return [PositionedCursor(self.wire, self._stream, shard.id, shard.parent, now) for shard in listed]
 
-    async def _read(self, shard: ShardIterator) -> None:
+    async def _read(self, shard: PositionedCursor) -> None:
         with self.reads.shard(self.poll_interval) as pace:
             await self._read_to_end(shard, pace)
         self._finished.add(shard.id)
         self._waits = 0
         self._wake.set()
 
-    async def _read_to_end(self, shard: ShardIterator, pace: ReadPace) -> None:
+    async def _read_to_end(self, shard: PositionedCursor, pace: ReadPace) -> None:
         clock = asyncio.get_running_loop().time
         read = partial(self.reads.read, self.table.name, pace, shard.read)
         while True:
@@ -274,13 +274,13 @@ class StreamReader:
                 # The interval includes the request and the delivery, so that they do not delay the next read.
                 await asyncio.sleep(max(0.0, requested_at + pace.pause() - clock()))
 
-    async def _publish_all(self, shard: ShardIterator, records: Sequence[dict[str, Any]]) -> None:
+    async def _publish_all(self, shard: PositionedCursor, records: Sequence[dict[str, Any]]) -> None:
         """Deliver records. Spread a large batch over about one poll interval, so that only slow followers overflow."""
         for number, record in enumerate(records, 1):
             self._publish(shard, record)
             await asyncio.sleep(0 if number % SLICE else self.poll_interval * SLICE / BATCH)
 
-    def _publish(self, shard: ShardIterator, record: dict[str, Any]) -> None:
+    def _publish(self, shard: PositionedCursor, record: dict[str, Any]) -> None:
         try:
             change = decode_change(self.table.name, record)
         except Exception as problem:  # a malformed record does not delay later ones

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from datastore.change_streams.shards.shard_iterator import ShardIterator
+from datastore.change_streams.shards.positioned_cursor import PositionedCursor
 from datastore.change_streams.shards.shard_reader import ShardPage
 from datastore.matches.cricket import MatchPhase
 from datastore.model.identity import Role
@@ -153,9 +153,9 @@ def hold_reads(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Awaitable[asynci
     """Return a function that holds the reads of streams until the event that it returns is set."""
     may_read, waiting = asyncio.Event(), 0
     may_read.set()
-    read = ShardIterator.read
+    read = PositionedCursor.read
 
-    async def held(shard: ShardIterator) -> ShardPage:
+    async def held(shard: PositionedCursor) -> ShardPage:
         nonlocal waiting
         waiting += 1
         await may_read.wait()
@@ -167,7 +167,7 @@ def hold_reads(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Awaitable[asynci
         await until(lambda: waiting > 0)
         return may_read
 
-    monkeypatch.setattr(ShardIterator, "read", held)
+    monkeypatch.setattr(PositionedCursor, "read", held)
     return hold
 
 

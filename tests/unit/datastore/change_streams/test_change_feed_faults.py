@@ -168,7 +168,7 @@ async def test_trimmed_changes_are_reported_after_the_changes_before() -> None:
 
 
 async def test_an_outage_longer_than_the_retention_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("datastore.change_streams.shards.shard_iterator.RETENTION", timedelta(0))
+    monkeypatch.setattr("datastore.change_streams.shards.positioned_cursor.RETENTION", timedelta(0))
     script = Script(a=Shard())
     async with scripted(script).follow(BLIP, number_of) as events:
         script.generation += 1

@@ -28,7 +28,7 @@ DYNAMODB_LOCAL = ":ddblocal:"
 CLOCK_SKEW = timedelta(minutes=5)
 
 
-class ShardIterator(ShardCursor):
+class PositionedCursor(ShardCursor):
     """A cursor with a position that other readers can continue at. `as_of` is the store's time of the listing."""
 
     def __init__(self, wire: Wire, stream: str, shard_id: str, parent: str | None, as_of: datetime) -> None:
@@ -123,7 +123,7 @@ class ShardIterator(ShardCursor):
         return self._skip_before is None or time is None or time >= self._skip_before
 
 
-def ancestors(shards: Mapping[str, ShardIterator], id: str) -> list[str]:
+def ancestors(shards: Mapping[str, PositionedCursor], id: str) -> list[str]:
     """Return the ids of a shard's ancestors that are still listed, the nearest first."""
     found: list[str] = []
     parent = shards[id].parent
