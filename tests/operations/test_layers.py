@@ -160,7 +160,7 @@ def test_the_server_does_not_import_the_client_of_dynamodb() -> None:
 
 
 # The mechanisms of the datastore, which know no table, and the packages that know tables.
-MECHANISMS = ("change_streams", "dynamodb", "errors", "model", "queues", "session", "tasks")
+MECHANISMS = ("change_streams", "dynamodb", "errors", "model", "queues", "session", "primitives")
 OF_SYSTEMS = ("earthquakes", "feeds", "gateway", "keyspace", "matches", "photos", "sightings")
 
 
