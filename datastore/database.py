@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import boto3
 import botocore.config
 import botocore.exceptions
 from botocore.credentials import ReadOnlyCredentials
@@ -200,11 +199,18 @@ def _session(options: StoreOptions) -> Any:
     if options.embedded:
         return _local_session(options.region or LOCAL_REGION)
     if options.in_aws:
-        return boto3.Session(region_name=options.named_region)
+        return _boto_session(region_name=options.named_region)
     key = _configured_key()
     if key is not None or _is_local(options.store):
         return _local_session(options.region or LOCAL_REGION, key or LOCAL_ACCESS_KEY)
-    return boto3.Session(region_name=options.region)
+    return _boto_session(region_name=options.region)
+
+
+def _boto_session(*arguments: str, region_name: str | None) -> Any:
+    # Imported late: a command that opens no store does not load it.
+    import boto3
+
+    return boto3.Session(*arguments, region_name=region_name)
 
 
 def _configured_key() -> str | None:
@@ -217,7 +223,7 @@ def _configured_key() -> str | None:
 @lru_cache(maxsize=16)
 def _local_session(region: str, key: str = LOCAL_ACCESS_KEY) -> Any:
     """Return a cached boto3 session, because each new session reads the large service descriptions again."""
-    return boto3.Session(key, LOCAL_SECRET, region_name=region)
+    return _boto_session(key, LOCAL_SECRET, region_name=region)
 
 
 def _is_local(store: str) -> bool:

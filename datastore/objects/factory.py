@@ -6,7 +6,6 @@ from datastore.database import StoreOptions
 from datastore.objects import ObjectStore
 from datastore.objects.local import LocalObjects
 from datastore.objects.none import NoObjects
-from datastore.objects.s3 import S3Objects
 
 LOCAL_FOLDER = "objects"
 
@@ -25,6 +24,9 @@ def object_store(
     For tables in AWS without a bucket, return a store that keeps no files.
     """
     if bucket is not None:
+        # Imported late: boto3 is only loaded if there is a bucket.
+        from datastore.objects.s3 import S3Objects
+
         return S3Objects(bucket, region=options.region or options.named_region, url=s3_url)
     if options.in_aws:
         return NoObjects()

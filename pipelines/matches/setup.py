@@ -13,7 +13,6 @@ from pipelines.demo.matches import DemoProvider
 from pipelines.matches.providers.provider import Provider
 from pipelines.matches.providers.sportmonks.http import BASE_URL
 from pipelines.matches.providers.sportmonks.provider import SportMonks
-from pipelines.matches.push.apns import ApnsPushService
 from pipelines.matches.push.apns_credentials import PRODUCTION, ApnsCredentials
 from pipelines.matches.push.push_service import LoggedPushService, PushService
 
@@ -49,7 +48,12 @@ class PipelineSetup:
         return DemoProvider(now)
 
     def delivery(self, now: Callable[[], datetime]) -> PushService:
-        return LoggedPushService() if self.apns is None else ApnsPushService(self.apns, now)
+        if self.apns is None:
+            return LoggedPushService()
+        # Imported late: httpx is only loaded if notifications are sent.
+        from pipelines.matches.push.apns import ApnsPushService
+
+        return ApnsPushService(self.apns, now)
 
 
 def pipeline_setup(source: MatchSource, environment: Mapping[str, str] = os.environ) -> PipelineSetup:

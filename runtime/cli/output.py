@@ -6,12 +6,11 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
@@ -23,6 +22,9 @@ from datastore.errors import DomainError
 from datastore.private_files import FolderUnusable
 from server.settings import Misconfigured
 from server.uvicorn import loop_factory
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 T = TypeVar("T")
 
@@ -107,8 +109,11 @@ def log_in_lines() -> None:
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
 
 
-def progress() -> Progress:
+def progress() -> "Progress":
     """Return a progress bar, which is invisible if stderr is no terminal."""
+    # Imported late: most commands show no progress.
+    from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn
+
     stored = TextColumn("{task.fields[stored]} events")
     name = TextColumn("{task.description}", markup=False)
     columns = (SpinnerColumn(), name, BarColumn(bar_width=16), DownloadColumn(), stored)
