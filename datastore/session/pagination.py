@@ -48,26 +48,16 @@ class Span(Struct, frozen=True):
     start: Item | None = None
 
 
-class Page:
-    """Items of a list, in its order. Either `items` or `raw` is given."""
+class Page(Struct, eq=False):
+    """Items of a list, in its order: as plain dicts, or in `raw`."""
 
-    __slots__ = ("_items", "has_next", "has_previous", "partitions", "raw")
-
-    def __init__(
-        self,
-        items: list[Item] | None,
-        has_next: bool,
-        has_previous: bool,
-        partitions: int = 1,
-        raw: list[Raw] | None = None,
-    ) -> None:
-        self._items = items
-        self.has_next = has_next
-        self.has_previous = has_previous
-        #: The number of partitions that were read.
-        self.partitions = partitions
-        #: The items as DynamoDB returned them, None for items from another source.
-        self.raw = raw
+    _items: list[Item] | None
+    has_next: bool
+    has_previous: bool
+    #: The number of partitions that were read.
+    partitions: int = 1
+    #: The items as DynamoDB returned them, None for items from another source.
+    raw: list[Raw] | None = None
 
     @property
     def items(self) -> list[Item]:
@@ -75,9 +65,6 @@ class Page:
         if self._items is None:
             self._items = [decode_item(raw) for raw in self.raw or ()]
         return self._items
-
-    def __repr__(self) -> str:
-        return f"Page({self.items!r}, {self.has_next}, {self.has_previous}, {self.partitions})"
 
 
 async def read_page(
@@ -193,26 +180,17 @@ class _Narrowing:
         return at < len(self._ordered)
 
 
-class _KeysetReader:
+class _KeysetReader(Struct, eq=False):
     """A reader of partitions that estimates each `Limit` from the share of items that passed the filter so far."""
 
-    def __init__(
-        self,
-        store: Store,
-        pattern: AccessPattern,
-        backward: bool,
-        attributes: Sequence[str] | None,
-        select: SelectItems | None,
-        has_child_reads: bool,
-    ) -> None:
-        self._store = store
-        self._pattern = pattern
-        self._backward = backward
-        self._attributes = attributes
-        self._select = select
-        self._has_child_reads = has_child_reads
-        self._scanned = 0
-        self._passed = 0
+    _store: Store
+    _pattern: AccessPattern
+    _backward: bool
+    _attributes: Sequence[str] | None
+    _select: SelectItems | None
+    _has_child_reads: bool
+    _scanned: int = 0
+    _passed: int = 0
 
     async def read(self, values: Values, count: int, start: Item | None) -> list[Raw]:
         """Return up to `count` items of one partition, in reading order, after `start`."""

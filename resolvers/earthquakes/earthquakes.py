@@ -30,7 +30,7 @@ from resolvers.shared.arguments import After, Before, Buffer, End, First, Last, 
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
 from resolvers.shared.event_source import follow, queue_limits
-from resolvers.shared.paging import Connection, Listing, Paging, connection
+from resolvers.shared.paging import Connection
 from resolvers.shared.selected_fields import selected_node_fields
 
 RECENT_MS = 24 * 3_600_000
@@ -139,21 +139,22 @@ async def earthquakes(
     last: Last = None,
     before: Before = None,
 ) -> Connection[Earthquake]:
-    context, paging = info.context, Paging(first, after, last, before)
+    context, paging = info.context, (first, after, last, before)
     with logged(context, LoggedQuery(first or last or DEFAULT_PAGE_SIZE)) as query:
         query.window = window = window_of(context.now, start, end)
         query.min_magnitude = minimum = _magnitude(min_magnitude)
-        listing = Listing(
+        fields = frozenset(RECORD_FIELDS[name] for name in selected_node_fields(info) if name in RECORD_FIELDS)
+        connection = Connection(
             context.services.cursors,
             keys.EVENTS_BY_DAY,
             "Query.earthquakes",
             {"window": [start and iso(window.start), end and iso(window.end)], "minMagnitude": minimum, "kind": kind},
+            event_with(fields),
         )
-        fields = frozenset(RECORD_FIELDS[name] for name in selected_node_fields(info) if name in RECORD_FIELDS)
         query.page = await context.earthquakes.between(
-            window.start, window.end, listing.span(paging), min_magnitude=minimum, kind=kind, fields=fields
+            window.start, window.end, connection.span(*paging), min_magnitude=minimum, kind=kind, fields=fields
         )
-        return connection(listing, query.page, event_with(fields))
+        return connection.of(query.page)
 
 
 def _magnitude(minimum: float | None) -> float | None:

@@ -19,7 +19,7 @@ from resolvers.earthquakes.query_window import Window
 from resolvers.shared.arguments import After, Before, First, Last
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
-from resolvers.shared.paging import Connection, Listing, Paging, connection
+from resolvers.shared.paging import Connection
 
 ROUTE = "graphql/earthquakes"
 CANCELLED = "CANCELLED"
@@ -105,11 +105,13 @@ async def request_logs(
 ) -> Connection[RequestLog]:
     context = info.context
     require(context.identity, keys.LOGS_OF_DAY)
-    listing = Listing(context.services.cursors, keys.LOGS_OF_DAY, "Query.requestLogs", {"day": day, "type": type})
-    span = listing.span(Paging(first, after, last, before))
+    connection = Connection(
+        context.services.cursors, keys.LOGS_OF_DAY, "Query.requestLogs", {"day": day, "type": type}, log_from
+    )
+    span = connection.span(first, after, last, before)
     bucket = f"{day or context.now:%Y%m%d}"
     if day is None and span.start is not None:
         # A caller that pages through today's logs at midnight continues in the day of the first page.
         bucket = split(span.start["pk"])[1]
     page = await context.earthquakes.logs_of(bucket, span, type)
-    return connection(listing, page, log_from)
+    return connection.of(page)

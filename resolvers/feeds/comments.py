@@ -18,7 +18,7 @@ from resolvers.shared.arguments import After, Before, First, Last, PostId
 from resolvers.shared.authorization import require
 from resolvers.shared.client_ids import new_object_id
 from resolvers.shared.context import Info
-from resolvers.shared.paging import Connection, Listing, Paging, connection
+from resolvers.shared.paging import Connection
 from resolvers.shared.selected_fields import has_child_reads
 
 LONGEST_TEXT = 1000
@@ -42,12 +42,14 @@ async def comments(
     info: Info, post_id: PostId, first: First = None, after: After = None, last: Last = None, before: Before = None
 ) -> Connection[Comment]:
     context, of_post = info.context, validate.id("postId", post_id)
-    listing = Listing(context.services.cursors, keys.COMMENTS, "Query.comments", {"postId": of_post})
-    span = listing.span(Paging(first, after, last, before))
+    connection = Connection(
+        context.services.cursors, keys.COMMENTS, "Query.comments", {"postId": of_post}, comment_from
+    )
+    span = connection.span(first, after, last, before)
     # The comments are read after the post: a read of hidden comments would reveal their number.
     post = await context.posts.visible(of_post, keys.COMMENTS)
     page = empty_page(span) if post is None else await context.comments.of_post(of_post, span)
-    return connection(listing, page, comment_from)
+    return connection.of(page)
 
 
 async def comments_of_post(
@@ -59,10 +61,12 @@ async def comments_of_post(
     before: Before = None,
 ) -> Connection[Comment]:
     context = info.context
-    listing = Listing(context.services.cursors, keys.COMMENTS, "Post.comments", {"postId": parent.post_id})
-    span = listing.span(Paging(first, after, last, before))
+    connection = Connection(
+        context.services.cursors, keys.COMMENTS, "Post.comments", {"postId": parent.post_id}, comment_from
+    )
+    span = connection.span(first, after, last, before)
     page = await context.comments.of_post(parent.post_id, span, has_child_reads=has_child_reads(info, "author", "post"))
-    return connection(listing, page, comment_from)
+    return connection.of(page)
 
 
 async def author(parent: strawberry.Parent[Comment], info: Info) -> User | None:

@@ -12,7 +12,7 @@ from resolvers.shared import validation as validate
 from resolvers.shared.arguments import After, Before, First, Last, UserId
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
-from resolvers.shared.paging import Connection, Listing, Paging, connection
+from resolvers.shared.paging import Connection
 from resolvers.shared.selected_fields import has_child_reads
 
 
@@ -20,9 +20,11 @@ async def followers(
     info: Info, user_id: UserId, first: First = None, after: After = None, last: Last = None, before: Before = None
 ) -> Connection[Follow]:
     context, followee = info.context, validate.user_id("userId", user_id)
-    listing = Listing(context.services.cursors, keys.FOLLOWERS, "Query.followers", {"userId": followee})
-    page = await context.follows.followers(followee, listing.span(Paging(first, after, last, before)))
-    return connection(listing, page, edge_from)
+    connection = Connection(
+        context.services.cursors, keys.FOLLOWERS, "Query.followers", {"userId": followee}, edge_from
+    )
+    page = await context.follows.followers(followee, connection.span(first, after, last, before))
+    return connection.of(page)
 
 
 async def followers_of_user(
@@ -34,10 +36,12 @@ async def followers_of_user(
     before: Before = None,
 ) -> Connection[Follow]:
     context = info.context
-    listing = Listing(context.services.cursors, keys.FOLLOWERS, "User.followers", {"userId": parent.user_id})
-    span = listing.span(Paging(first, after, last, before))
+    connection = Connection(
+        context.services.cursors, keys.FOLLOWERS, "User.followers", {"userId": parent.user_id}, edge_from
+    )
+    span = connection.span(first, after, last, before)
     page = await context.follows.followers(parent.user_id, span, has_child_reads=has_child_reads(info, "user"))
-    return connection(listing, page, edge_from)
+    return connection.of(page)
 
 
 async def followed_by_user(
@@ -49,10 +53,12 @@ async def followed_by_user(
     before: Before = None,
 ) -> Connection[Follow]:
     context = info.context
-    listing = Listing(context.services.cursors, keys.FOLLOWED, "User.following", {"userId": parent.user_id})
-    span = listing.span(Paging(first, after, last, before))
+    connection = Connection(
+        context.services.cursors, keys.FOLLOWED, "User.following", {"userId": parent.user_id}, following_from
+    )
+    span = connection.span(first, after, last, before)
     page = await context.follows.followed(parent.user_id, span, has_child_reads=has_child_reads(info, "user"))
-    return connection(listing, page, following_from)
+    return connection.of(page)
 
 
 async def followed_by_viewer(parent: strawberry.Parent[User], info: Info) -> bool | None:

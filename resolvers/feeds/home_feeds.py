@@ -16,7 +16,7 @@ from resolvers.shared.arguments import After, Before, First, Last, UserId
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
 from resolvers.shared.event_source import is_event
-from resolvers.shared.paging import Connection, Listing, Paging, connection
+from resolvers.shared.paging import Connection
 
 
 async def home_feed(
@@ -24,9 +24,9 @@ async def home_feed(
 ) -> Connection[FeedEntry]:
     context, owner = info.context, validate.user_id("userId", user_id)
     require(context.identity, keys.HOME_FEED, owner=owner)
-    listing = Listing(context.services.cursors, keys.HOME_FEED, "Query.homeFeed", {"userId": owner})
-    page = await context.home_feeds.of_user(owner, listing.span(Paging(first, after, last, before)))
-    return connection(listing, await with_authors(page, context.posts), entry_from)
+    connection = Connection(context.services.cursors, keys.HOME_FEED, "Query.homeFeed", {"userId": owner}, entry_from)
+    page = await context.home_feeds.of_user(owner, connection.span(first, after, last, before))
+    return connection.of(await with_authors(page, context.posts))
 
 
 async def author(parent: strawberry.Parent[FeedEntry], info: Info) -> User | None:

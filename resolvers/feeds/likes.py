@@ -13,7 +13,7 @@ from resolvers.shared import validation as validate
 from resolvers.shared.arguments import After, Before, First, Last, PostId
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
-from resolvers.shared.paging import Connection, Listing, Paging, connection
+from resolvers.shared.paging import Connection
 from resolvers.shared.selected_fields import has_child_reads
 
 
@@ -21,11 +21,11 @@ async def likes(
     info: Info, post_id: PostId, first: First = None, after: After = None, last: Last = None, before: Before = None
 ) -> Connection[Like]:
     context, of_post = info.context, validate.id("postId", post_id)
-    listing = Listing(context.services.cursors, keys.LIKES, "Query.likes", {"postId": of_post})
-    span = listing.span(Paging(first, after, last, before))
+    connection = Connection(context.services.cursors, keys.LIKES, "Query.likes", {"postId": of_post}, like_from)
+    span = connection.span(first, after, last, before)
     post = await context.posts.visible(of_post, keys.LIKES)
     page = empty_page(span) if post is None else await context.likes.of_post(of_post, span)
-    return connection(listing, page, like_from)
+    return connection.of(page)
 
 
 async def likes_of_post(
@@ -37,10 +37,10 @@ async def likes_of_post(
     before: Before = None,
 ) -> Connection[Like]:
     context = info.context
-    listing = Listing(context.services.cursors, keys.LIKES, "Post.likes", {"postId": parent.post_id})
-    span = listing.span(Paging(first, after, last, before))
+    connection = Connection(context.services.cursors, keys.LIKES, "Post.likes", {"postId": parent.post_id}, like_from)
+    span = connection.span(first, after, last, before)
     page = await context.likes.of_post(parent.post_id, span, has_child_reads=has_child_reads(info, "user", "post"))
-    return connection(listing, page, like_from)
+    return connection.of(page)
 
 
 async def liked_by_viewer(parent: strawberry.Parent[Post], info: Info) -> bool | None:

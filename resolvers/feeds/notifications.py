@@ -23,7 +23,7 @@ from resolvers.shared.arguments import After, Before, Buffer, First, Last, UserI
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
 from resolvers.shared.event_source import follow, is_event, queue_limits
-from resolvers.shared.paging import Connection, Listing, Paging, connection
+from resolvers.shared.paging import Connection
 
 LONGEST_ID = 1000
 
@@ -35,9 +35,11 @@ async def notifications(
 ) -> Connection[Notification]:
     context, owner = info.context, validate.user_id("userId", user_id)
     require(context.identity, keys.UNREAD, owner=owner)
-    listing = Listing(context.services.cursors, keys.UNREAD, "Query.notifications", {"userId": owner})
-    page = await context.notifications.unread(owner, listing.span(Paging(first, after, last, before)))
-    return connection(listing, page, notification_from)
+    connection = Connection(
+        context.services.cursors, keys.UNREAD, "Query.notifications", {"userId": owner}, notification_from
+    )
+    page = await context.notifications.unread(owner, connection.span(first, after, last, before))
+    return connection.of(page)
 
 
 async def actor(parent: strawberry.Parent[Notification], info: Info) -> User | None:

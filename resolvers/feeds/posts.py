@@ -20,7 +20,7 @@ from resolvers.shared import validation as validate
 from resolvers.shared.arguments import After, Before, First, Last, PostId, UserId
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
-from resolvers.shared.paging import Connection, Listing, Paging, connection
+from resolvers.shared.paging import Connection, PagingArguments
 from resolvers.shared.selected_fields import has_child_reads
 
 strawberry.enum(
@@ -93,7 +93,7 @@ async def posts_by_author(
     before: Before = None,
 ) -> Connection[Post]:
     author = validate.user_id("authorId", author_id)
-    return await _by_author(info, author, "Query.postsByAuthor", Paging(first, after, last, before))
+    return await _by_author(info, author, "Query.postsByAuthor", (first, after, last, before))
 
 
 async def posts_of_user(
@@ -104,15 +104,17 @@ async def posts_of_user(
     last: Last = None,
     before: Before = None,
 ) -> Connection[Post]:
-    return await _by_author(info, parent.user_id, "User.posts", Paging(first, after, last, before))
+    return await _by_author(info, parent.user_id, "User.posts", (first, after, last, before))
 
 
-async def _by_author(info: Info, author_id: str, field: str, paging: Paging) -> Connection[Post]:
-    listing = Listing(info.context.services.cursors, keys.POSTS_BY_AUTHOR, field, {"authorId": author_id})
-    page = await info.context.posts.by_author(
-        author_id, listing.span(paging), has_child_reads=has_child_reads(info, *POINT_READS)
+async def _by_author(info: Info, author_id: str, field: str, paging: PagingArguments) -> Connection[Post]:
+    connection = Connection(
+        info.context.services.cursors, keys.POSTS_BY_AUTHOR, field, {"authorId": author_id}, post_from
     )
-    return connection(listing, page, post_from)
+    page = await info.context.posts.by_author(
+        author_id, connection.span(*paging), has_child_reads=has_child_reads(info, *POINT_READS)
+    )
+    return connection.of(page)
 
 
 async def posts_by_tag(
@@ -129,9 +131,11 @@ async def posts_by_tag(
             f"`tag` must have between 1 and {MAX_TAG_LENGTH} letters, digits and underscores, and at least one letter.",
             field="tag",
         )
-    listing = Listing(info.context.services.cursors, keys.POSTS_BY_TAG, "Query.postsByTag", {"tag": name})
-    page = await info.context.posts.by_tag(name, listing.span(Paging(first, after, last, before)))
-    return connection(listing, page, post_from)
+    connection = Connection(
+        info.context.services.cursors, keys.POSTS_BY_TAG, "Query.postsByTag", {"tag": name}, post_from
+    )
+    page = await info.context.posts.by_tag(name, connection.span(first, after, last, before))
+    return connection.of(page)
 
 
 # A count that the post contains is returned without a coroutine: a list would need two for each of its posts.

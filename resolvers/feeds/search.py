@@ -1,11 +1,12 @@
 """Searches of the feed: FEED-N5, FEED-N6."""
 
+from operator import itemgetter
 from typing import Annotated, Any
 
 import strawberry
 
 from datastore.feeds.posts import Post
-from datastore.feeds.searches import Record, SearchPage
+from datastore.feeds.searches import SearchPage
 from datastore.feeds.users import User
 from datastore.keyspace.feeds import search as keys
 from datastore.model.access_patterns import AccessPattern
@@ -14,7 +15,7 @@ from datastore.search.queries import MAX_QUERY_LENGTH, MAX_TERMS, Query, query_o
 from datastore.session.pagination import Page
 from resolvers.shared.arguments import After, First
 from resolvers.shared.context import Context, Info
-from resolvers.shared.paging import Connection, Edge, Listing, Paging, PlainEdge
+from resolvers.shared.paging import Connection, Edge
 
 # The attributes of a result's position that its cursor contains.
 CURSOR_ATTRIBUTES = ("id", "order", "score")
@@ -36,43 +37,38 @@ UserQuery = Annotated[
 
 async def search_posts(info: Info, query: PostQuery, first: First = None, after: After = None) -> Connection[Post]:
     context, parsed = info.context, query_of(query, tags=True)
-    listing = _listing(context, keys.SEARCH_POSTS, "Query.searchPosts", parsed)
-    span = listing.span(Paging(first, after))
+    connection = _connection(context, keys.SEARCH_POSTS, "Query.searchPosts", parsed)
+    span = connection.span(first, after)
     search_page = await context.searches.posts(parsed, span.size, _position(span.start))
-    return _connection(listing, search_page, after is not None)
+    return _filled(connection, search_page, after is not None)
 
 
 async def search_users(info: Info, query: UserQuery, first: First = None, after: After = None) -> Connection[User]:
     context, parsed = info.context, query_of(query, tags=False)
-    listing = _listing(context, keys.SEARCH_USERS, "Query.searchUsers", parsed)
-    span = listing.span(Paging(first, after))
+    connection = _connection(context, keys.SEARCH_USERS, "Query.searchUsers", parsed)
+    span = connection.span(first, after)
     search_page = await context.searches.users(parsed, span.size, _position(span.start))
-    return _connection(listing, search_page, after is not None)
+    return _filled(connection, search_page, after is not None)
 
 
-def _listing(context: Context, pattern: AccessPattern, field: str, query: Query) -> Listing:
+def _connection(context: Context, pattern: AccessPattern, field: str, query: Query) -> Connection[Any]:
     """Return the list of results. Its cursors are valid only for the same words and the same caller."""
     terms = [("#" if term.tag else "") + term.text for term in query.terms]
     caller = None if context.identity is None else context.identity.user_id
-    return Listing(context.services.cursors, pattern, field, {"query": terms, "caller": caller}, CURSOR_ATTRIBUTES)
+    arguments = {"query": terms, "caller": caller}
+    return Connection(context.services.cursors, pattern, field, arguments, itemgetter("record"), CURSOR_ATTRIBUTES)
 
 
 def _position(start: dict[str, object] | None) -> Position | None:
     return None if start is None else Position(int(str(start["score"])), int(str(start["order"])), str(start["id"]))
 
 
-def _connection(listing: Listing, search_page: SearchPage[Record], has_previous: bool) -> Connection[Record]:
-    items = [_item(position) for position, _ in search_page.results]
-    page = Page(items, search_page.has_next, has_previous)
-    records = [record for _, record in search_page.results]
-    edges: list[Edge[Record]] = [PlainEdge(listing, item, record) for item, record in zip(items, records, strict=True)]
-    end = (
-        PlainEdge[Any](listing, _item(search_page.end), None)
-        if search_page.is_cut_off and search_page.end is not None
-        else None
-    )
-    return Connection(page, edges, end)
+def _filled(connection: Connection[Any], search_page: SearchPage[Any], has_previous: bool) -> Connection[Any]:
+    items = [_item(position, record) for position, record in search_page.results]
+    if search_page.is_cut_off and search_page.end is not None:
+        connection.end = Edge(connection, _item(search_page.end), None)
+    return connection.of(Page(items, search_page.has_next, has_previous))
 
 
-def _item(position: Position) -> dict[str, object]:
-    return {"score": position.score, "order": position.order, "id": position.id}
+def _item(position: Position, record: object = None) -> dict[str, object]:
+    return {"score": position.score, "order": position.order, "id": position.id, "record": record}

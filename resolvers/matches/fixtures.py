@@ -20,7 +20,7 @@ from resolvers.shared import validation as validate
 from resolvers.shared.arguments import EXPECTED_VERSION, After, Before, First, Last, MatchId
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
-from resolvers.shared.paging import Connection, Listing, Paging, connection
+from resolvers.shared.paging import Connection
 from resolvers.shared.selected_fields import selected_fields
 
 LONGEST_WINDOW = timedelta(days=3660)
@@ -186,13 +186,15 @@ async def matches_by_league(
         "from": iso(from_) if from_ else None,
         "to": iso(to) if to else None,
     }
-    listing = Listing(info.context.services.cursors, keys.BY_LEAGUE, "Query.matchesByLeague", arguments)
-    span = listing.span(Paging(first, after, last, before))
+    connection = Connection(
+        info.context.services.cursors, keys.BY_LEAGUE, "Query.matchesByLeague", arguments, summary_from
+    )
+    span = connection.span(first, after, last, before)
     code = validate.code("leagueCode", league_code)
     page = await info.context.fixtures.of_league(code, start, end, span)
     if not page.items:
         await info.context.leagues.check_code(code)
-    return connection(listing, page, summary_from)
+    return connection.of(page)
 
 
 def _window(now: datetime, start: datetime | None, end: datetime | None) -> tuple[datetime, datetime]:

@@ -15,7 +15,7 @@ from resolvers.shared import validation as validate
 from resolvers.shared.arguments import After, Before, ExpectedVersion, First, Last, MatchId, UserId
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
-from resolvers.shared.paging import Connection, Listing, Paging, connection
+from resolvers.shared.paging import Connection, PagingArguments
 
 LONGEST_REASON = 100
 
@@ -50,7 +50,7 @@ async def live_activities(
 ) -> Connection[LiveActivity]:
     require(info.context.identity, keys.ACTIVITIES_OF_USER, owner=user_id)
     return await _of_user(
-        info.context, "Query.liveActivities", validate.user_id("userId", user_id), Paging(first, after, last, before)
+        info.context, "Query.liveActivities", validate.user_id("userId", user_id), (first, after, last, before)
     )
 
 
@@ -62,13 +62,15 @@ async def my_live_activities(
     last: Last = None,
     before: Before = None,
 ) -> Connection[LiveActivity]:
-    return await _of_user(info.context, "Me.liveActivities", parent.user_id, Paging(first, after, last, before))
+    return await _of_user(info.context, "Me.liveActivities", parent.user_id, (first, after, last, before))
 
 
-async def _of_user(context: Context, field: str, user_id: str, paging: Paging) -> Connection[LiveActivity]:
-    listing = Listing(context.services.cursors, keys.ACTIVITIES_OF_USER, field, {"userId": user_id})
-    page = await context.live_activities.of_user(user_id, listing.span(paging))
-    return connection(listing, page, live_activity_from)
+async def _of_user(context: Context, field: str, user_id: str, paging: PagingArguments) -> Connection[LiveActivity]:
+    connection = Connection(
+        context.services.cursors, keys.ACTIVITIES_OF_USER, field, {"userId": user_id}, live_activity_from
+    )
+    page = await context.live_activities.of_user(user_id, connection.span(*paging))
+    return connection.of(page)
 
 
 async def live_activities_of_match(
@@ -81,11 +83,11 @@ async def live_activities_of_match(
 ) -> Connection[LiveActivity]:
     require(info.context.identity, keys.ACTIVITIES_OF_MATCH)
     arguments = {"matchId": parent.match_id}
-    listing = Listing(info.context.services.cursors, keys.ACTIVITIES_OF_MATCH, "Match.liveActivities", arguments)
-    page = await info.context.live_activities.of_match(
-        parent.match_id, listing.span(Paging(first, after, last, before))
+    connection = Connection(
+        info.context.services.cursors, keys.ACTIVITIES_OF_MATCH, "Match.liveActivities", arguments, live_activity_from
     )
-    return connection(listing, page, live_activity_from)
+    page = await info.context.live_activities.of_match(parent.match_id, connection.span(first, after, last, before))
+    return connection.of(page)
 
 
 async def match(parent: strawberry.Parent[LiveActivity], info: Info) -> Match | None:

@@ -12,7 +12,7 @@ from resolvers.shared import validation as validate
 from resolvers.shared.arguments import After, Before, ExpectedVersion, First, Last, MatchId
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
-from resolvers.shared.paging import Connection, Listing, Paging, connection
+from resolvers.shared.paging import Connection
 
 Side = Annotated[strawberry.ID, strawberry.argument(description="The `teamId` of one of the match's two teams.")]
 
@@ -41,9 +41,11 @@ async def followers(
 ) -> Connection[MatchFollow]:
     require(info.context.identity, keys.FOLLOWERS)
     arguments = {"matchId": parent.match_id}
-    listing = Listing(info.context.services.cursors, keys.FOLLOWERS, "Match.followers", arguments)
-    page = await info.context.match_follows.of_match(parent.match_id, listing.span(Paging(first, after, last, before)))
-    return connection(listing, page, match_follow_from)
+    connection = Connection(
+        info.context.services.cursors, keys.FOLLOWERS, "Match.followers", arguments, match_follow_from
+    )
+    page = await info.context.match_follows.of_match(parent.match_id, connection.span(first, after, last, before))
+    return connection.of(page)
 
 
 async def follow_match(info: Info, match_id: MatchId, team_id: Side) -> MatchFollow:

@@ -12,7 +12,7 @@ from resolvers.shared import validation as validate
 from resolvers.shared.arguments import After, Before, First, Last
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
-from resolvers.shared.paging import Connection, Listing, Paging, connection
+from resolvers.shared.paging import Connection, PagingArguments
 
 MAX_MATCHES = 10_000
 DECIMALS = 6
@@ -84,7 +84,7 @@ async def season_teams(
     last: Last = None,
     before: Before = None,
 ) -> Connection[TeamSeason]:
-    paging = Paging(first, after, last, before)
+    paging = (first, after, last, before)
     return await _teams(info.context, "Query.seasonTeams", validate.id("seasonId", season_id), paging)
 
 
@@ -96,13 +96,15 @@ async def teams_of_season(
     last: Last = None,
     before: Before = None,
 ) -> Connection[TeamSeason]:
-    return await _teams(info.context, "Season.teams", parent.season_id, Paging(first, after, last, before))
+    return await _teams(info.context, "Season.teams", parent.season_id, (first, after, last, before))
 
 
-async def _teams(context: Context, field: str, season_id: str, paging: Paging) -> Connection[TeamSeason]:
-    listing = Listing(context.services.cursors, keys.TEAMS_OF_SEASON, field, {"seasonId": season_id})
-    page = await context.team_seasons.of_season(season_id, listing.span(paging))
-    return connection(listing, page, team_season_from)
+async def _teams(context: Context, field: str, season_id: str, paging: PagingArguments) -> Connection[TeamSeason]:
+    connection = Connection(
+        context.services.cursors, keys.TEAMS_OF_SEASON, field, {"seasonId": season_id}, team_season_from
+    )
+    page = await context.team_seasons.of_season(season_id, connection.span(*paging))
+    return connection.of(page)
 
 
 async def team(parent: strawberry.Parent[TeamSeason], info: Info) -> Team | None:

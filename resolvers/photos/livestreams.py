@@ -29,7 +29,7 @@ from resolvers.shared.arguments import (
 from resolvers.shared.authorization import require
 from resolvers.shared.client_ids import new_object_id
 from resolvers.shared.context import Info
-from resolvers.shared.paging import Connection, Listing, Paging, connection
+from resolvers.shared.paging import Connection
 
 LONGEST_TITLE, LONGEST_DESCRIPTION = 200, 2000
 
@@ -119,9 +119,11 @@ async def livestreams(
     consistent: NotConsistent = False,
 ) -> Connection[Livestream]:
     check_index_read(consistent)
-    listing = Listing(info.context.services.cursors, keys.LIVESTREAMS, "Query.livestreams", {"order": order.value})
-    page = await info.context.livestreams.all(listing.span(Paging(first, after, last, before)), order)
-    return connection(listing, page, livestream_from)
+    connection = Connection(
+        info.context.services.cursors, keys.LIVESTREAMS, "Query.livestreams", {"order": order.value}, livestream_from
+    )
+    page = await info.context.livestreams.all(connection.span(first, after, last, before), order)
+    return connection.of(page)
 
 
 def state(parent: strawberry.Parent[Livestream], info: Info) -> LivestreamState:

@@ -7,24 +7,20 @@ from datastore.keyspace.photos import faces as keys
 from datastore.photos.faces import Face
 from datastore.photos.person_photos import PersonPhoto
 from datastore.photos.persons import Person
-from datastore.photos.photos import Photo
+from datastore.photos.photos import Photo, photo_from
 from datastore.session.pagination import SortOrder
 from resolvers.photos.persons import PersonId
 from resolvers.photos.photo_access import NotConsistent, check_index_read
 from resolvers.shared import validation as validate
 from resolvers.shared.arguments import After, Before, First, Last, Order
 from resolvers.shared.context import Info
-from resolvers.shared.paging import Connection, Listing, Paging, PlainEdge
+from resolvers.shared.paging import Connection, Edge, PagingArguments
 
 
-class PersonPhotoEdge(PlainEdge[Photo]):
+class PersonPhotoEdge(Edge[Photo]):
     """An entry of the list of a person's photos, with the person's faces on the photo."""
 
-    __slots__ = ("person_photo",)
-
-    def __init__(self, listing: Listing, person_photo: PersonPhoto) -> None:
-        super().__init__(listing, person_photo.item, person_photo.photo)
-        self.person_photo = person_photo
+    person_photo: PersonPhoto
 
 
 async def photos_of_person(
@@ -39,7 +35,7 @@ async def photos_of_person(
 ) -> Connection[Photo]:
     check_index_read(consistent)
     id = validate.id("personId", person_id)
-    return await _photos(info, id, "Query.photosOfPerson", Paging(first, after, last, before), order)
+    return await _photos(info, id, "Query.photosOfPerson", (first, after, last, before), order)
 
 
 async def photos_of_parent(
@@ -51,14 +47,19 @@ async def photos_of_parent(
     before: Before = None,
     order: Order = SortOrder.DESCENDING,
 ) -> Connection[Photo]:
-    return await _photos(info, parent.person_id, "Person.photos", Paging(first, after, last, before), order)
+    return await _photos(info, parent.person_id, "Person.photos", (first, after, last, before), order)
 
 
-async def _photos(info: Info, person_id: str, field: str, paging: Paging, order: SortOrder) -> Connection[Photo]:
+async def _photos(
+    info: Info, person_id: str, field: str, paging: PagingArguments, order: SortOrder
+) -> Connection[Photo]:
     arguments = {"personId": person_id, "order": order.value}
-    listing = Listing(info.context.services.cursors, keys.PHOTOS_OF_PERSON, field, arguments)
-    page, person_photos = await info.context.person_photos.of_person(person_id, listing.span(paging), order)
-    return Connection(page, [PersonPhotoEdge(listing, person_photo) for person_photo in person_photos])
+    connection = Connection(info.context.services.cursors, keys.PHOTOS_OF_PERSON, field, arguments, photo_from)
+    connection.page, person_photos = await info.context.person_photos.of_person(
+        person_id, connection.span(*paging), order
+    )
+    connection.edges = [PersonPhotoEdge(connection, each.item, each.photo, each) for each in person_photos]
+    return connection
 
 
 async def faces_on_edge(parent: strawberry.Parent[PersonPhotoEdge]) -> list[Face | DomainError]:

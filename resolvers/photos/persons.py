@@ -18,7 +18,7 @@ from resolvers.shared.arguments import EXPECTED_VERSION, After, Before, First, L
 from resolvers.shared.authorization import require
 from resolvers.shared.client_ids import uuid7_id
 from resolvers.shared.context import Info
-from resolvers.shared.paging import Connection, Listing, Paging, connection
+from resolvers.shared.paging import Connection
 
 PersonId = Annotated[strawberry.ID, strawberry.argument(description="The person's `personId`, not the global `id`.")]
 LONGEST_NAME = 100
@@ -84,9 +84,11 @@ async def persons(
     consistent: NotConsistent = False,
 ) -> Connection[Person]:
     check_index_read(consistent)
-    listing = Listing(info.context.services.cursors, keys.PERSONS, "Query.persons", {"order": order.value})
-    page = await info.context.persons.all(listing.span(Paging(first, after, last, before)), order)
-    return connection(listing, page, person_from)
+    connection = Connection(
+        info.context.services.cursors, keys.PERSONS, "Query.persons", {"order": order.value}, person_from
+    )
+    page = await info.context.persons.all(connection.span(first, after, last, before), order)
+    return connection.of(page)
 
 
 def thumbnail_url(parent: strawberry.Parent[Person], info: Info) -> str | None:

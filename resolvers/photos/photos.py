@@ -23,7 +23,7 @@ from resolvers.photos.users import Email, PhotoUserId
 from resolvers.shared import validation as validate
 from resolvers.shared.arguments import After, Before, First, Last, Order
 from resolvers.shared.context import Info
-from resolvers.shared.paging import Connection, Listing, Paging, connection
+from resolvers.shared.paging import Connection, PagingArguments
 from resolvers.shared.selected_fields import has_child_reads
 
 # The fields of a photo that need point reads.
@@ -55,10 +55,12 @@ async def photos(
     consistent: NotConsistent = False,
 ) -> Connection[Photo]:
     check_index_read(consistent)
-    listing = Listing(info.context.services.cursors, keys.PHOTOS, "Query.photos", {"order": order.value})
-    span = listing.span(Paging(first, after, last, before))
+    connection = Connection(
+        info.context.services.cursors, keys.PHOTOS, "Query.photos", {"order": order.value}, photo_from
+    )
+    span = connection.span(first, after, last, before)
     page = await info.context.photos.all(span, order, has_child_reads=has_child_reads(info, *POINT_READS))
-    return connection(listing, page, photo_from)
+    return connection.of(page)
 
 
 async def photos_by_user(
@@ -76,7 +78,7 @@ async def photos_by_user(
     address = given_email(info.context, email=email, user_id=user_id)
     if address is None:
         raise BadUserInput("`userId` is not the id of a photo user.", field="userId")
-    return await _by_user(info, address, "Query.photosByUser", Paging(first, after, last, before), order)
+    return await _by_user(info, address, "Query.photosByUser", (first, after, last, before), order)
 
 
 async def photos_of_user(
@@ -88,15 +90,15 @@ async def photos_of_user(
     before: Before = None,
     order: Order = SortOrder.DESCENDING,
 ) -> Connection[Photo]:
-    return await _by_user(info, parent.email, "PhotoUser.photos", Paging(first, after, last, before), order)
+    return await _by_user(info, parent.email, "PhotoUser.photos", (first, after, last, before), order)
 
 
-async def _by_user(info: Info, email: str, field: str, paging: Paging, order: SortOrder) -> Connection[Photo]:
+async def _by_user(info: Info, email: str, field: str, paging: PagingArguments, order: SortOrder) -> Connection[Photo]:
     arguments = {"email": email, "order": order.value}
-    listing = Listing(info.context.services.cursors, keys.PHOTOS_BY_USER, field, arguments)
-    span = listing.span(paging)
+    connection = Connection(info.context.services.cursors, keys.PHOTOS_BY_USER, field, arguments, photo_from)
+    span = connection.span(*paging)
     page = await info.context.photos.by_user(email, span, order, has_child_reads=has_child_reads(info, *POINT_READS))
-    return connection(listing, page, photo_from)
+    return connection.of(page)
 
 
 async def photo_of_face(parent: strawberry.Parent[Face], info: Info) -> Photo | None:

@@ -24,7 +24,7 @@ from resolvers.shared import validation as validate
 from resolvers.shared.arguments import EXPECTED_VERSION, After, Before, First, Last, Order
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
-from resolvers.shared.paging import Connection, Listing, Paging, connection
+from resolvers.shared.paging import Connection
 
 LONGEST_NAME = 100
 MAX_UPLOADS = 1_000_000
@@ -119,9 +119,11 @@ async def photo_users(
 ) -> Connection[PhotoUser]:
     require(info.context.identity, keys.PHOTO_USERS)
     check_index_read(consistent)
-    listing = Listing(info.context.services.cursors, keys.PHOTO_USERS, "Query.photoUsers", {"order": order.value})
-    page = await info.context.photo_users.all(listing.span(Paging(first, after, last, before)), order)
-    return connection(listing, page, photo_user_from)
+    connection = Connection(
+        info.context.services.cursors, keys.PHOTO_USERS, "Query.photoUsers", {"order": order.value}, photo_user_from
+    )
+    page = await info.context.photo_users.all(connection.span(first, after, last, before), order)
+    return connection.of(page)
 
 
 async def me(parent: strawberry.Parent[Identity], info: Info) -> PhotoUser | None:

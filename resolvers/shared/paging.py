@@ -6,11 +6,11 @@ https://relay.dev/graphql/connections.htm
 from collections.abc import Callable, Mapping
 from functools import cache
 from itertools import repeat
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from msgspec import Struct
 
-from datastore.dynamodb.codec import Item, Raw, decode_item, encode_item
+from datastore.dynamodb.codec import Item, decode_item, encode_item
 from datastore.dynamodb.record_decoder import RecordDecoder
 from datastore.dynamodb.records import raw_records, record_or_error
 from datastore.errors import BadUserInput, DomainError
@@ -21,115 +21,23 @@ from datastore.session.pagination import Page, Span
 Record = TypeVar("Record")
 
 
-class Paging(Struct, frozen=True):
-    """The unvalidated paging arguments of a field."""
-
-    first: int | None = None
-    after: str | None = None
-    last: int | None = None
-    before: str | None = None
-
-    def check(self) -> None:
-        """Raise `BadUserInput`, which names the argument and the limit, for invalid arguments."""
-        for name, size in (("first", self.first), ("last", self.last)):
-            if size is not None and not 1 <= size <= MAX_PAGE_SIZE:
-                raise BadUserInput(f"`{name}` must be between 1 and {MAX_PAGE_SIZE}, not {size}.", field=name)
-        backward = self.last is not None or self.before is not None
-        if backward and (self.first is not None or self.after is not None):
-            raise BadUserInput("Page either forward (`first`, `after`) or backward (`last`, `before`), not both.")
+# The unvalidated paging arguments of a field: first, after, last, before.
+PagingArguments = tuple[int | None, str | None, int | None, str | None]
 
 
-class Listing:
-    """The list of a field (`Type.field`) with these arguments, apart from those of paging.
+class Edge(Struct, Generic[Record], eq=False):
+    """An entry of a list. If its item is damaged, `node` is the error of the field `node`."""
 
-    The cursors are valid for this list only. A cursor contains the `cursor_attributes` of its item, by default the
-    start key of the pattern's Query.
-    """
-
-    __slots__ = ("_arguments", "_binding", "_cursor_attributes", "_field", "_sealer", "cursors", "pattern")
-
-    def __init__(
-        self,
-        cursors: Cursors,
-        pattern: AccessPattern,
-        field: str,
-        arguments: Mapping[str, Any],
-        cursor_attributes: tuple[str, ...] = (),
-    ) -> None:
-        self._cursor_attributes = cursor_attributes
-        self.cursors = cursors
-        self.pattern = pattern
-        self._field = field
-        self._arguments = arguments
-        self._binding: bytes | None = None
-        self._sealer: Callable[[Raw], str] | None = None
-
-    @property
-    def binding(self) -> bytes:
-        """The value that binds the cursors to this list. It is computed with the first cursor."""
-        if self._binding is None:
-            self._binding = binding(f"{self.pattern.id} {self._field}", self._arguments)
-        return self._binding
-
-    def span(self, paging: Paging) -> Span:
-        """Return the part of the list to read. Raises `BadUserInput` or `BadCursor`."""
-        if paging.last is None and paging.after is None and paging.before is None:
-            size = paging.first
-            if size is None or 1 <= size <= MAX_PAGE_SIZE:  # the usual case
-                return Span(size or DEFAULT_PAGE_SIZE)
-        paging.check()
-        backward = paging.last is not None or paging.before is not None
-        cursor = paging.before if backward else paging.after
-        start = None if cursor is None else self.cursors.open(cursor, self.binding, personal=self.pattern.personal)
-        return Span((paging.last if backward else paging.first) or DEFAULT_PAGE_SIZE, backward, start)
-
-    @property
-    def cursor(self) -> Callable[[Raw], str]:
-        """The function that returns the cursor of an item in DynamoDB's format."""
-        if self._sealer is None:
-            names = self._cursor_attributes or start_key_attributes(self.pattern)
-            self._sealer = self.cursors.sealer(names, self.binding, personal=self.pattern.personal)
-        return self._sealer
-
-    def cursor_of_plain(self, item: Mapping[str, Any]) -> str:
-        """Return the cursor of a decoded item."""
-        names = self._cursor_attributes or start_key_attributes(self.pattern)
-        return self.cursor(encode_item({name: item[name] for name in names}))
-
-
-@cache
-def start_key_attributes(pattern: AccessPattern) -> tuple[str, ...]:
-    """Return the attributes of the start key of the pattern's Query."""
-    return pattern.table.key_attributes(pattern.index)
-
-
-class Edge(Generic[Record]):
-    """An entry of a list. If its item is damaged, `node` is the error of the field `node`.
-
-    `item` is the item in DynamoDB's format.
-    """
-
-    __slots__ = ("item", "listing", "node")
-
-    def __init__(self, listing: Listing, item: Mapping[str, Any], node: Record | DomainError) -> None:
-        self.listing = listing
-        self.item = item
-        self.node = node
+    connection: "Connection[Any]"
+    #: The item in the format of the page: DynamoDB's, or decoded.
+    item: Mapping[str, Any]
+    node: Record | DomainError
 
     @property
     def cursor(self) -> str:
         """The cursor. It is computed on demand, so a response without cursors does not pay for them."""
-        return self.listing.cursor(self.item)
-
-
-class PlainEdge(Edge[Record]):
-    """An entry with a decoded item, such as an entry of a list in memory."""
-
-    __slots__ = ()
-
-    @property
-    def cursor(self) -> str:
-        return self.listing.cursor_of_plain(self.item)
+        connection = self.connection
+        return (connection.seal or connection.sealer())(self.item)
 
 
 class PageInfo(Struct, frozen=True):
@@ -149,12 +57,75 @@ class PageInfo(Struct, frozen=True):
         return self.end.cursor if self.end else None
 
 
-class Connection(Struct, Generic[Record], frozen=True):
-    """A page of a list. `end` is the position at which the read stopped, if it is not that of the last edge."""
+class Connection(Struct, Generic[Record], eq=False):
+    """A page of the list of a field (`Type.field`) with these arguments, apart from those of paging.
 
-    page: Page
-    edges: list[Edge[Record]]
+    `span` returns the part of the list to read, and `of` takes the page that was read. `convert` returns the record of
+    a decoded item; a `RecordDecoder` converts items in DynamoDB's format instead. The cursors are valid for this list
+    only. A cursor contains the `cursor_attributes` of its item, by default the start key of the pattern's Query.
+    """
+
+    cursors: Cursors
+    pattern: AccessPattern
+    field: str
+    arguments: Mapping[str, Any]
+    convert: Callable[[Mapping[str, Any]], Record]
+    cursor_attributes: tuple[str, ...] = ()
+    #: The page, once it was read.
+    page: Page | None = None
+    edges: list[Edge[Record]] = []
+    #: The position at which the read stopped, if it is not that of the last edge.
     end: Edge[Any] | None = None
+    #: The function that returns the cursor of an item, once `sealer` has made it.
+    seal: Callable[[Mapping[str, Any]], str] | None = None
+
+    def span(
+        self,
+        first: int | None = None,
+        after: str | None = None,
+        last: int | None = None,
+        before: str | None = None,
+    ) -> Span:
+        """Return the part of the list to read. Raises `BadCursor`, or `BadUserInput`, which names the argument."""
+        for name, size in (("first", first), ("last", last)):
+            if size is not None and not 1 <= size <= MAX_PAGE_SIZE:
+                raise BadUserInput(f"`{name}` must be between 1 and {MAX_PAGE_SIZE}, not {size}.", field=name)
+        backward = last is not None or before is not None
+        if backward and (first is not None or after is not None):
+            raise BadUserInput("Page either forward (`first`, `after`) or backward (`last`, `before`), not both.")
+        cursor = before if backward else after
+        start = None
+        if cursor is not None:
+            start = self.cursors.open(cursor, self._binding, personal=self.pattern.personal)
+        return Span((last if backward else first) or DEFAULT_PAGE_SIZE, backward, start)
+
+    def of(self, page: Page) -> Self:
+        """Set the page, and the records of its items. Return this connection."""
+        convert = self.convert
+        if page.raw is None:
+            edges = [Edge(self, item, record_or_error(convert, item)) for item in page.items]
+        elif isinstance(convert, RecordDecoder):
+            edges = list(map(Edge, repeat(self), page.raw, raw_records(convert, page.raw)))
+        else:
+            edges = [Edge(self, raw, record_or_error(convert, decode_item(raw))) for raw in page.raw]
+        self.page, self.edges = page, edges
+        return self
+
+    def sealer(self) -> Callable[[Mapping[str, Any]], str]:
+        """Return the function that returns the cursor of an item in the format of the page."""
+        assert self.page is not None, "The page has not been read."
+        names = self.cursor_attributes or start_key_attributes(self.pattern)
+        seal = self.cursors.sealer(names, self._binding, personal=self.pattern.personal)
+        if self.page.raw is None:
+            self.seal = lambda item: seal(encode_item({name: item[name] for name in names}))
+        else:
+            self.seal = seal
+        return self.seal
+
+    @property
+    def _binding(self) -> bytes:
+        """The value that binds the cursors to this list."""
+        return binding(f"{self.pattern.id} {self.field}", self.arguments)
 
     @property
     def nodes(self) -> list[Record | DomainError]:
@@ -162,24 +133,20 @@ class Connection(Struct, Generic[Record], frozen=True):
 
     @property
     def page_info(self) -> PageInfo:
+        assert self.page is not None, "The page has not been read."
         first, last = (self.edges[0], self.edges[-1]) if self.edges else (None, None)
         return PageInfo(self.page.has_next, self.page.has_previous, first, self.end or last)
 
     @property
     def last_evaluated_key(self) -> str | None:
-        return self.page_info.end_cursor if self.page.has_next else None
+        page_info = self.page_info
+        return page_info.end_cursor if page_info.has_next_page else None
 
 
-def connection(listing: Listing, page: Page, convert: Callable[[Mapping[str, Any]], Record]) -> Connection[Record]:
-    """Return the records of a page.
-
-    `convert` returns the record of a decoded item. A `RecordDecoder` converts items in DynamoDB's format instead.
-    """
-    if page.raw is None:
-        return Connection(page, [PlainEdge(listing, item, record_or_error(convert, item)) for item in page.items])
-    if isinstance(convert, RecordDecoder):
-        return Connection(page, list(map(Edge, repeat(listing), page.raw, raw_records(convert, page.raw))))
-    return Connection(page, [Edge(listing, raw, record_or_error(convert, decode_item(raw))) for raw in page.raw])
+@cache
+def start_key_attributes(pattern: AccessPattern) -> tuple[str, ...]:
+    """Return the attributes of the start key of the pattern's Query."""
+    return pattern.table.key_attributes(pattern.index)
 
 
 def page_of_items(items: list[Item], sort_key: Callable[[Item], Any], span: Span) -> Page:

@@ -35,7 +35,7 @@ from resolvers.shared.arguments import (
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
 from resolvers.shared.event_source import follow, queue_limits
-from resolvers.shared.paging import Connection, Listing, Paging, connection, page_of_items
+from resolvers.shared.paging import Connection, page_of_items
 from resolvers.shared.selected_fields import selects
 
 LONGEST_WINDOW_HOURS = 48
@@ -88,9 +88,11 @@ async def sightings(
     before: Before = None,
 ) -> Connection[Sighting]:
     _check_configured(info.context, area=area)
-    listing = Listing(info.context.services.cursors, keys.ACTIVE_IN_AREA, "Query.sightings", {"area": area})
-    page = await info.context.sightings.active_in(area, listing.span(Paging(first, after, last, before)))
-    return connection(listing, page, sighting_from)
+    connection = Connection(
+        info.context.services.cursors, keys.ACTIVE_IN_AREA, "Query.sightings", {"area": area}, sighting_from
+    )
+    page = await info.context.sightings.active_in(area, connection.span(first, after, last, before))
+    return connection.of(page)
 
 
 async def user_profile(info: Info, user_id: UserId) -> UserProfile | None:
@@ -140,9 +142,11 @@ async def trending_sightings(
     before: Before = None,
 ) -> Connection[Sighting]:
     arguments = {"category": parent.category, "hours": parent.window / HOUR}
-    listing = Listing(info.context.services.cursors, keys.TRENDING, "TrendingCategory.sightings", arguments)
-    page = page_of_items(list(parent.items), chronological_key, listing.span(Paging(first, after, last, before)))
-    return connection(listing, page, sighting_from)
+    connection = Connection(
+        info.context.services.cursors, keys.TRENDING, "TrendingCategory.sightings", arguments, sighting_from
+    )
+    page = page_of_items(list(parent.items), chronological_key, connection.span(first, after, last, before))
+    return connection.of(page)
 
 
 async def confirm_sighting(info: Info, area: Area, sighting_id: SightingId) -> Sighting:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from math import ceil, log
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from datastore.session.cursors import Cursors, binding
 from datastore.session.metering import Deadline
 from datastore.session.pagination import Page, Span, read_page
 from datastore.session.store import Store
-from resolvers.shared.paging import Listing, connection
+from resolvers.shared.paging import Connection
 
 NOW = 1_782_388_800
 CURSORS = Cursors(b"secret")
@@ -364,10 +365,10 @@ async def test_a_list_without_partitions_is_empty(database: Database) -> None:
 def test_a_list_in_memory_has_the_cursors_of_a_list_that_was_read_and_encodes_only_keys() -> None:
     items: list[Item] = [{"PK": "AREA#a", "SK": f"SIGHTING#{number}", "likes": 10**40 + number} for number in range(3)]
     keys: list[Raw] = [encode_item({"PK": item["PK"], "SK": item["SK"]}) for item in items]
-    listing = Listing(CURSORS, ACTIVE_IN_AREA, "Query.list", {})
+    of_field = CURSORS, ACTIVE_IN_AREA, "Query.list", dict[str, Any]()
 
-    in_memory = connection(listing, Page(items, has_next=True, has_previous=False), lambda item: item["likes"])
-    read = connection(listing, Page(None, has_next=True, has_previous=False, raw=keys), lambda item: item["SK"])
+    in_memory = Connection(*of_field, itemgetter("likes")).of(Page(items, has_next=True, has_previous=False))
+    read = Connection(*of_field, itemgetter("SK")).of(Page(None, has_next=True, has_previous=False, raw=keys))
 
     assert in_memory.nodes == [item["likes"] for item in items]  # numbers that DynamoDB cannot store
     assert [edge.cursor for edge in in_memory.edges] == [edge.cursor for edge in read.edges]
