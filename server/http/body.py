@@ -10,8 +10,8 @@ from starlette.types import Receive
 
 from datastore.errors import BadUserInput, Throttled, Timeout, Unavailable
 from server.admission.quotas import KeyedQuota
-from server.http.cycle import RequestCycle
-from server.http.disconnect import ClientGone
+from server.http.asgi_cycle import AsgiCycle
+from server.http.cycle import ClientGone, RequestCycle
 from server.http.headers import JSON, Headers, is_json
 from server.http.responses import Refused
 from server.security.strict_json import decode_json
@@ -42,7 +42,7 @@ class Bodies:
         self._seconds = seconds
         self.held = KeyedQuota("bytes of requests under way", max_partial, max_partial_per_address, "client")
 
-    def take(self, headers: Headers, cycle: RequestCycle) -> bytes | None:
+    def take(self, headers: Headers, cycle: RequestCycle | AsgiCycle) -> bytes | None:
         """Return the body of a POST if all of it has arrived, otherwise None. Raises `Refused`."""
         self._check(headers)
         body = cycle.take_content()

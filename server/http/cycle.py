@@ -1,7 +1,8 @@
 """One request and its response, as an ASGI application sees them.
 
-Besides ASGI's `receive` and `send` an application may use the cycle, which `cycle_of` finds in the scope: it calls back
-on a disconnect (`on_disconnect`), and sends a complete response in one write (`respond`).
+Besides ASGI's `receive` and `send` an application may use the cycle, which `cycle_of` finds in the scope. It returns
+content that has arrived (`take_content`), cancels the application on a disconnect (`watch`), and sends a complete
+response in one write (`respond`). `AsgiCycle` has the same methods on other servers.
 """
 
 import asyncio
@@ -41,13 +42,17 @@ def status_line(status: int) -> bytes:
 STATUS_LINES = {status: status_line(status) for status in range(200, 600)}
 
 
+class ClientGone(Exception):
+    """The client has disconnected: no response can be sent."""
+
+
 class RequestCycle:
     """A request and its response. The connection calls `feed`, `complete`, `disconnect` and `run`."""
 
     __slots__ = (
-        *("_connection", "_method", "_event", "_on_disconnect", "_disconnected", "_expects_100"),
+        *("_connection", "_method", "_event", "_is_watched", "_disconnected", "_expects_100"),
         *("_content", "_unread", "_chunked", "_remaining", "_extra_lines"),
-        *("keep_alive", "task", "more_content", "response_started", "response_complete", "scope"),
+        *("keep_alive", "task", "is_gone", "more_content", "response_started", "response_complete", "scope"),
     )
 
     def __init__(self, connection: "HttpProtocol", scope: Scope, *, keep_alive: bool, expects_100: bool) -> None:
@@ -61,7 +66,9 @@ class RequestCycle:
         self._unread = False  # something changed since `receive` returned
         self._disconnected = False
         self._event: asyncio.Event | None = None
-        self._on_disconnect: Callable[[], None] | None = None
+        self._is_watched = False
+        #: Whether `watch` has cancelled the application.
+        self.is_gone = False
         self._expects_100 = expects_100
         self._chunked = False
         self._remaining = 0  # bytes of the Content-Length that were not sent yet
@@ -92,7 +99,7 @@ class RequestCycle:
         if not self._disconnected:
             self._disconnected = True
             self._notify()
-            self._call_on_disconnect()
+            self._cancel_if_watched()
 
     def _notify(self) -> None:
         self._unread = True
@@ -106,17 +113,26 @@ class RequestCycle:
         content, self._content, self._unread = self._content, b"", False
         return bytes(content)
 
-    def on_disconnect(self, act: Callable[[], None] | None) -> None:
-        """Call `act` when the client disconnects before the response is complete; None removes it."""
-        self._on_disconnect = act
-        if act is not None:
-            self._connection.resume_reading()
-            if self._disconnected:
-                self._connection.loop.call_soon(self._call_on_disconnect)
+    def watch(self) -> None:
+        """Cancel the application's task when the client disconnects, until `unwatch`."""
+        self._is_watched = True
+        self._connection.resume_reading()
+        if self._disconnected:
+            self._connection.loop.call_soon(self._cancel_if_watched)
 
-    def _call_on_disconnect(self) -> None:
-        if self._on_disconnect is not None:
-            self._on_disconnect()
+    def unwatch(self) -> None:
+        self._is_watched = False
+
+    def _cancel_if_watched(self) -> None:
+        # A lost connection notifies its running and its newest request, which may be the same: cancel only once.
+        if self._is_watched and not self.is_gone and self.task is not None:
+            self.is_gone = True
+            self.task.cancel()
+
+    def raise_if_gone(self) -> None:
+        """Raise `ClientGone` if `watch` cancelled the task. A cancellation by another task stays as it is."""
+        if self.is_gone and self.task is not None and self.task.uncancel() == 0:
+            raise ClientGone from None
 
     async def receive(self) -> Message:
         if not self._disconnected and not self.response_complete:
@@ -152,7 +168,7 @@ class RequestCycle:
                 await self._fail(RuntimeError("The ASGI application returned without completing its response."))
         finally:
             self._disconnected = True
-            self._on_disconnect = None
+            self._is_watched = False
             if self.task is not None:
                 connection.tasks.discard(self.task)
                 self.task = None

@@ -15,11 +15,11 @@ from datastore.model.identity import Identity
 from server.admission.callers import Caller
 from server.admission.client_address import address_in
 from server.documents.request import GraphQLParams, read_params
+from server.http.asgi_cycle import AsgiCycle
 from server.http.body import BODY_SECONDS, MAX_BODY, Bodies, decode_body
 from server.http.cache import Caching
 from server.http.csrf import check_get
-from server.http.cycle import RequestCycle, cycle_of
-from server.http.disconnect import ClientGone, DisconnectWatch
+from server.http.cycle import ClientGone, RequestCycle, cycle_of
 from server.http.headers import (
     EVENTS,
     GRAPHQL,
@@ -30,7 +30,7 @@ from server.http.headers import (
     Headers,
     parse_accept,
 )
-from server.http.responses import HttpProfile, Refused, Reply, fault, head_of, refusal, reply, send_reply
+from server.http.responses import HttpProfile, Refused, Reply, fault, head_of, refusal, reply
 from server.http.sse import END_ID, EventStreams, Outcomes, send_end
 from server.operations.outcome import Outcome
 from server.operations.request import Request, Transport
@@ -93,7 +93,7 @@ class GraphQLHTTP:
         self._bodies = Bodies(max_body, body_seconds)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers, cycle = Headers(scope["headers"]), cycle_of(scope)
+        headers, cycle = Headers(scope["headers"]), cycle_of(scope) or AsgiCycle(receive, send)
         accept = headers.raw.get(b"accept")
         accepted = _ANYTHING if accept is None else parse_accept(accept.decode("latin-1"))
         if accepted.events and headers.get("last-event-id") == END_ID:
@@ -110,14 +110,11 @@ class GraphQLHTTP:
             self._on_refusal(500, Internal.code)
             answer = fault(error)
         if isinstance(answer, Streamed):
-            if cycle is not None:
-                cycle.begin_stream()
+            cycle.begin_stream()
             outcomes, caller, is_subscription = answer
             client_reads = await self.streams.serve(outcomes, caller, receive, send, is_subscription=is_subscription)
-            if cycle is not None and not client_reads:
+            if not client_reads:
                 cycle.abort()
-        elif cycle is None:
-            await send_reply(send, answer)
         else:
             await cycle.respond(answer.status, head_of(answer), answer.body)
 
@@ -127,7 +124,7 @@ class GraphQLHTTP:
         headers: Headers,
         accepted: AcceptedTypes,
         receive: Receive,
-        cycle: RequestCycle | None,
+        cycle: RequestCycle | AsgiCycle,
     ) -> Reply | Streamed:
         method = scope["method"]
         if method not in ("GET", "POST"):
@@ -145,7 +142,7 @@ class GraphQLHTTP:
             if method == "GET":
                 operation = read_params(self._bodies.parameters(headers, scope["query_string"]))
             else:
-                body = None if cycle is None else self._bodies.take(headers, cycle)
+                body = self._bodies.take(headers, cycle)
                 if body is None:
                     body = await self._bodies.read(headers, receive, address_in(scope))
                 operation = read_params(decode_body(body), len(body))
@@ -158,14 +155,14 @@ class GraphQLHTTP:
             identity = self._cached_identity(authorization[7:]) if authorization.startswith("Bearer ") else None
             identity = identity or await self._identified(authorization)
         caller = Caller(identity, address_in(scope))
-        watch = DisconnectWatch(cycle, receive)
+        cycle.watch()
         try:
             return await self._execute(operation, caller, method, accepted, headers)
         except asyncio.CancelledError:
-            watch.raise_if_gone()
+            cycle.raise_if_gone()
             raise
         finally:
-            watch.stop()
+            cycle.unwatch()
 
     async def _execute(
         self, params: GraphQLParams, caller: Caller, method: str, accepted: AcceptedTypes, headers: Mapping[str, str]

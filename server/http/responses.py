@@ -7,8 +7,6 @@ import math
 from enum import StrEnum
 from typing import NamedTuple
 
-from starlette.types import Send
-
 from datastore.errors import (
     DomainError,
     Forbidden,
@@ -85,12 +83,6 @@ def refusal(refused: Refused, content_type: str) -> Reply:
 def fault(error: Exception) -> Reply:
     """Return the response for an unexpected error."""
     return Reply(500, encode({"errors": [mask_error(error)]}))
-
-
-async def send_reply(send: Send, answer: Reply) -> None:
-    """Send a response by ASGI messages."""
-    await send({"type": "http.response.start", "status": answer.status, "headers": _headers(answer)})
-    await send({"type": "http.response.body", "body": answer.body})
 
 
 def head_of(answer: Reply) -> bytes:

@@ -22,7 +22,7 @@ from datastore.model.timestamps import to_seconds
 from datastore.objects import UPLOAD_LIFETIME, ObjectStore
 from datastore.objects.local import LocalObjects
 from server.admission.client_address import address_in
-from server.http.disconnect import ClientGone
+from server.http.cycle import ClientGone
 from server.http.headers import MAX_CONDITION_CHARACTERS
 from server.http.responses import Refused
 from server.media.multipart import MAX_FORM_OVERHEAD, UploadForm

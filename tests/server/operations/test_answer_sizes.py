@@ -19,7 +19,7 @@ from server.admission.settings import Capacity
 from server.documents.request import GraphQLParams
 from server.documents.variables import characters_in
 from server.http.body import Bodies
-from server.http.disconnect import ClientGone
+from server.http.cycle import ClientGone
 from server.http.headers import Headers
 from server.http.responses import Refused
 from server.operations.outcome import MAX_RESPONSE_CHARACTERS, is_too_large
