@@ -3,10 +3,11 @@
 from base64 import urlsafe_b64decode
 from binascii import b2a_base64
 
+_ALPHABET = bytes.maketrans(b"+/", b"-_")
+
 
 def encode(raw: bytes) -> str:
-    # Faster than `urlsafe_b64encode`, which translates each character: few need it.
-    return b2a_base64(raw, newline=False).rstrip(b"=").replace(b"+", b"-").replace(b"/", b"_").decode()
+    return b2a_base64(raw, newline=False).translate(_ALPHABET, b"=").decode()
 
 
 def decode(text: str) -> bytes:

@@ -59,7 +59,10 @@ class Cursors:
         digest = self._keys.mac.after(_length_prefixed(binding)).digest
 
         def seal(item: Raw) -> str:
-            content = orjson.dumps({name: item[name] for name in ordered})
+            key = {}
+            for name in ordered:  # a comprehension would be one more call for each cursor
+                key[name] = item[name]
+            content = orjson.dumps(key)
             return encode(digest(content)[:TAG_BYTES] + content)
 
         return seal

@@ -169,9 +169,11 @@ class LoadShedder:
             self._slots.free += 1
         if self._per_caller and caller:
             own = self._callers[caller]
-            if own.active > 1:
+            own.active -= 1
+            if own.active:
                 own.release()
-            self._forget(caller, own)
+            else:
+                del self._callers[caller]
 
     def _forget(self, caller: str, own: _CallerSlots) -> None:
         own.active -= 1

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 
 from graphql import GraphQLSchema
+from msgspec.structs import replace
 
 from server.documents.cache_control import CacheControl
 from server.documents.persisted.registry import names_document, names_hash
@@ -48,9 +49,9 @@ class Caching:
             (b"vary", VARY),
         )
         # Without the budget headers: a cache would send them to other callers.
-        cacheable = answer._replace(headers=cache_headers, allowance=None)
+        cacheable = replace(answer, headers=cache_headers, allowance=None)
         if _matches(headers.get("if-none-match"), tag.decode()):
-            return cacheable._replace(status=304, body=b"")
+            return replace(cacheable, status=304, body=b"")
         return cacheable
 
 

@@ -5,7 +5,8 @@ https://graphql.github.io/graphql-over-http/draft/
 
 import math
 from enum import StrEnum
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from datastore.errors import (
     DomainError,
@@ -57,7 +58,7 @@ class HttpProfile(StrEnum):
     DRAFT_2026 = "draft2026"
 
 
-class Reply(NamedTuple):
+class Reply(Struct, frozen=True):
     """A status and a JSON body. The remaining budget is sent in headers; `headers` replace the default ones."""
 
     status: int

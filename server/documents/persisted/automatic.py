@@ -4,24 +4,17 @@ The protocol is Apollo's: https://www.apollographql.com/docs/apollo-server/perfo
 queries short enough for GET. It does not restrict clients: any client may register a text.
 """
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from datastore.primitives.lru_cache import LruCache
 from server.documents.persisted.manifest import sha256_of
 
+if TYPE_CHECKING:
+    from server.documents.persisted.redis import RedisTexts
+
 MAX_TEXTS = 1000
 MAX_BYTES = 4 * 1024 * 1024
 MAX_TEXT_BYTES = 32 * 1024
-
-
-class SharedTexts(Protocol):
-    """A store in which processes share the registered texts."""
-
-    async def get(self, document_hash: str) -> str | None:
-        """Return the text, or None if it is unknown or the store is unavailable."""
-
-    async def put(self, document_hash: str, text: str) -> None:
-        """Store the text if the store is available."""
 
 
 class AutomaticDocuments:
@@ -31,7 +24,7 @@ class AutomaticDocuments:
     """
 
     def __init__(
-        self, shared: SharedTexts | None = None, *, most: int = MAX_TEXTS, most_bytes: int = MAX_BYTES
+        self, shared: "RedisTexts | None" = None, *, most: int = MAX_TEXTS, most_bytes: int = MAX_BYTES
     ) -> None:
         self._shared = shared
         self._texts = LruCache[str, str](most, max_size=most_bytes, size_of=lambda _, text: _size(text))
