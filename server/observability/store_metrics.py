@@ -1,18 +1,25 @@
 """Metrics of the store's client: the circuit breaker and the retry budget of each endpoint."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from datastore.dynamodb.client import Client
+from datastore.dynamodb.retry.circuit_breaker import CircuitBreaker
+
+
+class StoreClient(Protocol):
+    """The client of the store."""
+
+    breakers: Mapping[str, CircuitBreaker]
 
 
 class StoreMetrics(Collector):
     """A collector that reads the client at each scrape. Before the store is open, the metrics have no values."""
 
-    def __init__(self, registry: CollectorRegistry, client: Callable[[], Client | None]) -> None:
+    def __init__(self, registry: CollectorRegistry, client: Callable[[], StoreClient | None]) -> None:
         self._client = client
         registry.register(self)
 
