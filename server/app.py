@@ -26,7 +26,8 @@ GRAPHQL = "/graphql"
 READY_SECONDS = 2.0
 # A URL with one of these parameters is an operation, even when a browser follows a link.
 _OPERATION_PARAMETERS = {"query", "documentId", "extensions"}
-# A visit needs no parameters. A longer query string goes to GraphQL, which reports the error.
+# A browser's request for the GraphiQL page is a visit. With a longer query string it is none, and GraphQL reports the
+# error.
 MAX_VISIT_BYTES = 2048
 
 
@@ -45,13 +46,13 @@ class GatewayProcess(Protocol):
 class Application(Starlette):
     """A Starlette application whose responses, errors of the router included, all have the security headers.
 
-    Requests to the path of GraphQL, nearly all requests, go to `graphql` without routing.
+    HTTP requests to `/graphql`, which are nearly all requests, go to `graphql` without routing.
     """
 
     def __init__(self, graphql: ASGIApp, *, always_https: bool, proxies: Sequence[Middleware], **options: Any) -> None:
         self._always_https = always_https
         super().__init__(middleware=proxies, **options)
-        # The redirect would go to the host that the client has sent, and from https to http.
+        # Starlette would redirect to the Host header, which a client can forge, and from https to http behind a proxy.
         self.router.redirect_slashes = False
         for proxy in proxies:
             graphql = proxy.cls(graphql, *proxy.args, **proxy.kwargs)
@@ -62,7 +63,7 @@ class Application(Starlette):
         if scope["type"] != "http" or scope["path"] != GRAPHQL or scope.get("root_path"):
             await super().__call__(scope, receive, send)
             return
-        # A request cycle answers failures itself: it knows whether a response has begun.
+        # The gateway's own HTTP protocol answers failures itself: `RequestCycle` knows whether a response has begun.
         app = self._graphql_on_other_servers if cycle_of(scope) is None else self._graphql
         await app(scope, receive, send)
 
@@ -118,7 +119,7 @@ def application(gateway: GatewayProcess) -> Application:
 
 
 async def _refused(_: Request, error: Exception) -> Response:
-    """Return the response to an unknown path or method, in the format of the API's errors."""
+    """Return the response to an `HTTPException`, such as an unknown path, in the format of the API's errors."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
         body = format_error(NotFound("There is nothing at this address: GraphQL is served at /graphql."))

@@ -53,7 +53,7 @@ class Likes:
         self._now = now
 
     async def of_post(self, post_id: str, span: Span, *, has_child_reads: bool = False) -> Page:
-        """FEED-005: return the likes of a post, the last user id first. The caller checks the post's visibility."""
+        """FEED-005: return the likes of a post by user id, descending. The caller checks the post's visibility."""
         values = {"partition": post_keys.partition(post_id), "prefix": keys.LIKE_PREFIX}
         return await read_page(self._store, keys.LIKES, [values], span, has_child_reads=has_child_reads)
 
@@ -62,13 +62,13 @@ class Likes:
         return await self._store.get(keys.LIKE_OF_USER, keys.like(post_id, user_id)) is not None
 
     async def like(self, post: Post, user_id: str) -> Like:
-        """FEED-W2: like a post that the user may see. Return the existing like, if there is one."""
+        """FEED-W2: like a post. The caller checks that the user may see it. Return the existing like, if any."""
         like = Like(post.post_id, user_id, self._now, post.author_id, post.visibility)
         written = await self._store.put(keys.LIKE_POST, _like_item(post, like))
         return record(like_from, written.item) or like
 
     async def unlike(self, post_id: str, user_id: str) -> Like | None:
-        """FEED-W2: delete a like. Return it as it was, or None if there was none."""
+        """FEED-W2: delete a like. Return it as it was. None if there was none, or if a lost attempt deleted it."""
         written = await self._store.delete(keys.UNLIKE_POST, keys.like(post_id, user_id))
         return record(like_from, written.item)
 

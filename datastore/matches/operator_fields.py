@@ -1,7 +1,7 @@
 """Fields of a fixture that an operator set. They keep their values until an operator clears them.
 
-The attribute `operatorFields` of a fixture is the set of their names. Writers of the source's values omit these
-attributes, on the condition that the set has not changed since they read it.
+The attribute `operatorFields` of a fixture is the set of their names. Writers of the provider's values leave out the
+attributes of these fields, on the condition that the set has not changed since they read it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,9 +27,10 @@ class FixtureField(StrEnum):
 
 OPERATOR_FIELDS = "operatorFields"
 
-# The phase of a match follows from its status.
-_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {FixtureField.STATUS: ("status", "phase")}
-_MEMBERS: Mapping[str, tuple[str, ...]] = {
+# A field not named here has the same name in the item and in the record. An operator who sets the status also fixes the
+# phase, which follows from it.
+_ITEM_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {FixtureField.STATUS: ("status", "phase")}
+_RECORD_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     FixtureField.START_TIME: ("start_time",),
     FixtureField.STATUS: ("status", "phase"),
     FixtureField.SCHEDULED_OVERS: ("scheduled_overs",),
@@ -52,24 +53,27 @@ def operator_fields_from(names: Iterable[str] | None) -> tuple[FixtureField, ...
 
 def attributes_of(field: str) -> tuple[str, ...]:
     """Return the attributes of a field."""
-    return _ATTRIBUTES.get(field, (field,))
+    return _ITEM_ATTRIBUTES.get(field, (field,))
 
 
 def with_operator_fields(match: Match, stored: Match | None) -> Match:
-    """Return the source's match with the fields that an operator set, as they are stored."""
+    """Return the provider's match, with the stored values of the fields that an operator set."""
     if stored is None or not stored.operator_fields:
         return match
-    names = [name for field in stored.operator_fields for name in _MEMBERS.get(field, (field,))]
+    names = [name for field in stored.operator_fields for name in _RECORD_ATTRIBUTES.get(field, (field,))]
     values = {name: getattr(stored, name) for name in names}
     return replace(match, operator_fields=stored.operator_fields, **values)
 
 
 def without_operator_fields(attributes: Mapping[str, Any], match: Match) -> dict[str, Any]:
-    """Return the attributes that the source may write: all but those of fields that an operator set."""
+    """Return the attributes that the provider may write: all but those of fields that an operator set.
+
+    `match` is a result of `with_operator_fields`.
+    """
     kept = {name for field in match.operator_fields or () for name in attributes_of(field)}
     return {name: value for name, value in attributes.items() if name not in kept}
 
 
 def unchanged_values(match: Match) -> dict[str, Any]:
-    """Return the values for the condition that an operator set and cleared nothing since the match was read."""
+    """Return the values for `OPERATOR_GUARD`: the set that was read, or the type NULL if there was none."""
     return {"operator": set(match.operator_fields)} if match.operator_fields else {"absent": "NULL"}

@@ -21,7 +21,10 @@ class Key(NamedTuple):
 
 
 def join(*parts: str) -> str:
-    """Join the parts with `#`. Inside a part `#`, `%` and control characters are percent-encoded."""
+    """Join the parts with `#`. Inside a part `#`, `%` and control characters are percent-encoded.
+
+    Raises `BadUserInput` for an empty part.
+    """
     for text in parts:
         if not text or _UNSAFE.search(text):
             return "#".join([escape_part(text) for text in parts])
@@ -40,7 +43,7 @@ def second_part(key: str) -> str:
 
 
 def escape_part(text: str) -> str:
-    """Return a part of a key, escaped. Raises `BadUserInput` for an empty part, which would not be an id."""
+    """Return a part of a key, escaped. Raises `BadUserInput` for an empty part: an id is never empty."""
     if not text:
         raise BadUserInput("An id must not be empty.")
     return _UNSAFE.sub(_escape, text) if _UNSAFE.search(text) else text
@@ -66,8 +69,9 @@ def check_key(key: Key, *, has_sort: bool = True) -> Key:
         raise BadUserInput("An id must be valid Unicode text.") from None
     if 0 in sizes:
         raise BadUserInput("An id must not be empty.")
-    if sizes[0] > PARTITION_BYTES or max(sizes[1:], default=0) > SORT_BYTES:
-        raise BadUserInput("An id is too long: at most 1024 bytes of UTF-8 fit in a key.")
+    for size, limit in zip(sizes, (PARTITION_BYTES, SORT_BYTES), strict=False):
+        if size > limit:
+            raise BadUserInput(f"An id is too long: at most {limit} bytes of UTF-8 fit in this key.")
     return key
 
 

@@ -9,14 +9,14 @@ VERSION: Final = "version"
 REVISION: Final = "revision"
 
 
-def guard(attribute: str = VERSION) -> tuple[str, str]:
+def version_guard(attribute: str = VERSION) -> tuple[str, str]:
     """Return two clauses that an item has the expected version: the first for version 1 and later, the second for 0.
 
     An item has version 0 if the attribute is missing, is NULL (as other programs store it) or is 0. The values are
-    `:expected`, or `:nothing`, the type NULL, and `:never`, which is 0.
+    `:expected`, or `:null_type`, the type NULL, and `:never`, which is 0.
     """
     return f"#{attribute} = :expected", (
-        f"(attribute_not_exists(#{attribute}) OR attribute_type(#{attribute}, :nothing) OR #{attribute} = :never)"
+        f"(attribute_not_exists(#{attribute}) OR attribute_type(#{attribute}, :null_type) OR #{attribute} = :never)"
     )
 
 

@@ -1,8 +1,8 @@
 """A process that decodes uploaded pictures serially: `python -m datastore.photos.decoder_process`.
 
 It reads requests from its standard input and writes responses to its standard output (`decoder_messages`), under
-limits of the operating system: CPU time for each picture, memory, no core dumps, no files. It ends when its input ends,
-and the kernel kills it together with the gateway.
+limits of the operating system: CPU time for each picture and in total, memory, no core dumps, no writing to files, few
+open files. It ends when its input ends. On Linux the kernel also kills it when the gateway ends.
 
 It also removes the metadata of a picture. `_decode` builds the response, which `decoder.DecoderProcess` reads.
 """
@@ -35,10 +35,13 @@ RequestHandler = Callable[[dict[str, Any], bytes], tuple[dict[str, Any], list[by
 
 
 def serve(handle: RequestHandler) -> None:
-    """Handle requests until the input ends. The first command-line argument contains the limits as JSON."""
+    """Handle requests until the input ends.
+
+    The first command-line argument contains the limits and the gateway's process id as JSON.
+    """
     limits = json.loads(sys.argv[1])
     incoming, outgoing = _own_pipes()
-    _die_with_parent(limits["parent"])
+    _bind_to_parent(limits["parent"])
     _set_limits(limits)
     warnings.simplefilter("ignore")
     write_message(outgoing, {"ready": True})
@@ -59,19 +62,19 @@ def serve(handle: RequestHandler) -> None:
 
 def _decode(request: dict[str, Any], content: bytes) -> tuple[dict[str, Any], list[bytes]]:
     try:
-        # Removing the metadata rewrites the file, so the rewritten bytes must be shown to decode.
-        bare = without_metadata(request["file"], content)
-        picture = examine(request["file"], bare.content, PictureType(request["type"]))
+        # Removing the metadata rewrites the file: decode the rewritten bytes, not the uploaded ones.
+        stripped = without_metadata(request["file"], content)
+        picture = examine(request["file"], stripped.content, PictureType(request["type"]))
     except BadUserInput as problem:
         why = str(problem).removeprefix(f"The {request['file']} ")
         return {"reason": problem.extensions["reason"], "why": why}, []
-    taken_at = bare.facts.taken_at and bare.facts.taken_at.isoformat()
-    facts = {"width": picture.width, "height": picture.height, "takenAt": taken_at, "camera": bare.facts.camera}
-    return facts, [picture.thumbnail, bare.content]
+    taken_at = stripped.facts.taken_at and stripped.facts.taken_at.isoformat()
+    facts = {"width": picture.width, "height": picture.height, "takenAt": taken_at, "camera": stripped.facts.camera}
+    return facts, [picture.thumbnail, stripped.content]
 
 
 def _own_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Return the gateway's pipes, and redirect the standard streams, so that libraries cannot use the pipes."""
+    """Return the gateway's pipes. Redirect standard input and output, so that libraries cannot use the pipes."""
     incoming, outgoing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     _silence(0)
     _silence(1)
@@ -84,8 +87,11 @@ def _silence(descriptor: int) -> None:
     os.close(nothing)
 
 
-def _die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when the gateway ends. On other systems the end of the input ends it."""
+def _bind_to_parent(parent: int) -> None:
+    """On Linux, let the kernel kill this process when the gateway ends, and before the gateway if memory runs out.
+
+    The process also gains no privileges.
+    """
     if not sys.platform.startswith("linux"):
         return
     import ctypes
@@ -112,7 +118,10 @@ def _set_limits(limits: dict[str, Any]) -> None:
 
 
 def _lower(limit: int, value: int) -> None:
-    """Set both bounds of a limit to `value`, or to the current hard bound if that is lower."""
+    """Set the soft and the hard limit to `value`, or to the current hard limit if that is lower.
+
+    A refusal by the system is ignored.
+    """
     _, hard = resource.getrlimit(limit)
     value = value if hard == resource.RLIM_INFINITY else min(value, hard)
     with suppress(OSError, ValueError):
@@ -120,7 +129,7 @@ def _lower(limit: int, value: int) -> None:
 
 
 def _allow_cpu(seconds: int) -> None:
-    """Limit the CPU time of the next picture. The kernel then ends the process with SIGXCPU."""
+    """Limit the CPU time of the next picture. If it takes longer, the kernel ends the process with SIGXCPU."""
     if sys.platform == "win32":
         return
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)

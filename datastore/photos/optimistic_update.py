@@ -33,11 +33,11 @@ from datastore.session.writes import Action
 
 T = TypeVar("T")
 
-CHANGES = Backoff(initial=0.02, maximum=0.5, attempts=12)
-# The number of faces that fit into an item, with ids of a usual length.
+RETRIES_OF_CHANGES = Backoff(initial=0.02, maximum=0.5, attempts=12)
+# The most faces that a photo's item lists. Each list of photos pays for their size.
 MAX_LISTED_FACES = 500
-UNCOUNTED = "(attribute_not_exists(faceCount) OR attribute_type(faceCount, :nothing))"
-NOT_MERGING = "(attribute_not_exists(mergedInto) OR attribute_type(mergedInto, :nothing))"
+UNCOUNTED = "(attribute_not_exists(faceCount) OR attribute_type(faceCount, :null_type))"
+NOT_MERGING = "(attribute_not_exists(mergedInto) OR attribute_type(mergedInto, :null_type))"
 # A rename replaces the item of a person. A concurrent Query may find neither of the two items.
 RENAME_SECONDS = 0.05
 
@@ -51,7 +51,7 @@ async def retry_if_changed(attempt: Callable[[], Awaitable[T]]) -> T:
 
     Raises `Conflict` after the last retry.
     """
-    for delay in (*CHANGES.delays(), None):
+    for delay in (*RETRIES_OF_CHANGES.delays(), None):
         try:
             return await attempt()
         except ChangedMeanwhile:
@@ -65,7 +65,7 @@ def no_person(person_id: str) -> NotFound:
 
 
 def may_change(photo: Photo, email: str | None, *, is_admin: bool = False) -> bool:
-    """Return whether a user may change a photo: the owner, by an email in lower case, or an admin."""
+    """Return whether a user may change a photo: its owner or an admin. `email` is the caller's, in lower case."""
     return is_admin or ascii_lower(photo.email) == email
 
 
@@ -97,16 +97,16 @@ def faces_update(before: Photo, after: Photo) -> Action:
             "names": dict(after.person_names),
             "faces": faces_attribute(_listed_faces(after.faces)),
             "revision": before.revision,
-            "nothing": "NULL",
+            "null_type": "NULL",
             "next": before.revision + 1,
         },
     )
 
 
 def _listed_faces(faces: tuple[FaceOnPhoto, ...]) -> tuple[FaceOnPhoto, ...]:
-    """Return the faces that fit into the photo's item, if other programs tagged very many: all or none of a person.
+    """Return the faces to list in the photo's item: at most `MAX_LISTED_FACES`, and of each person all or none.
 
-    The index contains the faces of the other persons.
+    Only other programs tag so many. Faces that are not listed are found in the index by person.
     """
     available, listed = MAX_LISTED_FACES, set[str]()
     for person_id, count in Counter(face.person_id for face in faces).items():
@@ -133,7 +133,7 @@ class OptimisticUpdate:
                 raise
             raise ChangedMeanwhile from cancelled
         finally:
-            self._lookups.clear_all()
+            self._lookups.clear_all()  # the request's cached Queries may be outdated after any attempt
 
     async def photo(self, image_id: str, sort: str | None = None) -> Photo | None:
         """Read a photo by its stored sort key, or by its id if the key is unknown or outdated."""
@@ -143,7 +143,10 @@ class OptimisticUpdate:
         return record(photo_from, item)
 
     async def photo_taken(self, image_id: str, taken_at: datetime | None) -> Photo | None:
-        """Read a photo by its capture time, or by its id if the stored time has another form or another value."""
+        """Read a photo by its capture time, or by its id if the stored time has another form.
+
+        The result may have another capture time: see `require_taken_at`.
+        """
         return await self.photo(image_id, None if taken_at is None else photo_keys.sort_key_at(taken_at))
 
     async def face(self, face_id: str, image_id: str) -> Face | None:
@@ -152,7 +155,7 @@ class OptimisticUpdate:
     async def face_with_id(self, face_id: str) -> Face | None:
         """Read a face by its id, on any photo."""
         return record(
-            face_from, await self._first(face_keys.FACE_CONSISTENT, face_keys.partition(face_id), photo_keys.PREFIX)
+            face_from, await self._first(face_keys.FACE_CONSISTENT, face_keys.partition(face_id), face_keys.SORT_PREFIX)
         )
 
     async def person(self, person_id: str, name: str | None = None, *, retry: bool = True) -> Item | None:
@@ -176,10 +179,10 @@ class OptimisticUpdate:
         return {id: item for id, item in zip(names, items, strict=True) if item is not None}
 
     async def with_all_faces(self, photo: Photo) -> Photo:
-        """Return the photo with the faces that another program tagged without listing them.
+        """Return the photo with its unlisted faces too.
 
-        They are read from the index by the photo's persons. For a face in both, the photo's list counts, since the
-        index lags.
+        They are read from the index by person, for each person without a listed face. A face that the photo lists under
+        another person stays with that person, because the index lags.
         """
         listed = {face.person_id for face in photo.faces}
         unlisted = [id for id in dict.fromkeys(photo.person_ids) if id and id not in listed]
@@ -190,7 +193,9 @@ class OptimisticUpdate:
         return replace(photo, faces=tuple(distinct.values()))
 
     async def count_update(self, person: Item, change: int) -> Action:
-        """Return the action that adds `change` to the face count of a person. It counts the faces if there is no count.
+        """Return the action that adds `change` to the face count of a person.
+
+        A person without a stored count gets the number of faces in the index plus `change`.
 
         A person who is being merged into another gets no faces. A count never falls below 0.
         """
@@ -200,7 +205,7 @@ class OptimisticUpdate:
         if seen is None:
             counted = await self._store.count(person_keys.COUNT_FACES, face_values(person["personId"]))
             condition += f" AND {UNCOUNTED} AND {NOT_MERGING}"
-            values: dict[str, Any] = {"count": max(0, counted + change), "nothing": "NULL"}
+            values: dict[str, Any] = {"count": max(0, counted + change), "null_type": "NULL"}
         elif seen + change < 0:
             condition += " AND faceCount = :seen"
             values = {"count": 0, "seen": seen}
@@ -216,7 +221,10 @@ class OptimisticUpdate:
         )
 
     async def count_decrements(self, persons: Mapping[str, Item], removed: Iterable[str]) -> list[Action]:
-        """Return the actions that subtract one for each of the `removed` person ids, of the existing persons."""
+        """Return the actions that subtract the number of removed faces of each person in `persons`.
+
+        `removed` has the person id of each removed face.
+        """
         ids = list(removed)
         return [await self.count_update(person, -ids.count(id)) for id, person in persons.items() if id in ids]
 
@@ -238,12 +246,15 @@ class OptimisticUpdate:
 
 
 def _still_uncounted(person: Item) -> Action:
-    """Return the check that a merging person has no count. A count from a lagging index may be 0 and end the merge."""
+    """Return the check that a person who is being merged has no count.
+
+    The merge deletes the person when the count is 0. A count from the lagging index could be 0 too early.
+    """
     return Action(
         "ConditionCheck",
         key=key_of(SPARKS, person),
         condition=f"mergedInto = :into AND {UNCOUNTED}",
-        values={"into": person["mergedInto"], "nothing": "NULL"},
+        values={"into": person["mergedInto"], "null_type": "NULL"},
     )
 
 

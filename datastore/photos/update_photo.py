@@ -169,7 +169,7 @@ class PhotoUpdates:
 
 
 def _delete_action(photo: Photo) -> Action:
-    values = {"me": photo.email, "revision": photo.revision, "nothing": "NULL"}
+    values = {"me": photo.email, "revision": photo.revision, "null_type": "NULL"}
     return Action("Delete", key=photo.key, condition=keys.OWN_UNCHANGED, values=values)
 
 

@@ -63,7 +63,7 @@ def version_values(expected: int | None) -> dict[str, Any]:
     """Return the values for the clauses of a `guard`: none if no version is expected."""
     if expected is None:
         return {}
-    return {"expected": expected} if expected else {"never": 0, "nothing": "NULL"}
+    return {"expected": expected} if expected else {"never": 0, "null_type": "NULL"}
 
 
 def check_version(item: Item, expected: int | None, convert: Callable[[Mapping[str, Any]], object]) -> None:

@@ -254,8 +254,8 @@ class Store:
 
     async def _remove_null(self, pattern: AccessPattern, key: Key, attribute: str) -> None:
         """Remove a version that another program stored as NULL, for version 0. NULL cannot be incremented."""
-        condition, update = f"attribute_type(#{attribute}, :nothing)", f"REMOVE #{attribute}"
-        request = write_request(self._prefix, pattern.table, condition, update, {"nothing": "NULL"})
+        condition, update = f"attribute_type(#{attribute}, :null_type)", f"REMOVE #{attribute}"
+        request = write_request(self._prefix, pattern.table, condition, update, {"null_type": "NULL"})
         request |= {"Key": encoded_key(pattern.table, key), "ReturnValues": "ALL_NEW"}
         await self._write_conditionally(pattern, "UpdateItem", request, key, _attributes)
 

@@ -22,7 +22,7 @@ class WriteResult:
 
     #: Whether the write was applied.
     ok: bool
-    #: The item after the write, or the item that failed the condition.
+    #: The item after the write, the deleted item, or the item that failed the condition.
     item: Item | None
     #: Whether an earlier attempt may have been applied, so that `item` may be its result: the response was lost, or
     #: the process that executed the mutation before has ended.

@@ -1,4 +1,4 @@
-"""An operation on a socket. It has a task only while it starts or, unless it is a subscription, executes."""
+"""An operation on a socket. A query or mutation has a task until it ends, a subscription only until it has started."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable
@@ -44,7 +44,7 @@ class SocketPort(Protocol):
         """Return whether the token is valid. If it has expired, end the socket."""
 
     def wait(self, operation: "OpenOperation") -> None:
-        """Call `send_one` when the transport is writable."""
+        """Call `send_one` when the transport is writable. Until then, read no message unless it is a subscription."""
 
     def remove(self, operation: "OpenOperation") -> None:
         """Remove an operation that has ended, and release its id."""
@@ -60,7 +60,7 @@ class OpenOperation:
     """An operation that holds its id until its last message was sent.
 
     It implements `Listener`. Fields used on every delivery are copied from the socket: at 1,000 subscribers delivery is
-    bound by cache misses.
+    bound by misses of the CPU's caches.
     """
 
     __slots__ = (
@@ -115,7 +115,7 @@ class OpenOperation:
         return self.event_id if self._wants_positions else None
 
     def advance_position(self) -> bool:
-        """Advance the resume id past changes without events. Return whether it changed."""
+        """Advance the resume id past changes that caused no event. Return whether it changed."""
         subscription, event_id = self._subscription, self.resume_id
         if subscription is None or event_id is None or self._over or self._queue is not None:
             return False
@@ -159,7 +159,7 @@ class OpenOperation:
             self.finish(request)
         elif request.kind is OperationType.SUBSCRIPTION:
             self._subscription = await self._socket.subscriptions.follow(request, self)
-            if self.event_id is None and isinstance(params.resume_after, str):  # the subscription has none yet
+            if self.event_id is None and isinstance(params.resume_after, str):  # nothing was sent yet
                 self.event_id = params.resume_after
             if self._over:
                 self._subscription.stop()
@@ -218,7 +218,7 @@ class OpenOperation:
 
     def _enqueue(self, outcome: Outcome, key: Hashable) -> None:
         subscription = self._subscription
-        if subscription is None:  # it has one result, and the socket holds messages until that is sent
+        if subscription is None:  # one result, and the socket reads no message until it is sent
             self._queue = BoundedQueue(QueueLimits())
             self._queue.add(outcome)
             self._socket.wait(self)
@@ -235,13 +235,13 @@ class OpenOperation:
             return
         for unsent in dropped:
             subscription.withdraw(unsent)
-        if self._transport.writable:  # only the number of dropped events was waiting
+        if self._transport.writable:  # the queue was empty, and kept only to report dropped events
             self.send_one()
         else:
             self._socket.wait(self)
 
     def send_one(self) -> bool:
-        """Send the oldest queued result. Return whether there are more."""
+        """Send the oldest queued result, or after all results the last message. Return whether anything is left."""
         if self._over or not self._socket.check_authenticated():
             return False
         if self._queue:
@@ -304,7 +304,7 @@ def _with_options(params: GraphQLParams) -> GraphQLParams:
 
 
 def _slow_subscriber(outcome: Outcome) -> SlowSubscriber | None:
-    """Return the error of a full queue that the outcome has, if any."""
+    """Return the outcome's `SlowSubscriber`, or None."""
     for error in outcome.errors:
         slow = domain_error(error)
         if isinstance(slow, SlowSubscriber):

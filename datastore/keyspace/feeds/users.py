@@ -3,7 +3,7 @@
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.access_patterns import SHARED_MS, AccessPattern, Who
 from datastore.model.composite_keys import Key, join, split
-from datastore.model.versioning import guard
+from datastore.model.versioning import version_guard
 
 META = "META"
 
@@ -57,7 +57,7 @@ UPDATE_USER = AccessPattern(
     who=Who.USER,
     fields=("updateUser",),
     condition="attribute_exists(PK)",
-    guard=guard(),
+    guard=version_guard(),
 )
 AUTHOR = AccessPattern(
     id="FEED-P4",

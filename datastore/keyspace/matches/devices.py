@@ -2,7 +2,7 @@
 
 from datastore.model.access_patterns import AccessPattern, Table, Who
 from datastore.model.composite_keys import Key
-from datastore.model.versioning import SET_NEXT_VERSION, guard, increment_clause
+from datastore.model.versioning import SET_NEXT_VERSION, increment_clause, version_guard
 
 DEVICES = Table(
     name="cricket-devices",
@@ -58,7 +58,7 @@ UPDATE_PUSH_TO_START = AccessPattern(
     who=Who.USER,
     fields=("updatePushToStartToken",),
     condition="attribute_exists(userId)",
-    guard=guard(),
+    guard=version_guard(),
     update=f"SET pushToStartToken = :token {increment_clause()}",
     consistent=True,
 )

@@ -2,7 +2,7 @@
 
 from datastore.model.access_patterns import SHARED_MS, AccessPattern, Index, Table, Who
 from datastore.model.composite_keys import Key
-from datastore.model.versioning import REVISION, guard, increment_clause
+from datastore.model.versioning import REVISION, increment_clause, version_guard
 
 # The attributes that lists show. DynamoDB allows 20, so derivable ones are absent: the phase follows from the status,
 # and a follow-on from the scores. Scorecards are read from the table if they are selected.
@@ -144,7 +144,7 @@ UPDATE_FIXTURE = AccessPattern(
     who=Who.SYSTEM,
     fields=("updateFixture",),
     condition="attribute_exists(matchId)",
-    guard=guard(REVISION),
+    guard=version_guard(REVISION),
 )
 WRITE_LIVE = AccessPattern(
     id="FIX-5",

@@ -1,7 +1,7 @@
 """The table `cricket-leagues`: reference data, about thirty leagues."""
 
 from datastore.model.access_patterns import SHARED_MS, AccessPattern, Table, Who
-from datastore.model.versioning import guard
+from datastore.model.versioning import version_guard
 
 LEAGUES = Table(
     name="cricket-leagues",
@@ -50,7 +50,7 @@ PUT_LEAGUE = AccessPattern(
     who=Who.SYSTEM,
     fields=("putLeague",),
     # A put replaces the version too, so the new one must be greater.
-    condition="attribute_not_exists(#version) OR attribute_type(#version, :nothing) OR #version < :version",
+    condition="attribute_not_exists(#version) OR attribute_type(#version, :null_type) OR #version < :version",
 )
 UPDATE_LEAGUE = AccessPattern(
     id="LG-5",
@@ -60,7 +60,7 @@ UPDATE_LEAGUE = AccessPattern(
     who=Who.ADMIN,
     fields=("updateLeague",),
     condition="attribute_exists(leagueId)",
-    guard=guard(),
+    guard=version_guard(),
 )
 DELETE_LEAGUE = AccessPattern(
     id="LG-6",

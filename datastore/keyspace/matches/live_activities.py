@@ -5,7 +5,7 @@ A session is one Live Activity of one match on one device, an item of the table.
 
 from datastore.model.access_patterns import AccessPattern, Index, Table, Who
 from datastore.model.composite_keys import Key, join
-from datastore.model.versioning import SET_NEXT_VERSION, guard, increment_clause
+from datastore.model.versioning import SET_NEXT_VERSION, increment_clause, version_guard
 
 LIVE_ACTIVITIES = Table(
     name="live-activities",
@@ -80,7 +80,7 @@ UPDATE_TOKEN = AccessPattern(
     who=Who.USER,
     fields=("updateLiveActivityToken",),
     condition="attribute_exists(matchId) AND #status <> :ended AND #ttl > :now",
-    guard=guard(),
+    guard=version_guard(),
     update=f"SET updateToken = :token, #status = :active REMOVE suspendedAt {increment_clause()}",
 )
 END_ACTIVITY = AccessPattern(

@@ -2,7 +2,7 @@
 
 from datastore.model.access_patterns import AccessPattern, Table, Who
 from datastore.model.composite_keys import Key
-from datastore.model.versioning import SET_NEXT_VERSION, guard, increment_clause
+from datastore.model.versioning import SET_NEXT_VERSION, increment_clause, version_guard
 
 MATCH_FOLLOWS = Table(
     name="cricket-match-follows",
@@ -68,7 +68,7 @@ CHANGE_TEAM = AccessPattern(
     condition=(
         "attribute_exists(matchId) AND expiresAt > :now AND (attribute_not_exists(teamIds) OR contains(teamIds, :team))"
     ),
-    guard=guard(),
+    guard=version_guard(),
     update=f"SET teamId = :team {increment_clause()}",
 )
 REMOVE_FOLLOWS = AccessPattern(

@@ -1,7 +1,7 @@
 """The table `cricket-teams`: reference data, at most about a hundred teams."""
 
 from datastore.model.access_patterns import SHARED_MS, AccessPattern, Table, Who
-from datastore.model.versioning import guard
+from datastore.model.versioning import version_guard
 
 TEAMS = Table(
     name="cricket-teams",
@@ -47,7 +47,7 @@ UPDATE_TEAM = AccessPattern(
     who=Who.ADMIN,
     fields=("updateTeam",),
     condition="attribute_exists(teamId)",
-    guard=guard(),
+    guard=version_guard(),
 )
 
 PATTERNS: tuple[AccessPattern, ...] = (TEAM, ALL_TEAMS, SYNC_TEAMS, UPDATE_TEAM)

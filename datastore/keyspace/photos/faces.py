@@ -8,6 +8,7 @@ from datastore.model.composite_keys import Key, join, split
 
 TYPE = "FACE"
 PREFIX = "FACE#"
+SORT_PREFIX = "IMAGE#"
 
 
 def partition(face_id: str) -> str:
@@ -46,23 +47,24 @@ FACE_CONSISTENT = replace(
     fields=(),
 )
 UNLISTED_FACES = AccessPattern(
-    id="SPARKS-N3",
-    question="The faces of a person that a photo of another program names without listing faces",
+    id="SPARKS-N4",
+    question="The faces of a person who is in a photo's `persons` but has no listed face on it",
     table=SPARKS,
     operations=("Query",),
     who=Who.ANY,
     fields=("Photo.faces",),
     index=BY_PERSON,
     key="personId = :partition AND begins_with(PK, :prefix)",
-    # Ids usually sort by time. If a person has too many faces, the last tagged ones are read.
+    # Ids usually sort by time. At most 1,000 faces of a person are read: the last tagged ones.
     descending=True,
 )
 PHOTOS_OF_PERSON = AccessPattern(
     id="SPARKS-7",
     question="The photos of a person, last tagged first, with the person's faces on each",
     table=SPARKS,
-    # The faces are read first, then their photos: one Query for each photo whose sort key the face does not hold, and
-    # one over the faces before and after the page if photos do not list their faces.
+    # The faces are read first, then their photos. More Queries: one for each photo whose faces have no `photoSK`; and
+    # if a photo of the page lists no face of the person, one over the person's faces before the page and one over
+    # those after it.
     operations=("Query", "GetItem", "BatchGetItem"),
     who=Who.ANY,
     fields=("photosOfPerson", "Person.photos", "PersonPhotoEdge.faces"),
@@ -84,7 +86,7 @@ TAG_FACE = AccessPattern(
 )
 UNTAG_FACE = AccessPattern(
     id="SPARKS-W1",
-    question="Remove a face from the caller's photo; an admin may use any photo",
+    question="Remove a face from the caller's photo; an admin may remove any face",
     table=SPARKS,
     operations=("GetItem", "BatchGetItem", "Query", "TransactWriteItems"),
     transacts=("Update", "Delete", "ConditionCheck"),

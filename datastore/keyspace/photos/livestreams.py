@@ -11,7 +11,7 @@ from datastore.keyspace.photos.table import BY_TYPE, SPARKS
 from datastore.model.access_patterns import AccessPattern, Who
 from datastore.model.composite_keys import Key, join, split
 from datastore.model.timestamps import iso
-from datastore.model.versioning import guard
+from datastore.model.versioning import version_guard
 from datastore.queues import OverflowPolicy
 
 TYPE = "LIVESTREAM"
@@ -88,7 +88,7 @@ UPDATE_LIVESTREAM = AccessPattern(
     key="PK = :partition AND begins_with(SK, :prefix)",
     # The times are unchanged since they were read, so concurrent changes cannot set an end before the start.
     condition="startTime = :startWas AND endTime = :endWas",
-    guard=guard(),
+    guard=version_guard(),
     consistent=True,
 )
 END_LIVESTREAM = replace(UPDATE_LIVESTREAM, question="End a livestream that is live", fields=("endLivestream",))

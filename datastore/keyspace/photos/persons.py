@@ -10,7 +10,7 @@ from dataclasses import replace
 from datastore.keyspace.photos.table import BY_PERSON, BY_TYPE, SPARKS
 from datastore.model.access_patterns import AccessPattern, Who
 from datastore.model.composite_keys import Key, join, split
-from datastore.model.versioning import guard
+from datastore.model.versioning import version_guard
 
 TYPE = "PERSON"
 PREFIX = "PERSON#"
@@ -102,7 +102,7 @@ UPDATE_PERSON = AccessPattern(
     who=Who.ADMIN,
     fields=("updatePerson",),
     condition="attribute_exists(PK)",
-    guard=guard(),
+    guard=version_guard(),
     consistent=True,
 )
 MERGE_PERSONS = AccessPattern(

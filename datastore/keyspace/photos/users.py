@@ -5,7 +5,7 @@ from dataclasses import replace
 from datastore.keyspace.photos.table import BY_TYPE, SPARKS
 from datastore.model.access_patterns import AccessPattern, Who
 from datastore.model.composite_keys import Key, join, split
-from datastore.model.versioning import guard
+from datastore.model.versioning import version_guard
 
 TYPE = "USER"
 
@@ -67,7 +67,7 @@ UPDATE_PHOTO_USER = AccessPattern(
     who=Who.USER,
     fields=("updatePhotoUser",),
     condition="attribute_exists(PK)",
-    guard=guard(),
+    guard=version_guard(),
 )
 
 PATTERNS = (
