@@ -106,7 +106,7 @@ def faces_update(before: Photo, after: Photo) -> Action:
 def _listed_faces(faces: tuple[FaceOnPhoto, ...]) -> tuple[FaceOnPhoto, ...]:
     """Return the faces to list in the photo's item: at most `MAX_LISTED_FACES`, and of each person all or none.
 
-    Only other programs tag so many. Faces that are not listed are found in the index by person.
+    Only other programs tag more. Faces that are not listed are found in the index by person.
     """
     available, listed = MAX_LISTED_FACES, set[str]()
     for person_id, count in Counter(face.person_id for face in faces).items():
