@@ -105,7 +105,7 @@ class Leagues:
             stored = replace(stored, version=PUT_VERSIONS.next(self._now, address, above=stored_version))
             item = league_item(stored)
             try:
-                written = await self._store.put(keys.PUT_LEAGUE, item, version=stored.version, nothing="NULL")
+                written = await self._store.put(keys.PUT_LEAGUE, item, version=stored.version, null_type="NULL")
             finally:
                 self._invalidate()
             if written.ok or (written.is_retry and written.item == item):

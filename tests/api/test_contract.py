@@ -85,6 +85,7 @@ def test_every_field_of_the_contract_has_an_operation() -> None:
         "QUAKE-N1",
         "QUAKE-N2",
         "SPARKS-N2",
+        "SPARKS-N4",
     }
 
 
