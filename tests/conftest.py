@@ -20,10 +20,11 @@ from server.settings import Settings
 from tests.support import engine_limitations, markers
 from tests.support.fault_proxy import Proxy, client_of
 from tests.support.markers import NoProcesses
+from tests.support.ports import free_port
 from tests.support.request_rules import RequestWatch
 from tests.support.rights import refused
 from tests.support.served import SECRET, UNBOUGHT, Clock, Served, Tidied, listening
-from tests.support.store_engines import ENGINE, Engines, engines_for_tests, free_port, make_tables
+from tests.support.store_engines import ENGINE, Engines, engines_for_tests, make_tables
 
 # Modules that take long begin first, so that no worker is left alone with one in the end.
 LONG = {"test_commands", "test_earthquake_pages", "test_graphiql", "test_ingest", "test_match_replays", "test_serve"}

@@ -4,12 +4,13 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 
 from datastore.dynamodb.http1 import DeadlineExceeded, HttpLimits, HttpOrigin, HttpResponse, Pool
 from datastore.dynamodb.retry.classify import SignatureRefused
 from datastore.dynamodb.sigv4 import CredentialSource, Signer
 
+MAX_ORIGINS = 16
 STREAM_OPERATIONS = {"DescribeStream", "GetShardIterator", "GetRecords", "ListStreams"}
 
 
@@ -30,6 +31,8 @@ class SignedTransport:
         self._credentials = credentials
         self._limits = limits
         self._signer = Signer(endpoint.region)
+        # Not shared with later clients: the environment may then name another proxy for the same URL.
+        self._origins: dict[str, HttpOrigin] = {}
         self._pool: Pool | None = None
         self._clock: Callable[[], float] = time.monotonic
 
@@ -53,10 +56,17 @@ class SignedTransport:
         credentials = self._credentials.cached
         if credentials is None:
             return self._send_with_new_credentials(operation, body, deadline, fresh)
-        origin = _origin(self._endpoint.streams() if operation in STREAM_OPERATIONS else self._endpoint.tables())
+        url = self._endpoint.streams() if operation in STREAM_OPERATIONS else self._endpoint.tables()
+        origin = self._origins.get(url) or self._new_origin(url)
         head = self._signer.request_head(credentials, origin.authority, _target(operation), body)
         assert self._pool is not None, "The client is used outside its `async with`."
         return self._pool.send(origin, head, body, deadline, fresh=fresh)
+
+    def _new_origin(self, url: str) -> HttpOrigin:
+        self._origins[url] = origin = HttpOrigin.of(url)
+        while len(self._origins) > MAX_ORIGINS:  # the embedded engine has moved often
+            del self._origins[next(iter(self._origins))]
+        return origin
 
     async def correct_signature(self, refused: SignatureRefused, deadline: float) -> bool:
         """Correct the clock or the credentials. Return whether a request would now be signed differently."""
@@ -82,8 +92,3 @@ class SignedTransport:
 @cache
 def _target(operation: str) -> str:
     return f"{'DynamoDBStreams' if operation in STREAM_OPERATIONS else 'DynamoDB'}_20120810.{operation}"
-
-
-@lru_cache(maxsize=16)
-def _origin(url: str) -> HttpOrigin:
-    return HttpOrigin.of(url)

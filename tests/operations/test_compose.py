@@ -24,8 +24,9 @@ from server.security.jwt import Tokens, TokenSettings
 from tests.support.command_line import surroundings
 from tests.support.forking import Forked
 from tests.support.operations import metric_names, named_metrics
+from tests.support.ports import free_port
 from tests.support.served import SECRET
-from tests.support.store_engines import ROOT, free_port
+from tests.support.store_engines import ROOT
 
 COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]

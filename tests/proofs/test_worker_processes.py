@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 
 from tests.support.command_line import GatewayProcess, refused_in_a_line, run_here, serve_process
+from tests.support.ports import free_port
 from tests.support.served import SECRET
-from tests.support.store_engines import free_port
 from tests.support.supervisor import is_running, signals_are_taken
 from tests.support.until import until_blocking
 from tests.support.workers import QUIET, child_processes, workers

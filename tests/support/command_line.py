@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 
 from gateway import cli
 from tests.support.forking import Forked
-from tests.support.store_engines import ROOT, free_port
+from tests.support.ports import free_port
+from tests.support.store_engines import ROOT
 from tests.support.until import until_blocking
 
 STRONG = "{ earthquakes(minMagnitude: 4.5, first: 100) { nodes { eventId magnitude } } }"

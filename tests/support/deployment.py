@@ -22,9 +22,10 @@ from datastore.objects.factory import LOCAL_FOLDER
 from tests.support.command_line import surroundings
 from tests.support.feed_process import instance_of
 from tests.support.forking import Forked
+from tests.support.ports import free_port
 from tests.support.process_clock import ProcessClock
 from tests.support.served import SECRET
-from tests.support.store_engines import free_port, make_tables, new_prefix
+from tests.support.store_engines import make_tables, new_prefix
 
 READY_SECONDS = 40.0
 ENGINE_KEY = "k" * 32

@@ -15,8 +15,8 @@ from datastore.model.identity import Role
 from server.settings import Settings
 from tests.support import contract as contract
 from tests.support.fault_proxy import Proxy, Seen
+from tests.support.ports import free_port
 from tests.support.served import SECRET, Served
-from tests.support.store_engines import free_port
 
 SIGHTINGS = '{ sightings(area: "Downtown") { nodes { area } } }'
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from tests.support.store_engines import free_port
+from tests.support.ports import free_port
 
 
 class RedisServer:

@@ -16,9 +16,9 @@ from datastore.change_streams.shards.shard_reader import ShardCursor, shards_of,
 from datastore.database import StoreOptions
 from datastore.keyspace.matches.fixtures import FIXTURES
 from server.settings import Settings
+from tests.support.ports import free_port
 from tests.support.resuming_clients import EventStreamClient, ResumingClient, SocketClient
 from tests.support.served import Clock, Served, Tidied, listening
-from tests.support.store_engines import free_port
 
 CUTS = int(os.environ.get("RESUME_CUTS", "20"))
 MATCH = 'subscription { matchUpdates(matchId: "m1") { version isSnapshot } }'

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shutil
-import socket
 import sqlite3
 import subprocess
 import time
@@ -25,6 +24,7 @@ from datastore.engine.programs import SERVER, Dynoxide, EngineMissing, find_bina
 from datastore.infrastructure import tables
 from datastore.keyspace import TABLES
 from datastore.model.access_patterns import Table
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 DYNAMODB_LOCAL = ROOT / "build" / "dynamodb-local"
@@ -188,12 +188,6 @@ def _wait_for(process: subprocess.Popen[bytes], url: str) -> None:
                 break
             time.sleep(0.01)
     raise RuntimeError(f"The engine {ENGINE.name} does not start.")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def new_prefix() -> str:

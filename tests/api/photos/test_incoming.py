@@ -27,8 +27,9 @@ from tests.support.media import begin_upload
 from tests.support.photo_items import ADA, EVE, ask_as, photo_user, put_library_items
 from tests.support.photo_steps import DELETE
 from tests.support.pictures import jpeg
+from tests.support.ports import free_port
 from tests.support.served import NOON, SECRET, Served
-from tests.support.store_engines import ROOT, free_port
+from tests.support.store_engines import ROOT
 from tests.support.until import until
 from tests.support.upload_forms import cancel, complete_photo, form_of, post_form
 from tests.support.upload_steps import files_of_gateway, janitor, reserved, upload_original

@@ -16,8 +16,8 @@ from server.documents.persisted.manifest import sha256_of
 from server.documents.persisted.trusted import KNOWN_SECONDS, DocumentTable
 from server.documents.settings import TABLE, DocumentSettings, DocumentsMode
 from server.settings import Settings
+from tests.support.ports import free_port
 from tests.support.served import SECRET, Served
-from tests.support.store_engines import free_port
 from tests.support.transports import ask_over, codes_of_answer, persisted
 
 AREAS = "query Areas { areas }"

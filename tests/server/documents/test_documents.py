@@ -21,8 +21,9 @@ from server.documents.settings import DocumentSettings, document_settings
 from server.http.graphiql import examples
 from server.operations.outcome import format_errors
 from server.settings import Settings
+from tests.support.ports import free_port
 from tests.support.served import SECRET, Served
-from tests.support.store_engines import ROOT, free_port
+from tests.support.store_engines import ROOT
 
 BOUND_SECONDS = 0.010
 # A busy machine is slower: other processes share its caches.

@@ -18,8 +18,8 @@ from server.documents.persisted.manifest import sha256_of
 from server.documents.persisted.redis import PAUSE_SECONDS, RedisTexts
 from server.documents.settings import DocumentSettings
 from server.settings import Settings
+from tests.support.ports import free_port
 from tests.support.served import Served
-from tests.support.store_engines import free_port
 from tests.support.transports import TRANSPORTS, Transport, ask_over, codes_of_answer, get, persisted
 
 REDIS = os.environ.get("GATEWAY_REDIS_URL") or "redis://127.0.0.1:6379/0"

@@ -22,8 +22,9 @@ from server.documents.settings import DocumentSettings, DocumentsMode
 from server.http.cache import NAMED_SECONDS
 from server.settings import Settings
 from tests.support.earthquake_samples import quake, store
+from tests.support.ports import free_port
 from tests.support.served import SECRET, Served
-from tests.support.store_engines import ROOT, free_port
+from tests.support.store_engines import ROOT
 from tests.support.transports import get, persisted
 
 QUAKE = 'query Quake($id: ID! = "us1") { earthquake(eventId: $id) { eventId place } }'

@@ -21,8 +21,9 @@ from runtime.container import Gateway
 from server.admission.settings import Capacity
 from server.settings import Settings
 from tests.support.fault_proxy import QUICK, Proxy, Seen, forward, hang, lose_answer, plain_error, refuse
+from tests.support.ports import free_port
 from tests.support.served import SECRET, Clock, Served, call_name, listening
-from tests.support.store_engines import free_port, make_tables
+from tests.support.store_engines import make_tables
 from tests.support.until import until
 
 REPORT = """

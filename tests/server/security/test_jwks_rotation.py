@@ -9,8 +9,8 @@ import pytest
 
 from server.settings import Settings
 from tests.support.issuers import RSA_ONE, RSA_TWO, Publisher, published, publishing
+from tests.support.ports import free_port
 from tests.support.served import NOON, SECRET, Served
-from tests.support.store_engines import free_port
 
 ISSUER, AUDIENCE = "https://issuer.example", "gateway"
 MINE = '{ watches(userId: "ann") { area } }'

@@ -15,9 +15,9 @@ from datastore.model.identity import Role
 from runtime.container import Gateway
 from server.settings import Misconfigured, Settings, from_environment
 from tests.support.photo_items import ADA, person, photo, photo_user, put_library_items
+from tests.support.ports import free_port
 from tests.support.resuming_clients import Said, SocketClient
 from tests.support.served import SECRET, Clock, Served, listening
-from tests.support.store_engines import free_port
 
 NEW = "a new secret, with which nothing was made before"
 PHOTOS = """query ($of: ID!, $after: String) {

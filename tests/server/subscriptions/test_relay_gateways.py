@@ -19,12 +19,13 @@ from tests.support.bus_gateways import metric_value
 from tests.support.earthquake_samples import put_raw, scan
 from tests.support.fault_proxy import Proxy
 from tests.support.match_updates import advance, register_at_version_1
+from tests.support.ports import free_port
 from tests.support.redis_server import RedisServer, redis
 from tests.support.resume import CUTS, cut_at_random, write_until
 from tests.support.resuming_clients import EventStreamClient, ResumingClient, SocketClient
 from tests.support.served import Clock, Served, Tidied, listening
 from tests.support.split_stream import SplitStream
-from tests.support.store_engines import Engines, free_port
+from tests.support.store_engines import Engines
 from tests.support.until import until
 
 __all__ = ["redis"]

@@ -33,8 +33,9 @@ from tests.support.command_line import (
     serve_process,
     surroundings,
 )
+from tests.support.ports import free_port
 from tests.support.served import SECRET, Clock, Served
-from tests.support.store_engines import ROOT, free_port
+from tests.support.store_engines import ROOT
 
 
 @pytest.fixture(scope="module")

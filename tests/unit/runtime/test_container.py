@@ -17,8 +17,8 @@ from pipelines.consumer.metrics import StreamMetrics
 from runtime.container import Gateway, ProcessPart
 from runtime.jobs import metrics_served, pipeline_pace, serve_metrics
 from server.settings import Settings
+from tests.support.ports import free_port
 from tests.support.served import SECRET, Clock
-from tests.support.store_engines import free_port
 from tests.support.usgs_samples import Handler, feature, feed_bytes, feed_server, hang_response
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import surroundings
-from tests.support.store_engines import ROOT, free_port
+from tests.support.ports import free_port
+from tests.support.store_engines import ROOT
 
 # Only root may create a namespace without a namespace of users.
 ALONE: tuple[str, ...] = ("unshare", "--pid", "--fork") if sys.platform == "linux" and os.geteuid() == 0 else ()

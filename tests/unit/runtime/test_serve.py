@@ -31,8 +31,9 @@ from tests.support.command_line import (
     serving_anew,
     surroundings,
 )
+from tests.support.ports import free_port
 from tests.support.served import SECRET
-from tests.support.store_engines import ROOT, free_port
+from tests.support.store_engines import ROOT
 from tests.support.until import until_blocking
 
 # Each test starts a gateway's processes.

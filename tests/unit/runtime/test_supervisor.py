@@ -22,7 +22,7 @@ from runtime.supervisor.worker_env import VARIABLE, Assignment
 from server.settings import Misconfigured
 from tests.support.command_line import surroundings
 from tests.support.forking import Forked
-from tests.support.store_engines import free_port
+from tests.support.ports import free_port
 from tests.support.supervisor import is_running, signals_are_taken
 from tests.support.supervisor_process import STAND_IN
 from tests.support.until import until_blocking

@@ -24,10 +24,10 @@ from server.settings import Settings
 from tests.support.bus_gateways import metric_value
 from tests.support.earthquake_samples import put_raw
 from tests.support.fault_proxy import Proxy
+from tests.support.ports import free_port
 from tests.support.redis_server import RedisServer, redis
 from tests.support.served import Clock, Listener, Served, Tidied, listening
 from tests.support.shard_limits import ShardLimits, Shared
-from tests.support.store_engines import free_port
 from tests.support.until import until
 
 __all__ = ["redis"]

@@ -15,7 +15,8 @@ from datastore.dynamodb.http1.proxies import Proxy, ProxyUnusable, proxy_for
 from datastore.errors import Unavailable
 from datastore.infrastructure import tables
 from datastore.keyspace.sightings import BLIP
-from tests.support.store_engines import free_port, new_prefix
+from tests.support.ports import free_port
+from tests.support.store_engines import new_prefix
 from tests.support.wire_server import (
     Script,
     Server,
@@ -154,6 +155,16 @@ async def test_requests_to_hosts_of_no_proxy_go_directly(
     async with behind(Tunnels(), tmp_path, monkeypatch) as (server, proxy), client_at(server.url) as client:
         assert await call_numbered(client, 1) == 1
         assert proxy.connections == 0
+
+
+async def test_each_client_reads_the_proxy_for_its_url_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with behind(Tunnels(), tmp_path, monkeypatch) as (server, proxy):
+        async with client_at(server.url) as client:
+            assert await call_numbered(client, 1) == 1
+        monkeypatch.setenv("NO_PROXY", "localhost")
+        async with client_at(server.url) as client:
+            assert await call_numbered(client, 2) == 2
+        assert proxy.connections == 1
 
 
 async def test_requests_to_a_local_engine_use_no_proxy(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,8 @@ from datastore.engine.listener import MAX_PENDING
 from datastore.engine.process import Child
 from datastore.engine.programs import find_program
 from tests.support.command_line import refused_in_a_line, run_command, run_here
-from tests.support.store_engines import ROOT, free_port
+from tests.support.ports import free_port
+from tests.support.store_engines import ROOT
 
 KEY = "a-key-that-nobody-could-ever-guess-0123456789"
 LIST = {"X-Amz-Target": "DynamoDB_20120810.ListTables", "Content-Type": "application/x-amz-json-1.0"}

@@ -20,8 +20,9 @@ from datastore.engine.engine import Engine
 from datastore.engine.process import EngineFailed
 from datastore.engine.programs import BINARY, Dynoxide, EngineMissing, MiniStack, find_program, npm_platform
 from tests.support.command_line import surroundings
+from tests.support.ports import free_port
 from tests.support.resuming_clients import EventStreamClient
-from tests.support.store_engines import ROOT, free_port
+from tests.support.store_engines import ROOT
 from tests.support.usgs_samples import feature, feed_bytes
 
 PYTHON = ROOT / ".venv-ministack" / "bin" / "python"

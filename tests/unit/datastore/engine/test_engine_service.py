@@ -12,7 +12,8 @@ import pytest
 from datastore.engine.engine import Engine
 from datastore.engine.programs import find_program
 from tests.support.command_line import refused_in_a_line, run_command, run_here, serve_process
-from tests.support.store_engines import ROOT, free_port
+from tests.support.ports import free_port
+from tests.support.store_engines import ROOT
 
 
 def test_it_listens_on_the_local_or_on_all_addresses(tmp_path: Path) -> None:

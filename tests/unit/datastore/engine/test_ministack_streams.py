@@ -21,9 +21,10 @@ from datastore.model.timestamps import day_bucket, epoch_ms
 from tests.support import store_engines
 from tests.support.consumers import ConsumerInstance, Noting
 from tests.support.fault_proxy import Proxy, Seen, forward
+from tests.support.ports import free_port
 from tests.support.resuming_clients import SocketClient
 from tests.support.served import NOON, Served, Tidied, listening
-from tests.support.store_engines import ENGINES, MINISTACK, create_tables, free_port, new_prefix, running_engine
+from tests.support.store_engines import ENGINES, MINISTACK, create_tables, new_prefix, running_engine
 from tests.support.until import until
 
 NEEDS = "MiniStack is not installed: make .venv-ministack/.ready"

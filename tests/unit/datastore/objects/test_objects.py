@@ -25,9 +25,9 @@ from server.settings import Settings
 from tests.support.bucket_steps import KEY, OTHER, bucket, http, server
 from tests.support.photo_items import ADA, EVE, ask_as, photo, photo_user, put_library_items
 from tests.support.pictures import jpeg
+from tests.support.ports import free_port
 from tests.support.s3_server import BUCKET, S3Server
 from tests.support.served import SECRET, Served
-from tests.support.store_engines import free_port
 from tests.support.upload_forms import complete_photo, create_photo, post_form, send_to, upload_count
 
 __all__ = ["bucket", "http", "server"]

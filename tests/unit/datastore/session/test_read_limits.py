@@ -11,8 +11,8 @@ from datastore.model.identity import Role
 from datastore.session.metering import Meter, ReadTooMuch
 from server.documents.settings import DocumentSettings
 from server.settings import Settings
+from tests.support.ports import free_port
 from tests.support.served import NOON, SECRET, UNBOUGHT, Served
-from tests.support.store_engines import free_port
 
 FIRST = '{ areas postsByTag(tag: "cats", first: 1) { nodes { text } pageInfo { hasNextPage } } }'
 POSTS = 400

@@ -34,8 +34,9 @@ from tests.support.fault_proxy import Proxy, lose_answer, plain_error
 from tests.support.feed_changes import items_of, put_feed_records, store_of
 from tests.support.feed_items import like_item, post_item, user_item
 from tests.support.moments import utc_now
+from tests.support.ports import free_port
 from tests.support.served import SECRET
-from tests.support.store_engines import ROOT, free_port
+from tests.support.store_engines import ROOT
 from tests.support.until import until
 
 ONE_LIFE = QUICK.lease_seconds

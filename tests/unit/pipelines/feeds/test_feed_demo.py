@@ -27,8 +27,8 @@ from pipelines.feeds.handlers import feed_handlers
 from server.settings import Settings
 from tests.support.feed_changes import items_of
 from tests.support.feed_world import FeedWorld, Killed, ProcessWire
+from tests.support.ports import free_port
 from tests.support.served import SECRET, Served
-from tests.support.store_engines import free_port
 
 HOME = """{ homeFeed(userId: "demo", first: 50) { nodes {
   author { name }

@@ -14,8 +14,8 @@ from tests.support.command_line import surroundings
 from tests.support.cricket_pipeline import PipelineInstance
 from tests.support.forking import Forked
 from tests.support.orchestrator import ScriptedReplay
+from tests.support.ports import free_port
 from tests.support.served import Clock, Served
-from tests.support.store_engines import free_port
 from tests.support.until import until
 
 
