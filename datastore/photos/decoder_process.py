@@ -88,7 +88,7 @@ def _silence(descriptor: int) -> None:
 
 
 def _bind_to_parent(parent: int) -> None:
-    """On Linux, let the kernel kill this process when the gateway ends, and before the gateway if memory runs out.
+    """Let Linux kill this process when the gateway ends, and before the gateway if memory runs out.
 
     The process also gains no privileges.
     """
