@@ -41,7 +41,7 @@ async def redis_buckets() -> AsyncIterator[Callable[..., RedisBuckets]]:
     made: list[RedisBuckets] = []
 
     def make(**how: Any) -> RedisBuckets:
-        made.append(RedisBuckets(**{"url": REDIS, "prefix": f"test:{uuid.uuid4().hex}:", "timeout": 2.0, **how}))
+        made.append(RedisBuckets(**{"url": REDIS, "prefix": f"test:{uuid.uuid4().hex}:", "timeout": 50.0, **how}))
         return made[-1]
 
     probe = make()
