@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WEB_SOURCES := web/index.html web/vite.config.js $(wildcard web/src/*)
 
-.PHONY: setup engine serve test test-fast proofs test-interpreted workload faults kills soak fuzz lint types check bench lock docs rehearse lambda clean
+.PHONY: setup engine serve test test-fast proofs test-interpreted jit-conformance workload faults kills soak fuzz lint types check bench lock docs rehearse lambda clean
 
 setup: $(VENV)/.ready node_modules/.ready web/dist/index.html engine
 
@@ -81,6 +81,21 @@ proofs: setup .venv-ministack/.ready tests/clients/node_modules/.ready tests/__p
 # The tests with all operations executed by graphql-core, without compiled execution.
 test-interpreted: export GATEWAY_EXECUTOR = interpreted
 test-interpreted: test
+
+# graphql-core's own tests, with each operation compiled at its first execution: about 20 s. The parts that execute no
+# operations (language, validation, pyutils) are left out.
+CORE_TESTS := execution error type utilities test_graphql.py test_star_wars_introspection.py test_star_wars_query.py test_user_registry.py
+jit-conformance: $(VENV)/.ready build/graphql-core/.ready
+	cd build/graphql-core/graphql_core-* && PYTHONPATH="$(CURDIR):$(CURDIR)/tests/conformance:.." \
+	  $(CURDIR)/$(BIN)/python -m pytest -q -p compiled_core -p no:cacheprovider -o addopts= -o timeout=600 $(addprefix tests/,$(CORE_TESTS)) $(ARGS)
+
+# The source is downloaded with pip, which builds its metadata. The plugin is not installed, only unpacked beside it.
+build/graphql-core/.ready: tests/conformance/requirements.txt | $(VENV)/.ready
+	rm -rf build/graphql-core && mkdir -p build/graphql-core
+	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary graphql-core \
+	  --require-hashes -r $< -d build/graphql-core
+	cd build/graphql-core && tar -xzf graphql_core-*.tar.gz && $(CURDIR)/$(BIN)/python -m zipfile -e pytest_describe-*.whl .
+	touch $@
 
 # The feed's random workload at full length, some ten minutes: 20,000 operations by 200 users, four times over.
 workload: setup

@@ -216,6 +216,7 @@ class CachedOperation:
                 self._node,
                 cls.resolver_of,
                 types_by_class=cls.types_by_class,
+                eager=cls.eager,
             )
         except Unsupported as unsupported:
             self.reason = unsupported.reason
@@ -246,7 +247,7 @@ class CachedOperation:
         hide_suggestions: bool = False,
     ) -> ExecutionResult | Awaitable[ExecutionResult]:
         """Execute like graphql-core's `execute`. A compiled operation saves the work that was done at compile time."""
-        program = self.compiled if has_loop() else None
+        program = self.compiled if not self._executor_class.eager or has_loop() else None
         if program is not None and not program.is_outdated():
             run = program.start_execution(root, context, variables, self._build_executor)
             if run is not None:

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from threading import Lock
+from types import CoroutineType
 from typing import Any
 
 from graphql import (
@@ -23,10 +24,20 @@ from graphql import (
 )
 
 from jit.collect_fields import any_holds
-from jit.completion import adopt_all, failed_item, items_from, leaves, ordered, resolved
-from jit.execution import PendingField, SharedValue
+from jit.completion import at_field, failed_item, items_from, leaves, ordered, resolved
+from jit.eager.codegen import emit_adoption, emit_shared_field, is_shared
+from jit.eager.execution import PendingField, SharedValue, adopt_all
+from jit.execution import guarded
 from jit.field_plan import FieldPlan, Finish, Select
-from jit.field_resolvers import AttributeResolver, DirectResolver, IdentityResolver, RawResolver, default, keywords
+from jit.field_resolvers import (
+    AttributeResolver,
+    DirectResolver,
+    IdentityResolver,
+    RawResolver,
+    called_later,
+    default,
+    keywords,
+)
 
 # The characters of all cached sources, which take some 3 MB with their code. A source above MAX_SOURCE_CHARACTERS, some
 # fifty fields, is not cached: it is rarely equal to another one, and would evict many.
@@ -43,14 +54,18 @@ EXACT = {
     GraphQLFloat: "{0}.__class__ is float and {0} - {0} == 0.0",
 }
 _NAMES: dict[str, Any] = {
+    "CoroutineType": CoroutineType,
     "SharedValue": SharedValue,
     "TEXTS": frozenset([str]),
     "Undefined": Undefined,
     "PendingField": PendingField,
     "adopt_all": adopt_all,
     "any_holds": any_holds,
+    "at_field": at_field,
+    "called_later": called_later,
     "default": default,
     "failed_item": failed_item,
+    "guarded": guarded,
     "items_from": items_from,
     "keywords": keywords,
     "leaves": leaves,
@@ -59,35 +74,55 @@ _NAMES: dict[str, Any] = {
 }
 
 
-def selection(plans: Sequence[FieldPlan], *, in_order: bool) -> Select:
+def selection(plans: Sequence[FieldPlan], *, in_order: bool, eager: bool) -> Select:
     """Compile `select(run, source, path)`, which completes an object.
 
-    Unless `in_order`, the order of the keys depends on variables, and the function sorts them.
+    Unless `in_order`, the order of the keys depends on variables, and the function sorts them. The function returns the
+    object: if `eager`, with placeholders of pending fields, otherwise a coroutine of it if a field has to be awaited.
     """
-    function = _Function("run, o, path")
+    function = _Function("run, o, path", eager=eager)
     for number, plan in enumerate(plans):
         plan.number = number
         function.bind("k", plan, plan.key)
-    if any(_is_shared(plan) for plan in plans):
+    if any(is_shared(function, plan) for plan in plans):
         function.add(1, "shared = run.shared")
-    if not in_order or any(plan.conditions for plan in plans):
-        _emit_conditional_fields(function, plans)
-        others = plans
-        if not in_order:
-            function.parameters["plans"] = tuple(plans)
-            function.add(1, "d = ordered(run, plans, d)")
-    else:
-        others = _emit_fields(function, plans)
-    for plan in others:
-        _emit_adoption(function, plan)
+    conditional = not in_order or any(plan.conditions for plan in plans)
+    has_leaves = not conditional and any(map(_is_attribute_leaf, plans))
+    # Without __typename and the attributes, whose values are `odd` if they may have to be awaited.
+    others = [
+        plan for plan in plans if not (isinstance(plan.resolver, str) or (not conditional and _is_attribute_leaf(plan)))
+    ]
+    values = [f"v{plan.number}" for plan in others]
+    if has_leaves:
+        function.add(1, "odd = ()")
+    discards = not eager and len(plans) > 1 and (has_leaves or bool(values))
+    if discards:
+        function.add(1, *[f"{value} = None" for value in values], "try:")
+        function.margin += 1
+    (_emit_conditional_fields if conditional else _emit_fields)(function, plans)
+    if discards:
+        function.margin -= 1
+        left = ", ".join([*values, *(["*odd"] if has_leaves else [])])
+        function.add(1, "except Exception as error:", f"    run.discard(({left},), (), error)", "    raise")
+    if not in_order:
+        function.parameters["plans"] = tuple(plans)
+        function.add(1, "d = ordered(run, plans, d)")
+    if eager:
+        for plan in others:
+            emit_adoption(function, plan)
+        if has_leaves:
+            function.add(1, "if odd:", "    adopt_all(d, odd)")
+    elif values or has_leaves:
+        tests = [f"{value}.__class__ is CoroutineType" for value in values] + (["odd"] if has_leaves else [])
+        function.add(1, f"if {' or '.join(tests)}:", "    return run.joined(d)")
     function.add(1, "return d")
     select: Select = function.build()
     return select
 
 
-def finish(plan: FieldPlan) -> Finish:
+def finish(plan: FieldPlan, *, eager: bool) -> Finish:
     """Compile `finish(run, plan, value, path, otherwise)`, which completes a value of the field."""
-    function = _Function("run, P, v, p, otherwise")
+    function = _Function("run, P, v, p, otherwise", eager=eager)
     if plan.leaf:
         _bind_coercion(function, plan, "")
         _emit_leaf_finish(function, plan)
@@ -104,13 +139,15 @@ def finish(plan: FieldPlan) -> Finish:
 class _Function:
     """The source of a function. `parameters` are the values that the source refers to, by name."""
 
-    def __init__(self, signature: str) -> None:
+    def __init__(self, signature: str, *, eager: bool) -> None:
+        self.eager = eager
+        self.margin = 1
         self.parameters: dict[str, Any] = {}
         self._lines = [f"    def function({signature}):"]
 
     def add(self, indent: int, *lines: str) -> None:
         """Add lines to the body of the function."""
-        margin = "    " * (indent + 1)
+        margin = "    " * (indent + self.margin)
         self._lines += [margin + line for line in lines]
 
     def bind(self, prefix: str, plan: FieldPlan, value: Any) -> str:
@@ -165,11 +202,8 @@ def _compiled(text: str) -> Callable[..., Any]:
 # Selections
 
 
-def _emit_fields(function: _Function, plans: Sequence[FieldPlan]) -> list[FieldPlan]:
-    """Generate the fields of a selection set. Return the fields that are not read as attributes."""
-    others: list[FieldPlan] = []
-    if any(map(_is_attribute_leaf, plans)):
-        function.add(1, "odd = ()")
+def _emit_fields(function: _Function, plans: Sequence[FieldPlan]) -> None:
+    """Generate the fields of a selection set. Attributes that are leaves are read together."""
     for is_leaf, members in groupby(plans, _is_attribute_leaf):
         group = list(members)
         if is_leaf:
@@ -177,12 +211,8 @@ def _emit_fields(function: _Function, plans: Sequence[FieldPlan]) -> list[FieldP
         else:
             for plan in group:
                 _emit_field(function, 1, plan)
-            others += group
     entries = ", ".join(f"k{plan.number}: v{plan.number}" for plan in plans)
     function.add(1, f"d = {{{entries}}}")
-    if len(others) < len(plans):
-        function.add(1, "if odd:", "    adopt_all(d, odd)")
-    return others
 
 
 def _emit_conditional_fields(function: _Function, plans: Sequence[FieldPlan]) -> None:
@@ -194,19 +224,6 @@ def _emit_conditional_fields(function: _Function, plans: Sequence[FieldPlan]) ->
             indent = 2
         _emit_field(function, indent, plan)
         function.add(indent, f"d[k{plan.number}] = {value}")
-
-
-def _emit_adoption(function: _Function, plan: FieldPlan) -> None:
-    """Generate the link from a pending value to its object `d`. A field that shares the value becomes a follower."""
-    value, p, shared = f"v{plan.number}", f"P{plan.number}", f"s{plan.number}"
-    if isinstance(plan.resolver, str):
-        return
-    function.add(1, f"if {value}.__class__ is PendingField:")
-    if _is_shared(plan):
-        function.add(2, f"if {value} is {shared}:", f"    {value}.followers.append(({p}, d, path))", "else:")
-        function.add(3, f"{value}.out = d")
-    else:
-        function.add(2, f"{value}.out = d")
 
 
 def _emit_leaves(function: _Function, plans: Sequence[FieldPlan]) -> None:
@@ -246,49 +263,19 @@ def _emit_field(function: _Function, indent: int, plan: FieldPlan) -> None:
     if isinstance(plan.resolver, str):  # __typename
         function.add(indent, f"{value} = {function.bind('t', plan, plan.resolver)}")
         return
-    plan.finish = finish(plan)
+    plan.finish = finish(plan, eager=function.eager)
     p = function.bind("P", plan, plan)
-    if _is_shared(plan):
-        _emit_shared_field(function, indent, plan)
+    if is_shared(function, plan):
+        emit_shared_field(function, indent, plan, _call(function, plan, place)[0])
         return
     call, awaits = _call(function, plan, place)
     function.add(indent, f"{place} = (path, k{plan.number})", "try:")
-    if awaits:
+    if awaits and function.eager:
         function.add(indent + 1, f"{value} = run.start({p}, {call}, {place})")
     else:
         c = function.bind("c", plan, plan.finish)
         function.add(indent + 1, f"{value} = {c}(run, {p}, {call}, {place}, resolved)")
     function.add(indent, "except Exception as error:", f"    {value} = run.handle_error(error, {p}, {place})")
-
-
-def _emit_shared_field(function: _Function, indent: int, plan: FieldPlan) -> None:
-    """Generate a field that is resolved once for all paths: its value is known, pending, or resolved here."""
-    value, p, place, shared = f"v{plan.number}", f"P{plan.number}", f"p{plan.number}", f"s{plan.number}"
-    group, attribute = plan.resolver.shared_by
-    call, _ = _call(function, plan, place)
-    function.add(indent, f"{place} = None", "try:")
-    function.add(indent + 1, f"g = shared[{function.bind('g', plan, group)}]", f"of = o.{attribute}")
-    function.add(indent + 1, f"{shared} = g.get(of)", f"if {shared} is None:")
-    function.add(
-        indent + 2, f"{place} = (path, k{plan.number})", f"{value} = run.start_shared({p}, g, of, {call}, {place})"
-    )
-    function.add(
-        indent + 1,
-        f"elif {shared}.__class__ is SharedValue:",
-        f"    {value} = {shared}.completed.get({p}.equality_key)",
-    )
-    function.add(indent + 2, f"if {value} is None:", f"    {place} = (path, k{plan.number})")
-    function.add(indent + 3, f"{value} = {shared}.complete(run, {p}, {place})")
-    function.add(indent + 1, "else:", f"    {value} = {shared}")
-    function.add(indent, "except Exception as error:")
-    function.add(indent + 1, f"{value} = run.handle_error(error, {p}, {place} or (path, k{plan.number}))")
-
-
-def _is_shared(plan: FieldPlan) -> bool:
-    resolver = plan.resolver
-    if not isinstance(resolver, DirectResolver) or resolver.shared_by is None or plan.parent is None:
-        return False
-    return resolver.is_async and not plan.takes_arguments
 
 
 def _call(function: _Function, plan: FieldPlan, place: str) -> tuple[str, bool]:
@@ -306,6 +293,9 @@ def _call(function: _Function, plan: FieldPlan, place: str) -> tuple[str, bool]:
             if resolver.info:
                 info = function.bind("i", plan, resolver.info_class)
                 arguments.append(f"{resolver.info}={info}(run, {p}, {place})")
+            if plan.takes_arguments and resolver.is_async and not function.eager:
+                given = ", ".join([p, place, f"{p}.arguments(run)", *arguments])
+                return f"called_later(run, {given})", True
             if plan.takes_arguments:
                 arguments.append(f"**keywords(run, {p}, {place})")
             return f"{f}({', '.join(arguments)})", resolver.is_async
@@ -342,16 +332,23 @@ def _emit_leaf_finish(function: _Function, plan: FieldPlan) -> None:
 
 def _emit_object_finish(function: _Function, plan: FieldPlan) -> None:
     if plan.depth == 0:
-        function.add(1, "if v.__class__ in K:", "    return P.selected(run, v, p)")
+        function.add(1, "if v.__class__ in K:")
+        function.add(2, "return P.selected(run, v, p)" if function.eager else "r = P.selected(run, v, p)")
+        if not function.eager:
+            function.add(2, "return r if r.__class__ is not CoroutineType else at_field(run, r, P, p, otherwise)")
         return
+    rest = "items_from(run, P, 1, r, iter(v[i:]), p)"
+    if not function.eager:
+        rest = f"at_field(run, {rest}, P, p, otherwise)"
     function.add(1, "if v.__class__ is list or v.__class__ is tuple:")
-    function.add(2, "if not K:", "    return items_from(run, P, 1, [], iter(v), p)")
-    function.add(2, "select = P.selected", "r = []", "i = 0", "for x in v:")
-    function.add(3, "if x.__class__ not in K:", "    return items_from(run, P, 1, r, iter(v[i:]), p)")
-    function.add(3, "q = (p, i)", "try:", "    r.append(select(run, x, q))")
-    function.add(3, "except Exception as error:", "    r.append(failed_item(run, error, P, q, v))")
-    function.add(3, "i += 1")
-    function.add(2, "return r")
+    function.add(2, "select, w = P.selected, False", "r = []", "i = 0", "for x in v:")
+    function.add(3, "if x.__class__ not in K:", f"    return {rest}")
+    function.add(3, "q = (p, i)", "try:", "    y = select(run, x, q)")
+    if not function.eager:
+        function.add(4, "if y.__class__ is CoroutineType:", "    y = guarded(run, y, P, q, 1)", "    w = True")
+    function.add(3, "except Exception as error:", "    y = failed_item(run, error, P, q, r, v)")
+    function.add(3, "r.append(y)", "i += 1")
+    function.add(2, "return at_field(run, run.joined(r), P, p, otherwise) if w else r")
 
 
 def _is_attribute_leaf(plan: FieldPlan) -> bool:

@@ -45,6 +45,7 @@ class Reason(StrEnum):
     CONDITION = "invalid_condition"
     NO_ROOT = "no_root_type"
     MUTATION_ORDER = "conditional_order_of_mutations"
+    FIELD_ORDER = "order_of_fields"
     TOO_MANY_FIELDS = "too_many_fields"
     FAILED = "compilation_failed"
     # Properties of the execution

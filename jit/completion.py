@@ -3,9 +3,9 @@
 https://spec.graphql.org/September2025/#CompleteValue()
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from graphql import GraphQLAbstractType, GraphQLError, GraphQLObjectType, Undefined, located_error
@@ -14,7 +14,6 @@ from graphql.pyutils import inspect, is_async_iterable, is_iterable
 from graphql.pyutils import is_awaitable as is_awaitable_in_core
 from graphql.type import is_leaf_type, is_list_type, is_object_type
 
-from jit.coroutine_driver import CoroutineDriver
 from jit.field_plan import FieldPlan, Path, keys_of
 from jit.field_resolvers import attribute
 
@@ -30,10 +29,16 @@ def is_awaitable(value: Any) -> bool:
 
 
 def resolved(run: "Execution", plan: FieldPlan, value: Any, path: Path) -> Any:
-    """Complete the result of a resolver. Return its placeholder if it has to be awaited."""
-    if is_awaitable(value):
+    """Complete the result of a resolver, which may have to be awaited."""
+    if run.awaits and is_awaitable(value):
         return run.start(plan, value, path)
-    return complete(run, plan, 0, value, path)
+    completed = complete(run, plan, 0, value, path)
+    return completed if completed.__class__ is not CoroutineType else run.adopted(completed, None, plan, path, 0)
+
+
+def at_field(run: "Execution", value: Any, plan: FieldPlan, path: Path, otherwise: Callable[..., Any]) -> Any:
+    """Return the completed value of a field. A coroutine handles its error, unless the value was awaited before."""
+    return run.adopted(value, None, plan, path, 0) if otherwise is resolved else value
 
 
 def complete(run: "Execution", plan: FieldPlan, depth: int, value: Any, path: Path) -> Any:
@@ -48,14 +53,26 @@ def complete(run: "Execution", plan: FieldPlan, depth: int, value: Any, path: Pa
     if is_list_type(kind):
         return _list(run, plan, depth, value, path)
     if is_leaf_type(kind):
-        return _leaf(plan, kind, value)
+        return _leaf(run, plan, depth, kind, value, path)
     if is_object_type(kind):
         return _object(run, plan, depth, kind, value, path)
     return _abstract(run, plan, depth, kind, value, path)
 
 
-def _leaf(plan: FieldPlan, kind: Any, value: Any) -> Any:
+def complete_awaited(run: "Execution", plan: FieldPlan, value: Any, path: Path) -> Any:
+    """Complete the result of an awaitable. A result that is awaitable itself is not awaited."""
+    return complete(run, plan, 0, value, path)
+
+
+def unchanged(_run: "Execution", _plan: FieldPlan, value: Any, _path: Path, _otherwise: Any) -> Any:
+    """Return a value that is complete."""
+    return value
+
+
+def _leaf(run: "Execution", plan: FieldPlan, depth: int, kind: Any, value: Any, path: Path) -> Any:
     coerced = kind.coerce_output_value(value)
+    if run.awaits and is_awaitable(coerced):
+        return run.start(plan, coerced, path, depth, unchanged)
     if coerced is Undefined or coerced is None:
         raise TypeError(
             f"Expected `{inspect(kind)}.coerce_output_value({inspect(value)})` to return non-nullable value, "
@@ -69,65 +86,55 @@ def _leaf(plan: FieldPlan, kind: Any, value: Any) -> Any:
 
 
 def _list(run: "Execution", plan: FieldPlan, depth: int, value: Any, path: Path) -> Any:
-    if is_async_iterable(value):
-        items: list[Any] = []
-        completing = _complete_async(run, plan, depth + 1, items, value.__aiter__(), path)
-        waiting = run.start(plan, completing, path, depth, _unchanged)
-        if isinstance(waiting, CoroutineDriver):
-            waiting.items = items  # type: ignore[attr-defined]
-        return waiting
+    if run.awaits and is_async_iterable(value):
+        return run.start_list(plan, depth, value.__aiter__(), path)
     if not is_iterable(value):
         raise GraphQLError(f"Expected Iterable, but did not find one for field '{plan.parent_type}.{plan.name}'.")
     return items_from(run, plan, depth + 1, [], iter(value), path)
 
 
-async def _complete_async(
+async def complete_async(
     run: "Execution", plan: FieldPlan, depth: int, done: list[Any], iterator: AsyncIterator[Any], path: Path
-) -> list[Any]:
+) -> Any:
     """Return the list, with each item completed as it arrives. An error that nulls the list ends the iteration."""
     try:
         while True:
             try:
                 item = await anext(iterator)
             except StopAsyncIteration:
-                return done
+                break
             except Exception as error:
                 raise located_error(error, plan.nodes(run.variables), keys_of(path)) from error
-            _add_item(run, plan, depth, item, done, path)
-    except Exception:
+            _add_item(run, plan, depth + 1, item, done, path)
+    except Exception as error:
         with suppress(Exception):
             await iterator.aclose()  # type: ignore[attr-defined]
+        run.discard(done, (), error)
         raise
+    joined = run.joined(done)
+    return joined if joined is done else await joined
 
 
-def _unchanged(run: "Execution", plan: FieldPlan, items: Any, path: Path, _: Any) -> Any:
-    return items
-
-
-def items_from(
-    run: "Execution", plan: FieldPlan, depth: int, done: list[Any], rest: Iterator[Any], path: Path
-) -> list[Any]:
+def items_from(run: "Execution", plan: FieldPlan, depth: int, done: list[Any], rest: Iterator[Any], path: Path) -> Any:
     """Complete the remaining items, append them to `done`, and return it."""
     try:
         for item in rest:
             _add_item(run, plan, depth, item, done, path)
     except Exception as error:
-        _discard(run, rest, error)
+        run.discard(done, rest, error)
         raise
-    return done
+    return run.joined(done)
 
 
 def _add_item(run: "Execution", plan: FieldPlan, depth: int, item: Any, done: list[Any], path: Path) -> None:
     place = (path, len(done))
     try:
-        if is_awaitable(item):
-            completed = run.start(plan, item, place, depth, _finish_item(depth))
+        if run.awaits and is_awaitable(item):
+            completed = run.start(plan, item, place, depth, _finish_item(depth), done)
         else:
-            completed = complete(run, plan, depth, item, place)
+            completed = run.adopted(complete(run, plan, depth, item, place), done, plan, place, depth)
     except Exception as error:
         completed = run.handle_error(error, plan, place, depth)
-    if isinstance(completed, CoroutineDriver):
-        completed.out = done  # type: ignore[attr-defined]
     done.append(completed)
 
 
@@ -138,24 +145,28 @@ def _finish_item(depth: int) -> Any:
     return finish
 
 
-def failed_item(run: "Execution", error: Exception, plan: FieldPlan, path: Path, items: Any) -> None:
+def failed_item(run: "Execution", error: Exception, plan: FieldPlan, path: Path, done: list[Any], items: Any) -> None:
     """Handle the error of an item: the item becomes null, or the error is raised for the whole list."""
     try:
         run.handle_error(error, plan, path, 1)
     except Exception as problem:
-        _discard(run, iter(items[int(path[1]) + 1 :]), problem)
+        run.discard(done, items[int(path[1]) + 1 :], problem)
         raise
 
 
 def leaves(run: "Execution", plans: tuple[FieldPlan, ...], source: Any, path: Path | None) -> list[Any]:
     """Complete the attributes of an object one by one, and handle the error of each."""
-    values = []
+    values: list[Any] = []
     for plan in plans:
         place = (path, plan.key)
         try:
             value = resolved(run, plan, attribute(run, plan, source, place), place)
         except Exception as error:
-            value = run.handle_error(error, plan, place)
+            try:
+                value = run.handle_error(error, plan, place)
+            except Exception as problem:
+                run.discard(values, (), problem)
+                raise
         values.append(value)
     return values
 
@@ -167,34 +178,6 @@ def ordered(run: "Execution", plans: tuple[FieldPlan, ...], values: dict[str, An
     return {plan.key: values[plan.key] for plan in included}
 
 
-def adopt_all(out: dict[str, Any], values: Iterable[Any]) -> None:
-    """Set `out` as the object of the pending fields among the values."""
-    for value in values:
-        if isinstance(value, CoroutineDriver):
-            value.out = out  # type: ignore[attr-defined]
-
-
-def _discard(run: "Execution", rest: Iterator[Any], error: Exception) -> None:
-    """Discard the remaining items of a list that an error nulls: close coroutines, and ignore failures.
-
-    As in graphql-core, futures among the items are cancelled only if the failed item was awaited.
-    """
-    was_awaited = run.failed_at_once in (error, getattr(error, "original_error", None))
-    with suppress(Exception):
-        for item in rest:
-            if asyncio.iscoroutine(item):
-                item.close()
-            elif isinstance(item, asyncio.Future):
-                item.add_done_callback(_retrieve_error)
-                if was_awaited:
-                    item.cancel()
-
-
-def _retrieve_error(future: asyncio.Future[Any]) -> None:
-    if not future.cancelled():
-        future.exception()
-
-
 # Objects
 
 
@@ -203,7 +186,7 @@ def _object(run: "Execution", plan: FieldPlan, depth: int, kind: GraphQLObjectTy
         plan.note_plain(value)
         return plan.selects[kind](run, value, path)
     is_instance = kind.is_type_of(value, run.info(plan, path))
-    if is_awaitable(is_instance):
+    if run.awaits and is_awaitable(is_instance):
 
         def finish(run: "Execution", plan: FieldPlan, is_instance: Any, path: Path, _: Any) -> Any:
             return _checked(run, plan, kind, is_instance, value, path)
@@ -227,7 +210,7 @@ def _abstract(run: "Execution", plan: FieldPlan, depth: int, kind: Any, value: A
     info = run.info(plan, path)
     resolve_type = kind.resolve_type or run.executor.type_resolver
     name = resolve_type(value, info, kind)
-    if is_awaitable(name):
+    if run.awaits and is_awaitable(name):
 
         def finish(run: "Execution", plan: FieldPlan, name: Any, path: Path, _: Any) -> Any:
             return _of_type(run, plan, depth, kind, name, value, path)

@@ -1,187 +1,45 @@
-"""The execution of a compiled operation: pending fields, errors, and the nulls that errors cause."""
+"""The execution of a compiled operation, with the coroutines, tasks and errors of graphql-core."""
 
-import asyncio
-from collections import defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from graphql import ExecutionResult, GraphQLError, GraphQLResolveInfo, located_error
 from graphql.execution import Executor, default_field_resolver
+from graphql.execution.execute import assume_not_awaitable
 from graphql.execution.values import VariableValues
 from graphql.pyutils import Path as CorePath
+from graphql.pyutils import gather_with_cancel
 
-from jit.completion import complete
-from jit.coroutine_driver import CoroutineDriver
-from jit.field_plan import FieldPlan, Finish, Path, core_path, keys_of, lies_in
+from jit.completion import complete_async, complete_awaited
+from jit.field_plan import FieldPlan, Finish, Path, Select, core_path, keys_of
 
 if TYPE_CHECKING:
     from jit.operation import CompiledOperation
 
 
-class PendingField(CoroutineDriver):
-    """A field whose value is awaited. The object is also the placeholder of the value in the response (`out[path[1]]`).
-
-    `items` are the received items of an asynchronous list. `followers` are other fields that share the value. They find
-    this object as `shared[shared_key]`.
-    """
-
-    __slots__ = (
-        "depth",
-        "finish",
-        "followers",
-        "is_abandoned",
-        "items",
-        "out",
-        "path",
-        "plan",
-        "run",
-        "shared",
-        "shared_key",
-    )
-    items: list[Any]
-    shared: dict[Hashable, Any]
-    shared_key: Hashable
-
-    def __init__(
-        self, run: "Execution", plan: FieldPlan, awaitable: Any, path: Path, depth: int, finish: Finish
-    ) -> None:
-        CoroutineDriver.__init__(self, awaitable, run.loop)
-        self.run = run
-        self.plan = plan
-        self.path = path
-        self.depth = depth
-        self.finish = finish
-        self.out: Any = None
-        self.is_abandoned = False
-        self.followers: list[Follower] | None = None
-
-    def on_done(self, error: BaseException | None) -> None:
-        """Replace the placeholder by the completed value, or by null."""
-        run, shared_value = self.run, None
-        if self.followers is not None:
-            shared_value = self._publish(error)
-        if self.is_abandoned:
-            pass
-        elif error is None:
-            finish = self.finish if shared_value is None else shared_value.finish
-            try:
-                value = finish(run, self.plan, self.value, self.path, complete_awaited)
-            except BaseException as problem:  # a nested awaitable may have been cancelled already
-                run.fail(problem, self.plan, self.path, self.depth, self.out)
-            else:
-                self.out[self.path[1]] = value
-                if value.__class__ is PendingField:
-                    value.out = self.out
-        else:
-            run.fail(error, self.plan, self.path, self.depth, self.out)
-        if self.followers:
-            self._complete_followers(shared_value, error)
-        live = run.live
-        live.discard(self)
-        if not live and run.idle is not None and not run.idle.done():
-            run.idle.set_result(None)
-
-    def _publish(self, error: BaseException | None) -> "SharedValue | None":
-        """Publish the shared value. On an error forget it, so that the next field resolves it again."""
-        if error is not None:
-            self.forget()
-            return None
-        shared_value = SharedValue(self.value)
-        if self.shared.get(self.shared_key) is self:
-            self.shared[self.shared_key] = shared_value
-        return shared_value
-
-    def _complete_followers(self, shared_value: "SharedValue | None", error: BaseException | None) -> None:
-        """Complete the followers in order. An error of one may abandon others, which leaves them out of the list."""
-        run, followers = self.run, self.followers
-        assert followers is not None, "The caller has checked for followers."
-        followers.reverse()
-        while followers:
-            plan, out, around = followers.pop()
-            if shared_value is not None:
-                value = shared_value.completed.get(plan.equality_key)
-                if value is None:
-                    path = (around, plan.key)
-                    try:
-                        value = shared_value.complete(run, plan, path)
-                    except BaseException as problem:
-                        run.fail(problem, plan, path, 0, out)
-                        continue
-                    if value.__class__ is PendingField:
-                        value.out = out
-                out[plan.key] = value
-            else:
-                run.fail(error, plan, (around, plan.key), 0, out)
-
-    def abandon(self, place: Path | None) -> bool:
-        """Abandon the value for the fields inside `place`, or for all fields. Return whether no field waits for it."""
-        changed = place is None or lies_in(self.path, place)
-        if changed:
-            self.is_abandoned = True
-        if self.followers:
-            waiting = [] if place is None else [each for each in self.followers if not lies_in(each[2], place)]
-            changed = changed or len(waiting) < len(self.followers)
-            self.followers[:] = waiting
-        return changed and self.is_abandoned and not self.followers
-
-    def forget(self) -> None:
-        """Accept no further followers."""
-        if self.followers is not None and self.shared.get(self.shared_key) is self:
-            del self.shared[self.shared_key]
-
-
-# A field that shares a pending value, the object to which the value belongs, and the path of that object.
-Follower = tuple[FieldPlan, dict[str, Any], Path | None]
-
-
-class SharedValue:
-    """A resolved value that several fields share, with its completed form for each `FieldPlan.equality_key`."""
-
-    __slots__ = ("completed", "value")
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-        self.completed: dict[object, Any] = {}
-
-    def complete(self, run: "Execution", plan: FieldPlan, path: Path) -> Any:
-        """Complete the value at a path. `completed` caches the results that are valid at any path."""
-        errors = len(run.errors)
-        result = plan.finish(run, plan, self.value, path, complete_awaited)
-        if plan.equality_key is None or result.__class__ is not dict or len(run.errors) > errors:
-            return result
-        # A pending field may fail, and its error has to be reported at every path.
-        if not any(value.__class__ is PendingField for value in result.values()):
-            self.completed[plan.equality_key] = result
-        return result
-
-    def finish(self, run: "Execution", plan: FieldPlan, _value: Any, path: Path, _otherwise: Any) -> Any:
-        """Do what `FieldPlan.finish` does, with the shared value."""
-        return self.complete(run, plan, path)
-
-
 class Execution:
-    """The state of one execution of an operation, with its `data` and `errors` so far."""
+    """The state of one execution of an operation.
+
+    A value that has to be awaited is a coroutine until `joined` awaits it together with the other values of its object
+    or list, in the tasks that graphql-core would create. Nothing is started before the result is awaited.
+    """
 
     __slots__ = (
         "_build_executor",
         "_core_paths",
         "_executor",
+        "_nulled",
         "arguments",
+        "awaits",
         "context",
-        "data",
         "errors",
-        "failed_at_once",
         "field_resolver",
-        "idle",
-        "interruption",
-        "is_nulled",
         "keywords",
-        "live",
-        "loop",
         "program",
         "raw_variables",
         "root",
-        "shared",
         "variables",
     )
 
@@ -203,21 +61,15 @@ class Execution:
         self._build_executor = build_executor
         self._executor = executor
         self._core_paths: dict[int, tuple[Path, CorePath]] = {}
-        self.data: dict[str, Any] | None = None
+        #: Whether values may be awaitable. In `execute_sync` all are taken for values.
+        self.awaits = executor is None or executor.is_awaitable is not assume_not_awaitable
         self.errors: list[GraphQLError] = []
-        # The latest exception that an awaitable raised in its first step.
-        self.failed_at_once: Exception | None = None
-        self.live: set[PendingField] = set()
-        # Shared values, or their pending fields, by group of fields and by the value of the attribute that they share.
-        self.shared: defaultdict[Hashable, dict[Hashable, Any]] = defaultdict(dict)
+        # The positions that errors set to null.
+        self._nulled: set[tuple[str | int, ...]] = set()
         self.arguments: dict[FieldPlan, dict[str, Any]] = {}
         self.keywords: dict[FieldPlan, dict[str, Any]] = {}
         resolver = default_field_resolver if executor is None else executor.field_resolver
         self.field_resolver = None if resolver is default_field_resolver else resolver
-        self.idle: asyncio.Future[None] | None = None
-        self.interruption: BaseException | None = None
-        self.is_nulled = False
-        self.loop: Any = asyncio.get_running_loop()
 
     @property
     def executor(self) -> "Executor[Any]":
@@ -242,69 +94,7 @@ class Execution:
         place = core_path(plan, path, self._core_paths)
         return self.executor.build_resolve_info(plan.field, nodes, plan.parent_type, place)
 
-    # Waiting
-
-    def start(self, plan: FieldPlan, awaitable: Any, path: Path, depth: int = 0, finish: Finish | None = None) -> Any:
-        """Start an awaitable. Return the completed value if it need not wait, otherwise its placeholder."""
-        waiting = PendingField(self, plan, awaitable, path, depth, finish or plan.finish)
-        try:
-            if waiting.first_step():
-                self.live.add(waiting)
-                return waiting
-            return waiting.finish(self, plan, waiting.value, path, complete_awaited)
-        except Exception as error:
-            self.failed_at_once = error
-            raise
-
-    def fail(self, error: BaseException | None, plan: FieldPlan, path: Path, depth: int, out: Any) -> None:
-        """Handle the error of an awaited value: null its place in `out`, or the nearest nullable place around it."""
-        if not isinstance(error, Exception):
-            self.interrupt(error)
-            return
-        located = located_error(error, plan.nodes(self.variables), keys_of(path))
-        if plan.required[depth]:
-            self._null_around(located, plan, depth, path)
-        else:
-            out[path[1]] = None
-            self.add_error(located, path)
-
-    def _null_around(self, error: GraphQLError, plan: FieldPlan | None, depth: int, path: Any) -> None:
-        """Set the nearest nullable place around `path` to null."""
-        while plan is not None:
-            path = path[0]
-            if depth:
-                depth -= 1
-            else:
-                plan = plan.parent
-                depth = plan.depth if plan is not None else 0
-            if plan is not None and not plan.required[depth]:
-                break
-        if plan is None:
-            self.null_all(error)
-        elif self._put_null(keys_of(path)):
-            self.add_error(error, path)
-
-    def null_all(self, error: GraphQLError) -> None:
-        """Set the whole data to null, because a non-null field of the root failed."""
-        self.data = None
-        self.is_nulled = True
-        self.add_error(error, None)
-
-    def _put_null(self, keys: list[str | int]) -> bool:
-        """Set a place to null. Return False if it, or a place around it, is null already."""
-        place: Any = self.data
-        if place is None:
-            return False
-        for key in keys[:-1]:
-            place = place[key]
-            if place is None:
-                return False
-            if place.__class__ is PendingField:
-                place = place.items
-        if place[keys[-1]] is None:
-            return False
-        place[keys[-1]] = None
-        return True
+    # Errors
 
     def handle_error(self, error: Exception, plan: FieldPlan, path: Path, depth: int = 0) -> Any:
         """Add the error and return None for a nullable place; otherwise raise the located error."""
@@ -315,65 +105,105 @@ class Execution:
         return None
 
     def add_error(self, error: GraphQLError, path: Path | None) -> None:
-        """Add an error that set this place to null. Abandon the pending fields inside the place."""
-        self.errors.append(error)
-        if self.live:
-            self.abandon(path)
+        """Add an error that sets this place to null, unless the place or one around it is null already."""
+        keys = tuple(keys_of(path))
+        if not self._nulled or not any(keys[:length] in self._nulled for length in range(len(keys) + 1)):
+            self._nulled.add(keys)
+            self.errors.append(error)
 
-    def abandon(self, path: Path | None = None) -> None:
-        """Cancel the pending fields inside this place, or all pending fields."""
-        abandoned = [waiting for waiting in self.live if waiting.abandon(path)]
-        for waiting in abandoned:
-            waiting.forget()
-            waiting.cancel()
+    # Awaiting
 
-    def interrupt(self, error: BaseException | None) -> None:
-        """Cancel the execution, because a resolver was cancelled or the process ends."""
-        if self.interruption is None:
-            self.interruption = error
-        self.abandon()
-
-    def start_shared(
-        self, plan: FieldPlan, shared: dict[Hashable, Any], of: Hashable, awaitable: Any, path: Path
+    def start(
+        self,
+        plan: FieldPlan,
+        awaitable: Any,
+        path: Path,
+        depth: int = 0,
+        finish: Finish | None = None,
+        _out: Any = None,
     ) -> Any:
-        """Do what `start` does, and share the value with other fields as `shared[of]`: resolved, or pending."""
-        waiting = PendingField(self, plan, awaitable, path, 0, plan.finish)
+        """Return a coroutine that awaits the value, completes it, and handles its error."""
+        return _awaited(self, plan, awaitable, path, depth, finish or plan.finish)
+
+    def start_list(self, plan: FieldPlan, depth: int, iterator: Any, path: Path) -> Any:
+        """Return a coroutine that completes the items of an asynchronous iterator."""
+        return complete_async(self, plan, depth, [], iterator, path)
+
+    def adopted(self, value: Any, _out: Any, plan: FieldPlan, path: Path, depth: int) -> Any:
+        """Return a completed value as it is put into its object or list. If it is a coroutine, it handles its error."""
+        return guarded(self, value, plan, path, depth) if value.__class__ is CoroutineType else value
+
+    def joined(self, values: Any) -> Any:
+        """Return the object or list. If it has coroutines, return a coroutine that awaits them concurrently."""
+        items: Iterable[tuple[Any, Any]] = values.items() if values.__class__ is dict else enumerate(values)
+        keys = [key for key, value in items if value.__class__ is CoroutineType]
+        return _joined(values, keys) if keys else values
+
+    def discard(self, values: Iterable[Any], rest: Iterable[Any], _error: Exception) -> None:
+        """Settle what an error leaves of an object or list: coroutines among the values, awaitables among the rest."""
+        left = [value for value in values if value.__class__ is CoroutineType]
+        with suppress(Exception):  # of the iterator
+            left.extend(rest)
+        if left:
+            self.executor.async_helpers.track(left)
+
+    # Running
+
+    def run(self, roots: Sequence[Select], *, serially: bool) -> ExecutionResult | Awaitable[ExecutionResult]:
+        """Execute the fields of the root, for each of the functions after that of the previous one is complete."""
         try:
-            if waiting.first_step():
-                waiting.shared, waiting.shared_key, waiting.followers = shared, of, []
-                shared[of] = waiting
-                self.live.add(waiting)
-                return waiting
-            shared_value = shared[of] = SharedValue(waiting.value)
-            return shared_value.complete(self, plan, path)
-        except Exception as error:
-            self.failed_at_once = error
-            raise
+            data = self._serial(iter(roots), {}) if serially else roots[0](self, self.root, None)
+        except GraphQLError as error:
+            self.add_error(error, None)
+            data = None
+        if data.__class__ is CoroutineType:
+            return self._result(data)
+        return ExecutionResult(data, self.errors or None)
 
-    async def wait_until_idle(self) -> None:
-        """Wait until no field is pending. If this is cancelled, cancel the pending fields and wait for them."""
-        while self.live:
-            self.idle = self.loop.create_future()
-            try:
-                await self.idle
-            except asyncio.CancelledError:
-                self.abandon()
-                while self.live:
-                    self.idle = self.loop.create_future()
-                    await self.idle
-                raise
-        if self.interruption is not None:
-            raise self.interruption
+    def _serial(self, roots: Iterator[Select], data: dict[str, Any]) -> Any:
+        for root in roots:
+            part: Any = root(self, self.root, None)
+            if part.__class__ is CoroutineType:
+                return self._serial_awaited(roots, data, part)
+            data.update(part)
+        return data
 
-    def result(self) -> ExecutionResult:
-        self.failed_at_once = None  # its frames reference this execution
-        return ExecutionResult(self.data, self.errors or None)
+    async def _serial_awaited(self, roots: Iterator[Select], data: dict[str, Any], part: Any) -> Any:
+        data.update(await part)
+        rest: Any = self._serial(roots, data)
+        return await rest if rest.__class__ is CoroutineType else rest
 
-    async def wait_for_result(self) -> ExecutionResult:
-        await self.wait_until_idle()
-        return self.result()
+    async def _result(self, awaitable: Awaitable[dict[str, Any]]) -> ExecutionResult:
+        data = None
+        try:
+            data = await awaitable
+        except GraphQLError as error:
+            self.add_error(error, None)
+        return ExecutionResult(data, self.errors or None)
 
 
-def complete_awaited(run: Execution, plan: FieldPlan, value: Any, path: Path) -> Any:
-    """Complete the result of an awaitable. A result that is awaitable itself is not awaited."""
-    return complete(run, plan, 0, value, path)
+async def _awaited(run: Execution, plan: FieldPlan, awaitable: Any, path: Path, depth: int, finish: Finish) -> Any:
+    try:
+        value = finish(run, plan, await awaitable, path, complete_awaited)
+        return await value if value.__class__ is CoroutineType else value
+    except Exception as error:
+        return run.handle_error(error, plan, path, depth)
+
+
+async def guarded(run: Execution, value: Any, plan: FieldPlan, path: Path, depth: int) -> Any:
+    """Return the result of a coroutine, and handle its error."""
+    try:
+        return await value
+    except Exception as error:
+        return run.handle_error(error, plan, path, depth)
+
+
+async def _joined(values: Any, keys: Collection[Any]) -> Any:
+    if len(keys) == 1:
+        (key,) = keys
+        values[key] = await values[key]
+        return values
+    results = await gather_with_cancel(*[values[key] for key in keys])
+    for key, result in zip(keys, results, strict=True):
+        values[key] = result
+    return values

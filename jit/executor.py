@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from graphql import OperationType
 from graphql.execution import Executor, MiddlewareManager
+from graphql.execution.execute import assume_not_async_iterable, assume_not_awaitable
 from graphql.pyutils import is_async_iterable
 from graphql.pyutils import is_awaitable as is_awaitable_in_core
 
@@ -34,11 +35,12 @@ class CompiledExecutor(Executor[Any]):
 
     An operation is compiled at its `compile_after`th execution, or never if that is 0. `Reason` lists what graphql-core
     executes. `types_by_class`: for all object types of the schema, the class of a value decides whether it has the
-    type.
+    type. `eager`: coroutines start at once, and are driven without tasks (see `jit.eager`).
     """
 
     compile_after: ClassVar[int] = 2
     types_by_class: ClassVar[bool] = False
+    eager: ClassVar[bool] = False
     #: The functions that an operation may be executed with: they return the same as graphql-core's `is_awaitable`.
     awaitable_predicates: ClassVar[tuple[Callable[[Any], bool], ...]] = (is_awaitable_in_core, is_awaitable)
     #: The operation that is executed. If it is None, the cache of the schema has it.
@@ -57,15 +59,15 @@ class CompiledExecutor(Executor[Any]):
 
     def execute_operation(self, serially: bool | None = None) -> Any:
         """Return the result, or an awaitable of it."""
-        reason = self._obstacle()
+        is_mutation = self.operation.operation is OperationType.MUTATION
+        reason = self._obstacle() if serially is None or serially is is_mutation else Reason.FIELD_ORDER
         if reason is not None:
             cache_of(self.schema).count_interpreted(reason)
             return super().execute_operation(serially)
         run = self._operation().start_execution(self)
         if run is None:
             return super().execute_operation(serially)
-        is_mutation = self.operation.operation is OperationType.MUTATION
-        return run.program.run(run, serially=is_mutation if serially is None else serially)
+        return run.program.run(run, serially=is_mutation)
 
     def build_per_event_executor(self, payload: Any) -> Executor[Any]:
         """Return the executor of an event. A subscription keeps its operation, also if the cache evicts it."""
@@ -87,9 +89,14 @@ class CompiledExecutor(Executor[Any]):
             return Reason.ABORT_SIGNAL
         if self.hooks is not None:
             return Reason.HOOKS
-        if self.is_awaitable not in self.awaitable_predicates or self.is_async_iterable is not is_async_iterable:
+        if not self._has_usual_predicates():
             return Reason.PREDICATE
-        return None if has_loop() else Reason.NO_LOOP
+        return None if not self.eager or has_loop() else Reason.NO_LOOP
+
+    def _has_usual_predicates(self) -> bool:
+        if self.is_awaitable is assume_not_awaitable and self.is_async_iterable is assume_not_async_iterable:
+            return not self.eager  # graphql-core's `execute_sync`
+        return self.is_awaitable in self.awaitable_predicates and self.is_async_iterable is is_async_iterable
 
 
 def _is_empty(manager: MiddlewareManager) -> bool:

@@ -105,6 +105,15 @@ def has_valid_names(resolver: Resolver) -> bool:
     return all(name.isascii() and name.isidentifier() and not iskeyword(name) for name in names if name is not None)
 
 
+async def called_later(
+    run: "Execution", plan: FieldPlan, path: Path, arguments: dict[str, Any], *positional: Any, **named: Any
+) -> Any:
+    """Call a coroutine function whose arguments are converted when the coroutine starts, as Strawberry does."""
+    resolver: DirectResolver = plan.resolver
+    converted, _ = resolver.convert(run, plan, path, arguments)
+    return await resolver.function(*positional, **named, **converted)
+
+
 def core_resolver_of(plan: FieldPlan) -> Resolver:
     """Return the resolver that graphql-core calls for a field."""
     return DefaultResolver() if plan.field.resolve is None else RawResolver(plan.field.resolve)

@@ -1,13 +1,12 @@
 """Compiled operations: an operation is compiled once, and executed repeatedly."""
 
-from collections.abc import Awaitable, Callable, Hashable, Iterator
+from collections.abc import Awaitable, Callable, Hashable
 from operator import attrgetter
 from typing import Any
 
 from graphql import (
     ExecutionResult,
     FragmentDefinitionNode,
-    GraphQLError,
     GraphQLField,
     GraphQLObjectType,
     GraphQLSchema,
@@ -19,7 +18,7 @@ from graphql.type.directives import GraphQLDisableErrorPropagationDirective
 
 from jit import codegen, collect_fields
 from jit.collect_fields import ALWAYS, Reason, Unsupported
-from jit.completion import adopt_all
+from jit.eager.execution import EagerExecution
 from jit.execution import Execution
 from jit.field_plan import FieldPlan, Select
 from jit.field_resolvers import AttributeResolver, Resolver, core_resolver_of, has_valid_names
@@ -38,7 +37,7 @@ class CompiledOperation:
     """An operation of a validated document, compiled for a schema. Raises `Unsupported` if it cannot be compiled.
 
     `resolver_of` returns the resolver of a field. `types_by_class`: the class of a value decides whether it has an
-    object type, so that one check serves all values of a class.
+    object type, so that one check serves all values of a class. `eager`: see `jit.eager`.
     """
 
     def __init__(
@@ -49,11 +48,14 @@ class CompiledOperation:
         resolver_of: ResolverOf,
         *,
         types_by_class: bool = False,
+        eager: bool = False,
     ) -> None:
         self.schema = schema
         self.fragments = fragments
         self.operation = operation
         self.types_by_class = types_by_class
+        self.eager = eager
+        self._execution = EagerExecution if eager else Execution
         self._resolver_of = resolver_of
         survey = collect_fields.Survey(schema, operation, fragments)
         if survey.fields > MAX_FIELDS:
@@ -84,10 +86,12 @@ class CompiledOperation:
         fields = collect_fields.collect(self.schema, self.fragments, root, [(operation.selection_set, ALWAYS)])
         plans = self._plans(None, root, fields)
         in_order = collect_fields.is_ordered(fields)
-        if operation.operation is OperationType.MUTATION and not in_order:
+        if not in_order and operation.operation is OperationType.MUTATION:
             raise Unsupported(Reason.MUTATION_ORDER)
+        if not in_order and not self.eager:
+            raise Unsupported(Reason.FIELD_ORDER)
         groups = [[plan] for plan in plans] if operation.operation is OperationType.MUTATION else [plans]
-        return [codegen.selection(group, in_order=in_order) for group in groups]
+        return [codegen.selection(group, in_order=in_order, eager=self.eager) for group in groups]
 
     def _compile_selection(self, plan: FieldPlan, object_type: GraphQLObjectType) -> None:
         """Compile the function that completes objects of a type of the field's value."""
@@ -95,7 +99,9 @@ class CompiledOperation:
         fields = collect_fields.collect(self.schema, self.fragments, object_type, below)
         plans = self._plans(plan, object_type, fields)
         in_order = collect_fields.is_ordered(fields)
-        function = plan.selects[object_type] = codegen.selection(plans, in_order=in_order)
+        if not in_order and not self.eager:
+            raise Unsupported(Reason.FIELD_ORDER)
+        function = plan.selects[object_type] = codegen.selection(plans, in_order=in_order, eager=self.eager)
         if object_type is plan.innermost:
             plan.selected = function
             if in_order and plan.depth == 0 and all(map(_is_equal_anywhere, plans)):
@@ -141,45 +147,11 @@ class CompiledOperation:
         for name in self._conditional:
             if variables.get(name).__class__ is not bool:
                 return None
-        return Execution(self, root, context, variables, given, build_executor, executor)
+        return self._execution(self, root, context, variables, given, build_executor, executor)
 
     def run(self, run: Execution, *, serially: bool) -> ExecutionResult | Awaitable[ExecutionResult]:
-        """Execute the operation. Return the result, or an awaitable if a field has to wait."""
-        if not self._roots:
-            run.data = {}
-        rest = iter(self._roots)
-        for root in rest:
-            self._root(root, run)
-            if run.is_nulled:
-                break
-            if serially and run.live:
-                return self._run_serially(rest, run)
-        return run.wait_for_result() if run.live else run.result()
-
-    async def _run_serially(self, rest: Iterator[Select], run: Execution) -> ExecutionResult:
-        await run.wait_until_idle()
-        for root in rest:
-            if run.is_nulled:
-                break
-            self._root(root, run)
-            await run.wait_until_idle()
-        return run.result()
-
-    def _root(self, root: Select, run: Execution) -> None:
-        run.shared.clear()  # a previous mutation of the operation may have changed the values
-        try:
-            part = root(run, run.root, None)
-        except GraphQLError as error:
-            run.null_all(error)
-            return
-        except BaseException:
-            run.abandon()
-            raise
-        if run.data is None:
-            run.data = part
-            return
-        run.data.update(part)
-        adopt_all(run.data, part.values())
+        """Execute the operation. Return the result, or an awaitable of it."""
+        return run.run(self._roots, serially=serially)
 
 
 def _is_equal_anywhere(plan: FieldPlan) -> bool:

@@ -31,9 +31,11 @@ MAX_CACHED_CHARACTERS = 500_000
 class GatewayExecutor(StrawberryExecutor):
     """The executor of the gateway's schema. It compiles an operation at its second execution.
 
-    The class of a record determines its type in the schema.
+    The class of a record determines its type in the schema. Resolvers start at once, so that all reads of a level
+    are in one batch.
     """
 
+    eager = True
     types_by_class = True
 
 

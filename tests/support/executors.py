@@ -14,9 +14,17 @@ class CompilingExecutor(CompiledExecutor):
     compile_after = 1
 
 
+class EagerExecutor(CompilingExecutor):
+    eager = True
+
+
 class CompilingStrawberryExecutor(StrawberryExecutor):
     compile_after = 1
     types_by_class = True
+
+
+class EagerStrawberryExecutor(CompilingStrawberryExecutor):
+    eager = True
 
 
 def first_operation(schema: GraphQLSchema, text: str, executor: type[CompiledExecutor]) -> CachedOperation:

@@ -12,7 +12,7 @@ from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 
 from jit import operation_of
 from tests.support.executor_differences import nulled
-from tests.support.executors import CompilingStrawberryExecutor
+from tests.support.executors import EagerStrawberryExecutor
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ async def difference_of(seed: int) -> str | None:
     expected = await _seen(execute(SCHEMA, document, None, world, executor_class=StrawberryGraphQLCoreExecutionContext))
     (operation,) = document.definitions
     assert isinstance(operation, OperationDefinitionNode)
-    compiled = operation_of(CompilingStrawberryExecutor, SCHEMA, document, operation)
+    compiled = operation_of(EagerStrawberryExecutor, SCHEMA, document, operation)
     for _ in range(2):
         found = await _seen(compiled.execute(world))
         if found != expected:

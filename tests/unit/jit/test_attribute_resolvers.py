@@ -11,7 +11,7 @@ from graphql import ExecutionResult, GraphQLSchema, execute, parse
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 
 from jit import operation_of
-from tests.support.executors import CompilingStrawberryExecutor
+from tests.support.executors import EagerStrawberryExecutor
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ TEXT = "{ notes { title likes maybe tags } }"
 async def execute_notes(given: list[NoteRecord], *, compiled: bool, text: str = TEXT) -> ExecutionResult:
     document = parse(text)
     if compiled:
-        operation = operation_of(CompilingStrawberryExecutor, SCHEMA, document, document.definitions[0])  # type: ignore[arg-type]
+        operation = operation_of(EagerStrawberryExecutor, SCHEMA, document, document.definitions[0])  # type: ignore[arg-type]
         result: Any = operation.execute(None, root=given)
         result = result if isinstance(result, ExecutionResult) else await result
         calls.clear()

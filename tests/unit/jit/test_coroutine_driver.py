@@ -9,7 +9,7 @@ import anyio
 import pytest
 from graphql import ExecutionResult, GraphQLSchema, build_schema, execute, parse
 
-from tests.support.executors import CompilingExecutor
+from tests.support.executors import EagerExecutor
 
 NAME: ContextVar[str] = ContextVar("NAME")
 Resolve = Callable[[], Awaitable[Any]]
@@ -20,7 +20,7 @@ async def execute_resolvers(**resolvers: Resolve) -> ExecutionResult:
     schema: GraphQLSchema = build_schema(f"type Query {{ {fields} }}")
     for name, resolve in resolvers.items():
         schema.type_map["Query"].fields[name].resolve = lambda *_, resolve=resolve: resolve()  # type: ignore[attr-defined]
-    result: Any = execute(schema, parse(f"{{ {' '.join(resolvers)} }}"), executor_class=CompilingExecutor)
+    result: Any = execute(schema, parse(f"{{ {' '.join(resolvers)} }}"), executor_class=EagerExecutor)
     return await asyncio.wait_for(result, 50)
 
 

@@ -27,7 +27,7 @@ from graphql.pyutils import AbortController, is_awaitable
 
 from jit import CompiledExecutor, OperationCache, Reason, cache_of, operation_of
 from jit import codegen as source
-from tests.support.executors import CompilingExecutor, first_operation
+from tests.support.executors import CompilingExecutor, EagerExecutor, first_operation
 
 TYPES = """
     type Query { name: String me: Query others(like: Like): [Query] }
@@ -228,8 +228,8 @@ async def test_mutations_in_a_conditional_order_and_fragments_with_variables_are
 def test_an_execution_without_an_event_loop_is_counted() -> None:
     schema = new_schema()
 
-    execute(schema, parse("{ name }"), ROOT, executor_class=CompilingExecutor)
-    first_operation(schema, "{ name }", CompilingExecutor).execute(None, root=ROOT)
+    execute(schema, parse("{ name }"), ROOT, executor_class=EagerExecutor)
+    first_operation(schema, "{ name }", EagerExecutor).execute(None, root=ROOT)
 
     assert cache_of(schema).statistics()[:2] == (0, {Reason.NO_LOOP: 2})
 

@@ -12,7 +12,7 @@ from graphql import ExecutionResult, GraphQLSchema, OperationDefinitionNode, exe
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 
 from jit import operation_of
-from tests.support.executors import CompilingStrawberryExecutor
+from tests.support.executors import EagerStrawberryExecutor
 
 SAME = {"shared_by": ("users", "user_id")}
 
@@ -120,7 +120,7 @@ async def execute_with(
     executor: Any, world: UserReads, text: str, variables: dict[str, Any] | None = None
 ) -> ExecutionResult:
     document = parse(text)
-    if executor is CompilingStrawberryExecutor:
+    if executor is EagerStrawberryExecutor:
         definition = document.definitions[0]
         assert isinstance(definition, OperationDefinitionNode)
         result: Any = operation_of(executor, SCHEMA, document, definition).execute(world, variables)
@@ -158,7 +158,7 @@ async def test_the_result_equals_that_of_graphql_core(
     shared, single = UserReads(read), UserReads(read)
     expected = await execute_with(StrawberryGraphQLCoreExecutionContext, single, text, variables)
     for _ in range(2):  # the second execution knows the classes of values
-        found = await execute_with(CompilingStrawberryExecutor, shared, text, variables)
+        found = await execute_with(EagerStrawberryExecutor, shared, text, variables)
         assert found.data == expected.data
         assert _errors(found) == _errors(expected)
 
@@ -170,13 +170,13 @@ def _errors(result: ExecutionResult) -> list[Any]:
 @pytest.mark.parametrize("read", [soon, at_once])
 async def test_each_value_is_resolved_once(read: Callable[[str], Awaitable[ReadPerson | None]]) -> None:
     world = UserReads(read)
-    result = await execute_with(CompilingStrawberryExecutor, world, NOTES, {"ids": ["a", "b"] * 25 + ["nobody"]})
+    result = await execute_with(EagerStrawberryExecutor, world, NOTES, {"ids": ["a", "b"] * 25 + ["nobody"]})
     assert result.errors is None
     assert world.reads == {"a": 1, "b": 1, "nobody": 1}
 
 
 async def test_a_failure_is_reported_at_each_position() -> None:
-    result = await execute_with(CompilingStrawberryExecutor, UserReads(broken), NOTES, {"ids": ["b", "a", "b"]})
+    result = await execute_with(EagerStrawberryExecutor, UserReads(broken), NOTES, {"ids": ["b", "a", "b"]})
     assert sorted(str(error.path) for error in result.errors or ()) == [
         str(["notes", place, name]) for place in (0, 2) for name in ("author", "editor")
     ]
@@ -192,9 +192,7 @@ async def test_a_shared_value_survives_while_another_field_waits_for_it() -> Non
         return ReadPerson(user_id.upper())
 
     world = UserReads(late)
-    answering = asyncio.ensure_future(
-        execute_with(CompilingStrawberryExecutor, world, CHECKED, {"ids": ["!a", "a", "!b"]})
-    )
+    answering = asyncio.ensure_future(execute_with(EagerStrawberryExecutor, world, CHECKED, {"ids": ["!a", "a", "!b"]}))
     for _ in range(10):
         await asyncio.sleep(0)
     assert world.cancelled == ["b"]  # its only position has become null
@@ -211,7 +209,7 @@ async def test_a_shared_value_is_abandoned_when_no_field_waits_for_it() -> None:
 
     world = UserReads(never)
     result = await asyncio.wait_for(
-        execute_with(CompilingStrawberryExecutor, world, CHECKED, {"ids": ["!a", "!!!a", "!!a"]}), 50
+        execute_with(EagerStrawberryExecutor, world, CHECKED, {"ids": ["!a", "!!!a", "!!a"]}), 50
     )
     assert result.data == {"notes": [None, None, None]}
     assert world.reads == {"a": 1}
@@ -231,7 +229,7 @@ async def test_an_abandoned_value_is_read_again_for_a_later_field() -> None:
     world = UserReads(slowly_left)
     text = CHECKED.replace("author { name } }", "author { name } } later(ids: $later) { author { name } }")
     text = text.replace("$ids: [String!]!", "$ids: [String!]!, $later: [String!]!")
-    result = await execute_with(CompilingStrawberryExecutor, world, text, {"ids": ["!a"], "later": ["a", "a"]})
+    result = await execute_with(EagerStrawberryExecutor, world, text, {"ids": ["!a"], "later": ["a", "a"]})
     assert result.data == {"notes": [None], "later": [{"author": {"name": "A"}}] * 2}
     assert world.reads == {"a": 2}
     assert world.cancelled == ["a"]
@@ -253,7 +251,7 @@ async def test_fields_with_different_selections_have_different_results(selection
     variables = {"ids": ["a", "b", "a"], "x": True, "y": False}
     expected = await execute_with(StrawberryGraphQLCoreExecutionContext, UserReads(soon), text, variables)
     for read in (soon, at_once):
-        found = await execute_with(CompilingStrawberryExecutor, UserReads(read), text, variables)
+        found = await execute_with(EagerStrawberryExecutor, UserReads(read), text, variables)
         assert str(found.data) == str(expected.data)
 
 
@@ -267,7 +265,7 @@ async def test_keys_are_in_the_order_that_the_variables_determine(conditions: di
     variables = {"ids": ["a", "b", "a", "b"], **conditions}
     expected = await execute_with(StrawberryGraphQLCoreExecutionContext, UserReads(soon), text, variables)
     for _ in range(2):
-        found = await execute_with(CompilingStrawberryExecutor, UserReads(soon), text, variables)
+        found = await execute_with(EagerStrawberryExecutor, UserReads(soon), text, variables)
         assert str(found.data) == str(expected.data)
 
 
@@ -277,7 +275,7 @@ async def test_a_cancelled_execution_cancels_its_resolvers() -> None:
         return None
 
     world = UserReads(never)
-    answering = asyncio.ensure_future(execute_with(CompilingStrawberryExecutor, world, NOTES, {"ids": ["a", "a", "b"]}))
+    answering = asyncio.ensure_future(execute_with(EagerStrawberryExecutor, world, NOTES, {"ids": ["a", "a", "b"]}))
     for _ in range(5):
         await asyncio.sleep(0)
     answering.cancel()
@@ -295,7 +293,7 @@ async def test_a_mutation_sees_the_changes_of_the_previous_one() -> None:
 
     world.read = now
     text = 'mutation { a: rename(name: "x") { author { name } } b: rename(name: "y") { author { name } } }'
-    result = await execute_with(CompilingStrawberryExecutor, world, text)
+    result = await execute_with(EagerStrawberryExecutor, world, text)
     assert result.data == {"a": {"author": {"name": "x"}}, "b": {"author": {"name": "y"}}}
 
 
@@ -308,9 +306,7 @@ async def test_a_value_that_is_requested_while_it_is_abandoned_is_resolved_again
 
     text = "query Q($ids: [String!]!) { notes(ids: $ids) { author { name } atOnce } }"
     world = UserReads(slowly)
-    result = await asyncio.wait_for(
-        execute_with(CompilingStrawberryExecutor, world, text, {"ids": ["!a", "a", "a"]}), 50
-    )
+    result = await asyncio.wait_for(execute_with(EagerStrawberryExecutor, world, text, {"ids": ["!a", "a", "a"]}), 50)
     assert result.data == {"notes": [None, *[{"author": {"name": "A"}, "atOnce": "yes"}] * 2]}
     assert [error.path for error in result.errors or ()] == [["notes", 0, "atOnce"]]
     assert world.reads == {"a": 2}
@@ -324,7 +320,7 @@ async def test_the_first_field_may_be_abandoned_before_its_followers() -> None:
 
     world = UserReads(never)
     ids = ["!a", "!!!a", "!!a"]
-    result = await asyncio.wait_for(execute_with(CompilingStrawberryExecutor, world, CHECKED, {"ids": ids}), 50)
+    result = await asyncio.wait_for(execute_with(EagerStrawberryExecutor, world, CHECKED, {"ids": ids}), 50)
     assert result.data == {"notes": [None, None, None]}
     assert world.cancelled == ["a"]
 
@@ -358,9 +354,7 @@ async def test_a_cancellation_inside_a_resolver_does_not_affect_followers(
     read: Callable[[str], Awaitable[ReadPerson]], name: str
 ) -> None:
     world = UserReads(read)
-    result = await asyncio.wait_for(
-        execute_with(CompilingStrawberryExecutor, world, NOTES, {"ids": ["a", "b", "a"]}), 50
-    )
+    result = await asyncio.wait_for(execute_with(EagerStrawberryExecutor, world, NOTES, {"ids": ["a", "b", "a"]}), 50)
     assert result.errors is None
     assert result.data is not None
     assert [(note["author"], note["editor"]) for note in result.data["notes"]] == [({"name": name}, {"n": name})] * 3
@@ -397,6 +391,6 @@ async def test_an_awaitable_attribute_that_fails_is_reported_at_each_position(tu
     variables = {"ids": ["a", "a", "a"]}
     expected = await execute_with(StrawberryGraphQLCoreExecutionContext, UserReads(read), text, variables)
     for _ in range(2):
-        found = await execute_with(CompilingStrawberryExecutor, UserReads(read), text, variables)
+        found = await execute_with(EagerStrawberryExecutor, UserReads(read), text, variables)
         assert found.data == expected.data == {"notes": [{"maybe": {"name": None}}] * 3}
         assert _errors(found) == _errors(expected)

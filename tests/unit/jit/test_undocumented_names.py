@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 import strawberry
+from graphql import build_schema, execute_sync, parse
 from graphql.execution import Executor
 from graphql.execution.collect_fields import FieldDetails
+from graphql.execution.execute import assume_not_async_iterable, assume_not_awaitable
 from graphql.type.directives import GraphQLDisableErrorPropagationDirective
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 from strawberry.types.arguments import convert_arguments
@@ -32,6 +34,8 @@ OF_ASYNCIO = {"_enter_task", "_leave_task", "_asyncio_future_blocking"}
 OF_GRAPHQL = {
     "FieldDetails",
     "GraphQLDisableErrorPropagationDirective",
+    "assume_not_async_iterable",
+    "assume_not_awaitable",
     "build_resolve_info",
     "ensure_valid_runtime_type",
 }
@@ -156,6 +160,18 @@ def test_the_values_of_graphql_core() -> None:
     assert FieldDetails._fields[:2] == ("node", "defer_usage"), changed("graphql-core", "FieldDetails")
     directive = GraphQLDisableErrorPropagationDirective.name
     assert directive == "experimental_disableErrorPropagation", changed("graphql-core", "the directive")
+
+
+def test_the_predicates_of_execute_sync() -> None:
+    class Recording(Executor[Any]):
+        def execute_operation(self, serially: bool | None = None) -> Any:
+            assert self.is_awaitable is assume_not_awaitable, changed("graphql-core", "execute_sync")
+            assert self.is_async_iterable is assume_not_async_iterable, changed("graphql-core", "execute_sync")
+            return super().execute_operation(serially)
+
+    schema = build_schema("type Query { a: Int }")
+
+    assert execute_sync(schema, parse("{ a }"), {"a": 1}, executor_class=Recording).data == {"a": 1}
 
 
 # Strawberry
