@@ -7,26 +7,9 @@ from collections.abc import Collection, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks import (
-    bus,
-    clients,
-    data,
-    documents,
-    fan_out,
-    feed_stream,
-    feeds,
-    matches,
-    naive_tick,
-    photos,
-    queries,
-    slow_readers,
-    speed,
-    speed_chart,
-    subscribers,
-)
+from benchmarks import clients, data, fan_out, feed_stream, feeds, queries, speed, speed_chart, subscribers
 from benchmarks.contenders import Disagreement
 from benchmarks.measuring import run
-from benchmarks.photos_report import FullReport
 from benchmarks.report import Report
 from benchmarks.rivals import PeersMissing
 from benchmarks.server import serving
@@ -43,61 +26,35 @@ class Extent:
     rounds: int
     #: Scales the number of calls of a round.
     effort: float
-    matches: tuple[int, ...]
-    tick_rounds: int
-    #: The time of a round of ticks.
-    tick_seconds: float
-    news_seconds: float
     #: The followers of the author in the fan-out.
     followers: int
     #: The operations in the stream when the feed's pipeline starts.
     operations: int
     subscribers: subscribers.Extent
-    slow: slow_readers.Extent
 
 
-FULL = Extent(7, 1.0, (20, 200), 2, 30.0, 12.0, 10_000, 3000, subscribers.FULL, slow_readers.FULL)
-QUICK = Extent(1, 0.1, (5,), 1, 6.0, 4.0, 300, 200, subscribers.QUICK, slow_readers.QUICK)
+FULL = Extent(7, 1.0, 10_000, 3000, subscribers.FULL)
+QUICK = Extent(1, 0.1, 300, 200, subscribers.QUICK)
 
 WORKLOAD_NAMES = {workload.name for workload in WORKLOADS}
-PARTS = (
-    *("clients", "gateway", "subscribers", "slow"),
-    *("ticks", "naive", "news"),
-    *("feed", "fanout", "pipeline"),
-    *("photos", "documents", "workloads"),
-)
+PARTS = ("clients", "gateway", "subscribers", "feed", "fanout", "pipeline", "workloads")
 # These parts need servers in Node, which are installed for them: they run only if they are named.
 PEER_PARTS = ("peers", "growth")
-# This part needs a redis-server: it runs only if it is named.
-REDIS_PARTS = ("bus",)
 
 
-async def measure(extent: Extent, parts: Collection[str]) -> FullReport:
+async def measure(extent: Extent, parts: Collection[str]) -> Report:
     """Measure the parts, each on an engine of its own, and return the report."""
     began = time.perf_counter()
-    report = FullReport(extent.rounds)
+    report = Report(extent.rounds)
     if not {"clients", "gateway"}.isdisjoint(parts):
         await _measure_gateway(report, extent, parts)
     if "subscribers" in parts:
         _print_progress("measuring subscribers")
         report.subscribers = await subscribers.measure(extent.subscribers)
-    if "slow" in parts:
-        _print_progress("measuring readers that stop reading")
-        report.slow = await slow_readers.measure(extent.slow)
-    await _measure_matches(report, extent, parts)
     await _measure_feed(report, extent, parts)
-    if "photos" in parts:
-        _print_progress("measuring the photo library")
-        report.photos = await photos.measure(extent.rounds, extent.effort)
-    if "documents" in parts:
-        _print_progress("measuring hostile documents")
-        report.documents = documents.measure(extent.rounds)
     if "workloads" in parts:
         _print_progress("measuring the workloads")
         report.workloads = await speed.measure_ours(extent.rounds, extent.effort)
-    if "bus" in parts:
-        _print_progress("measuring the bus")
-        report.bus = await bus.measure(extent.rounds, extent.effort)
     if "peers" in parts:
         _print_progress("measuring servers side by side")
         report.peers = await speed.measure_peers(extent.rounds, extent.effort)
@@ -121,20 +78,6 @@ async def _measure_gateway(report: Report, extent: Extent, parts: Collection[str
             if "gateway" in parts:
                 _print_progress("measuring the gateway")
                 report.queries = await queries.measure(server, extent.rounds, extent.effort)
-
-
-async def _measure_matches(report: Report, extent: Extent, parts: Collection[str]) -> None:
-    if "ticks" in parts:
-        _print_progress("measuring ticks")
-        report.ticks = await matches.measure_ticks(max(extent.matches), extent.tick_rounds, extent.tick_seconds)
-    if "naive" in parts:
-        _print_progress("measuring naive ticks")
-        report.naive = await naive_tick.measure(extent.rounds)
-    if "news" in parts:
-        _print_progress("measuring how long news take")
-        report.news = [
-            result for count in extent.matches for result in await matches.measure_news(count, extent.news_seconds)
-        ]
 
 
 async def _measure_feed(report: Report, extent: Extent, parts: Collection[str]) -> None:
@@ -166,7 +109,7 @@ def main() -> int:
     parser.add_argument(
         "--quick", action="store_true", help="check that it works: short rounds, whose figures are not reliable"
     )
-    choices = (*PARTS, *PEER_PARTS, *REDIS_PARTS)
+    choices = (*PARTS, *PEER_PARTS)
     parser.add_argument("--only", nargs="+", choices=choices, default=PARTS, metavar="PART", help=", ".join(choices))
     parser.add_argument("--rounds", type=int, metavar="N", help="the number of rounds (default: 7, or 1 with --quick)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")

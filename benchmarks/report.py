@@ -11,13 +11,13 @@ from typing import Any
 
 import orjson
 
-from benchmarks import feed_report, match_report
+from benchmarks import feed_report, subscriber_report, workload_report
 from benchmarks.clients import OURS, ClientResult
+from benchmarks.contenders import Result
 from benchmarks.fan_out import FanOutResult
 from benchmarks.feed_stream import StreamResult
-from benchmarks.matches import NewsResult, TickResult
-from benchmarks.naive_tick import TickCost
 from benchmarks.queries import QueryResult
+from benchmarks.subscribers import SubscribersResult
 from benchmarks.text_table import table
 
 LIBRARIES = (
@@ -34,12 +34,13 @@ class Report:
     seconds: float = 0.0
     clients: Sequence[ClientResult] | None = None
     queries: Sequence[QueryResult] | None = None
-    ticks: TickResult | None = None
-    naive: Mapping[str, TickCost] | None = None
-    news: Sequence[NewsResult] | None = None
     feed: Sequence[QueryResult] | None = None
     fan_out: FanOutResult | None = None
     stream: StreamResult | None = None
+    workloads: Sequence[Result] | None = None
+    peers: Sequence[Result] | None = None
+    growth: Sequence[Result] | None = None
+    subscribers: SubscribersResult | None = None
 
     def text(self) -> str:
         blocks: list[Iterator[str]] = [self._head()]
@@ -47,18 +48,17 @@ class Report:
             blocks.append(_clients(self.clients))
         if self.queries is not None:
             blocks.append(_queries(self.queries))
-        if self.ticks is not None:
-            blocks += [match_report.ticks(self.ticks), match_report.calls(self.ticks)]
-        if self.naive is not None:
-            blocks.append(match_report.naive(self.naive))
-        if self.news is not None:
-            blocks.append(match_report.news(self.news))
         if self.feed is not None:
             blocks.append(feed_report.queries(self.feed))
         if self.fan_out is not None:
             blocks += [feed_report.fan_out(self.fan_out), feed_report.pages(self.fan_out.pages)]
         if self.stream is not None:
             blocks += [feed_report.stream(self.stream), feed_report.alone(self.stream)]
+        if self.workloads is not None:
+            blocks.append(workload_report.workloads(self.workloads))
+        blocks += [workload_report.peers(results) for results in (self.peers, self.growth) if results]
+        if self.subscribers is not None:
+            blocks.append(subscriber_report.subscribers(self.subscribers))
         return "\n\n".join("\n".join(block) for block in blocks)
 
     def json(self) -> bytes:
@@ -67,12 +67,13 @@ class Report:
             "rounds": self.rounds,
             "clients": [_client_figures(result) for result in self.clients or ()],
             "queries": [result.figures for result in self.queries or ()],
-            "ticks": self.ticks,
-            "naive": self.naive,
-            "news": self.news,
             "feed": [result.figures for result in self.feed or ()],
             "fan_out": self.fan_out,
             "stream": self.stream,
+            "workloads": [result.figures for result in self.workloads or ()],
+            "peers": [result.figures for result in self.peers or ()],
+            "growth": [result.figures for result in self.growth or ()],
+            "subscribers": None if self.subscribers is None else self.subscribers.figures,
         }
         return orjson.dumps(body, option=orjson.OPT_INDENT_2)
 

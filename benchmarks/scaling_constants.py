@@ -142,7 +142,7 @@ def changes_kept() -> tuple[int, int]:
 
 
 def relayed_changes() -> float:
-    """Return the changes per second that one process relays without lag: benchmarks/shards.py, 100 shards."""
+    """Return the changes per second that one process relays without lag: docs/scaling.md, 100 shards."""
     return 2000.0
 
 

@@ -1,13 +1,12 @@
 """Estimate the resources for a number of viewers and queries, and the limit that is exceeded first.
 
 `python -m benchmarks.scaling_model` prints the report. The model multiplies the constants of
-`benchmarks.scaling_constants` and measures nothing; `benchmarks.scaling_check` compares it with real runs.
+`benchmarks.scaling_constants` and measures nothing.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from benchmarks import scaling_constants as constants
 from benchmarks.text_table import table
@@ -56,20 +55,6 @@ class Limit:
     then: str
 
 
-class ProcessCosts(NamedTuple):
-    """CPU seconds of a gateway process: for an event, for a delivery, for a socket-second, and for reading a second."""
-
-    event: float
-    delivery: float
-    socket: float
-    reading: float
-
-    @classmethod
-    def stated(cls) -> "ProcessCosts":
-        """Return those of `benchmarks.scaling_constants`."""
-        return cls(constants.event_cpu(), constants.delivery_cpu(), constants.socket_cpu(), constants.reading_cpu())
-
-
 LOADS = (
     Load("10,000 viewers", 10_000, MATCHES),
     Load("100,000 viewers", 100_000, MATCHES),
@@ -105,13 +90,13 @@ def gateway_cpu(load: Load) -> float:
     return gateways(load) * own_cpu(load) + shared_cpu(load)
 
 
-def process_cpu(viewers: int, events: float, costs: ProcessCosts | None = None) -> float:
+def process_cpu(viewers: int, events: float) -> float:
     """Return the CPU share of one gateway process that reads the stream itself and serves `viewers` of one match.
 
-    `events` are events of that match a second. `benchmarks.scaling_check` measures such a process, and its `costs`.
+    `events` are events of that match a second.
     """
-    costs = costs or ProcessCosts.stated()
-    return costs.reading + events * costs.event + viewers * (costs.socket + events * costs.delivery)
+    per_viewer = constants.socket_cpu() + events * constants.delivery_cpu()
+    return constants.reading_cpu() + events * constants.event_cpu() + viewers * per_viewer
 
 
 def poller_cpu(load: Load) -> float:

@@ -1,14 +1,14 @@
 """Topics of subscriptions: a match in play, and new earthquakes. Events are written to the tables directly."""
 
+import random
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from msgspec.structs import replace
 
 from benchmarks.data import NOON, open_store
-from benchmarks.invented_matches import invented_match
 from datastore.dynamodb.client import Client
 from datastore.earthquakes.earthquakes import Earthquakes
 from datastore.earthquakes.events import Earthquake
@@ -19,8 +19,11 @@ from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_state import ActiveMatch
 from datastore.model.access_patterns import Table
 from datastore.model.timestamps import epoch_ms
+from pipelines.demo.match import demo_match
 from pipelines.matches.live.diff import MatchWatch
+from pipelines.matches.providers.cricsheet.reader import read
 from pipelines.matches.providers.playback import Playback
+from pipelines.matches.providers.recordings import Recording
 
 FIRST_STATE = 60  # states: in the first innings, when all fields have values
 SCORE = "version changed liveScore { status innings { runs wickets overs } }"
@@ -73,9 +76,14 @@ def earthquakes(variables: int = 0) -> Topic:
     return Topic("earthquakeDetected", EARTHQUAKES, "eventId", requests, _earthquakes)
 
 
+def _recording() -> Recording:
+    """Return an invented match, equal in every run."""
+    return read(demo_match(random.Random(0), 0, datetime(2026, 6, 25, tzinfo=UTC).date()), match_id="match-000")
+
+
 async def _match(client: Client) -> Publish:
     """Write an invented match. The returned function writes a version for each ball."""
-    match = invented_match(0).match
+    match = _recording().match
     await Fixtures(open_store(client), NOON).sync([match])
     active = await ActiveMatches(open_store(client), NOON).register(match, instance_id="measured")
     versions = _versions(active)
@@ -91,7 +99,7 @@ async def _match(client: Client) -> Publish:
 
 def _versions(active: ActiveMatch) -> Iterator[ActiveMatch]:
     """Yield the states that ticks would write."""
-    playback = Playback(invented_match(0))
+    playback = Playback(_recording())
     watch = MatchWatch(active.match_id, playback.at(FIRST_STATE))
     active = replace(active, previous_ball_id=playback.at(FIRST_STATE).balls[-1].ball_id)
     for state in range(FIRST_STATE + 1, playback.timeline.last):

@@ -10,7 +10,6 @@ import pytest
 from benchmarks.contenders import OURS, Result
 from benchmarks.crowd import Crowd, Plan
 from benchmarks.peers.bare_sockets import RawSocket, framed
-from benchmarks.scaling import Scaled, text
 from benchmarks.speed_chart import chart_svg
 from benchmarks.workloads import WORKLOADS
 from tests.support.until import until
@@ -34,14 +33,6 @@ def test_a_chart_has_a_bar_and_a_figure_for_each_server_and_workload() -> None:
     assert {round(own / other, 2) for own, other in zip(widths[::2], widths[1::2], strict=True)} == {0.05}
     assert [texts.count(received) for received in ("1.50", "30.0", *servers)] == [len(WORKLOADS)] * 4
     assert texts[0] == "W1 post(id)"
-
-
-def test_several_processes_are_reported_by_medians_with_the_cpu_of_others() -> None:
-    one = Scaled(WORKLOADS[0], 0, [0.2, 0.3, 9.0], [0.1] * 3, [0.05] * 3, [1.0] * 3, [900.0] * 3, [0.001, 0.001, 0.002])
-    two = Scaled(WORKLOADS[0], 2, [0.25] * 3, [0.1] * 3, [0.05] * 3, [0.5, 0.6, 0.7], [1600.0] * 3, [0.001])
-    *_, first, second = text([one, two], 16)
-    assert first.split() == ["W1", "post(id)", "none", "0.300", "900", "1.0", "2.0", "1.00", "0.100", "0.050"]
-    assert second.split() == ["W1", "post(id)", "2", "0.250", "1600", "1.0", "1.0", "0.60", "0.100", "0.050"]
 
 
 @pytest.mark.parametrize("piece", [1, 7, 10_000])

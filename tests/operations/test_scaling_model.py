@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import scaling_check, scaling_constants, scaling_model
-from benchmarks.scaling_check import Checked
-from benchmarks.scaling_check import text as checked_text
-from benchmarks.scaling_model import Load, ProcessCosts, dollars, limits, process_cpu
+from benchmarks import scaling_constants, scaling_model
+from benchmarks.scaling_model import Load, dollars, limits
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 CONSTANTS = [
@@ -103,23 +101,6 @@ def test_listings_of_processes_without_a_bus_stay_below_the_limit(monkeypatch: p
 
 def test_the_load_of_a_process_is_the_sum_of_its_parts() -> None:
     assert scaling_model.process_cpu(1000, 10) == pytest.approx(0.0153 + 10 * 1.07e-3 + 1000 * (3.2e-6 + 10 * 5.84e-6))
-
-
-def test_a_run_is_compared_with_the_model() -> None:
-    right, wrong = Checked(1000, 10, 9.1), Checked(10_000, 1, 20.0)
-    assert (round(right.model, 1), right.holds, wrong.holds) == (8.8, True, False)
-    lines = [*checked_text([right, wrong])]
-    first, second = lines[3:5]
-    assert first.split() == ["1000", "10", "9.1", "8.8", "0.96"]
-    assert second.split() == ["10000", "1", "20.0", "10.7", "0.53"]
-
-
-def test_the_costs_of_a_process_explain_its_runs() -> None:
-    costs = ProcessCosts(event=1e-3, delivery=6e-6, socket=3e-6, reading=0.015)
-    rests = tuple(costs.reading + viewers * costs.socket for viewers in scaling_check.AT_REST)
-    runs = [process_cpu(*run, costs) for run in (scaling_check.FEW, scaling_check.SELDOM, scaling_check.MANY)]
-
-    assert scaling_check.costs_of((rests[0], rests[1]), *runs) == pytest.approx(costs)
 
 
 @pytest.mark.parametrize("constant", CONSTANTS, ids=lambda constant: constant.__name__)

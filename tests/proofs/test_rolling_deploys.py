@@ -13,8 +13,8 @@ import aiohttp
 import pytest
 from websockets.asyncio.client import connect
 
-from benchmarks import rolling
-from benchmarks.balancer import Balancer
+from tests.support import rolling
+from tests.support.balancer import Balancer
 from tests.support.command_line import GatewayProcess, serve_process
 from tests.support.forking import Forked
 
@@ -134,7 +134,6 @@ def test_a_process_that_is_to_end_is_not_ready_and_serves_on_until_a_second_sign
 
 
 async def test_replacing_both_of_two_processes_loses_no_event_and_no_query() -> None:
-    """The short form of `python -m benchmarks.rolling`."""
     outcome = await rolling.measure(rolling.two_processes, 60)
     assert outcome.is_lossless, outcome.text()
     assert outcome.events > 0

@@ -10,7 +10,6 @@ from graphql import DocumentNode, get_introspection_query, graphql_sync, parse
 from strawberry.utils.str_converters import to_camel_case
 
 import schema as api
-from benchmarks.hostile_documents import shapes
 from datastore.model.identity import Role
 from datastore.model.log_redaction import redact_emails
 from server.documents import document_cache as prepared
@@ -21,6 +20,7 @@ from server.documents.settings import DocumentSettings, document_settings
 from server.http.graphiql import examples
 from server.operations.outcome import format_errors
 from server.settings import Settings
+from tests.support.hostile_documents import shapes
 from tests.support.ports import free_port
 from tests.support.served import SECRET, Served
 from tests.support.store_engines import ROOT

@@ -1,4 +1,4 @@
-"""Hostile documents: every known shape that is slow to check, at a size in bytes. Tests use them, too."""
+"""Hostile documents: every known shape that is slow to check, at a size in bytes."""
 
 from collections.abc import Callable
 

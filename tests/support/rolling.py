@@ -1,10 +1,8 @@
-"""`python -m benchmarks.rolling`: replaces processes under subscribers and queries, and counts lost events and errors.
+"""Two processes behind a balancer that are replaced one after the other under subscribers and queries.
 
-The processes are either two behind a balancer, replaced one after the other with SIGTERM, or those of
-`serve --workers 2`, replaced with SIGHUP.
+Lost events and errors are counted.
 """
 
-import argparse
 import asyncio
 import json
 import os
@@ -16,20 +14,18 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 
 from benchmarks import ENGINE_KEY
-from benchmarks.balancer import Balancer
-from benchmarks.measuring import percentile, run
-from benchmarks.server import free_port
+from benchmarks.measuring import percentile
 from benchmarks.topics import earthquakes
 from datastore.database import StoreOptions, open_database
 from datastore.engine.access_key import VARIABLE
+from tests.support.balancer import Balancer
+from tests.support.store_engines import ROOT, free_port
 
-ROOT = Path(__file__).resolve().parent.parent
 QUERY = {"query": "{ areas earthquakes(first: 5) { nodes { eventId magnitude } } }"}
 SUBPROTOCOL = "graphql-transport-ws"
 QUERY_CLIENTS = 8
@@ -182,51 +178,12 @@ async def two_processes(store: str) -> AsyncIterator[Service]:
         await ended(running)
 
 
-@asynccontextmanager
-async def workers(store: str) -> AsyncIterator[Service]:
-    """Run two workers on one port, which their supervisor replaces."""
-    port = free_port()
-    process = await started(store, port, secrets.token_urlsafe(48), "--workers", "2", stderr=asyncio.subprocess.PIPE)
-    assert process.stderr is not None
-    lines: asyncio.Queue[str] = asyncio.Queue()
-
-    async def read(stream: asyncio.StreamReader) -> None:
-        while line := await stream.readline():
-            lines.put_nowait(line.decode())
-
-    reading = asyncio.create_task(read(process.stderr))
-
-    async def replace(outcome: Outcome) -> None:
-        began = time.monotonic()
-        process.send_signal(signal.SIGHUP)
-        while "All workers were replaced" not in await lines.get():
-            pass
-        outcome.exit_seconds.append(time.monotonic() - began)
-
-    try:
-        while "Stop with" not in await lines.get():
-            pass
-        yield Service(f"http://127.0.0.1:{port}", replace)
-    finally:
-        await ended([process])
-        await reading
-
-
-async def started(
-    store: str,
-    port: int,
-    secret: str,
-    *options: str,
-    variables: Mapping[str, str] | None = None,
-    **process_options: Any,
-) -> asyncio.subprocess.Process:
-    """Start `gateway.py serve` without effective limits, and with these variables of the environment."""
-    command = [sys.executable, "gateway.py", "serve", "--store", store, "--no-demo", "--port", str(port), *options]
+async def started(store: str, port: int, secret: str) -> asyncio.subprocess.Process:
+    """Start `gateway.py serve` without effective limits."""
+    command = [sys.executable, "gateway.py", "serve", "--store", store, "--no-demo", "--port", str(port)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
-    given = environment | NO_LIMITS | {"GATEWAY_SECRET": secret, VARIABLE: ENGINE_KEY, **(variables or {})}
-    return await asyncio.create_subprocess_exec(
-        *command, cwd=ROOT, env=given, **{"stderr": sys.stderr, **process_options}
-    )
+    given = environment | NO_LIMITS | {"GATEWAY_SECRET": secret, VARIABLE: ENGINE_KEY}
+    return await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=given, stderr=sys.stderr)
 
 
 async def ended(processes: Sequence[asyncio.subprocess.Process]) -> None:
@@ -305,17 +262,3 @@ def _count(outcome: Outcome, clients: Sequence[ResumingSubscriber], published: S
         outcome.delivered += len(client.seen)
         outcome.lost += sum(event not in seen for event in published)
         outcome.repeated += sum(count - 1 for count in seen.values())
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.rolling", description=__doc__)
-    parser.add_argument("--subscribers", type=int, default=500, metavar="N")
-    parser.add_argument("--workers", action="store_true", help="replace the workers of one `serve --workers 2`")
-    given = parser.parse_args()
-    outcome = run(measure(workers if given.workers else two_processes, given.subscribers))
-    print(outcome.text(), flush=True)
-    return 0 if outcome.is_lossless else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
