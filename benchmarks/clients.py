@@ -138,7 +138,7 @@ def _bare(client: Client) -> Calls:
 class _Aiohttp:
     """A replacement of `Pool` by aiohttp, for the same requests."""
 
-    shut = False
+    closed = False
 
     def __init__(self) -> None:
         self._session = aiohttp.ClientSession(
@@ -165,7 +165,8 @@ class _OverAiohttp(Client):
     """The gateway's client on aiohttp's connections."""
 
     async def __aenter__(self) -> Self:
-        self._pool = cast(Pool, _Aiohttp())
+        await super().__aenter__()
+        self._transport._pool = cast(Pool, _Aiohttp())
         return self
 
 

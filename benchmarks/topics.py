@@ -30,7 +30,7 @@ SCORE = "version changed liveScore { status innings { runs wickets overs } }"
 ALL = """matchId version changed isSnapshot serverTime
   liveScore {
     status phase note
-    innings { event_field teamId runs wickets overs }
+    innings { number teamId runs wickets overs }
     batting { name runs balls fours sixes onStrike }
     bowling { name overs runs wickets }
     partnership { runs balls }

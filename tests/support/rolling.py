@@ -24,7 +24,8 @@ from benchmarks.topics import earthquakes
 from datastore.database import StoreOptions, open_database
 from datastore.engine.access_key import VARIABLE
 from tests.support.balancer import Balancer
-from tests.support.store_engines import ROOT, free_port
+from tests.support.ports import free_port
+from tests.support.store_engines import ROOT
 
 QUERY = {"query": "{ areas earthquakes(first: 5) { nodes { eventId magnitude } } }"}
 SUBPROTOCOL = "graphql-transport-ws"
@@ -147,7 +148,7 @@ class ResumingSubscriber:
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class ReplaceableService:
     """A service of several processes."""
 
     url: str
@@ -156,7 +157,7 @@ class Service:
 
 
 @asynccontextmanager
-async def two_processes(store: str) -> AsyncIterator[Service]:
+async def two_processes(store: str) -> AsyncIterator[ReplaceableService]:
     """Run two processes on ports of their own behind a balancer."""
     ports = [free_port() for _ in range(2)]
     secret = secrets.token_urlsafe(48)
@@ -173,7 +174,7 @@ async def two_processes(store: str) -> AsyncIterator[Service]:
                     running[number] = await started(store, port, secret)
                     await balancer.wait_for_ready(2)
 
-            yield Service(balancer.url, replace)
+            yield ReplaceableService(balancer.url, replace)
     finally:
         await ended(running)
 
