@@ -161,7 +161,7 @@ async def two_processes(store: str) -> AsyncIterator[ReplaceableService]:
     """Run two processes on ports of their own behind a balancer."""
     ports = [free_port() for _ in range(2)]
     secret = secrets.token_urlsafe(48)
-    running = [await started(store, port, secret) for port in ports]
+    running = [await started_gateway(store, port, secret) for port in ports]
     try:
         async with Balancer([f"http://127.0.0.1:{port}" for port in ports]) as balancer:
 
@@ -171,7 +171,7 @@ async def two_processes(store: str) -> AsyncIterator[ReplaceableService]:
                     running[number].send_signal(signal.SIGTERM)
                     await running[number].wait()
                     outcome.exit_seconds.append(time.monotonic() - began)
-                    running[number] = await started(store, port, secret)
+                    running[number] = await started_gateway(store, port, secret)
                     await balancer.wait_for_ready(2)
 
             yield ReplaceableService(balancer.url, replace)
@@ -179,7 +179,7 @@ async def two_processes(store: str) -> AsyncIterator[ReplaceableService]:
         await ended(running)
 
 
-async def started(store: str, port: int, secret: str) -> asyncio.subprocess.Process:
+async def started_gateway(store: str, port: int, secret: str) -> asyncio.subprocess.Process:
     """Start `gateway.py serve` without effective limits."""
     command = [sys.executable, "gateway.py", "serve", "--store", store, "--no-demo", "--port", str(port)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
