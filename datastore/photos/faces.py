@@ -70,7 +70,7 @@ class Faces:
         return record(face_from, await self._store.get(pattern, keys.face(face_id, image_id)))
 
     async def of_person_on(self, photo: Photo, person_id: str) -> list[Face | DomainError]:
-        """SPARKS-N4: return a person's faces on a photo that does not list them, in the order of their ids.
+        """SPARKS-N3: return a person's faces on a photo that does not list them, in the order of their ids.
 
         The person's faces are read once for all photos of a request. An error replaces a damaged face.
         """

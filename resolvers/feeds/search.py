@@ -15,7 +15,7 @@ from datastore.search.queries import MAX_QUERY_LENGTH, MAX_TERMS, Query, query_o
 from datastore.session.pagination import Page
 from resolvers.shared.arguments import After, First
 from resolvers.shared.context import Context, Info
-from resolvers.shared.paging import Connection, Edge
+from resolvers.shared.paging import Connection
 
 # The attributes of a result's position that its cursor contains.
 CURSOR_ATTRIBUTES = ("id", "order", "score")
@@ -66,7 +66,7 @@ def _position(start: dict[str, object] | None) -> Position | None:
 def _filled(connection: Connection[Any], search_page: SearchPage[Any], has_previous: bool) -> Connection[Any]:
     items = [_item(position, record) for position, record in search_page.results]
     if search_page.is_cut_off and search_page.end is not None:
-        connection.end = Edge(connection, _item(search_page.end), None)
+        connection.end_item = _item(search_page.end)
     return connection.of(Page(items, search_page.has_next, has_previous))
 
 

@@ -1,5 +1,8 @@
 """The photos of a person: SPARKS-7."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import strawberry
 
 from datastore.errors import DomainError
@@ -58,8 +61,13 @@ async def _photos(
     connection.page, person_photos = await info.context.person_photos.of_person(
         person_id, connection.span(*paging), order
     )
-    connection.edges = [PersonPhotoEdge(connection, each.item, each.photo, each) for each in person_photos]
+    connection.items, connection.records = [each.item for each in person_photos], person_photos
+    connection.edge = _edge
     return connection
+
+
+def _edge(connection: Connection[Any], item: Mapping[str, Any], person_photo: PersonPhoto) -> PersonPhotoEdge:
+    return PersonPhotoEdge(connection, item, person_photo.photo, person_photo)
 
 
 async def faces_on_edge(parent: strawberry.Parent[PersonPhotoEdge]) -> list[Face | DomainError]:

@@ -3,7 +3,7 @@
 https://relay.dev/graphql/connections.htm
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import repeat
 from typing import Any, Generic, Self, TypeVar
@@ -71,11 +71,15 @@ class Connection(Struct, Generic[Record], eq=False):
     arguments: Mapping[str, Any]
     convert: Callable[[Mapping[str, Any]], Record]
     cursor_attributes: tuple[str, ...] = ()
-    #: The page, once it was read.
+    #: The page, once it was read, with its items and their records. Edges refer to the connection, so it holds none of
+    #: them: a cycle of references would leave each page to the garbage collector.
     page: Page | None = None
-    edges: list[Edge[Record]] = []
-    #: The position at which the read stopped, if it is not that of the last edge.
-    end: Edge[Any] | None = None
+    items: Sequence[Mapping[str, Any]] = ()
+    records: Sequence[Any] = ()
+    #: The item at which the read stopped, if it is not the last one.
+    end_item: Mapping[str, Any] | None = None
+    #: The function that returns an edge, given the connection, an item and its record.
+    edge: Callable[["Connection[Any]", Mapping[str, Any], Any], Edge[Any]] = Edge
     #: The function that returns the cursor of an item, once `sealer` has made it.
     seal: Callable[[Mapping[str, Any]], str] | None = None
 
@@ -102,13 +106,16 @@ class Connection(Struct, Generic[Record], eq=False):
     def of(self, page: Page) -> Self:
         """Set the page, and the records of its items. Return this connection."""
         convert = self.convert
+        self.page = page
         if page.raw is None:
-            edges = [Edge(self, item, record_or_error(convert, item)) for item in page.items]
-        elif isinstance(convert, RecordDecoder):
-            edges = list(map(Edge, repeat(self), page.raw, raw_records(convert, page.raw)))
+            self.items = page.items
+            self.records = [record_or_error(convert, item) for item in page.items]
         else:
-            edges = [Edge(self, raw, record_or_error(convert, decode_item(raw))) for raw in page.raw]
-        self.page, self.edges = page, edges
+            self.items = page.raw
+            if isinstance(convert, RecordDecoder):
+                self.records = raw_records(convert, page.raw)
+            else:
+                self.records = [record_or_error(convert, decode_item(raw)) for raw in page.raw]
         return self
 
     def sealer(self) -> Callable[[Mapping[str, Any]], str]:
@@ -128,14 +135,21 @@ class Connection(Struct, Generic[Record], eq=False):
         return binding(f"{self.pattern.id} {self.field}", self.arguments)
 
     @property
-    def nodes(self) -> list[Record | DomainError]:
-        return [edge.node for edge in self.edges]
+    def edges(self) -> list[Edge[Record]]:
+        return list(map(self.edge, repeat(self), self.items, self.records))
+
+    @property
+    def nodes(self) -> Sequence[Record | DomainError]:
+        return self.records if self.edge is Edge else [edge.node for edge in self.edges]
 
     @property
     def page_info(self) -> PageInfo:
         assert self.page is not None, "The page has not been read."
-        first, last = (self.edges[0], self.edges[-1]) if self.edges else (None, None)
-        return PageInfo(self.page.has_next, self.page.has_previous, first, self.end or last)
+        items = self.items
+        first = Edge(self, items[0], None) if items else None
+        end_item = self.end_item or (items[-1] if items else None)
+        end = None if end_item is None else Edge(self, end_item, None)
+        return PageInfo(self.page.has_next, self.page.has_previous, first, end)
 
     @property
     def last_evaluated_key(self) -> str | None:

@@ -85,7 +85,6 @@ def test_every_field_of_the_contract_has_an_operation() -> None:
         "QUAKE-N1",
         "QUAKE-N2",
         "SPARKS-N2",
-        "SPARKS-N4",
     }
 
 

@@ -47,7 +47,7 @@ FACE_CONSISTENT = replace(
     fields=(),
 )
 UNLISTED_FACES = AccessPattern(
-    id="SPARKS-N4",
+    id="SPARKS-N3",
     question="The faces of a person who is in a photo's `persons` but has no listed face on it",
     table=SPARKS,
     operations=("Query",),

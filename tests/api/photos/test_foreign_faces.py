@@ -1,4 +1,4 @@
-"""Faces of other programs on photos that do not list them, and the cost of finding them (SPARKS-N4)."""
+"""Faces of other programs on photos that do not list them, and the cost of finding them (SPARKS-N3)."""
 
 from typing import Any
 

@@ -154,7 +154,7 @@ async def test_an_item_that_changes_too_often_is_reported_as_retryable(
     async def changed(_: OptimisticUpdate, __: AccessPattern, ___: Sequence[Action]) -> None:
         raise ChangedMeanwhile
 
-    monkeypatch.setattr(current, "CHANGES", Backoff(initial=0.0, maximum=0.0, attempts=3))
+    monkeypatch.setattr(current, "RETRIES_OF_CHANGES", Backoff(initial=0.0, maximum=0.0, attempts=3))
     monkeypatch.setattr(OptimisticUpdate, "commit", changed)
 
     for operation in (tags, untags, renames, deletes, merges):

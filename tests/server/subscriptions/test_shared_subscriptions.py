@@ -21,9 +21,11 @@ from resolvers.matches.join_filters import ScoresJoinFilter
 from resolvers.matches.match_update import LiveScores, MatchUpdate
 from resolvers.shared import event_source as subscribing
 from resolvers.shared.context import Context
+from server.admission.budgets import CallerBudgets, LocalBuckets
 from server.documents.request import GraphQLParams
 from server.operations.report import Report
 from server.operations.request import Request, Transport
+from server.operations.runner import UNLIMITED
 from server.subscriptions.manager import SubscriptionManager
 from tests.support.active_matches import begin
 from tests.support.contract import every_call
@@ -159,7 +161,7 @@ async def test_a_subscription_joins_an_equal_one_that_is_being_started(
 
 async def test_a_member_with_nothing_queued_leaves_at_once(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     streams = subscriptions(served)
-    monkeypatch.setattr(runner(served).billing, "_budgets", None)
+    monkeypatch.setattr(runner(served).billing, "_budgets", CallerBudgets(LocalBuckets(), UNLIMITED))
     await register_at_version_1(served, "m1")
     viewers = [await follow_subscription(served, SCORE) for _ in range(3)]
     for viewer in viewers:
