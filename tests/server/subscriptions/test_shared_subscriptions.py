@@ -171,8 +171,8 @@ async def test_a_member_with_nothing_queued_leaves_at_once(served: Served, monke
 
     stop_following(*viewers)
 
+    await until(lambda: len(served.reports) == 3 and not streams._tasks)
     assert [(report.events, report.calls > 0) for report in served.reports] == [(1, True)] * 3
-    assert not streams._tasks
 
 
 # --- To each what they may know ---------------------------------------------------------------------------------------
