@@ -48,6 +48,7 @@ from tests.support.shared_subscriptions import (
     subscriptions,
 )
 from tests.support.sightings import report_sighting as report_sighting
+from tests.support.until import until
 
 __all__ = ["all_end"]  # fixtures
 
