@@ -40,7 +40,8 @@ class StrawberryExecutor(CompiledExecutor, StrawberryGraphQLCoreExecutionContext
     @classmethod
     def resolver_of(cls, plan: FieldPlan) -> Resolver:
         """Return the resolver of a field."""
-        return _direct(plan) or core_resolver_of(plan)
+        direct = _direct(plan)
+        return core_resolver_of(plan) if direct is None else direct  # an `IdentityResolver` is an empty tuple
 
 
 class DirectInfo(Info[Any, Any]):

@@ -1,13 +1,17 @@
 """Strawberry's extension points work in compiled operations: subclasses, parameters, classes of info, middleware."""
 
+from collections.abc import AsyncIterator
+from inspect import isawaitable
 from typing import Any
 
 import pytest
 import strawberry
+from graphql import ExecutionResult, execute, parse
 from strawberry.schema.config import StrawberryConfig
 from strawberry.types.field import StrawberryField
 from strawberry.types.fields.resolver import StrawberryResolver
 
+from jit.execution import Execution
 from tests.support.executors import CompilingStrawberryExecutor, compiled_executions
 
 
@@ -86,3 +90,24 @@ async def test_a_schema_of_strawberry_compiles_its_operations(monkeypatch: pytes
         await SCHEMA.execute("{ pet { plain } }")
 
     assert len(started) == 2
+
+
+async def ticks() -> AsyncIterator[int]:
+    yield 1
+
+
+@strawberry.type
+class Subscription:
+    ticks = strawberry.subscription(resolver=ticks, graphql_type=int)
+
+
+async def test_the_field_of_a_subscription_is_its_event_and_needs_no_info(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Execution, "info", lambda *_: pytest.fail("The event needs no info."))
+    schema = strawberry.Schema(Query, subscription=Subscription)._schema
+    document = parse("subscription { ticks }")
+    compiled = compiled_executions(monkeypatch)
+    for event in range(3):
+        result = execute(schema, document, event, executor_class=CompilingStrawberryExecutor)
+        result = await result if isawaitable(result) else result
+        assert result == ExecutionResult({"ticks": event}, None)
+    assert len(compiled) == 3

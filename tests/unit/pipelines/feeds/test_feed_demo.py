@@ -164,8 +164,8 @@ def test_users_like_and_comment_only_visible_posts() -> None:
 
 @pytest.mark.proof
 async def test_the_feed_is_active_and_stays_small(world: FeedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed_demo, "LIVE_POSTS", 2)
-    monkeypatch.setattr(feed_demo, "UNREAD", 6)
+    monkeypatch.setattr(feed_demo, "MAX_LIVE_POSTS", 2)
+    monkeypatch.setattr(feed_demo, "MAX_UNREAD", 6)
     living = demo_feed_of(world)
     await living.load()
     before = await live_posts(world)
