@@ -51,10 +51,11 @@ def make_private_folder(folder: Path) -> None:
     """Create a directory and its missing parents with mode 0700. Raises `OSError`."""
     if folder.is_dir():
         return
-    if folder.exists():
+    if not folder.exists():
+        make_private_folder(folder.parent)
+        folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
+    elif not folder.is_dir():  # another process may have created it meanwhile
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
-    make_private_folder(folder.parent)
-    folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
 
 
 def open_private_file(path: str | os.PathLike[str], flags: int) -> int:

@@ -1,6 +1,7 @@
 """Resolvers that take `info` receive graphql-core's paths, each part of which is built once, however deep it is."""
 
 import asyncio
+import gc
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -68,11 +69,14 @@ def counted_calls() -> Iterator[list[str]]:
         if event == "call":
             calls.append(frame.f_code.co_name)
 
+    # The collector calls Python functions: finalizers, and callbacks of other libraries.
+    gc.disable()
     sys.setprofile(on_event)
     try:
         yield calls
     finally:
         sys.setprofile(None)
+        gc.enable()
 
 
 @pytest.fixture

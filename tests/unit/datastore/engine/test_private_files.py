@@ -15,7 +15,7 @@ import pytest
 from datastore.engine.engine import Engine
 from datastore.engine.process import EngineFailed
 from datastore.engine.programs import find_program
-from datastore.private_files import FolderUnusable, open_private_folder
+from datastore.private_files import FolderUnusable, make_private_folder, open_private_folder
 from tests.support.command_line import refused_in_a_line, run_command, serve_process, serving_anew
 from tests.support.photo_files import upload_photo
 from tests.support.store_engines import ROOT
@@ -127,3 +127,19 @@ async def test_an_open_folder_of_another_user_is_refused(tmp_path: Path) -> None
         async with Engine(find_program(ROOT), folder):
             pass
     assert list(folder.iterdir()) == []
+
+
+def test_a_folder_that_another_process_creates_at_the_same_time_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, is_dir = tmp_path / "data", Path.is_dir
+
+    def answer_and_create(path: Path) -> bool:
+        answer = is_dir(path)
+        if path == folder:
+            folder.mkdir(exist_ok=True)
+        return answer
+
+    monkeypatch.setattr(Path, "is_dir", answer_and_create)
+    make_private_folder(folder)
+    assert folder.exists()
