@@ -137,7 +137,7 @@ def test_a_folder_that_another_process_creates_at_the_same_time_is_used(
     def answer_and_create(path: Path) -> bool:
         answer = is_dir(path)
         if path == folder:
-            folder.mkdir(exist_ok=True)
+            os.makedirs(folder, exist_ok=True)  # `mkdir` calls `is_dir`
         return answer
 
     monkeypatch.setattr(Path, "is_dir", answer_and_create)
