@@ -12,7 +12,8 @@ V = TypeVar("V")
 class LruCache(Generic[K, V]):
     """A cache of at most `max_entries` entries, whose sizes add up to at most `max_size`.
 
-    `size_of` returns the size of an entry. An entry that is larger than `max_size` is not kept. A value is never None.
+    `size_of` returns the size of an entry. An entry that is larger than `max_size` is not kept, and
+    evicts no other. A value is never None.
     """
 
     __slots__ = ("_entries", "_max_entries", "_max_size", "_size_of", "peek", "size")
@@ -45,9 +46,11 @@ class LruCache(Generic[K, V]):
     def put(self, key: K, value: V) -> None:
         """Store the value of a key, which is the most recently used one afterwards, and evict others as needed."""
         self.pop(key)
+        size = 0 if self._size_of is None else self._size_of(key, value)
+        if size > self._max_size:
+            return
         self._entries[key] = value
-        if self._size_of is not None:
-            self.size += self._size_of(key, value)
+        self.size += size
         while len(self._entries) > self._max_entries or self.size > self._max_size:
             self.pop(self.least_recent())
 

@@ -57,7 +57,8 @@ async def retry(
 
     Calls that fail together share an `outage`: it ends when none of them is being retried.
 
-    Raises: the failure of `call`, if it is not retried or the delays are exhausted.
+    Raises:
+        Exception: The failure of `call`, if it is not retried or the delays are exhausted.
     """
     outage = outage or OutageLog(lambda _: None)
     failures = 0

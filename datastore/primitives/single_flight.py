@@ -41,7 +41,10 @@ class SingleFlight(Generic[K, V]):
     async def join(self, key: K, call: Callable[[], Coroutine[Any, Any, V]], seconds: float | None = None) -> V:
         """Return the result of the running call for `key`; if there is none, start one.
 
-        Raises: the error of the call; `TimeoutError` after `seconds`; `Unavailable` if the call was cancelled.
+        Raises:
+            TimeoutError: The call did not end within `seconds`.
+            Unavailable: The call was cancelled.
+            Exception: The error of the call.
         """
         task = self.start(key, call)
         self._callers[task] += 1
@@ -74,7 +77,10 @@ class SingleFlight(Generic[K, V]):
 async def result_of(task: asyncio.Task[V], seconds: float | None = None) -> V:
     """Return the result of a task that several callers share. Cancelling a caller does not cancel the task.
 
-    Raises: the error of the task; `TimeoutError` after `seconds`; `Unavailable` if the task was cancelled.
+    Raises:
+        TimeoutError: The task did not end within `seconds`.
+        Unavailable: The task was cancelled.
+        Exception: The error of the task.
     """
     await asyncio.wait([task], timeout=seconds)
     if not task.done():

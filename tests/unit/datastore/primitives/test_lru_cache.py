@@ -63,3 +63,12 @@ def test_an_entry_larger_than_the_limit_is_not_kept() -> None:
     assert (cache.size, len(cache)) == (0, 0)
     with pytest.raises(StopIteration):
         cache.least_recent()
+
+
+def test_an_entry_larger_than_the_limit_evicts_no_other() -> None:
+    cache = LruCache[str, int](max_size=10, size_of=lambda _, value: value)
+    cache.put("a", 4)
+
+    cache.put("b", 11)
+
+    assert (cache.peek("a"), cache.peek("b"), cache.size) == (4, None, 4)
