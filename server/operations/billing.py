@@ -75,10 +75,6 @@ class Billing:
         """Charge the caller's budget before the execution. Raises `OverBudget`; returns None without a budget."""
         return await self._budgets.charge(request.caller, request.charged)
 
-    def needs_settlement(self, units: float) -> bool:
-        """Whether `settle` has anything to do."""
-        return units != 0
-
     async def settle(self, request: Request, units: float) -> Allowance | None:
         """Charge more units after the execution, or refund them if `units` is negative."""
         return await self._budgets.settle(request.caller, units) if units else None

@@ -186,7 +186,7 @@ class Subscriber:
 
         Return whether it has ended; if not, `end` must be awaited.
         """
-        if not self._is_over and not self._billing.needs_settlement(self._owed):
+        if not self._is_over and not self._owed:
             self._is_over = True
             self.leave()
             self._billing.finish_report(self.report, self._began)

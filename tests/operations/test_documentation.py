@@ -59,3 +59,12 @@ def test_links_lead_somewhere(page: Path) -> None:
         target = (page.parent / name).resolve() if name else page
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=lambda page: page.name)
+def test_modules_that_a_page_names_exist(page: Path) -> None:
+    """A page names a module by the last parts of its path. The README also names those of an example, `books`."""
+    folders = (*SOURCES, "jit", "tests", "benchmarks", "deploy")
+    paths = ["/gateway.py", *(path.as_posix() for folder in folders for path in (ROOT / folder).rglob("*.py"))]
+    named = re.findall(r"`([\w./]+\.py)`", _CODE.sub("", page.read_text()))
+    assert [name for name in named if "books" not in name and not any(p.endswith(f"/{name}") for p in paths)] == []

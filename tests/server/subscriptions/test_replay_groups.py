@@ -65,7 +65,6 @@ async def test_a_client_that_resumes_and_leaves_is_charged_and_no_other(
         return await really(*arguments)
 
     monkeypatch.setattr(Billing, "settle", settle)
-    monkeypatch.setattr(Billing, "needs_settlement", lambda _, units: units != 0)
     monkeypatch.setattr(Backfill, "read", read)
     for number in range(5):
         await put_raw(served, f"q{number}")
