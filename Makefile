@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WEB_SOURCES := web/index.html web/vite.config.js $(wildcard web/src/*)
 
-.PHONY: setup engine serve test test-fast proofs test-interpreted jit-conformance workload faults kills soak fuzz lint types check bench lock docs rehearse lambda clean
+.PHONY: setup engine serve test test-fast conventions proofs test-interpreted jit-conformance workload faults kills soak fuzz lint types check bench lock docs rehearse lambda clean
 
 setup: $(VENV)/.ready node_modules/.ready web/dist/index.html engine
 
@@ -74,6 +74,14 @@ test-fast: export TEST_FAST = 1
 test-fast: $(VENV)/.ready tests/__pycache__/.ready
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 3 -m "not engine and not process and not browser and not node and not redis and not proof" $(ARGS)
 
+# Everything that holds for all declarations, in about half a minute. The cases are those of tests/support/contract/.
+CONVENTIONS := $(addprefix tests/api/test_,contract.py roles.py authorization.py repeated_mutations.py lists.py) \
+  tests/api/test_explain.py::test_the_explanation_of_each_pattern_matches_the_wire \
+  tests/unit/datastore/infrastructure/test_expired_items.py \
+  $(addprefix tests/operations/test_,documentation.py glossary.py language.py layers.py test_code.py)
+conventions: setup tests/__pycache__/.ready
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 4 $(CONVENTIONS) $(ARGS)
+
 # The long runs: kills, faults, random workloads, fuzzing, real data, and compiled execution beside graphql-core.
 proofs: setup .venv-ministack/.ready tests/clients/node_modules/.ready tests/__pycache__/.ready
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder -m proof $(ARGS)
@@ -141,6 +149,7 @@ rehearse: setup
 docs: setup
 	$(BIN)/python gateway.py schema > schema/api.graphql
 	$(BIN)/python -m datastore.keyspace > docs/access-patterns.md
+	$(BIN)/python -m datastore.stored_items > docs/stored-items.md
 
 # Needs uv (https://docs.astral.sh/uv/); the lock files hold versions and hashes, no registry address.
 lock:

@@ -4,9 +4,16 @@ import os
 import signal
 import sys
 
-if __name__ == "__main__" and os.getpid() == 1:
-    # The kernel delivers no signal without a handler to the first process of a container, and the imports take a while.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+if __name__ == "__main__":
+    if os.getpid() == 1:
+        # The kernel delivers no signal without a handler to the first process of a container, and the imports take a
+        # while.
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    if "WORKER_OF_GATEWAY" in os.environ:
+        from runtime.supervisor.worker_process import run_worker
+
+        run_worker()
+        sys.exit()
 
 import typer
 from starlette.applications import Starlette
@@ -24,6 +31,7 @@ from runtime.cli import (
     feeds,
     ingest,
     matches,
+    new,
     photos,
     schema,
     search,
@@ -65,8 +73,6 @@ def _from_environment(store: StoreOptions | None) -> tuple[Settings, StoreOption
             result: tuple[Settings, StoreOptions] = context.invoke(serve.set_up, context.params, store)
     except TyperException as problem:
         raise SystemExit(usage_mistake(problem)) from None
-    except typer.Exit as exit_request:
-        raise SystemExit(exit_request.exit_code) from None
     return result
 
 
@@ -97,6 +103,7 @@ cli.command("engine")(engine.run_engine)
 cli.command("seed")(seed.seed)
 cli.command("token")(token.print_token)
 cli.command("schema")(schema.print_schema)
+cli.command("new")(new.new_system)
 # `serve --help` lists these variables beside their options.
 VARIABLES_OF_OPTIONS = ("GATEWAY_INGEST", "GATEWAY_MATCHES", "GATEWAY_BUS")
 OTHER_VARIABLES = (

@@ -7,7 +7,7 @@ from collections.abc import Collection, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks import clients, data, fan_out, feed_stream, feeds, queries, speed, speed_chart, subscribers
+from benchmarks import clients, data, queries, speed, speed_chart, subscribers
 from benchmarks.contenders import Disagreement
 from benchmarks.measuring import run
 from benchmarks.report import Report
@@ -26,18 +26,14 @@ class Extent:
     rounds: int
     #: Scales the number of calls of a round.
     effort: float
-    #: The followers of the author in the fan-out.
-    followers: int
-    #: The operations in the stream when the feed's pipeline starts.
-    operations: int
     subscribers: subscribers.Extent
 
 
-FULL = Extent(7, 1.0, 10_000, 3000, subscribers.FULL)
-QUICK = Extent(1, 0.1, 300, 200, subscribers.QUICK)
+FULL = Extent(7, 1.0, subscribers.FULL)
+QUICK = Extent(1, 0.1, subscribers.QUICK)
 
 WORKLOAD_NAMES = {workload.name for workload in WORKLOADS}
-PARTS = ("clients", "gateway", "subscribers", "feed", "fanout", "pipeline", "workloads")
+PARTS = ("clients", "gateway", "subscribers", "workloads")
 # These parts need servers in Node, which are installed for them: they run only if they are named.
 PEER_PARTS = ("peers", "growth")
 
@@ -51,7 +47,6 @@ async def measure(extent: Extent, parts: Collection[str]) -> Report:
     if "subscribers" in parts:
         _print_progress("measuring subscribers")
         report.subscribers = await subscribers.measure(extent.subscribers)
-    await _measure_feed(report, extent, parts)
     if "workloads" in parts:
         _print_progress("measuring the workloads")
         report.workloads = await speed.measure_ours(extent.rounds, extent.effort)
@@ -78,18 +73,6 @@ async def _measure_gateway(report: Report, extent: Extent, parts: Collection[str
             if "gateway" in parts:
                 _print_progress("measuring the gateway")
                 report.queries = await queries.measure(server, extent.rounds, extent.effort)
-
-
-async def _measure_feed(report: Report, extent: Extent, parts: Collection[str]) -> None:
-    if "feed" in parts:
-        _print_progress("measuring the feed's queries")
-        report.feed = await feeds.measure(extent.rounds, extent.effort)
-    if "fanout" in parts:
-        _print_progress("measuring the fan-out")
-        report.fan_out = await fan_out.measure(extent.followers, extent.rounds, extent.effort)
-    if "pipeline" in parts:
-        _print_progress("measuring the feed's pipeline")
-        report.stream = await feed_stream.measure(extent.operations)
 
 
 def _print_progress(activity: str) -> None:

@@ -37,8 +37,8 @@ CALLS = {"GetItem": 240, f"BatchGetItem of {PAGE}": 48, f"Query of {PAGE}": 48}
 ACCOUNT = {"region_name": "local", "aws_access_key_id": ENGINE_KEY, "aws_secret_access_key": "local"}
 
 VALUES = {
-    "partition": keys.area(AREA),
-    "oldest": keys.SIGHTING_PREFIX,
+    "partition": keys.sighting.partition_of(AREA),
+    "oldest": keys.sighting.prefix,
     "end": keys.SIGHTINGS_END,
     "now": NOON.timestamp(),
 }

@@ -36,7 +36,9 @@ _tokens = count()
 
 def open_store(client: Client) -> Store:
     """Open a store, as the gateway does for each request."""
-    return Store(client, prefix="", deadline=Deadline(SECONDS), token=lambda: f"benchmark-{next(_tokens)}")
+    return Store(
+        client, prefix="", deadline=Deadline(SECONDS), token=lambda: f"benchmark-{next(_tokens)}", now=lambda: NOON
+    )
 
 
 async def fill(client: Client) -> None:

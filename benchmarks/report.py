@@ -11,11 +11,9 @@ from typing import Any
 
 import orjson
 
-from benchmarks import feed_report, subscriber_report, workload_report
+from benchmarks import subscriber_report, workload_report
 from benchmarks.clients import OURS, ClientResult
 from benchmarks.contenders import Result
-from benchmarks.fan_out import FanOutResult
-from benchmarks.feed_stream import StreamResult
 from benchmarks.queries import QueryResult
 from benchmarks.subscribers import SubscribersResult
 from benchmarks.text_table import table
@@ -34,9 +32,6 @@ class Report:
     seconds: float = 0.0
     clients: Sequence[ClientResult] | None = None
     queries: Sequence[QueryResult] | None = None
-    feed: Sequence[QueryResult] | None = None
-    fan_out: FanOutResult | None = None
-    stream: StreamResult | None = None
     workloads: Sequence[Result] | None = None
     peers: Sequence[Result] | None = None
     growth: Sequence[Result] | None = None
@@ -48,12 +43,6 @@ class Report:
             blocks.append(_clients(self.clients))
         if self.queries is not None:
             blocks.append(_queries(self.queries))
-        if self.feed is not None:
-            blocks.append(feed_report.queries(self.feed))
-        if self.fan_out is not None:
-            blocks += [feed_report.fan_out(self.fan_out), feed_report.pages(self.fan_out.pages)]
-        if self.stream is not None:
-            blocks += [feed_report.stream(self.stream), feed_report.alone(self.stream)]
         if self.workloads is not None:
             blocks.append(workload_report.workloads(self.workloads))
         blocks += [workload_report.peers(results) for results in (self.peers, self.growth) if results]
@@ -67,9 +56,6 @@ class Report:
             "rounds": self.rounds,
             "clients": [_client_figures(result) for result in self.clients or ()],
             "queries": [result.figures for result in self.queries or ()],
-            "feed": [result.figures for result in self.feed or ()],
-            "fan_out": self.fan_out,
-            "stream": self.stream,
             "workloads": [result.figures for result in self.workloads or ()],
             "peers": [result.figures for result in self.peers or ()],
             "growth": [result.figures for result in self.growth or ()],

@@ -1,19 +1,20 @@
 """The servers that are compared with the gateway: see benchmarks/peers."""
 
 import asyncio
-import os
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from benchmarks.contenders import SECRET, Contender, RunningServer
-from benchmarks.load import connected
-from benchmarks.server import SECRET_VARIABLE, START_SECONDS, free_port, stop
+from benchmarks.processes import free_port, launched, listens
+from benchmarks.server import SECRET_VARIABLE
 
 FOLDER = Path(__file__).resolve().parent / "peers"
 # V8 compiles code that has run often: after a thousand requests a server still takes twice its final CPU.
 NODE_WARM_UP = 8
+NODE_VARIABLES = {"NODE_ENV": "production", "NODE_NO_WARNINGS": "1"}
 INSTALL = ("npm", "ci", "--prefix", str(FOLDER), "--no-fund", "--no-audit", "--loglevel=error")
 
 
@@ -25,27 +26,9 @@ class PeersMissing(Exception):
 async def _serving(command: Sequence[str], *options: str, store_url: str) -> AsyncIterator[RunningServer]:
     """Run a server until the context exits. Its command gets the port, the store's URL and the options."""
     port = free_port()
-    process = await asyncio.create_subprocess_exec(
-        *(*command, str(port), store_url, *options),
-        env=os.environ | {SECRET_VARIABLE: SECRET, "NODE_ENV": "production", "NODE_NO_WARNINGS": "1"},
-    )
-    try:
-        url = f"http://127.0.0.1:{port}"
-        await _wait_until_listening(url, process)
-        yield RunningServer(url, process.pid, {})
-    finally:
-        await stop(process)
-
-
-async def _wait_until_listening(url: str, process: asyncio.subprocess.Process) -> None:
-    async with asyncio.timeout(START_SECONDS):
-        while process.returncode is None:
-            try:
-                async with connected(url, 1):
-                    return
-            except OSError:
-                await asyncio.sleep(0.05)
-    raise RuntimeError(f"A measured server ended with {process.returncode} before it listened.")
+    arguments = [*command, str(port), store_url, *options]
+    async with launched(arguments, partial(listens, port), **{SECRET_VARIABLE: SECRET}, **NODE_VARIABLES) as process:
+        yield RunningServer(f"http://127.0.0.1:{port}", process.pid, {})
 
 
 def _contender(name: str, command: Sequence[str], *options: str, warm_up: int = 1) -> Contender:

@@ -30,20 +30,20 @@ class Load:
     @property
     def changed(self) -> float:
         """Polls per second that find a new ball, which are the events of all matches."""
-        return self.matches / constants.seconds_between_balls()
+        return self.matches / constants.SECONDS_BETWEEN_BALLS
 
     @property
     def unchanged(self) -> float:
-        return self.matches / constants.tick_seconds() - self.changed
+        return self.matches / constants.TICK_SECONDS - self.changed
 
     @property
     def changes(self) -> float:
         """Changes of active-matches per second; each gateway receives all of them."""
-        return self.changed + self.unchanged * constants.unchanged_tick_changes()
+        return self.changed + self.unchanged * constants.UNCHANGED_TICK_CHANGES
 
     @property
     def deliveries(self) -> float:
-        return self.viewers / constants.seconds_between_balls()
+        return self.viewers / constants.SECONDS_BETWEEN_BALLS
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +68,21 @@ LOADS = (
 
 def gateways(load: Load) -> int:
     """Return the number of serving processes: enough for the sockets and for the CPU, and a spare one."""
-    for_sockets = math.ceil(load.viewers / constants.sockets_of_a_process())
-    for_cpu = math.ceil(shared_cpu(load) / (constants.busy_share() - own_cpu(load)))
+    for_sockets = math.ceil(load.viewers / constants.SOCKETS_OF_A_PROCESS)
+    for_cpu = math.ceil(shared_cpu(load) / (constants.BUSY_SHARE - own_cpu(load)))
     return max(LEAST, SPARE + max(for_sockets, for_cpu))
 
 
 def shared_cpu(load: Load) -> float:
     """Return the CPUs of work that is divided among the gateways: deliveries, sockets and queries."""
-    viewers = load.deliveries * constants.delivery_cpu() + load.viewers * constants.socket_cpu()
-    return viewers + load.queries * constants.query_cpu(load.workload)
+    viewers = load.deliveries * constants.DELIVERY_CPU + load.viewers * constants.SOCKET_CPU
+    return viewers + load.queries * constants.QUERY_CPU[load.workload]
 
 
 def own_cpu(load: Load) -> float:
     """Return the CPU share that a gateway uses for any number of clients: it receives and executes each event."""
-    following = constants.followed_tables() * constants.following_cpu() if load.viewers else 0.0
-    return following + load.changes * constants.received_change_cpu() + load.changed * constants.event_cpu()
+    following = constants.FOLLOWED_TABLES * constants.FOLLOWING_CPU if load.viewers else 0.0
+    return following + load.changes * constants.RECEIVED_CHANGE_CPU + load.changed * constants.EVENT_CPU
 
 
 def gateway_cpu(load: Load) -> float:
@@ -95,77 +95,77 @@ def process_cpu(viewers: int, events: float) -> float:
 
     `events` are events of that match a second.
     """
-    per_viewer = constants.socket_cpu() + events * constants.delivery_cpu()
-    return constants.reading_cpu() + events * constants.event_cpu() + viewers * per_viewer
+    per_viewer = constants.SOCKET_CPU + events * constants.DELIVERY_CPU
+    return constants.READING_CPU + events * constants.EVENT_CPU + viewers * per_viewer
 
 
 def poller_cpu(load: Load) -> float:
     """Return the CPU share of the process that polls the matches."""
-    ticks = load.changed * constants.changed_tick_cpu() + load.unchanged * constants.unchanged_tick_cpu()
-    return ticks + load.matches / MATCHES * constants.reconcile_cpu()
+    ticks = load.changed * constants.CHANGED_TICK_CPU + load.unchanged * constants.UNCHANGED_TICK_CPU
+    return ticks + load.matches / MATCHES * constants.RECONCILE_CPU
 
 
 def write_units(load: Load) -> float:
     """Return the write units a second of all tables."""
-    return load.changed * constants.changed_tick_units()[0] + load.unchanged * constants.unchanged_tick_units()[0]
+    return load.changed * constants.CHANGED_TICK_UNITS[0] + load.unchanged * constants.UNCHANGED_TICK_UNITS[0]
 
 
 def read_units(load: Load) -> float:
     """Return the read units a second of all tables."""
-    ticks = load.changed * constants.changed_tick_units()[1] + load.unchanged * constants.unchanged_tick_units()[1]
-    joining = load.viewers / constants.session_seconds() * constants.joining_read_units()
-    return ticks + joining + load.queries * constants.query_read_units(load.workload)
+    ticks = load.changed * constants.CHANGED_TICK_UNITS[1] + load.unchanged * constants.UNCHANGED_TICK_UNITS[1]
+    joining = load.viewers / constants.SESSION_SECONDS * constants.JOINING_READ_UNITS
+    return ticks + joining + load.queries * constants.QUERY_READ_UNITS[load.workload]
 
 
 def stream_reads(load: Load) -> float:
     """Return the GetRecords calls a second with a bus: one process reads each table."""
-    tables = constants.followed_tables() if load.viewers else 0
-    return tables * constants.shards_of_a_table() * constants.stream_reads()
+    tables = constants.FOLLOWED_TABLES if load.viewers else 0
+    return tables * constants.SHARDS_OF_A_TABLE * constants.STREAM_READS
 
 
 def listing_calls(load: Load) -> float:
     """Return the DescribeStream calls a second without a bus: each gateway lists each table."""
     if not load.viewers:
         return 0.0
-    shards = constants.shards_of_a_table()
-    pages = math.ceil(shards * constants.kept_generations() / constants.shards_of_a_page())
-    listings = pages / constants.listing_seconds()
-    children = shards / constants.shard_seconds()
-    return gateways(load) * constants.followed_tables() * (listings + children)
+    shards = constants.SHARDS_OF_A_TABLE
+    pages = math.ceil(shards * constants.KEPT_GENERATIONS / constants.SHARDS_OF_A_PAGE)
+    listings = pages / constants.LISTING_SECONDS
+    children = shards / constants.SHARD_SECONDS
+    return gateways(load) * constants.FOLLOWED_TABLES * (listings + children)
 
 
 def bus_cpu(load: Load) -> float:
     """Return the CPU share of the bus's Redis."""
-    tables = constants.followed_tables() if load.viewers else 0
-    each = tables * constants.redis_following_cpu() + load.changes * constants.redis_change_cpu()
+    tables = constants.FOLLOWED_TABLES if load.viewers else 0
+    each = tables * constants.REDIS_FOLLOWING_CPU + load.changes * constants.REDIS_CHANGE_CPU
     return gateways(load) * each
 
 
 def bus_bytes(load: Load) -> float:
     """Return the bytes a second that the bus's Redis sends."""
-    return gateways(load) * load.changes * constants.change_bytes()
+    return gateways(load) * load.changes * constants.CHANGE_BYTES
 
 
 def log_seconds(load: Load) -> float:
     """Return the seconds for which the bus keeps the changes of active-matches."""
     if not load.changes:
         return math.inf
-    changes, size = constants.changes_kept()
-    return min(changes / load.changes, size / (load.changes * constants.change_bytes()))
+    changes, size = constants.CHANGES_KEPT
+    return min(changes / load.changes, size / (load.changes * constants.CHANGE_BYTES))
 
 
 def burst_seconds(load: Load) -> float:
     """Return the seconds of CPU that a gateway needs for one ball when all its viewers follow the same match."""
-    return load.viewers / gateways(load) * constants.delivery_cpu()
+    return load.viewers / gateways(load) * constants.DELIVERY_CPU
 
 
 def dollars(load: Load) -> dict[str, float]:
     """Return DynamoDB's price for a month of constant load in dollars, without instances, Redis and traffic."""
     month = constants.MONTH_SECONDS
     return {
-        "writes": write_units(load) * month * constants.price_of_writes(),
-        "reads": read_units(load) * month * constants.price_of_reads(),
-        "streams": stream_reads(load) * month * constants.price_of_stream_reads(),
+        "writes": write_units(load) * month * constants.PRICE_OF_WRITES,
+        "reads": read_units(load) * month * constants.PRICE_OF_READS,
+        "streams": stream_reads(load) * month * constants.PRICE_OF_STREAM_READS,
     }
 
 
@@ -174,22 +174,22 @@ def limits(load: Load) -> list[Limit]:
     found = [
         Limit(
             "readers of a shard, without a bus",
-            gateways(load) / constants.readers_of_a_shard() if load.viewers else 0.0,
+            gateways(load) / constants.READERS_OF_A_SHARD if load.viewers else 0.0,
             "set GATEWAY_BUS (assumed elsewhere in this report), or use Kinesis Data Streams with enhanced fan-out",
         ),
         Limit(
             "DescribeStream of an account, without a bus",
-            listing_calls(load) / constants.listings_of_an_account(),
+            listing_calls(load) / constants.LISTINGS_OF_AN_ACCOUNT,
             "set GATEWAY_BUS: one process lists each table",
         ),
         Limit(
             "two minutes of the bus's log",
-            constants.wanted_log_seconds() / log_seconds(load),
+            constants.WANTED_LOG_SECONDS / log_seconds(load),
             "clients that were away for longer are served from the stream, or get a RESYNC: keep more bytes",
         ),
         Limit(
             "changes of a table a second, relayed by one process",
-            load.changes / constants.relayed_changes(),
+            load.changes / constants.RELAYED_CHANGES,
             "Kinesis Data Streams with enhanced fan-out; a relay for each shard is not built",
         ),
         Limit(
@@ -199,32 +199,32 @@ def limits(load: Load) -> list[Limit]:
         ),
         Limit(
             "network of the bus's Redis",
-            bus_bytes(load) / constants.redis_bytes(),
+            bus_bytes(load) / constants.REDIS_BYTES,
             "one reader of the bus for each host, or replicas that are read: neither is built",
         ),
         Limit(
             "CPU of the process that polls matches",
-            poller_cpu(load) / constants.busy_share(),
+            poller_cpu(load) / constants.BUSY_SHARE,
             "a second `pipeline cricket`: the processes divide the matches by locks",
         ),
         Limit(
             "event loop, all viewers of a process in one match",
-            burst_seconds(load) / constants.lag_seconds(),
+            burst_seconds(load) / constants.LAG_SECONDS,
             "fewer sockets for each process (GATEWAY_MAX_WEBSOCKETS), and more processes",
         ),
         Limit(
             "CPU of the budgets' Redis",
-            load.queries * constants.charge_cpu(),
+            load.queries * constants.CHARGE_CPU,
             "a Redis cluster, or budgets for each process (no GATEWAY_REDIS_URL)",
         ),
         Limit(
             "read units of a table a second, AWS's first quota",
-            read_units(load) / constants.table_units(),
+            read_units(load) / constants.TABLE_UNITS,
             "shared reads and smaller pages, then a higher quota from AWS",
         ),
         Limit(
             "write units of a table a second, AWS's first quota",
-            write_units(load) / constants.table_units(),
+            write_units(load) / constants.TABLE_UNITS,
             "a higher quota from AWS",
         ),
     ]

@@ -1,7 +1,6 @@
 """A gateway in a separate process with the configuration of `gateway.py serve --no-demo`. It reports its usage."""
 
 import argparse
-import asyncio
 import cProfile
 import io
 import logging
@@ -13,7 +12,7 @@ import sys
 import sysconfig
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,9 +26,9 @@ from starlette.routing import Route
 
 from benchmarks.data import NOON
 from benchmarks.measuring import run
+from benchmarks.processes import free_port, launched
 from datastore.database import StoreOptions
 from datastore.dynamodb.calls import Call
-from datastore.keyspace import TABLES
 from datastore.model.identity import Role
 from runtime.container import Gateway
 from server.admission.settings import Capacity
@@ -41,8 +40,6 @@ from server.uvicorn import settle_garbage_collector
 
 READS = {"GetItem", "BatchGetItem", "Query"}
 USER = "reporter-00"
-START_SECONDS = 30.0
-STOP_SECONDS = 10.0
 SECRET_VARIABLE = "GATEWAY_SECRET"
 POLL_INTERVAL = 0.25
 PROFILED_FUNCTIONS = 45
@@ -79,18 +76,9 @@ class Usage:
     calls: Counter[str]
     #: Read units.
     units: float
-    write_units: float
-    #: The current subscribers of each table.
-    subscribers: Mapping[str, int]
 
     def since(self, before: "Usage") -> "Usage":
-        return Usage(
-            self.cpu - before.cpu,
-            self.calls - before.calls,
-            self.units - before.units,
-            self.write_units - before.write_units,
-            self.subscribers,
-        )
+        return Usage(self.cpu - before.cpu, self.calls - before.calls, self.units - before.units)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,21 +93,11 @@ class Server:
     #: Returns a token for any user.
     sign: Callable[[str], str]
 
-    async def ask(self, user: str, query: str, variables: Mapping[str, Any] | None = None) -> Any:
-        """Send a query as a user. Return the data. Raises `RuntimeError` for errors."""
-        body = {"query": query, "variables": variables or {}}
-        headers = {"Authorization": f"Bearer {self.sign(user)}"}
-        async with self.http.post(f"{self.url}/graphql", json=body, headers=headers) as response:
-            answer = await response.json()
-        if "errors" in answer:
-            raise RuntimeError(f"The query of {user} failed: {answer['errors']}")
-        return answer["data"]
-
     async def usage(self) -> Usage:
         """Return the current usage, after the background work of all requests has ended."""
         async with self.http.get(f"{self.url}/usage") as response:
             usage = await response.json()
-        return Usage(usage["cpu"], Counter(usage["calls"]), usage["units"], usage["write_units"], usage["subscribers"])
+        return Usage(usage["cpu"], Counter(usage["calls"]), usage["units"])
 
 
 @asynccontextmanager
@@ -137,48 +115,21 @@ async def serving(
         return tokens.issue(user, Role.USER)
 
     token = sign(USER)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "benchmarks.server", "--store", store_url, "--port", str(port)),
-        *("--poll-interval", str(poll_interval), *options),
-        env=os.environ | {SECRET_VARIABLE: secret},
-    )
-    try:
-        url = f"http://127.0.0.1:{port}"
-        connector = aiohttp.TCPConnector(limit=0)
-        async with aiohttp.ClientSession(connector=connector, headers={"Authorization": f"Bearer {token}"}) as http:
-            await started(http, url, process)
-            yield Server(url, process.pid, token, http, sign)
-    finally:
-        await stop(process)
+    command = [sys.executable, "-m", "benchmarks.server", "--store", store_url, "--port", str(port)]
+    command += ["--poll-interval", str(poll_interval), *options]
+    url = f"http://127.0.0.1:{port}"
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector, headers={"Authorization": f"Bearer {token}"}) as http:
 
-
-async def started(http: aiohttp.ClientSession, url: str, process: asyncio.subprocess.Process) -> None:
-    async with asyncio.timeout(START_SECONDS):
-        while process.returncode is None:
+        async def is_ready() -> bool:
             try:
                 async with http.get(f"{url}/readyz") as response:
-                    if response.status == 200:
-                        return
+                    return response.status == 200
             except aiohttp.ClientError:
-                pass
-            await asyncio.sleep(0.05)
-    raise RuntimeError("The measured gateway did not start.")
+                return False
 
-
-async def stop(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        process.terminate()
-        try:
-            await asyncio.wait_for(process.wait(), STOP_SECONDS)
-        except TimeoutError:
-            process.kill()
-            await process.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+        async with launched(command, is_ready, **{SECRET_VARIABLE: secret}) as process:
+            yield Server(url, process.pid, token, http, sign)
 
 
 def main() -> None:
@@ -256,7 +207,6 @@ class _Usage:
         self._gateway = gateway
         self._calls: Counter[str] = Counter()
         self._units = 0.0
-        self._write_units = 0.0
         self._listening = False
 
     async def answer(self, _: Request) -> Response:
@@ -264,15 +214,7 @@ class _Usage:
         assert services is not None
         self._listen(services.client)
         await services.request_logs.drained()
-        return JSONResponse(
-            {
-                "cpu": time.process_time(),
-                "calls": self._calls,
-                "units": self._units,
-                "write_units": self._write_units,
-                "subscribers": {table.name: services.changes.followers(table) for table in TABLES},
-            }
-        )
+        return JSONResponse({"cpu": time.process_time(), "calls": self._calls, "units": self._units})
 
     def _listen(self, client: Any) -> None:
         if self._listening:
@@ -283,8 +225,6 @@ class _Usage:
             self._calls[call.operation] += 1
             if call.operation in READS:
                 self._units += call.units
-            else:
-                self._write_units += call.units
 
         client.add_call_listener(count)
 

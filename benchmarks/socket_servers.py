@@ -1,21 +1,19 @@
 """Servers of subscriptions: the gateway and others, each in a separate process that reads the stream of one table."""
 
-import asyncio
-import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
-from benchmarks.rivals import FOLDER
-from benchmarks.server import Server, free_port, serving, stop
+from benchmarks.processes import free_port, launched, listens
+from benchmarks.rivals import FOLDER, NODE_VARIABLES
+from benchmarks.server import Server, serving
 from datastore.model.access_patterns import Table
 
 OURS = "this gateway"
 GRAPHQL_WS, STRAWBERRY = "graphql-ws", "Strawberry"
-START_SECONDS = 30.0
 _NODE = ("node", str(FOLDER / "graphql_ws.js"))
-_NODE_ENVIRONMENT = {"NODE_ENV": "production", "NODE_NO_WARNINGS": "1"}
 _BARE = (sys.executable, "-m", "benchmarks.peers.bare_sockets")
 # Servers that execute for each subscriber, and servers of bare sockets without GraphQL.
 OTHERS = {
@@ -52,22 +50,5 @@ async def listening(name: str, store: str, table: Table, interval: float, *optio
         return
     port = free_port()
     arguments = ("--store", store, "--port", str(port), "--table", table.name, "--interval", str(interval))
-    process = await asyncio.create_subprocess_exec(*OTHERS[name], *arguments, env=os.environ | _NODE_ENVIRONMENT)
-    try:
-        async with asyncio.timeout(START_SECONDS):
-            while not await _listens(port):
-                if process.returncode is not None:
-                    raise RuntimeError(f"{name} ended with {process.returncode} before it listened.")
-                await asyncio.sleep(0.05)
+    async with launched([*OTHERS[name], *arguments], partial(listens, port), **NODE_VARIABLES) as process:
         yield SocketServer(port, process.pid, {})
-    finally:
-        await stop(process)
-
-
-async def _listens(port: int) -> bool:
-    try:
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-    except OSError:
-        return False
-    writer.close()
-    return True

@@ -272,10 +272,10 @@ class Trial:
                     if await self.crowd.ask(f"count {numbers[0]}") >= subscribers:
                         return
 
-    async def resting(self, seconds: float = IDLE_SECONDS) -> float:
+    async def resting(self) -> float:
         """Return the CPU milliseconds of the server for a second without events."""
         before, began = cpu_seconds(self.server.pid), time.perf_counter()
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(IDLE_SECONDS)
         return (cpu_seconds(self.server.pid) - before) * 1000 / (time.perf_counter() - began)
 
     async def _publish(self, total: int, per_second: float, sent: dict[Hashable, float]) -> None:

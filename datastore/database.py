@@ -4,21 +4,17 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import botocore.config
 import botocore.exceptions
-from botocore.credentials import ReadOnlyCredentials
 
-from datastore.dynamodb.boto_signing import sign_at_store_time
 from datastore.dynamodb.client import CallListener, Client, Endpoint
-from datastore.dynamodb.endpoints import EndpointUnknown, addresses, admin_settings, is_aws_url, parse_aws_host
+from datastore.dynamodb.endpoints import EndpointUnknown, addresses, is_aws_url, parse_aws_host
 from datastore.dynamodb.http1 import HttpOrigin, ProxyUnusable
 from datastore.dynamodb.read_cache import ReadCaches
-from datastore.dynamodb.sigv4 import CredentialSource
+from datastore.dynamodb.sigv4 import CredentialSource, StaticCredentials
 from datastore.engine.access_key import KeyUnusable, key_in_environment
 from datastore.engine.engine import Engine
 from datastore.engine.programs import find_program
@@ -80,30 +76,12 @@ class StoreMisconfigured(Exception):
 class Database:
     """The opened DynamoDB, with its client and the administration of its tables."""
 
-    def __init__(
-        self, client: Client, endpoint: Endpoint, session: Any, options: StoreOptions, engine: Engine | None
-    ) -> None:
+    def __init__(self, client: Client, endpoint: Endpoint, options: StoreOptions, engine: Engine | None) -> None:
         self.client = client
         self.prefix = options.prefix
         self.in_aws = options.in_aws
-        self._store = options.store
         self.engine = engine
         self.endpoint = endpoint
-        self._session = session
-
-    def admin_client(self) -> Any:
-        """Return a blocking boto3 client for the administration of tables. It signs at the store's time."""
-        session = self._session if self.engine is None else _local_session(self._session.region_name, self.engine.key)
-        address = self.endpoint.tables()
-        # An http:// address is an engine of the operator's own and uses no proxy, as in `proxy_for`.
-        proxies: dict[str, str] | None = {} if address.startswith("http://") else None
-        url: str | None = address
-        settings: dict[str, Any] = {}
-        if self.in_aws:
-            url, settings = admin_settings(None if self._store == "aws" else address)
-        client = _boto_client(session, url, proxies=proxies, **settings)
-        sign_at_store_time(client, self.client.store_clock)
-        return client
 
     async def create_tables(self) -> list[str]:
         """Create the declared tables that are missing. Return their names.
@@ -111,29 +89,26 @@ class Database:
         In AWS the new tables get deletion protection and point-in-time recovery. In an embedded engine, which has no
         administrator, the existing tables are updated to their declarations.
         """
-        admin = self.admin_client()
-        created = await tables.create(admin, TABLES, self.prefix, protected=self.in_aws)
+        created = await tables.create(self.client, TABLES, self.prefix, protected=self.in_aws)
         if self.in_aws:
             for name in created:
-                await table_updates.recover(admin, name)
+                await table_updates.recover(self.client, name)
         if self.engine is not None:
             existing = [table for table in TABLES if self.prefix + table.name not in created]
-            for difference in await table_updates.update(admin, existing, self.prefix, in_aws=False):
+            for difference in await table_updates.update(self.client, existing, self.prefix, in_aws=False):
                 logger.warning("The table %s.", difference)
         return created
 
     async def compare_tables(self) -> list[Difference]:
         """Return the differences between the existing tables and their declarations."""
-        return await table_updates.compare(self.admin_client(), TABLES, self.prefix, in_aws=self.in_aws)
+        return await table_updates.compare(self.client, TABLES, self.prefix, in_aws=self.in_aws)
 
     async def update_tables(self, on_change: Callable[[Difference], None]) -> list[Difference]:
         """Apply the possible changes. Return the remaining differences. `on_change` is called before each change."""
-        return await table_updates.update(
-            self.admin_client(), TABLES, self.prefix, in_aws=self.in_aws, on_change=on_change
-        )
+        return await table_updates.update(self.client, TABLES, self.prefix, in_aws=self.in_aws, on_change=on_change)
 
     async def describe_tables(self) -> list[dict[str, Any]]:
-        return await tables.describe(self.admin_client(), TABLES, self.prefix)
+        return await tables.describe(self.client, TABLES, self.prefix)
 
 
 @asynccontextmanager
@@ -177,7 +152,7 @@ async def open_database(
         client = await stack.enter_async_context(
             Client(endpoint, source, recreates_tables=engine is not None, on_call=on_call, read_caches=read_caches)
         )
-        yield Database(client, endpoint, session, options, engine)
+        yield Database(client, endpoint, options, engine)
 
 
 class _EngineCredentials:
@@ -186,31 +161,30 @@ class _EngineCredentials:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def get_frozen_credentials(self) -> ReadOnlyCredentials:
-        return ReadOnlyCredentials(self._engine.key, LOCAL_SECRET, None)
+    def get_frozen_credentials(self) -> StaticCredentials:
+        return StaticCredentials(self._engine.key, LOCAL_SECRET)
 
 
 def _session(options: StoreOptions) -> Any:
-    """Return a boto3 session.
+    """Return a boto3 session, or for a store with an access key of its own a `_LocalSession`.
 
     For an engine at a URL it has the configured access key. For the embedded engine it has a placeholder, because the
     engine's key is read at each call.
     """
     if options.embedded:
-        return _local_session(options.region or LOCAL_REGION)
+        return _LocalSession(options.region or LOCAL_REGION)
     if options.in_aws:
-        return _boto_session(region_name=options.named_region)
+        return _boto_session(options.named_region)
     key = _configured_key()
     if key is not None or _is_local(options.store):
-        return _local_session(options.region or LOCAL_REGION, key or LOCAL_ACCESS_KEY)
-    return _boto_session(region_name=options.region)
+        return _LocalSession(options.region or LOCAL_REGION, key or LOCAL_ACCESS_KEY)
+    return _boto_session(options.region)
 
 
-def _boto_session(*arguments: str, region_name: str | None) -> Any:
-    # Imported late: a command that opens no store does not load it.
-    import boto3
+def _boto_session(region_name: str | None) -> Any:
+    import boto3  # imported late: only a store in AWS, or with credentials of AWS, needs it
 
-    return boto3.Session(*arguments, region_name=region_name)
+    return boto3.Session(region_name=region_name)
 
 
 def _configured_key() -> str | None:
@@ -220,10 +194,15 @@ def _configured_key() -> str | None:
         raise StoreMisconfigured(str(problem)) from None
 
 
-@lru_cache(maxsize=16)
-def _local_session(region: str, key: str = LOCAL_ACCESS_KEY) -> Any:
-    """Return a cached boto3 session, because each new session reads the large service descriptions again."""
-    return _boto_session(key, LOCAL_SECRET, region_name=region)
+class _LocalSession:
+    """The session of a store with an access key of its own."""
+
+    def __init__(self, region_name: str, key: str = LOCAL_ACCESS_KEY) -> None:
+        self.region_name = region_name
+        self._key = key
+
+    def get_credentials(self) -> StaticCredentials:
+        return StaticCredentials(self._key, LOCAL_SECRET)
 
 
 def _is_local(store: str) -> bool:
@@ -276,10 +255,3 @@ def credentials_of(session: Any) -> Any:
             "No AWS credentials were found: set AWS_PROFILE or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
         )
     return credentials
-
-
-def _boto_client(session: Any, url: str | None, **settings: Any) -> Any:
-    retries = {"mode": "standard", "total_max_attempts": 4}
-    config = botocore.config.Config(connect_timeout=2, retries=retries, **settings)
-    region = session.region_name or LOCAL_REGION
-    return session.client("dynamodb", endpoint_url=url, region_name=region, config=config)

@@ -64,9 +64,13 @@ def open_private_file(path: str | os.PathLike[str], flags: int) -> int:
 
 
 def write_private_file(path: Path, text: str) -> None:
-    """Write a file of mode 0600. Raises `OSError`."""
-    with open(path, "w", opener=open_private_file) as file:
+    """Replace a file by one of mode 0600 with this text, completely or not at all. Raises `OSError`."""
+    draft = path.with_name(f"{path.name}.tmp")
+    with open(draft, "w", opener=open_private_file) as file:
         file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
 
 
 def _restrict(folder: Path) -> None:

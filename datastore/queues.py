@@ -5,6 +5,8 @@ from collections.abc import Hashable
 from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
 
+from msgspec import Struct
+
 from datastore.errors import SlowSubscriber
 
 T = TypeVar("T")
@@ -69,7 +71,7 @@ class ByteBudget:
         return not self.limit or not used or used + size <= self.limit
 
 
-class _QueuedEvent(NamedTuple, Generic[T]):
+class _QueuedEvent(Struct, Generic[T], frozen=True):
     event: T
     size: int
     dropped: int
@@ -107,14 +109,9 @@ class BoundedQueue(Generic[T]):
 
         Raises: `SlowSubscriber` on overflow, without a change of the queue.
         """
-        if self._limits.policy is OverflowPolicy.BUFFER:
-            if not self._could_fit(size):  # other queues of the listener use up the byte budget
-                self._dropped_after += 1 + dropped
-                return [event]
-            dropped_events = self._drop_oldest(size)
-            dropped, self._dropped_after = dropped + self._dropped_after, 0
-        elif self._limits.policy is OverflowPolicy.LATEST:
-            dropped_events = []
+        policy = self._limits.policy
+        dropped_events: list[T] = []
+        if policy is OverflowPolicy.LATEST:
             replaced = self._events.get(key)
             if not self._fits(size, replaced):
                 raise self._overflow_error()
@@ -123,10 +120,14 @@ class BoundedQueue(Generic[T]):
                 dropped += 1 + replaced.dropped
                 dropped_events.append(replaced.event)
         else:
-            dropped_events = []
-            if not self._fits(size):
+            if policy is OverflowPolicy.BUFFER:
+                if not self._could_fit(size):  # other queues of the listener use up the byte budget
+                    self._dropped_after += 1 + dropped
+                    return [event]
+                dropped_events = self._drop_oldest(size)
+                dropped, self._dropped_after = dropped + self._dropped_after, 0
+            elif len(self._events) >= self._limits.max_events or (self._budget.limit and not self._budget.fits(size)):
                 raise self._overflow_error()
-        if self._limits.policy is not OverflowPolicy.LATEST:
             self._count += 1
             key = self._count
         self._events[key] = _QueuedEvent(event, size, dropped)
@@ -136,7 +137,7 @@ class BoundedQueue(Generic[T]):
     def take(self) -> tuple[T, int]:
         """Remove and return the first event, with the number of events dropped before it or replaced by it."""
         _, queued = self._events.popitem(last=False)
-        self._release_bytes(queued)
+        self._budget.used -= queued.size
         dropped, self._dropped_before = self._dropped_before, 0
         return queued.event, queued.dropped + dropped
 

@@ -45,7 +45,8 @@ class OperationCache:
     """The operations of a schema, the least recently executed first. All methods may be called by any thread.
 
     It holds at most `max_operations` operations that `operation_of` has not returned: the callers of that function hold
-    the others. The compiled forms of all operations have at most `max_fields` fields.
+    the others. The compiled forms of all operations have at most `max_fields` fields, and as many more of retained
+    operations, which are not evicted (see `CachedOperation.retain`).
     """
 
     def __init__(self, max_operations: int = MAX_OPERATIONS, max_fields: int = MAX_COMPILED_FIELDS) -> None:
@@ -57,7 +58,9 @@ class OperationCache:
         self._compiled: OrderedDict[int, tuple[ReferenceType[CachedOperation], int]] = OrderedDict()
         # References to operations that no longer exist. The garbage collector may run in a thread that has the lock.
         self._dead: deque[tuple[int, ReferenceType[CachedOperation]]] = deque()
-        self._fields = self._compiled_executions = self._evicted = 0
+        self._fields = self._retained_fields = self._compiled_executions = self._evicted = 0
+        # Retained operations, and the number of their fields.
+        self._retained: dict[int, tuple[CachedOperation, int]] = {}
         self._interpreted_executions = dict.fromkeys(Reason, 0)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -67,11 +70,13 @@ class OperationCache:
     def clear(self) -> None:
         """Drop all compiled operations, and count executions from 0 again. Running executions are not affected."""
         with self._lock:
-            operations = [reference() for reference, _ in self._compiled.values()]
-            dropped = [operation.drop() for operation in operations if operation is not None]
+            operations = [operation for operation, _ in self._retained.values()]
+            operations += [operation for reference, _ in self._compiled.values() if (operation := reference())]
+            dropped = [operation.drop() for operation in operations]
             self._compiled.clear()
+            self._retained.clear()
             cached, self._operations = self._operations, OrderedDict()
-            self._fields = 0
+            self._fields = self._retained_fields = 0
         del dropped, operations, cached  # without the lock, because this may call finalizers
 
     def statistics(self) -> CacheStatistics:
@@ -80,7 +85,11 @@ class OperationCache:
             self._remove_dead()
             interpreted = {reason: count for reason, count in self._interpreted_executions.items() if count}
             return CacheStatistics(
-                self._compiled_executions, interpreted, len(self._compiled), self._fields, self._evicted
+                self._compiled_executions,
+                interpreted,
+                len(self._compiled) + len(self._retained),
+                self._fields + self._retained_fields,
+                self._evicted,
             )
 
     def operation(
@@ -104,10 +113,6 @@ class OperationCache:
         del evicted
         return operation
 
-    def count_compiled(self, operation: "CachedOperation", program: CompiledOperation) -> None:
-        """Count an execution of a compiled operation, which thereby is the most recently executed one."""
-        self.touch(operation, program, executions=1)
-
     def count_interpreted(self, reason: Reason) -> None:
         """Count an execution by graphql-core."""
         with self._lock:
@@ -120,17 +125,23 @@ class OperationCache:
             return operation.until_compiled == 0
 
     def touch(self, operation: "CachedOperation", program: CompiledOperation, executions: int = 0) -> None:
-        """Move a compiled operation to the end of the cache. Evict others while there are too many fields."""
-        key = id(operation)
+        """Move a compiled operation to the end of the cache, and count its executions.
+
+        Evict others while there are too many fields.
+        """
+        key = operation.key
         dropped = []
         with self._lock:
             self._compiled_executions += executions
-            self._remove_dead()
+            if key in self._retained:
+                return
+            if self._dead:
+                self._remove_dead()
             if key in self._compiled:
                 self._compiled.move_to_end(key)
                 return
-            if operation.compiled is not program:  # another thread has dropped it
-                return
+            if operation.compiled is not program or self._move_to_retained(operation):
+                return  # another thread has dropped the program, or the operation has a user
             dead = self._dead
             self._compiled[key] = ref(operation, lambda reference: dead.append((key, reference))), program.fields
             self._fields += program.fields
@@ -143,11 +154,46 @@ class OperationCache:
                     dropped.append((oldest, oldest.drop()))
         del dropped
 
+    def retain(self, operation: "CachedOperation") -> None:
+        """Count a user of an operation. The first user moves its compiled form to the retained ones, if it fits."""
+        with self._lock:
+            operation.users += 1
+            self._move_to_retained(operation)
+
+    def release(self, operation: "CachedOperation") -> None:
+        """Count a user less. After the last one the compiled form is the most recently executed one of the cache."""
+        with self._lock:
+            operation.users -= 1
+            program = operation.compiled
+            if operation.users or not self._remove_retained(operation) or program is None:
+                return
+        self.touch(operation, program)
+
+    def _move_to_retained(self, operation: "CachedOperation") -> bool:
+        """Retain the compiled form of an operation that has users. Return whether it is retained."""
+        program = operation.compiled
+        if operation.key in self._retained or not operation.users or program is None:
+            return operation.key in self._retained
+        if self._retained_fields + program.fields > self.max_fields:
+            return False
+        self._retained[operation.key] = operation, program.fields
+        self._retained_fields += program.fields
+        entry = self._compiled.pop(operation.key, None)
+        self._fields -= entry[1] if entry is not None else 0
+        return True
+
+    def _remove_retained(self, operation: "CachedOperation") -> bool:
+        """Remove an operation from the retained ones. Return whether it was one of them."""
+        entry = self._retained.pop(operation.key, None)
+        self._retained_fields -= entry[1] if entry is not None else 0
+        return entry is not None
+
     def forget(self, operation: "CachedOperation") -> None:
         """Drop the compiled form of an operation, and count its executions from 0 again."""
         with self._lock:
+            self._remove_retained(operation)
             dropped = operation.drop()
-            entry = self._compiled.pop(id(operation), None)
+            entry = self._compiled.pop(operation.key, None)
             self._fields -= entry[1] if entry is not None else 0
         del dropped
 
@@ -171,6 +217,8 @@ class CachedOperation:
         node: OperationDefinitionNode,
         cache: OperationCache,
     ) -> None:
+        #: The key of the operation in its cache.
+        self.key = id(self)
         self._executor_class = executor_class
         self._schema = schema
         self._fragments = fragments
@@ -180,6 +228,8 @@ class CachedOperation:
         self.compiled: CompiledOperation | None = None
         #: The number of executions until the operation is compiled; 0 or less if it is compiled, or never will be.
         self.until_compiled = executor_class.compile_after
+        #: The number of users that have retained the operation.
+        self.users = 0
         #: The reason why graphql-core executes the operation while it is not compiled.
         self.reason = Reason.NOT_YET if self.until_compiled > 0 else Reason.DISABLED
 
@@ -195,6 +245,17 @@ class CachedOperation:
         if program is not None:
             self._cache.touch(self, program)
         return program
+
+    def retain(self) -> None:
+        """Keep the compiled form from eviction until `release`: a subscription executes it at every event.
+
+        If the retained operations have more than `max_fields` fields of the cache, it may be evicted like others.
+        """
+        self._cache.retain(self)
+
+    def release(self) -> None:
+        """End one `retain`."""
+        self._cache.release(self)
 
     def forget(self) -> None:
         """Drop the compiled form, and count executions from 0 again. Running executions keep the compiled form."""
@@ -235,7 +296,7 @@ class CachedOperation:
         if run is None:
             self._cache.count_interpreted(Reason.VARIABLES)
         else:
-            self._cache.count_compiled(self, program)
+            self._cache.touch(self, program, executions=1)
         return run
 
     def execute(
@@ -245,14 +306,21 @@ class CachedOperation:
         *,
         root: Any = None,
         hide_suggestions: bool = False,
+        in_task: bool = False,
     ) -> ExecutionResult | Awaitable[ExecutionResult]:
-        """Execute like graphql-core's `execute`. A compiled operation saves the work that was done at compile time."""
-        program = self.compiled if not self._executor_class.eager or has_loop() else None
+        """Execute like graphql-core's `execute`. A compiled operation saves the work that was done at compile time.
+
+        With `in_task` the caller awaits the result at once. The coroutine of a single root field then starts when the
+        result is awaited, also in eager execution, and runs in the task that awaits it, without a driver of its own.
+        """
+        program = self.compiled if in_task or not self._executor_class.eager or has_loop() else None
         if program is not None and not program.is_outdated():
             run = program.start_execution(root, context, variables, self._build_executor)
             if run is not None:
-                self._cache.count_compiled(self, program)
-                return program.run(run, serially=self._node.operation is OperationType.MUTATION)
+                self._cache.touch(self, program, executions=1)
+                if in_task and program.run_in_task is not None:
+                    return program.run_in_task(run)
+                return run.run(program.roots, serially=self._node.operation is OperationType.MUTATION)
         executor = self._executor_class.build(
             self._schema,
             self._document(),

@@ -25,8 +25,10 @@ from graphql import (
 
 from jit.collect_fields import any_holds
 from jit.completion import at_field, failed_item, items_from, leaves, ordered, resolved
-from jit.eager.codegen import emit_adoption, emit_shared_field, is_shared
-from jit.eager.execution import PendingField, SharedValue, adopt_all
+from jit.eager.batches import WAITING
+from jit.eager.codegen import batch_of, emit_adoption
+from jit.eager.execution import adopt_all
+from jit.eager.pending_field import PendingField
 from jit.execution import guarded
 from jit.field_plan import FieldPlan, Finish, Select
 from jit.field_resolvers import (
@@ -55,9 +57,9 @@ EXACT = {
 }
 _NAMES: dict[str, Any] = {
     "CoroutineType": CoroutineType,
-    "SharedValue": SharedValue,
     "TEXTS": frozenset([str]),
     "Undefined": Undefined,
+    "WAITING": WAITING,
     "PendingField": PendingField,
     "adopt_all": adopt_all,
     "any_holds": any_holds,
@@ -84,8 +86,6 @@ def selection(plans: Sequence[FieldPlan], *, in_order: bool, eager: bool) -> Sel
     for number, plan in enumerate(plans):
         plan.number = number
         function.bind("k", plan, plan.key)
-    if any(is_shared(function, plan) for plan in plans):
-        function.add(1, "shared = run.shared")
     conditional = not in_order or any(plan.conditions for plan in plans)
     has_leaves = not conditional and any(map(_is_attribute_leaf, plans))
     # Without __typename and the attributes, whose values are `odd` if they may have to be awaited.
@@ -116,8 +116,15 @@ def selection(plans: Sequence[FieldPlan], *, in_order: bool, eager: bool) -> Sel
         tests = [f"{value}.__class__ is CoroutineType" for value in values] + (["odd"] if has_leaves else [])
         function.add(1, f"if {' or '.join(tests)}:", "    return run.joined(d)")
     function.add(1, "return d")
-    select: Select = function.build()
-    return select
+    return function.build()
+
+
+def resolution(plan: FieldPlan) -> Callable[[Any, Any, Any], Any]:
+    """Compile `resolve(run, source, path)`, which calls the resolver of a field of eager execution."""
+    function = _Function("run, o, p", eager=True)
+    function.bind("P", plan, plan)
+    function.add(1, f"return {_call(function, plan, 'p')[0]}")
+    return function.build()
 
 
 def finish(plan: FieldPlan, *, eager: bool) -> Finish:
@@ -132,8 +139,7 @@ def finish(plan: FieldPlan, *, eager: bool) -> Finish:
     if not plan.required[0]:
         function.add(1, "if v is None:", "    return None")
     function.add(1, "return otherwise(run, P, v, p)")
-    finish: Finish = function.build()
-    return finish
+    return function.build()
 
 
 class _Function:
@@ -156,7 +162,7 @@ class _Function:
         self.parameters[name] = value
         return name
 
-    def build(self) -> Any:
+    def build(self) -> Callable[..., Any]:
         """Compile the source. Return the function with its parameters bound."""
         text = "\n".join([f"def make({', '.join(self.parameters)}):", *self._lines, "    return function"])
         return _CACHE.compiled(text)(*self.parameters.values())
@@ -169,10 +175,10 @@ class _CodeCache:
         self._max_characters = max_characters
         self._max_source = max_source
         self._lock = Lock()
-        self._makers: OrderedDict[str, Callable[..., Any]] = OrderedDict()
+        self._makers: OrderedDict[str, Callable[..., Callable[..., Any]]] = OrderedDict()
         self._characters = 0
 
-    def compiled(self, text: str) -> Callable[..., Any]:
+    def compiled(self, text: str) -> Callable[..., Callable[..., Any]]:
         with self._lock:
             make = self._makers.get(text)
             if make is not None:
@@ -192,11 +198,10 @@ class _CodeCache:
 _CACHE = _CodeCache(MAX_CACHED_CHARACTERS, MAX_SOURCE_CHARACTERS)
 
 
-def _compiled(text: str) -> Callable[..., Any]:
-    names: dict[str, Any] = {}
+def _compiled(text: str) -> Callable[..., Callable[..., Any]]:
+    names: dict[str, Callable[..., Callable[..., Any]]] = {}
     exec(compile(text, "<operation>", "exec"), _NAMES, names)
-    make: Callable[..., Any] = names["make"]
-    return make
+    return names["make"]
 
 
 # Selections
@@ -211,8 +216,7 @@ def _emit_fields(function: _Function, plans: Sequence[FieldPlan]) -> None:
         else:
             for plan in group:
                 _emit_field(function, 1, plan)
-    entries = ", ".join(f"k{plan.number}: v{plan.number}" for plan in plans)
-    function.add(1, f"d = {{{entries}}}")
+    function.add(1, f"d = {{{', '.join(f'k{plan.number}: v{plan.number}' for plan in plans)}}}")
 
 
 def _emit_conditional_fields(function: _Function, plans: Sequence[FieldPlan]) -> None:
@@ -241,9 +245,8 @@ def _emit_leaves(function: _Function, plans: Sequence[FieldPlan]) -> None:
         for plan in converted:
             _emit_conversion(function, 3, plan)
     function.add(1, "except Exception:", "    usual = False")
-    group = function.bind("G", plans[0], tuple(plans))
-    function.add(1, "if not usual:", f"    {', '.join(values)}, = found = leaves(run, {group}, o, path)")
-    function.add(2, "odd = (*odd, *found)")
+    read = f"    {', '.join(values)}, = found = leaves(run, {function.bind('G', plans[0], tuple(plans))}, o, path)"
+    function.add(1, "if not usual:", read, "    odd = (*odd, *found)")
 
 
 def _emit_conversion(function: _Function, indent: int, plan: FieldPlan) -> None:
@@ -265,8 +268,8 @@ def _emit_field(function: _Function, indent: int, plan: FieldPlan) -> None:
         return
     plan.finish = finish(plan, eager=function.eager)
     p = function.bind("P", plan, plan)
-    if is_shared(function, plan):
-        emit_shared_field(function, indent, plan, _call(function, plan, place)[0])
+    if batch_of(function, plan):
+        function.add(indent, f"{value} = WAITING")
         return
     call, awaits = _call(function, plan, place)
     function.add(indent, f"{place} = (path, k{plan.number})", "try:")
@@ -294,8 +297,7 @@ def _call(function: _Function, plan: FieldPlan, place: str) -> tuple[str, bool]:
                 info = function.bind("i", plan, resolver.info_class)
                 arguments.append(f"{resolver.info}={info}(run, {p}, {place})")
             if plan.takes_arguments and resolver.is_async and not function.eager:
-                given = ", ".join([p, place, f"{p}.arguments(run)", *arguments])
-                return f"called_later(run, {given})", True
+                return f"called_later(run, {', '.join([p, place, f'{p}.arguments(run)', *arguments])})", True
             if plan.takes_arguments:
                 arguments.append(f"**keywords(run, {p}, {place})")
             return f"{f}({', '.join(arguments)})", resolver.is_async
@@ -318,28 +320,32 @@ def _bind_coercion(function: _Function, plan: FieldPlan, number: str) -> None:
 
 def _emit_leaf_finish(function: _Function, plan: FieldPlan) -> None:
     exact = EXACT.get(plan.innermost)
-    if plan.depth == 0:
-        if exact:
-            function.add(1, f"if {exact.format('v')}:", "    return v")
-        else:
-            function.add(1, "if v.__class__ in K:", "    r = S(v)")
-            function.add(2, "if r is not None and r is not Undefined:", "    return r")
+    if plan.depth == 0 and exact:
+        function.add(1, f"if {exact.format('v')}:", "    return v")
+    elif plan.depth == 0:
+        function.add(1, "if v.__class__ in K:", "    r = S(v)")
+        function.add(2, "if r is not None and r is not Undefined:", "    return r")
     elif plan.depth == 1 and exact:
         function.add(1, "if v.__class__ is list or v.__class__ is tuple:", "    for x in v:")
         function.add(3, f"if not ({exact.format('x')}):", "    break")
         function.add(2, "else:", "    return list(v)")
+    elif plan.depth == 1:
+        function.add(1, "if v.__class__ is list or v.__class__ is tuple:", "    try:")
+        function.add(3, "r = [S(x) if x.__class__ in K else None for x in v]")
+        function.add(3, f"if None not in r{'' if is_enum_type(plan.innermost) else ' and Undefined not in r'}:")
+        function.add(4, "return r")
+        function.add(2, "except Exception:", "    pass  # the error of an item")
 
 
 def _emit_object_finish(function: _Function, plan: FieldPlan) -> None:
     if plan.depth == 0:
         function.add(1, "if v.__class__ in K:")
-        function.add(2, "return P.selected(run, v, p)" if function.eager else "r = P.selected(run, v, p)")
+        function.add(2, f"{'return' if function.eager else 'r ='} P.selected(run, v, p)")
         if not function.eager:
             function.add(2, "return r if r.__class__ is not CoroutineType else at_field(run, r, P, p, otherwise)")
         return
-    rest = "items_from(run, P, 1, r, iter(v[i:]), p)"
-    if not function.eager:
-        rest = f"at_field(run, {rest}, P, p, otherwise)"
+    items = "items_from(run, P, 1, r, iter(v[i:]), p)"
+    rest = items if function.eager else f"at_field(run, {items}, P, p, otherwise)"
     function.add(1, "if v.__class__ is list or v.__class__ is tuple:")
     function.add(2, "select, w = P.selected, False", "r = []", "i = 0", "for x in v:")
     function.add(3, "if x.__class__ not in K:", f"    return {rest}")
@@ -357,12 +363,10 @@ def _is_attribute_leaf(plan: FieldPlan) -> bool:
 
 def _attribute(plan: FieldPlan) -> str | None:
     """Return the name of the attribute that has the value, or None."""
-    match plan.resolver:
-        case AttributeResolver(name):
-            return name
-        case DirectResolver(preloaded=name) if not plan.takes_arguments:
-            return name
-    return None
+    resolver = plan.resolver
+    if isinstance(resolver, AttributeResolver):
+        return resolver.name
+    return resolver.preloaded if isinstance(resolver, DirectResolver) and not plan.takes_arguments else None
 
 
 def _is_of_texts(plan: FieldPlan) -> bool:
@@ -391,7 +395,6 @@ def _common_test(plan: FieldPlan, value: str) -> str:
         test = exact.format(value)
     else:
         test = f"{value}.__class__ in K{plan.number}"
-    # If the field has a function, None means that the attribute has no value.
-    return (
-        f"{value} is None or {test}" if not plan.required[0] and isinstance(plan.resolver, AttributeResolver) else test
-    )
+    if plan.required[0] or not isinstance(plan.resolver, AttributeResolver):
+        return test  # of a field with a function, None means that the attribute has no value
+    return f"{value} is None or {test}"

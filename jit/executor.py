@@ -67,7 +67,7 @@ class CompiledExecutor(Executor[Any]):
         run = self._operation().start_execution(self)
         if run is None:
             return super().execute_operation(serially)
-        return run.program.run(run, serially=is_mutation)
+        return run.run(run.program.roots, serially=is_mutation)
 
     def build_per_event_executor(self, payload: Any) -> Executor[Any]:
         """Return the executor of an event. A subscription keeps its operation, also if the cache evicts it."""

@@ -14,7 +14,6 @@ from graphql import (
     GraphQLObjectType,
     GraphQLOutputType,
     GraphQLSchema,
-    Undefined,
     ValueNode,
     VariableNode,
     is_leaf_type,
@@ -30,6 +29,8 @@ from jit.collect_fields import Condition, Occurrence, holds
 if TYPE_CHECKING:
     from jit.execution import Execution
 
+# The classes of nearly all immutable values. A test by membership is cheaper than `isinstance`.
+SCALARS = frozenset({str, int, float, bool})
 IMMUTABLE = (str, int, float, bool, type(None), Enum, datetime, date, time, Decimal, UUID)
 NO_VARIABLES = VariableValues({}, {})
 # Completes a resolved value: `finish(run, plan, value, path, otherwise)`.
@@ -171,8 +172,10 @@ class FieldPlan:
         if self._constant is not None and not self.uses_variables:
             arguments = self._constant
         else:
-            cached = run.arguments.get(self)
-            arguments = cached if cached is not None else self._with_variables(run.variables) or self._coerced(run)
+            if self in run.arguments:
+                arguments = run.arguments[self]
+            else:
+                arguments = self._with_variables(run.variables) or self._coerced(run)
             if not self._uncopyable:
                 run.arguments[self] = arguments
         if not self._mutable:
@@ -195,12 +198,11 @@ class FieldPlan:
         """Return the constant arguments together with the variables; None if graphql-core has to coerce them."""
         if self._constant is None:
             return None
-        arguments = self._constant.copy()
+        arguments = {**self._constant}
         for name, variable, required in self._variables:
-            value = variables.get(variable, Undefined)
-            if value is Undefined or (value is None and required):
+            if variable not in variables or (required and variables[variable] is None):
                 return None
-            arguments[name] = value
+            arguments[name] = variables[variable]
         return arguments
 
     def note_plain(self, value: Any) -> None:
@@ -272,15 +274,6 @@ def keys_of(path: Path | None) -> list[str | int]:
         keys.append(key)
     keys.reverse()
     return keys
-
-
-def lies_in(path: Path | None, place: Path) -> bool:
-    """Return whether `place` is `path` or a prefix of it. Nested paths share their prefix, so identity decides."""
-    while path is not None:
-        if path is place:
-            return True
-        path = path[0]
-    return False
 
 
 def core_path(plan: FieldPlan, path: Path, known: dict[int, tuple[Path, CorePath]]) -> CorePath:

@@ -1,6 +1,6 @@
 """The kinds of resolvers: a field is resolved in the cheapest way that has the same result."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +20,18 @@ class IdentityResolver(NamedTuple):
     """A resolver that returns the parent object, such as the event of a subscription."""
 
 
+class Batch(NamedTuple):
+    """A function that resolves a field for many parents at once.
+
+    `function(keys, info)` returns an awaitable of a sequence with the value of each key, or an exception. A key is the
+    value of an attribute of parents, or a parent itself if `attribute` is None. The keys are different and not None.
+    The arguments of the field follow by name: all parents of a field have the same.
+    """
+
+    function: Callable[..., Any]
+    attribute: str | None
+
+
 class DirectResolver(NamedTuple):
     """A resolver function that is called directly, with the parent object, `info` and the arguments by name."""
 
@@ -33,8 +45,8 @@ class DirectResolver(NamedTuple):
     info_class: Callable[["Execution", FieldPlan, Path], Any]
     #: Converts coerced arguments into `(keywords, reusable)`. Reusable keywords serve all calls of an execution.
     convert: Callable[["Execution", FieldPlan, Path, dict[str, Any]], tuple[dict[str, Any], bool]]
-    #: A group of fields and an attribute: one call serves all fields of the group for parents with an equal attribute.
-    shared_by: tuple[Hashable, str] | None = None
+    #: The batch that resolves the field in eager execution, instead of the function.
+    batch: Batch | None = None
     #: For a leaf without arguments, the attribute that has the value. If it is None, the function is called.
     preloaded: str | None = None
 
@@ -82,9 +94,8 @@ def attribute(run: "Execution", plan: FieldPlan, source: Any, path: Path) -> Any
 
 def keywords(run: "Execution", plan: FieldPlan, path: Path) -> dict[str, Any]:
     """Return the keyword arguments of a function that is called directly."""
-    cached: dict[str, Any] | None = run.keywords.get(plan)
-    if cached is not None:
-        return cached
+    if plan in run.keywords:
+        return run.keywords[plan]
     converted: dict[str, Any]
     converted, reusable = plan.resolver.convert(run, plan, path, plan.arguments(run))
     if reusable:
@@ -101,7 +112,7 @@ def has_valid_names(resolver: Resolver) -> bool:
     if isinstance(resolver, AttributeResolver):
         names = [resolver.name]
     elif isinstance(resolver, DirectResolver):
-        names = [*resolver.parents, resolver.info, resolver.preloaded, resolver.shared_by and resolver.shared_by[1]]
+        names = [*resolver.parents, resolver.info, resolver.preloaded, resolver.batch and resolver.batch.attribute]
     return all(name.isascii() and name.isidentifier() and not iskeyword(name) for name in names if name is not None)
 
 

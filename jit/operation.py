@@ -1,6 +1,7 @@
 """Compiled operations: an operation is compiled once, and executed repeatedly."""
 
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Callable, Coroutine, Hashable
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -18,10 +19,10 @@ from graphql.type.directives import GraphQLDisableErrorPropagationDirective
 
 from jit import codegen, collect_fields
 from jit.collect_fields import ALWAYS, Reason, Unsupported
-from jit.eager.execution import EagerExecution
+from jit.eager.execution import EagerExecution, run_in_task
 from jit.execution import Execution
 from jit.field_plan import FieldPlan, Select
-from jit.field_resolvers import AttributeResolver, Resolver, core_resolver_of, has_valid_names
+from jit.field_resolvers import AttributeResolver, DirectResolver, Resolver, core_resolver_of, has_valid_names
 from jit.variables import CommonVariables
 
 # A field takes some 2.5 KB, and up to 0.07 ms to compile, in which graphql-core would execute it a few times. Compiling
@@ -65,7 +66,10 @@ class CompiledOperation:
         self._variables = CommonVariables(schema, operation)
         self._shapes: dict[Hashable, object] = {}
         self._fields: list[GraphQLField] = []
-        self._roots = self._compile_roots()
+        #: Runs an execution in the current task. None unless the only root field is a coroutine, in eager execution.
+        self.run_in_task: Callable[[Any], Coroutine[Any, Any, ExecutionResult]] | None = None
+        #: The function of the root, or for a mutation a function for each field.
+        self.roots = self._compile_roots()
         self._resolves = [field.resolve for field in self._fields]
 
     def is_outdated(self) -> bool:
@@ -91,7 +95,10 @@ class CompiledOperation:
         if not in_order and not self.eager:
             raise Unsupported(Reason.FIELD_ORDER)
         groups = [[plan] for plan in plans] if operation.operation is OperationType.MUTATION else [plans]
-        return [codegen.selection(group, in_order=in_order, eager=self.eager) for group in groups]
+        roots = [codegen.selection(group, in_order=in_order, eager=self.eager) for group in groups]
+        if self.eager and len(plans) == 1 and _is_coroutine(plans[0]):
+            self.run_in_task = partial(run_in_task, plans[0], codegen.resolution(plans[0]))
+        return roots
 
     def _compile_selection(self, plan: FieldPlan, object_type: GraphQLObjectType) -> None:
         """Compile the function that completes objects of a type of the field's value."""
@@ -149,9 +156,10 @@ class CompiledOperation:
                 return None
         return self._execution(self, root, context, variables, given, build_executor, executor)
 
-    def run(self, run: Execution, *, serially: bool) -> ExecutionResult | Awaitable[ExecutionResult]:
-        """Execute the operation. Return the result, or an awaitable of it."""
-        return run.run(self._roots, serially=serially)
+
+def _is_coroutine(plan: FieldPlan) -> bool:
+    """Return whether the field is always included, and its resolver is a coroutine function."""
+    return isinstance(plan.resolver, DirectResolver) and plan.resolver.is_async and not plan.conditions
 
 
 def _is_equal_anywhere(plan: FieldPlan) -> bool:

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from inspect import iscoroutinefunction
 from typing import Any
 
-from graphql import GraphQLResolveInfo, GraphQLSchema, OperationDefinitionNode
+from graphql import GraphQLObjectType, GraphQLResolveInfo, GraphQLSchema, OperationDefinitionNode
 from strawberry.execution import optimized_is_awaitable
 from strawberry.relay.types import GlobalID
 from strawberry.scalars import is_scalar
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 from strawberry.types.arguments import convert_arguments
-from strawberry.types.base import StrawberryMaybe, StrawberryOptional
+from strawberry.types.base import StrawberryList, StrawberryMaybe, StrawberryOptional
 from strawberry.types.enum import StrawberryEnumDefinition, has_enum_definition
 from strawberry.types.field import StrawberryField
 from strawberry.types.fields.resolver import StrawberryResolver
@@ -21,13 +21,13 @@ from strawberry.types.info import Info
 
 from jit.execution import Execution
 from jit.executor import CompiledExecutor
-from jit.field_plan import IMMUTABLE, FieldPlan, Path
-from jit.field_resolvers import AttributeResolver, DirectResolver, IdentityResolver, Resolver, core_resolver_of
+from jit.field_plan import IMMUTABLE, SCALARS, FieldPlan, Path
+from jit.field_resolvers import AttributeResolver, Batch, DirectResolver, IdentityResolver, Resolver, core_resolver_of
 
-__all__ = ["PRELOADED", "SHARED_BY", "DirectInfo", "StrawberryExecutor"]
+__all__ = ["BATCH", "PRELOADED", "DirectInfo", "StrawberryExecutor"]
 
 # Keys in the metadata of a field: see `field_resolvers.DirectResolver`.
-SHARED_BY, PRELOADED = "shared_by", "preloaded"
+BATCH, PRELOADED = "batch", "preloaded"
 # The module and the qualified name of Strawberry's own resolvers.
 CONVERTER, CREATED_IN = "strawberry.schema.schema_converter", "from_resolver.<locals>"
 
@@ -48,10 +48,12 @@ class DirectInfo(Info[Any, Any]):
     """Strawberry's info. It builds graphql-core's info when a resolver first needs it."""
 
     _raw: GraphQLResolveInfo[Any] | None = None
+    context: Any = None  # replaces the property of `Info`
 
     def __init__(self, run: Execution, plan: FieldPlan, path: Path) -> None:
         self.run = run
         self.plan = plan
+        self.context = run.context
         self._path = path
 
     @property
@@ -66,16 +68,22 @@ class DirectInfo(Info[Any, Any]):
         return field
 
     @property
-    def context(self) -> Any:
-        return self.run.context
-
-    @property
     def root_value(self) -> Any:
         return self.run.root
 
     @property
     def field_name(self) -> str:
         return self.plan.name
+
+    @property
+    def parent_type(self) -> GraphQLObjectType:
+        """The type that has the field."""
+        return self.plan.parent_type
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The coerced arguments of the field, by their names in the schema. They must not be changed."""
+        return self.plan.arguments(self.run) if self.plan.takes_arguments else {}
 
     @property
     def notes(self) -> dict[Any, Any] | None:
@@ -107,7 +115,7 @@ def _direct(plan: FieldPlan) -> Resolver | None:
     if resolver.info_parameter is not None and _strawberry_schema(plan.schema).config.info_class is not Info:
         return None
     parents = [each.name for each in (resolver.parent_parameter, resolver.root_parameter) if each is not None]
-    info = resolver.info_parameter
+    info, batch = resolver.info_parameter, field.metadata.get(BATCH)
     return DirectResolver(
         function,
         iscoroutinefunction(function),
@@ -116,7 +124,7 @@ def _direct(plan: FieldPlan) -> Resolver | None:
         info.name if info is not None else None,
         DirectInfo,
         _Arguments(field),
-        field.metadata.get(SHARED_BY),
+        batch and Batch(*batch),
         field.metadata.get(PRELOADED),
     )
 
@@ -149,17 +157,23 @@ class _Arguments:
         names = self._names
         if names is None:
             names = self._names = self._unconverted_names(_strawberry_schema(plan.schema))
+        reusable = True
         if names:
-            converted = {names[name]: value for name, value in arguments.items()}
-        else:
-            schema = _strawberry_schema(plan.schema)
-            registry = schema.schema_converter.scalar_registry
-            info = DirectInfo(run, plan, path)
-            converted = convert_arguments(arguments, self._field.arguments, registry, schema.config, info)
+            converted = {}
+            for name, value in arguments.items():
+                # A resolver may change a list.
+                converted[names[name]] = [*value] if value.__class__ is list else value
+                if value.__class__ not in SCALARS and not isinstance(value, IMMUTABLE):
+                    reusable = False
+            return converted, reusable
+        schema = _strawberry_schema(plan.schema)
+        registry = schema.schema_converter.scalar_registry
+        info = DirectInfo(run, plan, path)
+        converted = convert_arguments(arguments, self._field.arguments, registry, schema.config, info)
         for value in converted.values():
             if not isinstance(value, IMMUTABLE):
-                return converted, False
-        return converted, True
+                reusable = False
+        return converted, reusable
 
     def _unconverted_names(self, schema: Any) -> dict[str, str]:
         """Return the parameter of each argument, or an empty dict if an argument needs conversion."""
@@ -174,9 +188,12 @@ def _strawberry_schema(schema: GraphQLSchema) -> Any:
     return schema._strawberry_schema  # type: ignore[attr-defined]
 
 
-def _is_plain(kind: Any, registry: Any) -> bool:
+def _is_plain(kind: Any, registry: Any, *, in_list: bool = False) -> bool:
+    """Return whether the values of an argument need no conversion, apart from copies of lists."""
     if isinstance(kind, StrawberryOptional):
-        return not isinstance(kind, StrawberryMaybe) and _is_plain(kind.of_type, registry)
+        return not isinstance(kind, StrawberryMaybe) and _is_plain(kind.of_type, registry, in_list=in_list)
+    if isinstance(kind, StrawberryList):
+        return not in_list and _is_plain(kind.of_type, registry, in_list=True)
     return kind is not GlobalID and (
         is_scalar(kind, registry) or isinstance(kind, StrawberryEnumDefinition) or has_enum_definition(kind)
     )

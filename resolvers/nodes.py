@@ -1,41 +1,74 @@
-"""The Relay fields `node` and `nodes`, which read objects by their global ids."""
+"""Types with a global id, and the fields `node` and `nodes`, which read objects by their global ids."""
 
 import asyncio
-from typing import Annotated, Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Concatenate
 
 import strawberry
 
 from datastore.errors import BadUserInput
-from datastore.model.access_patterns import MAX_PAGE_SIZE
-from resolvers.earthquakes.nodes import NODE_READERS as EARTHQUAKE_READERS
-from resolvers.feeds.nodes import NODE_READERS as FEED_READERS
-from resolvers.matches.nodes import NODE_READERS as MATCH_READERS
-from resolvers.photos.nodes import NODE_READERS as PHOTO_READERS
-from resolvers.shared.context import Info
-from resolvers.shared.node_ids import NodeReaders, read_node
-from resolvers.sightings.nodes import NODE_READERS as SIGHTING_READERS
+from datastore.model.access_patterns import MAX_PAGE_SIZE, AccessPattern, Who
+from resolvers.shared.arguments import argument
+from resolvers.shared.authorization import require
+from resolvers.shared.context import Context, Info
+from resolvers.shared.global_ids import parse_global_id
 
-READERS: NodeReaders = {
-    **EARTHQUAKE_READERS,
-    **FEED_READERS,
-    **MATCH_READERS,
-    **PHOTO_READERS,
-    **SIGHTING_READERS,
-}
-
-NodeId = Annotated[strawberry.ID, strawberry.argument(description="The global `id` of an object.")]
-NodeIds = Annotated[list[strawberry.ID], strawberry.argument(description="The global ids of at most 100 objects.")]
+# A function that reads an object by the parts of its id, or returns None if it does not exist.
+Reader = Callable[Concatenate[Context, ...], Awaitable[Any]]
+NodeId = Annotated[strawberry.ID, argument("The global `id` of an object.")]
+NodeIds = Annotated[list[strawberry.ID], argument("The global ids of at most 100 objects.")]
 
 
-async def node(info: Info, id: NodeId) -> Any:
-    return await read_node(info.context, READERS, id, "id")
+@dataclass(frozen=True, slots=True)
+class NodeType:
+    """A type with a global id."""
+
+    name: str
+    #: The access pattern of the point read, which states the callers, too.
+    pattern: AccessPattern
+    #: The names of the parts of an id after the name of the type.
+    parts: tuple[str, ...]
+    read: Reader
+    #: The place of the part that is the id of the user to whom an object belongs.
+    owner: int | None = None
 
 
-async def nodes(info: Info, ids: NodeIds) -> list[Any]:
-    if len(ids) > MAX_PAGE_SIZE:
-        raise BadUserInput(f"`ids` may contain at most {MAX_PAGE_SIZE} ids, not {len(ids)}.", field="ids")
-    # An error affects only the entry of that id.
-    return await asyncio.gather(
-        *[read_node(info.context, READERS, id, f"ids[{index}]") for index, id in enumerate(ids)],
-        return_exceptions=True,
-    )
+def node_resolvers(types: Sequence[NodeType]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return the resolvers of `node` and `nodes`, which read objects of these types."""
+    by_name = {kind.name: kind for kind in types}
+
+    async def node(info: Info, id: NodeId) -> Any:
+        return await read(info.context, id, "id")
+
+    async def nodes(info: Info, ids: NodeIds) -> list[Any]:
+        if len(ids) > MAX_PAGE_SIZE:
+            raise BadUserInput(f"`ids` may contain at most {MAX_PAGE_SIZE} ids, not {len(ids)}.", field="ids")
+        reads = [read(info.context, id, f"ids[{index}]") for index, id in enumerate(ids)]
+        # An error affects only the entry of that id.
+        return await asyncio.gather(*reads, return_exceptions=True)
+
+    async def read(context: Context, id: str, field: str) -> Any:
+        kind, parts = _parse(id, by_name, field)
+        if kind.pattern.who is not Who.ANY:
+            owner = None if kind.owner is None else parts[kind.owner]
+            require(context.identity, kind.pattern, owner=owner)
+        try:
+            return await kind.read(context, *parts)
+        except BadUserInput:  # a part is invalid in a key
+            raise _invalid_id(field) from None
+
+    return node, nodes
+
+
+def _parse(id: str, types: Mapping[str, NodeType], field: str) -> tuple[NodeType, list[str]]:
+    """Return the type and the parts of a global id. Raises `BadUserInput` if it is not the id of one of these types."""
+    parsed = parse_global_id(id)
+    kind = types.get(parsed[0]) if parsed else None
+    if parsed is None or kind is None or len(parsed[1]) != len(kind.parts):
+        raise _invalid_id(field)
+    return kind, parsed[1]
+
+
+def _invalid_id(field: str) -> BadUserInput:
+    return BadUserInput(f"`{field}` is not the global id of an object.", field=field)

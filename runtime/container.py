@@ -9,9 +9,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import aiohttp
 import strawberry
 
 from datastore.change_streams.change_feed import ChangeFeed
@@ -19,7 +18,7 @@ from datastore.change_streams.relay import bus_at
 from datastore.change_streams.replay.backfill import EMPTY_SECONDS
 from datastore.change_streams.shards.read_pace import StreamReads
 from datastore.database import Database, StoreOptions, open_database
-from datastore.dynamodb.client import RequestRefused
+from datastore.dynamodb.client import Client, RequestRefused
 from datastore.dynamodb.read_cache import ReadCaches
 from datastore.earthquakes.request_logs import RequestLogs
 from datastore.errors import DomainError
@@ -33,6 +32,7 @@ from datastore.search.factory import search_index
 from datastore.search.sqlite_index import SqliteIndex
 from datastore.session.cursors import Cursors
 from datastore.session.metering import Deadline, Meter
+from datastore.session.request_reads import ReadFreshness
 from datastore.session.scan_cache import ScanCache
 from datastore.session.store import Store
 from pipelines.consumer.metrics import StreamMetrics
@@ -50,6 +50,9 @@ from server.observability.store_metrics import StoreMetrics
 from server.operations.report import Observe
 from server.settings import KEEP_METADATA, Settings
 from server.wiring import ServerComponents, ServerDependencies
+
+if TYPE_CHECKING:
+    import aiohttp
 
 logger = logging.getLogger(__name__)
 
@@ -100,18 +103,18 @@ class Gateway:
     ) -> None:
         self.settings = settings
         self._part = part
-        self._match_setup = pipeline_setup(MatchSource(settings.matches or MatchSource.NONE))
-        self._store = store
-        self._now = now
-        self._new_id = new_id
+        self.match_setup = pipeline_setup(MatchSource(settings.matches or MatchSource.NONE))
+        self.store_options = store
+        self.now = now
+        self.new_id = new_id
         self._session: aiohttp.ClientSession | None = None
         self.database: Database | None = None
         self.services: Services | None = None
         self.ingest: EarthquakeIngest | None = None
-        self._background: Background | None = None
+        self.background = Background(self)
         self.metrics = StreamMetrics()
-        self._search_metrics = SearchMetrics(self.metrics.registry)
-        self._poll_metrics = PollMetrics(self.metrics.registry)
+        self.search_metrics = SearchMetrics(self.metrics.registry)
+        self.poll_metrics = PollMetrics(self.metrics.registry)
         self.objects = object_store(
             store,
             bucket=settings.photo_bucket,
@@ -129,7 +132,7 @@ class Gateway:
                 build_schema=_build_schema,
                 open_context=self.open_context,
                 open_store=self.open_store,
-                open_session=self._http,
+                open_session=self.http,
                 cost_models={EARTHQUAKE_COSTS: EarthquakeCosts(self.open_store)},
                 now=now,
                 clock=time.time if now is utc_now else lambda: now().timestamp(),
@@ -143,17 +146,29 @@ class Gateway:
         self.reads.show_in(self.server.metrics)
 
     @property
-    def background(self) -> Background:
-        assert self._background is not None, "The gateway is used before it has started."
-        return self._background
+    def client(self) -> Client:
+        assert self.database is not None, "The gateway is used before it has started."
+        return self.database.client
 
-    def open_context(self, identity: Identity | None) -> Context:
+    def open_context(
+        self, identity: Identity | None, freshness: ReadFreshness = ReadFreshness.OWN, compiled: bool = False
+    ) -> Context:
         assert self.services is not None, "The gateway is used before it has started."
-        return Context(self.services, identity)
+        return Context(self.services, identity, freshness, compiled)
 
-    def _http(self) -> aiohttp.ClientSession:
-        assert self._session is not None, "The gateway is used before it has started."
+    def http(self) -> "aiohttp.ClientSession":
+        """Return the session for requests to other services. It is created by the first call."""
+        assert self.database is not None, "The gateway is used before it has started."
+        if self._session is None:
+            import aiohttp  # imported late: many gateways send no such requests
+
+            self._session = aiohttp.ClientSession()
         return self._session
+
+    async def _close_session(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
 
     @asynccontextmanager
     async def running(self, *, jobs: bool = True) -> AsyncIterator["Gateway"]:
@@ -162,37 +177,33 @@ class Gateway:
         if serves:
             self.server.persisted_documents.load()
         async with AsyncExitStack() as stack:
-            self._session = await stack.enter_async_context(aiohttp.ClientSession())
-            clock = time.monotonic if self._now is utc_now else lambda: self._now().timestamp()
+            stack.push_async_callback(self._close_session)
+            clock = time.monotonic if self.now is utc_now else lambda: self.now().timestamp()
             read_caches = ReadCaches(clock, enabled=self.settings.shared_reads)
             self.database = await stack.enter_async_context(
                 open_database(
-                    self._store,
+                    self.store_options,
                     on_restart=self._prepare_store,
                     on_call=self.server.metrics.observe_call,
                     read_caches=read_caches,
                 )
             )
-            self.objects.open(self.database.client.store_clock)
+            self.objects.open(self.client.store_clock)
             stack.callback(self.objects.close)
-            self.search = search_index(self._store, self.settings.search_url)
+            self.search = search_index(self.store_options, self.settings.search_url)
             stack.push_async_callback(self.search.aclose)
-            logs = RequestLogs(self.database.client, prefix=self._store.prefix, now=self._now, token=self._new_id)
-            changes = ChangeFeed(
-                self.database.client,
-                prefix=self._store.prefix,
-                poll_interval=followed_every(self._store.in_aws, self.settings.poll_interval),
-                bus=self.bus,
-                reads=self.reads,
-                empty_seconds=EMPTY_SECONDS if self._store.in_aws else 0.0,  # the engine returns no empty pages
-                on_change=lambda change: read_caches.invalidate_changed(
-                    self._store.prefix, TABLES_BY_NAME[change.table], change.keys
-                ),
+            logs = RequestLogs(self.client, prefix=self.store_options.prefix, now=self.now, token=self.new_id)
+            changes = self._change_feed(read_caches)
+            self.ingest = EarthquakeIngest(
+                self.client,
+                prefix=self.store_options.prefix,
+                logs=logs,
+                open_session=self.http,
+                now=self.now,
+                new_id=self.new_id,
             )
-            self.ingest = self._make_ingest(logs)
             client_ingests = ClientIngests(self.ingest, self.settings.ingest_hosts)
             self.services = self._make_services(logs, changes, client_ingests)
-            self._background = self._make_background(self.ingest, self.services)
             await self._prepare_store()
             logs.start()
             stack.push_async_callback(logs.stop)
@@ -206,7 +217,7 @@ class Gateway:
             if (
                 jobs
                 and self._part is not ProcessPart.SERVING
-                and self._store.memory
+                and self.store_options.memory
                 and isinstance(self.search, SqliteIndex)
             ):
                 self.search.discard()  # it was built from tables in memory, which are gone
@@ -215,12 +226,25 @@ class Gateway:
             await stack.enter_async_context(self.server.running(serving=serves))
             yield self
 
+    def _change_feed(self, read_caches: ReadCaches) -> ChangeFeed:
+        """Return the feed of the tables' changes, which also removes changed items from the caches of reads."""
+        prefix, in_aws = self.store_options.prefix, self.store_options.in_aws
+        return ChangeFeed(
+            self.client,
+            prefix=prefix,
+            poll_interval=followed_every(in_aws, self.settings.poll_interval),
+            bus=self.bus,
+            reads=self.reads,
+            empty_seconds=EMPTY_SECONDS if in_aws else 0.0,  # the engine returns no empty pages
+            on_change=lambda change: read_caches.invalidate_changed(prefix, TABLES_BY_NAME[change.table], change.keys),
+        )
+
     async def readiness(self, seconds: float) -> dict[str, Any]:
         """Return the state for `/readyz`: ready if every table exists and the store answers within `seconds`.
 
         An unavailable bus is reported, but does not make the process unready.
         """
-        names = [self._store.prefix + table.name for table in TABLES]
+        names = [self.store_options.prefix + table.name for table in TABLES]
         try:
             async with asyncio.timeout(seconds):
                 exist = await asyncio.gather(*[self._has_table(name) for name in names])
@@ -236,9 +260,8 @@ class Gateway:
         return {"ready": True, "store": "ok", **bus}
 
     async def _has_table(self, name: str) -> bool:
-        assert self.database is not None
         try:
-            await self.database.client.call("DescribeTable", {"TableName": name})
+            await self.client.call("DescribeTable", {"TableName": name})
         except RequestRefused as refusal:
             if refusal.code != "ResourceNotFoundException":
                 raise
@@ -250,7 +273,7 @@ class Gateway:
         assert self.database is not None
         if self._part is not ProcessPart.WHOLE:
             return  # the supervisor does it before it starts this worker
-        if self._store.embedded:
+        if self.store_options.embedded:
             await self.database.create_tables()
         if self.settings.demo:
             await self._load_demo()
@@ -272,13 +295,17 @@ class Gateway:
 
     def open_store(self, seconds: float | None = None, meter: Meter | None = None) -> Store:
         """Return a store for work other than clients' operations. Its deadline is `seconds`, or the setting's."""
-        assert self.database is not None
         deadline = Deadline(seconds or self.settings.deadline_seconds)
         return Store(
-            self.database.client, prefix=self._store.prefix, deadline=deadline, token=self._new_id, meter=meter
+            self.client,
+            prefix=self.store_options.prefix,
+            deadline=deadline,
+            token=self.new_id,
+            meter=meter,
+            now=self.now,
         )
 
-    def _has_subscribers(self, table: Table) -> bool:
+    def has_subscribers(self, table: Table) -> bool:
         """Return whether the changes of a table have subscribers in this process.
 
         A worker for jobs returns True: it does not know the subscribers of the other processes.
@@ -287,51 +314,18 @@ class Gateway:
             self.services is not None and self.services.changes.followers(table) > 0
         )
 
-    def _make_ingest(self, logs: RequestLogs) -> EarthquakeIngest:
-        assert self.database is not None
-        return EarthquakeIngest(
-            self.database.client,
-            prefix=self._store.prefix,
-            logs=logs,
-            session=self._http(),
-            now=self._now,
-            new_id=self._new_id,
-        )
-
-    def _make_background(self, ingest: EarthquakeIngest, services: Services) -> Background:
-        assert self.database is not None
-        return Background(
-            settings=self.settings,
-            store=self._store,
-            client=self.database.client,
-            session=self._http(),
-            objects=self.objects,
-            search=self.search,
-            search_metrics=self._search_metrics,
-            open_store=self.open_store,
-            match_setup=self._match_setup,
-            ingest=ingest,
-            scan_cache=services.scan_cache,
-            metrics=self.metrics,
-            poll_metrics=self._poll_metrics,
-            now=self._now,
-            new_id=self._new_id,
-            has_subscribers=self._has_subscribers,
-        )
-
     def _make_services(self, logs: RequestLogs, changes: ChangeFeed, ingests: ClientIngests) -> Services:
-        assert self.database is not None
         return Services(
-            client=self.database.client,
-            prefix=self._store.prefix,
+            client=self.client,
+            prefix=self.store_options.prefix,
             cursors=Cursors(self.settings.secret.encode(), _encoded(self.settings.other_secrets)),
             changes=changes,
-            scan_cache=ScanCache(self.open_store, self._now),
+            scan_cache=ScanCache(self.open_store, self.now),
             request_logs=logs,
             ingest=ingests.run,
             places=SightingPlaces(self.settings.areas, self.settings.categories),
-            now=self._now,
-            new_id=self._new_id,
+            now=self.now,
+            new_id=self.new_id,
             user_ids=_user_ids(self.settings),
             objects=self.objects,
             search=self.search,

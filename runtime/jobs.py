@@ -7,45 +7,37 @@ import random
 import socket
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from itertools import repeat
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-import aiohttp
-
-from datastore.database import StoreOptions
-from datastore.dynamodb.client import Client
 from datastore.earthquakes.statistics import StatisticsRebuild
 from datastore.engine.ttl_sweeper import sweep_forever
 from datastore.keyspace import TABLES
+from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.matches.leagues import LEAGUES
 from datastore.keyspace.matches.teams import TEAMS
-from datastore.model.access_patterns import Table
-from datastore.objects import ObjectStore
 from datastore.primitives.retries import OutageLog, retry
 from datastore.primitives.tasks import every
-from datastore.search import NoIndex, SearchIndex
+from datastore.search import NoIndex
 from datastore.search.sqlite_index import SqliteIndex
-from datastore.session.metering import Meter
-from datastore.session.scan_cache import ScanCache
 from datastore.session.store import Store
-from pipelines.consumer.consumer import Consumer
+from pipelines.consumer.consumer import Consumer, Instance
 from pipelines.consumer.metrics import StreamMetrics
 from pipelines.consumer.shard_worker import ConsumerIntervals
 from pipelines.demo.scene import Demo
-from pipelines.earthquakes.ingest import EarthquakeIngest
 from pipelines.earthquakes.statistics import EarthquakeStatisticsPipeline
-from pipelines.feeds.pipeline import FeedPipeline
-from pipelines.feeds.search import SearchMetrics, SearchPipeline, SearchSync
+from pipelines.feeds.handlers import feed_handlers
+from pipelines.feeds.search import GROUP, SearchSync
 from pipelines.feeds.search_rebuild import RebuildProgress, SearchRebuild
-from pipelines.matches.live.metrics import PollMetrics
 from pipelines.matches.pipeline import CricketPipeline
 from pipelines.matches.providers.provider import Provider
 from pipelines.matches.setup import MatchSource, PipelineSetup
 from pipelines.photos.janitor import Janitor
-from server.settings import Misconfigured, Settings
+from server.settings import Misconfigured
+
+if TYPE_CHECKING:
+    from runtime.container import Gateway
 
 INGEST_EVERY_SECONDS = 60.0
 METRICS_PAUSE_SECONDS = 0.5
@@ -62,123 +54,88 @@ Job = Callable[[], Coroutine[Any, Any, None]]
 logger = logging.getLogger(__name__)
 
 
-class OpenJobStore(Protocol):
-    def __call__(self, seconds: float | None = None, meter: Meter | None = None) -> Store: ...
-
-
-@dataclass(frozen=True, slots=True)
 class Background:
     """A factory for pipelines and jobs on the open store of a gateway."""
 
-    settings: Settings
-    store: StoreOptions
-    client: Client
-    session: aiohttp.ClientSession
-    objects: ObjectStore
-    search: SearchIndex
-    search_metrics: SearchMetrics
-    open_store: OpenJobStore
-    match_setup: PipelineSetup
-    ingest: EarthquakeIngest
-    scan_cache: ScanCache
-    metrics: StreamMetrics
-    poll_metrics: PollMetrics
-    now: Callable[[], datetime]
-    new_id: Callable[[], str]
-    has_subscribers: Callable[[Table], bool]
+    def __init__(self, gateway: "Gateway") -> None:
+        self._gateway = gateway
+        self._settings = gateway.settings
+        self._store = gateway.store_options
+        self._now = gateway.now
 
     def jobs(self) -> Iterator[Job]:
         """Yield the jobs that run once per host."""
-        if self.store.embedded:
-            yield partial(sweep_forever, self.client, TABLES, self.store.prefix, self.now)
-        if self.settings.demo:
+        if self._store.embedded:
+            yield partial(sweep_forever, self._gateway.client, TABLES, self._store.prefix, self._now)
+        if self._settings.demo:
             yield self.demo().live
-        if self.match_setup.source is not MatchSource.NONE:
-            yield self.cricket(self.match_setup).run
-        if self.settings.feed_pipeline:
+        if self._gateway.match_setup.source is not MatchSource.NONE:
+            yield self.cricket(self._gateway.match_setup).run
+        if self._settings.feed_pipeline:
             feed = self.feed_pipeline()
             yield feed.run
             yield self.earthquake_statistics().run
-            yield from self.search_jobs(feed.consumer)
-        yield Janitor(self._open_job_store, self.objects, now=self.now).run
-        if self.settings.ingest:
-            yield partial(every, INGEST_EVERY_SECONDS, partial(self.ingest.run, self.settings.ingest))
+            yield from self.search_jobs(feed)
+        yield Janitor(self._open_job_store, self._gateway.objects, now=self._now).run
+        if self._settings.ingest:
+            assert self._gateway.ingest is not None
+            yield partial(every, INGEST_EVERY_SECONDS, partial(self._gateway.ingest.run, self._settings.ingest))
 
     def cricket(self, setup: PipelineSetup, provider: Provider | None = None, **given: Any) -> CricketPipeline:
         """Return a cricket pipeline on this gateway's tables; `given` are its other arguments."""
         return CricketPipeline(
-            provider or setup.provider(self.session, self.now),
+            provider or setup.provider(self._gateway.http, self._now),
             self._open_job_store,
-            setup.delivery(self.now),
-            instance_id=self._instance_id(),
-            now=self.now,
+            setup.delivery(self._now),
+            instance_id=self.instance().instance_id,
+            now=self._now,
             on_sync=self._forget_reference_data,
-            metrics=self.poll_metrics,
+            metrics=self._gateway.poll_metrics,
             **given,
         )
 
-    def feed_pipeline(self, **given: Any) -> FeedPipeline:
-        """Return a consumer of the feed's changes; `given` are its other arguments."""
-        defaults: dict[str, Any] = {
-            "fan_out_bound": self.settings.fan_out_bound,
-            "metrics": self.metrics,
-            "pace": pipeline_pace(self.store.in_aws, self.settings.poll_interval),
-            "now": self.now,
-        }
-        return FeedPipeline(
-            self.client,
-            self.store.prefix,
-            self._open_job_store,
-            instance_id=self._instance_id(),
-            **defaults | given,
-        )
+    def instance(self) -> Instance:
+        """Return a new instance on this gateway's tables, with the deadline of the pipelines."""
+        instance_id = f"{socket.gethostname()}-{os.getpid()}-{self._gateway.new_id()[:8]}"
+        return Instance(self._gateway.client, self._store.prefix, self._open_job_store, instance_id, self._now)
+
+    def feed_pipeline(self, fan_out_bound: int | None = None) -> Consumer:
+        """Return a consumer of the feed's changes. `fan_out_bound` replaces the setting."""
+        bound = self._settings.fan_out_bound if fan_out_bound is None else fan_out_bound
+        handlers = feed_handlers(self._open_job_store, self._now, fan_out_bound=bound)
+        pace = pipeline_pace(self._store.in_aws, self._settings.poll_interval)
+        return Consumer(self.instance(), FEED, handlers, self._gateway.metrics, pace=pace)
 
     def earthquake_statistics(self) -> EarthquakeStatisticsPipeline:
         """Return a consumer that counts earthquakes by day."""
-        return EarthquakeStatisticsPipeline(
-            self.client,
-            self.store.prefix,
-            self._open_job_store,
-            instance_id=self._instance_id(),
-            now=self.now,
-            metrics=self.metrics,
-            pace=pipeline_pace(self.store.in_aws, self.settings.poll_interval),
-        )
+        pace = pipeline_pace(self._store.in_aws, self._settings.poll_interval)
+        return EarthquakeStatisticsPipeline(self.instance(), self._gateway.metrics, pace)
 
     def statistics_rebuild(self) -> StatisticsRebuild:
-        return StatisticsRebuild(self._open_job_store, self.now)
+        return StatisticsRebuild(self._open_job_store, self._now)
 
     def search_jobs(self, leader: Consumer | None = None) -> Iterator[Job]:
         """Return the jobs that keep the search index current, if there is one, and build a local one as needed.
 
         With a `leader`, the feed's consumer in this process, they take the pages that the leader reads.
         """
-        if not isinstance(self.search, NoIndex):
-            yield self.search_pipeline(leader=leader).run
-            yield self._build_search if isinstance(self.search, SqliteIndex) else self._check_search
+        if not isinstance(self._gateway.search, NoIndex):
+            yield self.search_pipeline(leader).run
+            yield self._build_search if isinstance(self._gateway.search, SqliteIndex) else self._check_search
 
-    def search_pipeline(self, **given: Any) -> SearchPipeline:
-        """Return a consumer that keeps the search index current; `given` are its other arguments."""
-        defaults: dict[str, Any] = {
-            "metrics": self.search_metrics,
-            "pace": search_pace(self.store.in_aws, self.settings.poll_interval),
-            "now": self.now,
-        }
-        return SearchPipeline(
-            self.client,
-            self.store.prefix,
-            self._open_job_store,
-            self.search,
-            instance_id=self._instance_id(),
-            **defaults | given,
-        )
+    def search_pipeline(self, leader: Consumer | None = None) -> Consumer:
+        """Return a consumer that keeps the search index current."""
+        # On AWS it leaves most reads of a shard to the other readers.
+        pace = pipeline_pace(self._store.in_aws, self._settings.poll_interval, AWS_SEARCH_POLL_SECONDS)
+        metrics = self._gateway.search_metrics.stream
+        return Consumer(self.instance(), FEED, [self.search_sync()], metrics, group=GROUP, leader=leader, pace=pace)
 
     def search_sync(self) -> SearchSync:
         """Return the handler of the search index, for changes from other sources than the stream."""
-        return SearchSync(self.search, self._open_job_store, self.search_metrics)
+        return SearchSync(self._gateway.search, self._open_job_store, self._gateway.search_metrics)
 
     def search_rebuild(self, on_progress: Callable[[RebuildProgress], None] = lambda _: None) -> SearchRebuild:
-        return SearchRebuild(self.client, self.store.prefix, self._open_job_store, self.search, self.now, on_progress)
+        return SearchRebuild(self.instance(), self._gateway.search, on_progress)
 
     async def _build_search(self) -> None:
         await self.search_rebuild().run_if_needed()
@@ -191,38 +148,32 @@ class Background:
 
     def demo(self) -> Demo:
         return Demo(
-            self.open_store,
-            self.objects,
-            areas=self.settings.areas,
-            categories=self.settings.categories,
-            now=self.now,
-            new_id=self.new_id,
+            self._gateway.open_store,
+            self._gateway.objects,
+            areas=self._settings.areas,
+            categories=self._settings.categories,
+            now=self._now,
+            new_id=self._gateway.new_id,
             rng=random.Random(),
-            has_subscribers=self.has_subscribers,
+            has_subscribers=self._gateway.has_subscribers,
         )
 
     def _open_job_store(self) -> Store:
         """Return a store with the deadline of the pipelines, which is longer than that of clients' operations."""
-        return self.open_store(PIPELINE_DEADLINE_SECONDS)
-
-    def _instance_id(self) -> str:
-        return f"{socket.gethostname()}-{os.getpid()}-{self.new_id()[:8]}"
+        return self._gateway.open_store(PIPELINE_DEADLINE_SECONDS)
 
     def _forget_reference_data(self) -> None:
+        assert self._gateway.services is not None
         for table in (TEAMS, LEAGUES):
-            self.scan_cache.invalidate(table)
+            self._gateway.services.scan_cache.invalidate(table)
 
 
-def pipeline_pace(aws: bool, poll_interval: float | None) -> ConsumerIntervals:
+def pipeline_pace(
+    aws: bool, poll_interval: float | None, aws_seconds: float = AWS_PIPELINE_POLL_SECONDS
+) -> ConsumerIntervals:
     """Return the pace of a pipeline on a shard without new records: the setting, or at most what AWS allows."""
     seconds = poll_interval or POLL_SECONDS
-    return ConsumerIntervals(poll_seconds=max(seconds, AWS_PIPELINE_POLL_SECONDS) if aws else seconds)
-
-
-def search_pace(aws: bool, poll_interval: float | None) -> ConsumerIntervals:
-    """Return the pace of the search consumer. On AWS it leaves most reads of a shard to the other readers."""
-    seconds = poll_interval or POLL_SECONDS
-    return ConsumerIntervals(poll_seconds=max(seconds, AWS_SEARCH_POLL_SECONDS) if aws else seconds)
+    return ConsumerIntervals(poll_seconds=max(seconds, aws_seconds) if aws else seconds)
 
 
 # Metrics

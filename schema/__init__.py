@@ -1,56 +1,62 @@
 """The GraphQL schema: the queries, mutations and subscriptions of all systems."""
 
+from collections.abc import Iterable
 from functools import cache
+from itertools import chain
 from typing import Any
 
 import strawberry
 from graphql import GraphQLNamedType, GraphQLSchema, is_input_object_type
 from strawberry.schema.config import StrawberryConfig
 
-from schema.earthquakes import Earthquake, EarthquakeMutations, EarthquakeQueries, EarthquakeSubscriptions
-from schema.feeds import NODES as FEED_NODES
-from schema.feeds import FeedMutations, FeedQueries, FeedSubscriptions
-from schema.matches import NODES as MATCH_NODES
-from schema.matches import MatchMutations, MatchQueries, MatchSubscriptions
+from schema import earthquakes, feeds, matches, photos, sightings
+from schema.error_codes import error_codes
 from schema.me import MeQueries
-from schema.nodes import NodeQueries
-from schema.photos import NODES as PHOTO_NODES
-from schema.photos import PhotoMutations, PhotoQueries, PhotoSubscriptions
+from schema.nodes import Node, node_queries
 from schema.scalars import SCALARS
-from schema.sightings import Sighting, SightingMutations, SightingQueries, SightingSubscriptions, UserProfile, Watch
+from schema.systems import System
 
-
-@strawberry.type(description="The queries. Fields that name no callers are open to everyone, with or without a token.")
-class Query(SightingQueries, FeedQueries, PhotoQueries, EarthquakeQueries, MatchQueries, NodeQueries, MeQueries):
-    pass
-
-
-@strawberry.type(
-    description="The mutations. Each of them requires a token. Send an `Idempotency-Key` header to repeat a request "
-    "safely."
+SYSTEMS: tuple[System, ...] = (
+    sightings.SYSTEM,
+    feeds.SYSTEM,
+    photos.SYSTEM,
+    earthquakes.SYSTEM,
+    matches.SYSTEM,
 )
-class Mutation(SightingMutations, FeedMutations, PhotoMutations, EarthquakeMutations, MatchMutations):
-    pass
-
-
-@strawberry.type(
-    description="The subscriptions, over WebSocket or server-sent events. A client that was disconnected resumes with "
-    "`resumeAfter`."
+# The types with a global id. The descriptions of `node` and `nodes`, which are part of the API, list their reads in
+# this order: systems with fewer types come first.
+NODES: tuple[type[Node], ...] = tuple(
+    kind for system in sorted(SYSTEMS, key=lambda system: len(system.nodes)) for kind in system.nodes
 )
-class Subscription(
-    SightingSubscriptions, FeedSubscriptions, PhotoSubscriptions, EarthquakeSubscriptions, MatchSubscriptions
-):
-    pass
+
+
+def _root(name: str, classes: Iterable[type], description: str) -> type:
+    """Return a root type with the fields of these classes."""
+    return strawberry.type(type(name, tuple(classes), {}), description=description)
 
 
 @cache
 def build() -> strawberry.Schema:
     """Return the schema, which is built once per process."""
     schema = strawberry.Schema(
-        query=Query,
-        mutation=Mutation,
-        subscription=Subscription,
-        types=[Earthquake, Sighting, UserProfile, Watch, *FEED_NODES, *PHOTO_NODES, *MATCH_NODES],
+        query=_root(
+            "Query",
+            [*chain.from_iterable(system.queries for system in SYSTEMS), node_queries(NODES), MeQueries],
+            "The queries. Fields that name no callers are open to everyone, with or without a token.",
+        ),
+        mutation=_root(
+            "Mutation",
+            chain.from_iterable(system.mutations for system in SYSTEMS),
+            "The mutations. Each of them requires a token. Send an `Idempotency-Key` header to repeat a request "
+            "safely.",
+        ),
+        subscription=_root(
+            "Subscription",
+            chain.from_iterable(system.subscriptions for system in SYSTEMS),
+            "The subscriptions, over WebSocket or server-sent events. A client that was disconnected resumes with "
+            "`resumeAfter`.",
+        ),
+        types=[*NODES, error_codes()],
         config=StrawberryConfig(scalar_map=SCALARS),
     )
     _fix_is_one_of(schema._schema)

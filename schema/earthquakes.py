@@ -14,11 +14,13 @@ from datastore.keyspace import earthquake_statistics as statistics
 from datastore.keyspace import earthquakes as patterns
 from datastore.model.access_patterns import Extent
 from resolvers.earthquakes import earthquakes as resolve
-from resolvers.earthquakes import nodes, query_window
+from resolvers.earthquakes import query_window
 from resolvers.earthquakes import request_logs as resolve_logs
 from resolvers.earthquakes import statistics as resolve_statistics
-from schema.connections import Connection, Node, is_record, node_id
-from schema.fields import pattern_field, pattern_subscription
+from schema.connections import Connection
+from schema.fields import batch_field, described, pattern_field, pattern_subscription
+from schema.nodes import Node, node_type, object_type, value_type
+from schema.systems import System
 
 strawberry.enum(Grouping, name="EarthquakeGrouping", description="How earthquakes are grouped.")
 strawberry.enum(
@@ -32,174 +34,166 @@ strawberry.enum(
 strawberry.enum(records.LogType, description="The kind of request that a log describes.")
 
 
-@strawberry.type(description="A later report of a seismic event, published when USGS revised or deleted the event.")
+@object_type(
+    "event_id",
+    "updated_at_ms",
+    description="A later report of a seismic event, published when USGS revised or deleted the event.",
+)
 class EarthquakeRevision:
-    event_id: strawberry.ID = strawberry.field(description="The id that USGS preferred for the event in this report.")
-    occurred_at: datetime = strawberry.field(description="The time of the event.")
-    magnitude: float = strawberry.field(description="The magnitude, -2 to 10.")
-    place: str = strawberry.field(description="The location in words.")
-    latitude: float = strawberry.field(description="The latitude of the epicentre in degrees, -90 to 90.")
-    longitude: float = strawberry.field(description="The longitude of the epicentre in degrees, -180 to 180.")
-    depth_km: float | None = strawberry.field(
-        description="The depth below the surface in kilometres, 0 or more; null if unknown."
+    event_id: strawberry.ID = described("The id that USGS preferred for the event in this report.")
+    occurred_at: datetime = described("The time of the event.")
+    magnitude: float = described("The magnitude, -2 to 10.")
+    place: str = described("The location in words.")
+    latitude: float = described("The latitude of the epicentre in degrees, -90 to 90.")
+    longitude: float = described("The longitude of the epicentre in degrees, -180 to 180.")
+    depth_km: float | None = described("The depth below the surface in kilometres, 0 or more; null if unknown.")
+    ingested_at: datetime = described("The time at which the gateway stored the report.")
+    type: str = described("The type of the event in USGS's words, such as `earthquake` or `quarry blast`.")
+    status: str | None = described(
+        "The status of the report: `automatic`, `reviewed`, or `deleted` if USGS deleted the event."
     )
-    ingested_at: datetime = strawberry.field(description="The time at which the gateway stored the report.")
-    type: str = strawberry.field(
-        description="The type of the event in USGS's words, such as `earthquake` or `quarry blast`."
+    updated_at: datetime | None = described("The time at which USGS published the report.")
+    alert: str | None = described(
+        "The PAGER alert level: `green`, `yellow`, `orange` or `red`; null if USGS issued none."
     )
-    status: str | None = strawberry.field(
-        description="The status of the report: `automatic`, `reviewed`, or `deleted` if USGS deleted the event."
+    tsunami: bool | None = described(
+        "Whether the event is large and in an oceanic region, so that a tsunami is possible."
     )
-    updated_at: datetime | None = strawberry.field(description="The time at which USGS published the report.")
-    alert: str | None = strawberry.field(
-        description="The PAGER alert level: `green`, `yellow`, `orange` or `red`; null if USGS issued none."
-    )
-    tsunami: bool | None = strawberry.field(
-        description="Whether the event is large and in an oceanic region, so that a tsunami is possible."
-    )
-    significance: int | None = strawberry.field(description="USGS's measure of significance, from 0 to about 1,000.")
-    url: str | None = strawberry.field(description="The address of the event's page at USGS.")
+    significance: int | None = described("USGS's measure of significance, from 0 to about 1,000.")
+    url: str | None = described("The address of the event's page at USGS.")
 
 
-@strawberry.type(description="A seismic event as USGS reported it when the gateway first stored it.")
+@node_type(
+    earthquake_events.Earthquake,
+    patterns.EVENT,
+    parts=("event_id",),
+    read=lambda context, *key: context.earthquakes.by_id(*key),
+    description="A seismic event as USGS reported it when the gateway first stored it.",
+)
 class Earthquake(Node):
-    id = node_id(nodes.earthquake_id)
-    event_id: strawberry.ID = strawberry.field(description="The id that USGS gave the event.")
-    occurred_at: datetime = strawberry.field(description="The time of the event.")
-    magnitude: float = strawberry.field(description="The magnitude, -2 to 10.")
-    place: str = strawberry.field(description="The location in words.")
-    latitude: float = strawberry.field(description="The latitude of the epicentre in degrees, -90 to 90.")
-    longitude: float = strawberry.field(description="The longitude of the epicentre in degrees, -180 to 180.")
-    depth_km: float | None = strawberry.field(
-        description="The depth below the surface in kilometres, 0 or more; null if unknown."
+    event_id: strawberry.ID = described("The id that USGS gave the event.")
+    occurred_at: datetime = described("The time of the event.")
+    magnitude: float = described("The magnitude, -2 to 10.")
+    place: str = described("The location in words.")
+    latitude: float = described("The latitude of the epicentre in degrees, -90 to 90.")
+    longitude: float = described("The longitude of the epicentre in degrees, -180 to 180.")
+    depth_km: float | None = described("The depth below the surface in kilometres, 0 or more; null if unknown.")
+    source: str = described("The network that reported the event.")
+    ingested_at: datetime = described("The time at which the gateway stored the event.")
+    type: str = described(
+        "The type of the event in USGS's words: `earthquake`, `quarry blast`, `explosion`, `ice quake` and others."
     )
-    source: str = strawberry.field(description="The network that reported the event.")
-    ingested_at: datetime = strawberry.field(description="The time at which the gateway stored the event.")
-    type: str = strawberry.field(
-        description="The type of the event in USGS's words: `earthquake`, `quarry blast`, `explosion`, `ice "
-        "quake` and others."
+    status: str | None = described(
+        "The status of the report: `automatic`, or `reviewed` if a seismologist reviewed it."
     )
-    status: str | None = strawberry.field(
-        description="The status of the report: `automatic`, or `reviewed` if a seismologist reviewed it."
+    updated_at: datetime | None = described("The time at which USGS published the report that was stored.")
+    alert: str | None = described(
+        "The PAGER alert level: `green`, `yellow`, `orange` or `red`; null if USGS issued none."
     )
-    updated_at: datetime | None = strawberry.field(
-        description="The time at which USGS published the report that was stored."
+    tsunami: bool | None = described(
+        "Whether the event is large and in an oceanic region, so that a tsunami is possible."
     )
-    alert: str | None = strawberry.field(
-        description="The PAGER alert level: `green`, `yellow`, `orange` or `red`; null if USGS issued none."
-    )
-    tsunami: bool | None = strawberry.field(
-        description="Whether the event is large and in an oceanic region, so that a tsunami is possible."
-    )
-    significance: int | None = strawberry.field(
-        description="USGS's measure of significance, from 0 to about 1,000. It depends on magnitude, felt reports "
+    significance: int | None = described(
+        "USGS's measure of significance, from 0 to about 1,000. It depends on magnitude, felt reports "
         "and estimated impact."
     )
-    url: str | None = strawberry.field(description="The address of the event's page at USGS.")
-    latest = pattern_field(
+    url: str | None = described("The address of the event's page at USGS.")
+    latest = batch_field(
         patterns.LATEST,
         resolver=resolve.latest,
+        depends_on="event_id",
         graphql_type=EarthquakeRevision | None,
         description="The newest report, if USGS revised or deleted the event after it was stored; otherwise null.",
-        depends_on="event_id",
     )
-    revisions = pattern_field(
+    revisions = batch_field(
         patterns.REVISIONS,
         resolver=resolve.revisions,
+        depends_on="event_id",
         graphql_type=list[EarthquakeRevision],
         extent=Extent(size=MAX_REVISIONS),
         description="The newest 20 reports that USGS published after the event was stored, newest first.",
-        depends_on="event_id",
     )
 
-    is_type_of = is_record(earthquake_events.Earthquake)
 
-
-@strawberry.type(description="The log of one ingest or query. Logs are kept for seven days.")
+@object_type("request_id", description="The log of one ingest or query. Logs are kept for seven days.")
 class RequestLog:
-    log_type: records.LogType = strawberry.field(description="The kind of request.")
-    request_id: strawberry.ID = strawberry.field(description="The id of the request, a UUID.")
-    timestamp: datetime = strawberry.field(description="The time at which the request began.")
-    route: str = strawberry.field(description="The route of the request, such as `graphql/earthquakes`.")
-    status: int = strawberry.field(description="The HTTP status that describes the outcome: 200 for success.")
-    latency_ms: int = strawberry.field(description="The duration in milliseconds.")
-    fetched: int | None = strawberry.field(description="For an ingest: the number of events in the feed.")
-    upserted: int | None = strawberry.field(description="For an ingest: the number of new events.")
-    skipped: int | None = strawberry.field(description="For an ingest: the number of events that were stored already.")
-    retries: int | None = strawberry.field(
-        description="For an ingest: the number of times that the request for the feed was retried."
-    )
-    upstream_size: int | None = strawberry.field(description="For an ingest: the size of the feed in bytes.")
-    upstream_hash: str | None = strawberry.field(description="For an ingest: the SHA-256 digest of the feed.")
-    start_time: datetime | None = strawberry.field(description="For a query: the start of the time window.")
-    end_time: datetime | None = strawberry.field(description="For a query: the end of the time window.")
-    min_magnitude: float | None = strawberry.field(description="For a query: the minimum magnitude.")
-    page_size: int | None = strawberry.field(description="For a query: the requested page size.")
-    result_count: int | None = strawberry.field(description="For a query: the number of events in the page.")
-    has_next_token: bool | None = strawberry.field(description="For a query: whether a further page exists.")
-    buckets_scanned: int | None = strawberry.field(description="For a query: the number of day buckets that were read.")
-    error: str | None = strawberry.field(description="The stable code of the error; null for success.")
+    log_type: records.LogType = described("The kind of request.")
+    request_id: strawberry.ID = described("The id of the request, a UUID.")
+    timestamp: datetime = described("The time at which the request began.")
+    route: str = described("The route of the request, such as `graphql/earthquakes`.")
+    status: int = described("The HTTP status that describes the outcome: 200 for success.")
+    latency_ms: int = described("The duration in milliseconds.")
+    fetched: int | None = described("For an ingest: the number of events in the feed.")
+    upserted: int | None = described("For an ingest: the number of new events.")
+    skipped: int | None = described("For an ingest: the number of events that were stored already.")
+    retries: int | None = described("For an ingest: the number of times that the request for the feed was retried.")
+    upstream_size: int | None = described("For an ingest: the size of the feed in bytes.")
+    upstream_hash: str | None = described("For an ingest: the SHA-256 digest of the feed.")
+    start_time: datetime | None = described("For a query: the start of the range of times.", name="from")
+    end_time: datetime | None = described("For a query: the end of the range of times.", name="to")
+    min_magnitude: float | None = described("For a query: the minimum magnitude.")
+    page_size: int | None = described("For a query: the requested page size.")
+    result_count: int | None = described("For a query: the number of events in the page.")
+    has_next_token: bool | None = described("For a query: whether a further page exists.")
+    buckets_scanned: int | None = described("For a query: the number of day buckets that were read.")
+    error: str | None = described("The stable code of the error; null for success.")
 
 
-@strawberry.type(description="The number of events that were rejected for one reason.")
+@value_type(description="The number of events that were rejected for one reason.")
 class Rejected:
-    reason: str = strawberry.field(description="The reason, a stable name such as MISSING_MAGNITUDE.")
-    count: int = strawberry.field(description="The number of events.")
+    reason: str = described("The reason, a stable name such as MISSING_MAGNITUDE.")
+    count: int = described("The number of events.")
 
 
-@strawberry.type(
+@value_type(
     description="The outcome of an ingest. `fetched` is the sum of `upserted`, `skipped` and all `rejected` counts."
 )
 class IngestSummary:
-    source: str = strawberry.field(description="The feed that was read.")
-    fetched: int = strawberry.field(description="The number of events in the feed.")
-    upserted: int = strawberry.field(description="The number of new events, which are stored now.")
-    skipped: int = strawberry.field(description="The number of events that were stored already.")
+    source: str = described("The feed that was read.")
+    fetched: int = described("The number of events in the feed.")
+    upserted: int = described("The number of new events, which are stored now.")
+    skipped: int = described("The number of events that were stored already.")
     rejected = strawberry.field(
         resolver=resolve.rejected,
         graphql_type=list[Rejected],
-        description="The numbers of events that cannot be stored, by reason.",
+        description="The numbers of events that cannot be stored, one entry for each reason.",
     )
-    unchanged: bool = strawberry.field(
-        description="Whether the feed is equal to that of the last ingest. In this case nothing was written."
+    unchanged: bool = described(
+        "Whether the feed is equal to that of the last ingest. In this case nothing was written."
     )
-    retries: int = strawberry.field(description="The number of times that the request for the feed was retried.")
-    upstream_size: int = strawberry.field(description="The size of the feed in bytes.")
-    upstream_hash: str | None = strawberry.field(
-        description="The SHA-256 digest of the feed; null if the feed could not be read."
-    )
-    latency_ms: int = strawberry.field(description="The duration in milliseconds.")
-    error: str | None = strawberry.field(description="The stable code of the error; null for success.")
+    retries: int = described("The number of times that the request for the feed was retried.")
+    upstream_size: int = described("The size of the feed in bytes.")
+    upstream_hash: str | None = described("The SHA-256 digest of the feed; null if the feed could not be read.")
+    latency_ms: int = described("The duration in milliseconds.")
+    error: str | None = described("The stable code of the error; null for success.")
 
 
-@strawberry.type(description="The earthquakes of one day, magnitude class or region.")
+@value_type(description="The earthquakes of one day, magnitude class or region.")
 class EarthquakeGroup:
-    count: int = strawberry.field(description="The number of earthquakes.")
-    greatest_magnitude: float = strawberry.field(description="The greatest magnitude of the group.")
-    day: date | None = strawberry.field(description="The UTC day, for groups by day; otherwise null.")
-    magnitude_class: int | None = strawberry.field(
-        description="The magnitude class, for groups by magnitude; otherwise null. Class 4 contains magnitudes "
+    count: int = described("The number of earthquakes.")
+    greatest_magnitude: float = described("The greatest magnitude of the group.")
+    day: date | None = described("The UTC day, for groups by day; otherwise null.")
+    magnitude_class: int | None = described(
+        "The magnitude class, for groups by magnitude; otherwise null. Class 4 contains magnitudes "
         "from 4.0 up to, but not including, 5.0. The lowest class, -2, and the highest class, 9, also contain all "
         "lower and higher magnitudes."
     )
-    region: SeismicRegion | None = strawberry.field(description="The region, for groups by region; otherwise null.")
+    region: SeismicRegion | None = described("The region, for groups by region; otherwise null.")
 
 
-@strawberry.type(
+@value_type(
     description="Counts of earthquakes on whole UTC days. Other events, such as quarry blasts, do not count. An "
     "event is counted one or two seconds after it is stored."
 )
 class EarthquakeStatistics:
-    start: date = strawberry.field(description="The first day: the UTC day of the argument `start`.")
-    end: date = strawberry.field(description="The last day: the UTC day of the argument `end`.")
-    is_complete: bool = strawberry.field(
-        description="Whether the counts are known to include all events of these days. If not, an operator can count "
+    start: date = described("The first day: the UTC day of the argument `from`.", name="from")
+    end: date = described("The last day: the UTC day of the argument `to`.", name="to")
+    is_complete: bool = described(
+        "Whether the counts are known to include all events of these days. If not, an operator can count "
         "the events again with `gateway.py statistics rebuild`."
     )
-    count: int = strawberry.field(description="The number of earthquakes in all groups.")
-    greatest_magnitude: float | None = strawberry.field(
-        description="The greatest magnitude; null if there are no earthquakes."
-    )
+    count: int = described("The number of earthquakes in all groups.")
+    greatest_magnitude: float | None = described("The greatest magnitude; null if there are no earthquakes.")
     groups: list[EarthquakeGroup] = strawberry.field(
         description="The groups with at least one earthquake: days, newest first; magnitude classes, greatest "
         "first; or regions, most earthquakes first. At most 3,661 days, 12 classes or 20 regions.",
@@ -225,7 +219,7 @@ class EarthquakeQueries:
             deferred=records.LOG_WRITE_UNITS,
             model=resolve.EARTHQUAKE_COSTS,
         ),
-        description="Return the earthquakes of a time window, newest first.",
+        description="Return the earthquakes of a range of times, newest first.",
     )
     earthquake_statistics = pattern_field(
         statistics.DAYS,
@@ -236,12 +230,16 @@ class EarthquakeQueries:
             partitions=resolve_statistics.partitions_of,
             deferred=records.LOG_WRITE_UNITS,
         ),
-        description="Return counts of the earthquakes of a time window, by day, magnitude class or region.",
+        description="Return counts of the earthquakes of a range of times, by day, magnitude class or region.",
     )
     request_logs = pattern_field(
         patterns.LOGS_OF_DAY,
         resolver=resolve_logs.request_logs,
         graphql_type=Connection[RequestLog],
+        extent=Extent(
+            scanned=resolve_logs.logs_scanned_for_one,
+            ignores={"day": "Each day is a partition, of which a page reads as much as it shows."},
+        ),
         description="Return the request logs of a day, newest first.",
     )
 
@@ -265,3 +263,11 @@ class EarthquakeSubscriptions:
         graphql_type=AsyncGenerator[Earthquake, None],
         description="Receive earthquakes as they are stored, by any process.",
     )
+
+
+SYSTEM = System(
+    queries=(EarthquakeQueries,),
+    mutations=(EarthquakeMutations,),
+    subscriptions=(EarthquakeSubscriptions,),
+    nodes=(Earthquake,),
+)

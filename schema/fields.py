@@ -1,7 +1,7 @@
 """Fields with declared access patterns."""
 
-from collections.abc import Callable
-from inspect import signature
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from inspect import Signature, signature
 from typing import Any
 
 import strawberry
@@ -9,7 +9,14 @@ import strawberry
 from datastore.model.access_patterns import NO_EXTENT, AccessPattern, Extent, Who
 from datastore.queues import OverflowPolicy
 from datastore.session.pagination import SortOrder
+from resolvers.shared.context import Info
+from schema.access_pattern_directive import access_pattern_directives
+from schema.cost_arguments import check_cost_arguments
 from schema.version_conflicts import ConflictVersions
+
+# Resolves a field for the keys of many parents, given the keys, `info` and the field's arguments by name: returns the
+# value or the error of each key.
+BatchResolver = Callable[..., Awaitable[Sequence[Any]]]
 
 VERSION = (
     "The version of the object, for `expectedVersion`. It grows with each update and is 0 before the first one. "
@@ -17,6 +24,7 @@ VERSION = (
 )
 CALLERS = {
     Who.USER: "Callers: anyone with a token.",
+    Who.OWNER: "Callers: the owner of the data.",
     Who.ADMIN: "Callers: admins.",
     Who.SYSTEM: "Callers: the system.",
 }
@@ -36,31 +44,79 @@ strawberry.enum(
 )
 
 
+def described(description: str, *, name: str | None = None) -> Any:
+    """Return a field whose value is the attribute of the record with its name.
+
+    `name` is the name in the schema, by default that of the attribute in camel case.
+    """
+    return strawberry.field(description=description, name=name)
+
+
 def pattern_field(
     *patterns: AccessPattern,
     resolver: Callable[..., Any],
     graphql_type: Any,
     description: str,
     extent: Extent = NO_EXTENT,
-    depends_on: str | None = None,
     preloaded: str | None = None,
 ) -> Any:
-    """Return a field that uses these access patterns. Its description and its metadata name them.
+    """Return a field that uses these access patterns. Its directives and its metadata name them.
 
-    `depends_on` is an attribute of the parent that alone determines the result: an operation resolves the field once
-    for all parents with an equal value, also for other fields with these patterns. `preloaded` is an attribute of the
-    parent that may hold the result: the resolver is called only if the attribute is None.
+    `preloaded` is an attribute of the parent that may hold the result: the resolver is called only if the attribute is
+    None.
+
+    Raises `ValueError` if the cost ignores an argument of a filter or condition.
     """
-    metadata: dict[str, Any] = {"patterns": patterns, "extent": extent}
-    if depends_on is not None:
-        metadata["shared_by"] = (" ".join(pattern.id for pattern in patterns), depends_on)
-    if preloaded is not None:
-        metadata["preloaded"] = preloaded
+    metadata = {} if preloaded is None else {"preloaded": preloaded}
+    return _field(patterns, resolver, graphql_type, description, extent, metadata)
+
+
+def batch_field(
+    *patterns: AccessPattern,
+    resolver: BatchResolver,
+    depends_on: str | None,
+    graphql_type: Any,
+    description: str,
+    extent: Extent = NO_EXTENT,
+) -> Any:
+    """Return a field like `pattern_field`, whose resolver is called once for many parents, such as those of a list.
+
+    `depends_on` is an attribute of the parent that alone determines the result: the key. Without it, the parents are
+    the keys. A key is resolved once in an operation, also for other fields with this resolver. The result for None is
+    None. The parameters of the resolver after `keys` and `info` are the arguments of the field. A field with arguments
+    shares no results with others.
+    """
+
+    async def resolve_one(parent: strawberry.Parent[Any], info: Info, **arguments: Any) -> Any:
+        key = parent if depends_on is None else getattr(parent, depends_on)
+        if key is None:
+            return None
+        (result,) = await resolver([key], info, **arguments)
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    own, declared = signature(resolve_one).parameters, signature(resolver).parameters
+    parameters = [own["parent"], own["info"], *[*declared.values()][2:]]
+    resolve_one.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return _field(patterns, resolve_one, graphql_type, description, extent, {"batch": (resolver, depends_on)})
+
+
+def _field(
+    patterns: tuple[AccessPattern, ...],
+    resolver: Callable[..., Any],
+    graphql_type: Any,
+    description: str,
+    extent: Extent,
+    metadata: Mapping[str, Any],
+) -> Any:
+    check_cost_arguments(patterns, resolver, extent, name=resolver.__name__)
     return strawberry.field(
         resolver=resolver,
         graphql_type=graphql_type,
-        description=_with_patterns(description, patterns, resolver),
-        metadata=metadata,
+        description=_with_callers(description, patterns, resolver),
+        directives=access_pattern_directives(patterns),
+        metadata={"patterns": patterns, "extent": extent, **metadata},
         extensions=[ConflictVersions()] if any(pattern.guard for pattern in patterns) else [],
     )
 
@@ -73,23 +129,26 @@ def pattern_subscription(
     description: str,
     extent: Extent = NO_EXTENT,
 ) -> Any:
-    """Return a subscription field that uses this access pattern. Its description and its metadata name it."""
+    """Return a subscription field that uses this access pattern. Its directive and its metadata name it."""
     return strawberry.subscription(
         resolver=resolver,
         graphql_type=graphql_type,
-        description=_with_patterns(description, (pattern,), resolver),
+        description=_with_callers(description, (pattern,), resolver),
+        directives=access_pattern_directives((pattern,)),
         metadata={"patterns": (pattern,), "extent": extent},
     )
 
 
-def _with_patterns(description: str, patterns: tuple[AccessPattern, ...], resolver: Callable[..., Any]) -> str:
-    # Two patterns of a field may differ in their keys only, and then have the same summary.
-    summaries = dict.fromkeys(f"`{pattern.summary}`" for pattern in patterns)
-    return "\n\n".join([description, *_callers(patterns, resolver), *summaries])
+def _with_callers(description: str, patterns: tuple[AccessPattern, ...], resolver: Callable[..., Any]) -> str:
+    return "\n\n".join([description, *_callers(patterns, resolver)])
 
 
 def _callers(patterns: tuple[AccessPattern, ...], resolver: Callable[..., Any]) -> list[str]:
     """Return a line that names the callers of a root field, if it requires a token and its patterns agree."""
     is_root = "parent" not in signature(resolver).parameters
     roles = {pattern.who for pattern in patterns}
-    return [CALLERS[roles.pop()]] if is_root and len(roles) == 1 and not roles & {Who.ANY} else []
+    if not is_root or len(roles) > 1 or Who.ANY in roles:
+        return []
+    if roles == {Who.SYSTEM} and all(Who.ADMIN in pattern.also for pattern in patterns):
+        return ["Callers: the system and admins."]
+    return [CALLERS[roles.pop()]]

@@ -14,22 +14,21 @@ from resolvers.matches import live_activities as resolve_live_activities
 from resolvers.photos import users as resolve_photo_users
 from schema.connections import Connection
 from schema.feeds.users import User
-from schema.fields import pattern_field
+from schema.fields import described, pattern_field
 from schema.matches.devices import Device
 from schema.matches.live_activities import LiveActivity
+from schema.nodes import object_type
 from schema.photos.users import PhotoUser
 from schema.sightings import UserProfile
 
 strawberry.enum(Role, description="The role that a token gives its caller.")
 
 
-@strawberry.type(description="The caller, according to the token.")
+@object_type("user_id", description="The caller, according to the token.")
 class Me:
-    user_id: strawberry.ID = strawberry.field(description="The caller's id: the `sub` of the token.")
-    role: Role = strawberry.field(description="The caller's role.")
-    email: str | None = strawberry.field(
-        description="The caller's email address; null unless the token says that it is verified."
-    )
+    user_id: strawberry.ID = described("The caller's id: the `sub` of the token.")
+    role: Role = described("The caller's role.")
+    email: str | None = described("The caller's email address; null unless the token says that it is verified.")
     profile = pattern_field(
         patterns.USER_PROFILE,
         resolver=resolve.profile,

@@ -1,53 +1,116 @@
-"""The Relay fields `node` and `nodes`."""
+"""Relay's `Node`, the declaration of types with ids, and the fields `node` and `nodes`."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, TypeVar
 
 import strawberry
 
-from datastore.keyspace import earthquakes, sightings
-from datastore.keyspace.feeds import comments, notifications, posts, users
-from datastore.keyspace.matches import active_matches, display_states, fixtures, leagues, match_follows, teams
-from datastore.keyspace.photos import faces, livestreams, persons
-from datastore.keyspace.photos import photos as library
-from datastore.keyspace.photos import users as photo_users
-from resolvers import nodes as resolve
-from schema.connections import Node
-from schema.fields import pattern_field
+from datastore.model.access_patterns import AccessPattern, Who
+from resolvers.nodes import NodeType, Reader, node_resolvers
+from resolvers.shared.global_ids import content_id_resolver, key_id_resolver
+from schema.fields import described, pattern_field
 
-POINT_READS = (
-    earthquakes.EVENT,
-    sightings.USER_PROFILE,
-    sightings.SIGHTING_NODE,
-    sightings.WATCH_NODE,
-    users.USER,
-    posts.POST,
-    comments.COMMENT,
-    notifications.NOTIFICATION,
-    photo_users.PHOTO_USER,
-    library.PHOTO,
-    persons.PERSON,
-    faces.FACE,
-    livestreams.LIVESTREAM,
-    fixtures.FIXTURE,
-    active_matches.STATE,
-    match_follows.FOLLOW_OF_USER,
-    teams.TEAM,
-    leagues.LEAGUE,
-    display_states.DISPLAY_STATE,
-)
+GLOBAL_ID = "The global id, for `node` and `nodes`. It is unique over all types."
+OBJECT_ID = "The id, unique over all types, for caches. It never changes."
+CONTENT_ID = "The id, unique over all types, for caches. Equal values have equal ids."
 
 
-@strawberry.type
-class NodeQueries:
-    node = pattern_field(
-        *POINT_READS,
-        resolver=resolve.node,
-        graphql_type=Node | None,
-        description="Return an object by its global `id`; null if it does not exist or no longer exists. Callers "
-        "may read the objects that they may read in other fields.",
-    )
-    nodes = pattern_field(
-        *POINT_READS,
-        resolver=resolve.nodes,
-        graphql_type=list[Node | None],
-        description="Return objects by their global ids, in the order of the ids, with null for each object that "
-        "does not exist. All are read in batches.",
-    )
+@strawberry.interface(description="An object with a global id, by which `node` and `nodes` read it again.")
+class Node:
+    id: strawberry.ID = described(GLOBAL_ID)
+    declaration: ClassVar[NodeType]
+    is_type_of: ClassVar[Any]
+
+
+T = TypeVar("T", bound=type[Node])
+AnyType = TypeVar("AnyType")
+
+
+def node_type(
+    record: type,
+    pattern: AccessPattern,
+    *,
+    parts: tuple[str, ...],
+    read: Reader,
+    description: str,
+    owner: str | None = None,
+    id: Callable[..., str] | None = None,
+) -> Callable[[T], T]:
+    """Declare a type with a global id. Its values are records of the class `record`.
+
+    `pattern` is the access pattern of the point read, and states the callers. `read` reads an object by the context and
+    the `parts` of its id, which are the parts of its key. `owner` is the part that names the user to whom the object
+    belongs. `id` is the resolver of the field `id`, if the parts are no attributes of the record.
+
+    Raises `ValueError` if the pattern is for the owner of the data, and no part names the owner.
+    """
+    if pattern.who in (Who.USER, Who.OWNER) and owner is None:
+        raise ValueError(f"State the owner of the objects that {pattern.id} reads for their owner.")
+
+    place = None if owner is None else parts.index(owner)
+
+    def declare(cls: T) -> T:
+        cls.declaration = NodeType(cls.__name__, pattern, parts, read, place)
+        resolver: Any = id or key_id_resolver(cls.__name__, parts)
+        cls.id = strawberry.field(resolver=resolver, graphql_type=strawberry.ID, description=GLOBAL_ID)
+        cls.is_type_of = staticmethod(lambda value, _info: isinstance(value, record))
+        return strawberry.type(cls, description=description)
+
+    return declare
+
+
+def object_type(
+    *parts: str, description: str, id: Callable[..., str] | None = None
+) -> Callable[[type[AnyType]], type[AnyType]]:
+    """Declare a type without a point read, whose objects have a key. The field `id` is derived from the key.
+
+    `parts` are the attributes of the record that make the key. `id` is the resolver of the field `id` in their place.
+    """
+
+    def declare(cls: type[AnyType]) -> type[AnyType]:
+        return _identified(cls, id or key_id_resolver(cls.__name__, parts), OBJECT_ID, description)
+
+    return declare
+
+
+def value_type(*, description: str) -> Callable[[type[AnyType]], type[AnyType]]:
+    """Declare a type of values without a key. The field `id` is derived from the content of a value."""
+
+    def declare(cls: type[AnyType]) -> type[AnyType]:
+        return _identified(cls, content_id_resolver(cls.__name__), CONTENT_ID, description)
+
+    return declare
+
+
+def _identified(cls: type[AnyType], resolver: Any, id_description: str, description: str) -> type[AnyType]:
+    field: Any = strawberry.field(resolver=resolver, graphql_type=strawberry.ID, description=id_description)
+    # The field comes first in the schema.
+    setattr(cls, "id", field)  # noqa: B010
+    cls.__annotations__ = {"id": strawberry.ID, **cls.__annotations__}
+    return strawberry.type(cls, description=description)
+
+
+def node_queries(types: Iterable[type[Node]]) -> type:
+    """Return a class with the fields `node` and `nodes`, which read objects of these types."""
+    declarations = [kind.declaration for kind in types]
+    patterns = [declaration.pattern for declaration in declarations]
+    read_one, read_many = node_resolvers(declarations)
+
+    @strawberry.type
+    class NodeQueries:
+        node = pattern_field(
+            *patterns,
+            resolver=read_one,
+            graphql_type=Node | None,
+            description="Return an object by its global `id`; null if it does not exist or no longer exists. Callers "
+            "may read the objects that they may read in other fields.",
+        )
+        nodes = pattern_field(
+            *patterns,
+            resolver=read_many,
+            graphql_type=list[Node | None],
+            description="Return objects by their global ids, in the order of the ids, with null for each object that "
+            "does not exist. All are read in batches.",
+        )
+
+    return NodeQueries

@@ -12,6 +12,8 @@ from strawberry.types.scalar import ScalarDefinition
 from resolvers.shared import validation as validate
 
 LONGEST_SHOWN = 100
+_UP_TO_SECONDS = len('"2026-06-25T14:30:00')
+_UP_TO_MILLISECONDS = len('"2026-06-25T14:30:00.000')
 
 
 def _described(
@@ -31,10 +33,15 @@ def _described(
 
 
 def format_time(time: datetime) -> str:
-    """Return `datetime.isoformat()`. For a `datetime` in UTC, as in all records, this takes a third of the time."""
-    if time.__class__ is datetime and time.tzinfo is UTC:
-        return orjson.dumps(time)[1:-1].decode()
-    return time.isoformat()
+    """Return a time in RFC 3339, in UTC with milliseconds: `2026-06-25T14:30:00.000Z`. Microseconds are cut off.
+
+    A time without an offset is in UTC.
+    """
+    if time.tzinfo is not UTC:
+        time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    # In a third of the time of `isoformat`. orjson writes a fraction of six digits, or none for a whole second.
+    text = orjson.dumps(time)
+    return text[1:_UP_TO_MILLISECONDS].decode() + "Z" if time.microsecond else text[1:_UP_TO_SECONDS].decode() + ".000Z"
 
 
 SCALARS: dict[object, ScalarDefinition] = {
@@ -42,13 +49,15 @@ SCALARS: dict[object, ScalarDefinition] = {
         _described(
             DateTimeDefinition,
             '"2026-06-25T14:30:00Z"',
-            "A time in ISO 8601, such as `2026-06-25T14:30:00Z`. An input without an offset is in UTC. A date alone "
-            "means its midnight in UTC.",
+            "A time in RFC 3339, in UTC with milliseconds: `2026-06-25T14:30:00.000Z`. An input may have any offset "
+            "and any fraction, is in UTC without an offset, and means midnight in UTC if it is a date alone.",
             validate.parse_timestamp,
         ),
         serialize=format_time,
+        specified_by_url="https://scalars.graphql.org/andimarek/date-time.html",
     ),
-    date: _described(
-        DateDefinition, '"2026-06-25"', "A day in ISO 8601, such as `2026-06-25`.", DateDefinition.parse_value
+    date: replace(
+        _described(DateDefinition, '"2026-06-25"', "A day in UTC: `2026-06-25`.", DateDefinition.parse_value),
+        specified_by_url="https://scalars.graphql.org/andimarek/local-date.html",
     ),
 }

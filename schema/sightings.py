@@ -9,10 +9,12 @@ from datastore.keyspace import sightings as patterns
 from datastore.model.access_patterns import Extent
 from datastore.sightings import reporters, watches
 from datastore.sightings import sightings as records
-from resolvers.sightings import nodes
 from resolvers.sightings import sightings as resolve
-from schema.connections import Connection, Node, is_record, node_id
-from schema.fields import pattern_field, pattern_subscription
+from schema.connections import Connection
+from schema.feeds.lazy_types import user_field
+from schema.fields import batch_field, described, pattern_field, pattern_subscription
+from schema.nodes import Node, node_type, object_type
+from schema.systems import System
 
 strawberry.enum(
     reporters.TrustTier,
@@ -26,52 +28,58 @@ strawberry.enum(
         "FADING, from 0.33: yellow, slightly dimmed. STALE, below 0.33: gray, reduced opacity."
     ),
 )
+strawberry.enum(
+    records.TrendingWindow,
+    description="The time window in which live sightings are counted. Sightings live for half an hour, so each window "
+    "but QUARTER_HOUR contains all of them.",
+)
 
 
-@strawberry.type(description="A reporter of sightings with trust tier, streak and totals.")
+@node_type(
+    reporters.UserProfile,
+    patterns.USER_PROFILE,
+    parts=("user_id",),
+    read=lambda context, *key: context.reporters.by_id(*key),
+    description="A reporter of sightings with trust tier, streak and totals.",
+)
 class UserProfile(Node):
-    id = node_id(nodes.user_profile_id)
-    user_id: strawberry.ID = strawberry.field(description="The user's id: the `sub` of the user's token.")
-    trust_tier: reporters.TrustTier = strawberry.field(description="The reporter's trust tier.")
-    report_total: int = strawberry.field(description="The number of sightings reported so far.")
-    confirmed_reports: int = strawberry.field(
-        description="The number of reports that another user confirmed, at most ten per UTC day. The trust tier "
-        "depends on it."
+    user_id: strawberry.ID = described("The user's id: the `sub` of the user's token.")
+    trust_tier: reporters.TrustTier = described("The reporter's trust tier.")
+    report_total: int = described("The number of sightings reported so far.")
+    confirmed_reports: int = described(
+        "The number of reports that another user confirmed, at most ten per UTC day. The trust tier depends on it."
     )
-    streak_days: int = strawberry.field(
-        description="The number of consecutive UTC days with a report, up to the last report."
-    )
-    last_reported_on: date | None = strawberry.field(
-        description="The UTC day of the last report; null before the first one."
-    )
-
-    is_type_of = is_record(reporters.UserProfile)
+    streak_days: int = described("The number of consecutive UTC days with a report, up to the last report.")
+    last_reported_on: date | None = described("The UTC day of the last report; null before the first one.")
+    user = user_field("user_id", "The reporter's user in the feed; null before `createUser`.")
 
 
-@strawberry.type(
+@node_type(
+    records.Sighting,
+    patterns.SIGHTING_NODE,
+    parts=("area", "moment", "sighting_id"),
+    id=resolve.global_sighting_id,
+    read=lambda context, *key: context.sightings.by_key(*key),
     description="Something seen in the street. A sighting expires after 30 minutes, and its confidence falls until "
-    "then."
+    "then.",
 )
 class Sighting(Node):
-    id = node_id(nodes.sighting_id)
-    sighting_id: strawberry.ID = strawberry.field(description="The sighting's id, unique among sightings.")
-    area: str = strawberry.field(description="The area, one of `areas`.")
-    category: str = strawberry.field(description="The category, one of `categories`.")
-    description: str = strawberry.field(description="What the reporter saw, in words.")
-    reporter_id: strawberry.ID = strawberry.field(description="The id of the reporter.")
-    reporter = pattern_field(
+    sighting_id: strawberry.ID = described("The sighting's id, unique among sightings.")
+    area: str = described("The area, one of `areas`.")
+    category: str = described("The category, one of `categories`.")
+    description: str = described("What the reporter saw, in words.")
+    reporter_id: strawberry.ID = described("The id of the reporter.")
+    reporter = batch_field(
         patterns.USER_PROFILE,
-        resolver=resolve.reporter,
+        resolver=resolve.reporters_by_id,
         depends_on="reporter_id",
         graphql_type=UserProfile | None,
         description="The reporter's present profile.",
     )
-    trust_tier: reporters.TrustTier = strawberry.field(
-        description="The reporter's trust tier at the time of the report."
-    )
-    reported_at: datetime = strawberry.field(description="The time of the report.")
-    expires_at: datetime = strawberry.field(description="The time at which the sighting expires.")
-    confirmation_count: int = strawberry.field(description="The number of other users who confirmed the sighting.")
+    trust_tier: reporters.TrustTier = described("The reporter's trust tier at the time of the report.")
+    reported_at: datetime = described("The time of the report.")
+    expires_at: datetime = described("The time at which the sighting expires.")
+    confirmation_count: int = described("The number of other users who confirmed the sighting.")
     confidence = strawberry.field(
         resolver=resolve.confidence,
         graphql_type=float,
@@ -84,27 +92,29 @@ class Sighting(Node):
         description="How to draw the sighting, by its confidence.",
     )
 
-    is_type_of = is_record(records.Sighting)
 
-
-@strawberry.type(description="An area and a category. The user is alerted of sightings that match both.")
+@node_type(
+    watches.Watch,
+    patterns.WATCH_NODE,
+    parts=("user_id", "area", "category", "watch_id"),
+    owner="user_id",
+    read=lambda context, *key: context.watches.by_key(*key),
+    description="An area and a category. The user is alerted of sightings that match both.",
+)
 class Watch(Node):
-    id = node_id(nodes.watch_id)
-    watch_id: strawberry.ID = strawberry.field(description="The watch's id, unique among the user's watches.")
-    user_id: strawberry.ID = strawberry.field(description="The id of the user.")
-    area: str = strawberry.field(description="The area, one of `areas`.")
-    category: str = strawberry.field(description="The category, one of `categories`.")
-    created_at: datetime | None = strawberry.field(
-        description="The time at which the watch was created; null if another program stored it without a time."
+    watch_id: strawberry.ID = described("The watch's id, unique among the user's watches.")
+    user_id: strawberry.ID = described("The id of the user.")
+    area: str = described("The area, one of `areas`.")
+    category: str = described("The category, one of `categories`.")
+    created_at: datetime | None = described(
+        "The time at which the watch was created; null if another program stored it without a time."
     )
 
-    is_type_of = is_record(watches.Watch)
 
-
-@strawberry.type(description="A category with its number of live sightings.")
+@object_type("category", "window", description="A category with its number of live sightings.")
 class TrendingCategory:
-    category: str = strawberry.field(description="The category, one of `categories`.")
-    score: int = strawberry.field(description="The number of live sightings that were reported within the window.")
+    category: str = described("The category, one of `categories`.")
+    score: int = described("The number of live sightings that were reported within the window.")
     sightings = strawberry.field(
         resolver=resolve.trending_sightings,
         graphql_type=Connection[Sighting],
@@ -115,10 +125,12 @@ class TrendingCategory:
 @strawberry.type
 class SightingQueries:
     areas = strawberry.field(
-        resolver=resolve.areas, graphql_type=list[str], description="Return all areas of sightings."
+        resolver=resolve.areas, graphql_type=list[str], description="Return all areas of sightings, at most 100."
     )
     categories = strawberry.field(
-        resolver=resolve.categories, graphql_type=list[str], description="Return all categories of sightings."
+        resolver=resolve.categories,
+        graphql_type=list[str],
+        description="Return all categories of sightings, at most 100.",
     )
     sightings = pattern_field(
         patterns.ACTIVE_IN_AREA,
@@ -137,14 +149,20 @@ class SightingQueries:
         resolver=resolve.watches,
         graphql_type=list[Watch],
         extent=Extent(size=10),
-        description="Return a user's watches. Users read their own; admins and the system read any user's.",
+        description="Return a user's watches. A user can create one for each area and category. Users read their own; "
+        "admins and the system read any user's.",
     )
     trending = pattern_field(
         patterns.TRENDING,
         resolver=resolve.trending,
         graphql_type=list[TrendingCategory],
-        extent=Extent(size=5, partitions=resolve.blocks_read),
-        description="Return the categories by the number of live sightings in a time window, most first.",
+        extent=Extent(
+            size=5,
+            partitions=resolve.blocks_read,
+            ignores={"window": "Sightings expire after half an hour: a longer window reads no more of them."},
+        ),
+        description="Return the categories by the number of live sightings in a time window, most first: one entry for "
+        "each category.",
     )
 
 
@@ -174,8 +192,8 @@ class SightingMutations:
     delete_watch = pattern_field(
         patterns.DELETE_WATCH,
         resolver=resolve.delete_watch,
-        graphql_type=Watch,
-        description="Delete a watch of the caller, and return it. NOT_FOUND if it does not exist.",
+        graphql_type=Watch | None,
+        description="Delete a watch of the caller, and return it; null if it does not exist.",
     )
     seed_demo = pattern_field(
         patterns.SEED,
@@ -201,3 +219,11 @@ class SightingSubscriptions:
         description="Receive sightings that match the user's watches, including watches that are created after "
         "subscribing. Users receive their own; admins and the system receive any user's.",
     )
+
+
+SYSTEM = System(
+    queries=(SightingQueries,),
+    mutations=(SightingMutations,),
+    subscriptions=(SightingSubscriptions,),
+    nodes=(UserProfile, Sighting, Watch),
+)

@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 AREAS = ("Downtown", "Midtown", "Harbor", "Old Town", "University", "Riverside")
 CATEGORIES = ("Sneakers", "Food Trucks", "Street Music", "Cats", "Street Art")
+LONGEST_LIST = 100
 SHORTEST_SECRET = 32
 SHORTEST_METRICS_TOKEN = 16
 LOG_FORMATS = ("text", "json")
@@ -352,6 +353,8 @@ def _list(name: str, text: str) -> tuple[str, ...]:
     parts = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not parts:
         raise Misconfigured(f"{name} must contain at least one value; separate values with commas.")
+    if len(parts) > LONGEST_LIST:
+        raise Misconfigured(f"{name} may contain at most {LONGEST_LIST} values.")
     return parts
 
 

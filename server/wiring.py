@@ -28,6 +28,7 @@ from server.admission.settings import Capacity
 from server.admission.wiring import Admission
 from server.documents.document_cache import Documents
 from server.documents.persisted.sources import PersistedDocuments
+from server.documents.settings import DocumentSettings, DocumentsMode
 from server.http import graphiql
 from server.http.cache import Caching
 from server.http.endpoint import GraphQLHTTP
@@ -124,7 +125,7 @@ class ServerComponents:
             self.demo_tokens,
             settings.reached_at,
             bucket=cache(objects.origin),
-            shows_examples=settings.documents.introspection,
+            schema=(lambda: self.documents.schema) if is_public(settings.documents) else None,
         )
 
     def begin_draining(self) -> None:
@@ -247,6 +248,7 @@ class ServerComponents:
             caching=Caching(self.documents.schema),
             cached_identity=self.tokens.cached_identity,
             on_refusal=self.metrics.http_refusal,
+            page=self.graphiql.page,
         )
 
     @cached_property
@@ -302,6 +304,11 @@ class ServerComponents:
             {"name": name, "token": self.tokens.issue(user, role, email, lifetime=DEMO_TOKEN_SECONDS)}
             for name, user, role, email in DEMO_USERS
         ]
+
+
+def is_public(documents: DocumentSettings) -> bool:
+    """Return whether every caller may introspect the schema."""
+    return documents.introspection and documents.mode is not DocumentsMode.ENFORCE
 
 
 def _budget(units: float) -> str:

@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import aiohttp
 import hypothesis
@@ -17,7 +18,7 @@ from datastore.search import sqlite_index
 from server.documents.document_cache import GatewayExecutor
 from server.operations.report import Report
 from server.settings import Settings
-from tests.support import engine_limitations, markers
+from tests.support import engine_limitations, engine_modules, markers
 from tests.support.fault_proxy import Proxy, client_of
 from tests.support.markers import NoProcesses
 from tests.support.ports import free_port
@@ -64,6 +65,12 @@ def rules_are_kept(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if request.node.get_closest_marker("breaks_rules") is None:
         assert REQUESTS.found == []
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Do not import the modules of which `make test-fast` runs no test."""
+    is_module = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    return True if NO_PROCESSES is not None and is_module and engine_modules.is_slow(collection_path) else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -166,7 +173,10 @@ async def served(settings: Settings, store_options: StoreOptions, clock: Clock) 
         running = Served(gateway, settings.url, http, clock)
         running.reports = reports
         yield running
-        assert beyond == set()
+        assert beyond == set(), (
+            "The policies forbid these calls. Add each operation to its pattern in datastore/keyspace/, "
+            "and a pattern without a field to its process in datastore/infrastructure/iam_roles.py."
+        )
 
 
 @pytest.fixture(autouse=True)

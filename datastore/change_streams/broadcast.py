@@ -6,90 +6,90 @@ dropped events.
 
 import asyncio
 from collections.abc import Callable, Hashable
-from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from datastore.errors import SlowSubscriber
-from datastore.queues import BoundedQueue, QueueLimits
+from datastore.queues import BoundedQueue, OverflowPolicy, QueueLimits
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-class TopicSubscription(Generic[T]):
+class BroadcastSubscription(Generic[T]):
     """The events of one subscriber. Iterate it in one task, inside `async with` (or call `aclose`)."""
 
+    #: The queued events.
+    backlog: BoundedQueue[T]
+    #: The broadcasters that it was added to.
+    broadcasters: "list[Broadcaster[Any]]"
     #: The number of queued events that the last returned event replaced, or that were dropped before it.
     dropped: int
 
-    def __init__(
-        self,
-        select: Callable[[Any], T | None],
-        backlog: BoundedQueue[T],
-        key: Callable[[T], Hashable],
-        forget: Callable[[Any], None],
-    ) -> None:
-        self._select = select
-        self._backlog = backlog
-        self._key = key
-        self._forget = forget
-        self._wake = asyncio.Event()
+    def __init__(self, limits: QueueLimits, key: Callable[[T], Hashable] | None) -> None:
+        self.backlog = BoundedQueue(limits)
+        self.dropped = 0
+        self._key = key if limits.policy is OverflowPolicy.LATEST else None
+        self.broadcasters = []
+        self._arrival: asyncio.Future[None] | None = None
         self._ended = False
         self._problem: Exception | None = None
-        self.dropped = 0
-
-    def __len__(self) -> int:
-        """Return the number of queued events."""
-        return len(self._backlog)
-
-    def __bool__(self) -> bool:
-        return True
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> T:
-        while not self._backlog:
+        if not self.backlog:
+            await self.arrival()
+        event, self.dropped = self.backlog.take()
+        return event
+
+    async def arrival(self) -> None:
+        """Wait until an event is queued. At the end, raise `StopAsyncIteration` or the error of the subscription."""
+        while not self.backlog:
             if self._problem is not None:
                 raise self._problem.with_traceback(None)  # subscribers share it: keep no frames of others
             if self._ended:
                 raise StopAsyncIteration
-            self._wake.clear()
-            await self._wake.wait()
-        event, self.dropped = self._backlog.take()
-        return event
+            self._arrival = asyncio.get_running_loop().create_future()
+            try:
+                await self._arrival
+            finally:
+                self._arrival = None
 
-    def offer(self, record: Any) -> None:
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the subscriber has taken all events, and awaits the next one."""
+        return self._arrival is not None and not self.backlog
+
+    def offer(self, select: Callable[[Any], T | None], record: Any) -> None:
         """Enqueue the event that `select` returns for a record. An error ends this subscription alone."""
-        self.take_from(self._select, record)
-
-    def take_from(self, select: Callable[[Any], T | None], record: Any) -> None:
-        """Enqueue the event that the given `select` returns for a record, as `offer` does."""
         try:
             event = select(record)
-            if event is not None:
-                self._add(event)
+            if event is None:
+                return
+            self.backlog.add(event, None if self._key is None else self._key(event))
         except SlowSubscriber as problem:
-            self._backlog.clear()
+            self.backlog.clear()
             self.end(problem)
         except Exception as problem:
             self.end(problem)
-
-    def _add(self, event: T) -> None:
-        self._backlog.add(event, self._key(event))
-        self._wake.set()
+        else:
+            if self._arrival is not None and not self._arrival.done():
+                self._arrival.set_result(None)
 
     def end(self, problem: Exception | None = None) -> None:
         """Accept no more events. After the queued events the iteration ends, or raises `problem`."""
         if not self._ended:
             self._ended, self._problem = True, problem
-            self._forget(self)
-            self._wake.set()
+            for broadcaster in self.broadcasters:
+                broadcaster.remove(self)
+            if self._arrival is not None and not self._arrival.done():
+                self._arrival.set_result(None)
 
     async def aclose(self) -> None:
         self.end()
-        self._backlog.clear()
+        self.backlog.clear()
 
     async def __aenter__(self) -> Self:
         return self
@@ -100,81 +100,52 @@ class TopicSubscription(Generic[T]):
         await self.aclose()
 
 
-class Joined(Generic[T]):
-    """A second topic of a subscription. The subscription ends when that topic ends."""
-
-    def __init__(
-        self, subscription: TopicSubscription[T], select: Callable[[Any], T | None], forget: Callable[[Any], None]
-    ) -> None:
-        self._subscription = subscription
-        self._select = select
-        self._forget = forget
-
-    def offer(self, record: Any) -> None:
-        self._subscription.take_from(self._select, record)
-
-    def end(self, problem: Exception | None = None) -> None:
-        self._forget(self)
-        self._subscription.end(problem)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._forget(self)
-
-
 class Broadcaster(Generic[R]):
-    """A broadcaster with subscriptions by topic. Publishing a record calls `select` once for each subscriber.
+    """A broadcaster of records. Publishing a record calls `select` once for each subscriber.
 
-    `before` is called with each record before the subscribers receive it.
+    `on_publish` is called with each record before the subscribers receive it.
     """
 
-    def __init__(self, before: Callable[[R], None] = lambda _: None) -> None:
-        self._before = before
-        self._topics: dict[str, dict[int, TopicSubscription[Any] | Joined[Any]]] = {}
+    def __init__(self, on_publish: Callable[[R], None] = lambda _: None) -> None:
+        self._on_publish = on_publish
+        # The subscribers, each with its `select`.
+        self._subscribers: dict[BroadcastSubscription[Any], Callable[[R], Any]] = {}
 
     def subscribe(
         self,
-        topic: str,
         select: Callable[[R], T | None],
         *,
         limits: QueueLimits = QueueLimits(),  # noqa: B008 - a tuple
         key: Callable[[T], Hashable] | None = None,
-    ) -> TopicSubscription[T]:
+    ) -> BroadcastSubscription[T]:
         """Return a subscription to records from now on. `select` returns the event of a record, or None to skip it.
 
         `key` returns the key of an event for the policy LATEST: the newest event of each key is queued. Without `key`
         only the newest of all events is.
         """
-        backlog: BoundedQueue[T] = BoundedQueue(limits)
-        subscription = TopicSubscription(select, backlog, key or (lambda _: None), partial(self._forget, topic))
-        self._topics.setdefault(topic, {})[id(subscription)] = subscription
+        subscription = BroadcastSubscription(limits, key)
+        self.add(subscription, select)
         return subscription
 
-    def join(self, topic: str, subscription: TopicSubscription[T], select: Callable[[R], T | None]) -> Joined[T]:
-        """Add the events of another topic to a subscription, in the order of arrival, until the context is left."""
-        joined = Joined(subscription, select, partial(self._forget, topic))
-        self._topics.setdefault(topic, {})[id(joined)] = joined
-        return joined
+    def add(self, subscription: BroadcastSubscription[T], select: Callable[[R], T | None]) -> None:
+        """Add events of this broadcaster to a subscription, in the order of arrival, until either ends."""
+        self._subscribers[subscription] = select
+        subscription.broadcasters.append(self)
 
-    def publish(self, topic: str, record: R) -> None:
-        self._before(record)
-        for subscription in tuple(self._topics.get(topic, {}).values()):
-            subscription.offer(record)
+    def remove(self, subscription: BroadcastSubscription[Any]) -> None:
+        """Add no more events to a subscription."""
+        self._subscribers.pop(subscription, None)
 
-    def end(self, topic: str, problem: Exception | None = None) -> None:
-        """End all subscriptions of a topic. Each receives its queued events first."""
-        for subscription in tuple(self._topics.get(topic, {}).values()):
+    def publish(self, record: R) -> None:
+        self._on_publish(record)
+        for subscription, select in tuple(self._subscribers.items()):
+            subscription.offer(select, record)
+
+    def end(self, problem: Exception | None = None) -> None:
+        """End all subscriptions. Each receives its queued events first."""
+        for subscription in tuple(self._subscribers):
             subscription.end(problem)
 
-    def count(self, topic: str) -> int:
-        return len(self._topics.get(topic, {}))
-
-    def _forget(self, topic: str, subscription: TopicSubscription[Any] | Joined[Any]) -> None:
-        subscriptions = self._topics.get(topic, {})
-        subscriptions.pop(id(subscription), None)
-        if not subscriptions:
-            self._topics.pop(topic, None)
+    @property
+    def subscriber_count(self) -> int:
+        return len(self._subscribers)

@@ -1,12 +1,20 @@
 """Records of DynamoDB Streams as changes of items."""
 
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from datastore.dynamodb.codec import Item, decode_item, encode_item
+from datastore.dynamodb.records import logged_keys
+from datastore.model.log_redaction import redact_emails
+
+Record = TypeVar("Record")
 
 TTL_PRINCIPAL = "dynamodb.amazonaws.com"
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +34,25 @@ class Change:
     by_ttl: bool
 
 
+class ChangeParser(Generic[Record]):
+    """A parser of the changed items of a table, which parses a change once for all its subscribers.
+
+    They receive a change one after another.
+    """
+
+    def __init__(self, parse: Callable[[Item], Record]) -> None:
+        self._parse = parse
+        self._latest: tuple[Change, Record] | None = None
+
+    def parse(self, change: Change) -> Record | None:
+        """Return the item after the change; None if it was removed. Raises the errors of `parse`."""
+        if change.new is None:
+            return None
+        if self._latest is None or self._latest[0] is not change:
+            self._latest = change, self._parse(change.new)
+        return self._latest[1]
+
+
 def decode_change(table: str, record: dict[str, Any]) -> Change:
     """Return the change of a record. Raises `KeyError`, `TypeError` or `ValueError` for a malformed record."""
     body = record["dynamodb"]
@@ -37,7 +64,7 @@ def decode_change(table: str, record: dict[str, Any]) -> Change:
         new=decode_item(body["NewImage"]) if "NewImage" in body else None,
         sequence=body["SequenceNumber"],
         time=datetime.fromtimestamp(body["ApproximateCreationDateTime"], UTC),
-        by_ttl=_principal(record) == TTL_PRINCIPAL,
+        by_ttl="userIdentity" in record and _principal(record) == TTL_PRINCIPAL,
     )
 
 
@@ -52,6 +79,12 @@ def encode_change(change: Change) -> dict[str, Any]:
     body |= {name: encode_item(image) for name, image in images.items() if image is not None}
     record = {"eventName": change.kind, "dynamodb": body}
     return record | {"userIdentity": {"PrincipalId": TTL_PRINCIPAL}} if change.by_ttl else record
+
+
+def log_unreadable(change: Change, problem: Exception) -> None:
+    """Log the keys of a change that cannot be read, and the reason."""
+    described = redact_emails(repr(problem)), logged_keys(change.keys)
+    logger.error("A change of %s is damaged: %s in %r", change.table, *described)
 
 
 def _principal(record: dict[str, Any]) -> str | None:

@@ -1,7 +1,7 @@
 """The change feed: followers of a table receive its changes, in order for each key, from now on or after a token.
 
 One source per table (a `StreamReader`) runs while the table has followers, and some seconds longer, since clients
-resume from its log. The broadcaster distributes the changes to the followers.
+resume from its log. The log publishes the changes to the followers.
 """
 
 import asyncio
@@ -11,14 +11,12 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from datastore.change_streams.broadcast import Broadcaster
 from datastore.change_streams.change import Change
 from datastore.change_streams.change_source import ChangeSink, ChangeSource
 from datastore.change_streams.change_subscription import ChangeSubscription
 from datastore.change_streams.replay.backfill import EMPTY_SECONDS, Backfill
 from datastore.change_streams.replay.replay_log import ReplayLog
 from datastore.change_streams.replay.resume_token import ResumeToken
-from datastore.change_streams.replay.runs import LogEntry
 from datastore.change_streams.shards.checkpoints import Reached
 from datastore.change_streams.shards.read_pace import StreamReads
 from datastore.change_streams.shards.shard_reader import Wire
@@ -52,6 +50,8 @@ class _Followed:
         self.log = log
         self.source = source
         self.followers = 0
+        #: Return the number of subscribers of each follower.
+        self.subscriber_counts: dict[object, Callable[[], int]] = {}
         self.stop_timer: asyncio.TimerHandle | None = None
         self._dropping: asyncio.TimerHandle | None = None
         self.drop()
@@ -93,9 +93,8 @@ class ChangeFeed:
         reads: StreamReads | None = None,
     ) -> None:
         reads = StreamReads() if reads is None else reads
-        self._broadcaster: Broadcaster[LogEntry] = Broadcaster(lambda entry: on_change(entry.change))
+        self._on_change = on_change
         self._tables: dict[str, _Followed] = {}
-        self._subscriber_counts: dict[str, dict[int, Callable[[], int]]] = {}
         self._linger = linger
         self._stopping: set[asyncio.Task[None]] = set()
         self._older = Backfill(wire, empty_seconds=empty_seconds)
@@ -128,6 +127,8 @@ class ChangeFeed:
     ) -> AsyncIterator[ChangeSubscription[T]]:
         """Follow a table. It sees every write acknowledged after the context is entered, and maybe older ones.
 
+        A change that `select` cannot read is logged and skipped.
+
         With `after`, the changes since that position come first, each once, and then the new ones; see
         `ChangeSubscription.is_too_old`. `subscriber_count` returns the number of subscribers that share the events, for
         metrics. `charge` receives the read units that it takes to find the missed changes.
@@ -137,18 +138,16 @@ class ChangeFeed:
         """
         followed = self._join(table)
         try:
-            following = ChangeSubscription(followed.log, select, key, self._turns, charge)
-            async with self._broadcaster.subscribe(
-                table.name, following.accept, limits=limits, key=following.key
-            ) as events:
+            following = ChangeSubscription(followed.log, select, limits, key, self._turns, charge)
+            async with following.live:
                 await followed.source.attached()
                 number = None if after is None else await followed.log.load_from(after, charge)
-                following.begin(events, after, number)
-                self._subscriber_counts.setdefault(table.name, {})[id(events)] = subscriber_count
+                following.begin(after, number)
+                followed.subscriber_counts[following] = subscriber_count
                 try:
                     yield following
                 finally:
-                    self._subscriber_counts.get(table.name, {}).pop(id(events), None)
+                    del followed.subscriber_counts[following]
         finally:
             await self._leave(table, followed)
 
@@ -167,10 +166,11 @@ class ChangeFeed:
         """
         followed = self._join(table)
         try:
-            with self._broadcaster.join(table.name, following.subscription, partial(following.accept_joined, select)):
-                await followed.source.attached()
-                yield
+            followed.log.add(following.live, partial(following.accept_joined, select))
+            await followed.source.attached()
+            yield
         finally:
+            followed.log.remove(following.live)
             await self._leave(table, followed)
 
     def followers(self, table: Table) -> int:
@@ -178,15 +178,15 @@ class ChangeFeed:
         followed = self._tables.get(table.name)
         if followed is None or not followed.source.is_attached:
             return 0
-        return sum(subscriber_count() for subscriber_count in self._subscriber_counts.get(table.name, {}).values())
+        return sum(subscriber_count() for subscriber_count in followed.subscriber_counts.values())
 
     async def aclose(self) -> None:
         """Stop reading. Each remaining follower's iteration ends."""
         tables, self._tables = self._tables, {}
-        for name, followed in tables.items():
+        for followed in tables.values():
             if followed.stop_timer is not None:
                 followed.stop_timer.cancel()
-            self._broadcaster.end(name)
+            followed.log.end()
             await followed.stop()
         if self._stopping:
             await asyncio.wait(self._stopping)
@@ -199,9 +199,7 @@ class ChangeFeed:
             if followed is not None and followed.stop_timer is not None:
                 followed.stop_timer.cancel()
                 self._stop_soon(table, followed)
-            log = ReplayLog(
-                partial(self._broadcaster.publish, table.name), partial(self._broadcaster.end, table.name), self._older
-            )
+            log = ReplayLog(self._older, on_publish=lambda entry: self._on_change(entry.change))
             followed = self._tables[table.name] = _Followed(log, self._read(table, log))
         if followed.stop_timer is not None:
             followed.stop_timer.cancel()

@@ -4,13 +4,15 @@ import asyncio
 from collections.abc import Callable, Hashable
 from typing import Generic, NamedTuple, TypeVar
 
-from datastore.change_streams.broadcast import TopicSubscription
-from datastore.change_streams.change import Change
+from datastore.change_streams.broadcast import BroadcastSubscription
+from datastore.change_streams.change import Change, log_unreadable
 from datastore.change_streams.replay.replay_log import ReplayLog
 from datastore.change_streams.replay.resume_token import ResumeToken
 from datastore.change_streams.replay.runs import LogEntry
 from datastore.change_streams.shards.parents import Seen
 from datastore.change_streams.shards.stream_reader import ChangesLost
+from datastore.dynamodb.records import DAMAGE_ERRORS
+from datastore.queues import QueueLimits
 
 T = TypeVar("T")
 
@@ -32,7 +34,8 @@ HasToken = LogEntry | _Head
 class ChangeSubscription(Generic[T]):
     """One follower's events, to be iterated in one task: first the missed ones, from the log, then the live ones.
 
-    `token` and `number` are the position up to which all events have been returned or skipped. They only rise.
+    `token` and `number` are the position up to which all events have been returned or skipped. They only rise. A change
+    that `select` cannot read is logged and skipped.
     """
 
     #: Whether the changes after the requested position are no longer known, so that the events are those from now on.
@@ -41,56 +44,48 @@ class ChangeSubscription(Generic[T]):
     is_replaying: bool
     #: The number, in the log, of the last change that was returned or skipped.
     number: int
+    #: The resume token of a client that has received all events up to the last one that was returned.
+    token: ResumeToken
+    #: The number of queued events that the last returned one replaced.
+    dropped: int
+    #: The live events, each with its position, from now on.
+    live: BroadcastSubscription[tuple[T, HasToken]]
 
     def __init__(
         self,
         log: ReplayLog,
         select: Callable[[Change], T | None],
+        limits: QueueLimits,
         key: Callable[[T], Hashable] | None,
         turns: asyncio.Semaphore,
         charge: Callable[[float], None],
     ) -> None:
         self._log = log
         self._select = select
-        self._key = key
         self._turns = turns
         self._charge = charge
-        self._events: TopicSubscription[tuple[T, HasToken]] | None = None
         self._seen: Seen | None = None
         self._generation = self._time = 0
         self._turn_changes = 0  # the changes left to examine in this turn
-        self._is_waiting = False
         self.is_replaying = True
         self.is_too_old = False
-        self.number, self._token = log.last_number, log.last_token
+        self.dropped = 0
+        self.number, self.token = log.last_number, log.last_token
+        self.live = BroadcastSubscription(limits, key and (lambda queued: key(queued[0])))
+        log.add(self.live, self._accept)
 
-    def begin(
-        self, events: "TopicSubscription[tuple[T, HasToken]]", after: ResumeToken | None, number: int | None
-    ) -> None:
+    def begin(self, after: ResumeToken | None, number: int | None) -> None:
         """Resume after a position if its `number` in the log is known; otherwise begin with the next change."""
-        self._events = events
         self.is_too_old = after is not None and number is None
         if after is None or number is None:
             self._go_live()
         else:
-            self.number, self._token = number, after
+            self.number, self.token = number, after
             self._seen, self._generation, self._time = self._log.seen_by(after), self._log.generation, after.time
 
     def _go_live(self) -> None:
         self.is_replaying, self._seen = False, None
-        self.number, self._token = self._log.last_number, self._log.last_token
-
-    @property
-    def token(self) -> ResumeToken:
-        """The resume token of a client that has received all events up to now."""
-        return (
-            self._token if self._seen is None else ResumeToken.at(self._token.stream, self._time, self._seen.positions)
-        )
-
-    @property
-    def dropped(self) -> int:
-        """The number of queued events that the last returned one replaced."""
-        return 0 if self._events is None or self.is_replaying else self._events.dropped
+        self.number, self.token = self._log.last_number, self._log.last_token
 
     @property
     def last_number(self) -> int:
@@ -103,20 +98,19 @@ class ChangeSubscription(Generic[T]):
         return self._log.last_token
 
     @property
-    def waiting(self) -> int:
-        """The number of queued live events."""
-        return 0 if self._events is None else len(self._events)
-
-    @property
     def is_idle(self) -> bool:
         """Whether the follower awaits the next event: all earlier ones were returned or skipped."""
-        return self._is_waiting and not self.waiting and self._log.last_number >= self.number
+        return self.live.is_awaited and self._log.last_number >= self.number
 
-    def accept(self, entry: LogEntry) -> "tuple[T, HasToken] | None":
+    def _accept(self, entry: LogEntry) -> "tuple[T, HasToken] | None":
         """Return the event of a live change, to be queued; None while the follower still reads the log."""
         if self.is_replaying or entry.number <= self.number:
             return None
-        event = self._select(entry.change)
+        try:  # as `_selected`, without a call for each follower
+            event = self._select(entry.change)
+        except DAMAGE_ERRORS as problem:
+            log_unreadable(entry.change, problem)
+            return None
         return None if event is None else (event, entry)
 
     def accept_joined(self, select: Callable[[Change], T | None], entry: LogEntry) -> "tuple[T, HasToken] | None":
@@ -124,16 +118,8 @@ class ChangeSubscription(Generic[T]):
 
         All changes up to that position are delivered before the event.
         """
-        event = select(entry.change)
+        event = _selected(select, entry.change)
         return None if event is None else (event, _Head(self._log.last_number, self._log.last_token))
-
-    @property
-    def subscription(self) -> "TopicSubscription[tuple[T, HasToken]]":
-        assert self._events is not None
-        return self._events
-
-    def key(self, event: "tuple[T, HasToken]") -> Hashable:
-        return None if self._key is None else self._key(event[0])
 
     async def next_replayed(self) -> T | None:
         """Return the next missed event; None once there are no more. Raises `ChangesLost`."""
@@ -148,10 +134,6 @@ class ChangeSubscription(Generic[T]):
                 self._locate_again()
                 continue
             if not entries:
-                assert self._seen is not None
-                if not self._log.has_reached(self._seen):  # another process reads the stream a little earlier
-                    await self._log.wait_for_change()
-                    continue
                 self._go_live()
                 break
             event = self._first_event(entries)
@@ -161,7 +143,7 @@ class ChangeSubscription(Generic[T]):
 
     def _locate_again(self) -> None:
         """Look the position up again, after the log has dropped older changes or has read more of them."""
-        number = self._log.number_of(self.token)
+        number = self._log.number_of(self._replayed_token())
         if number is None:
             raise ChangesLost("You fell too far behind the changes: read the current state and subscribe again.")
         self.number, self._generation = number, self._log.generation
@@ -178,26 +160,37 @@ class ChangeSubscription(Generic[T]):
                     continue
                 seen.move(entry.shard, entry.change.sequence)
                 self._time = max(self._time, int(entry.change.time.timestamp()))
-                event = self._select(entry.change)
+                event = _selected(self._select, entry.change)
                 if event is not None:
+                    self.token = self._replayed_token()
                     return event
         finally:
             self._charge((left - self._turn_changes) * TURN_UNITS / CHANGES_PER_TURN)
         return None
 
+    def _replayed_token(self) -> ResumeToken:
+        """Return the resume token after the changes that were read from the log."""
+        assert self._seen is not None, "The follower reads the log."
+        return ResumeToken.at(self.token.stream, self._time, self._seen.positions)
+
     def __aiter__(self) -> "ChangeSubscription[T]":
         return self
 
     async def __anext__(self) -> T:
-        assert self._events is not None
-        missed = await self.next_replayed()
-        if missed is not None:
+        if self.is_replaying and (missed := await self.next_replayed()) is not None:
             return missed
-        self._is_waiting = True
-        try:
-            event, entry = await anext(self._events)
-        finally:
-            self._is_waiting = False
+        live = self.live
+        if not live.backlog:
+            await live.arrival()
+        (event, entry), self.dropped = live.backlog.take()
         if entry.number >= self.number:
-            self.number, self._token = entry.number, entry.token
+            self.number, self.token = entry.number, entry.token
         return event
+
+
+def _selected(select: Callable[[Change], T | None], change: Change) -> T | None:
+    try:
+        return select(change)
+    except DAMAGE_ERRORS as problem:
+        log_unreadable(change, problem)
+        return None

@@ -102,7 +102,7 @@ class DeadLetters:
         await self._store.put(self._table.put_dead_letter, _item(letter, self._key(letter), record, whole=whole))
 
     def _key(self, letter: DeadLetter) -> Key:
-        return self._table.dead_letter_key(letter.table, iso(letter.moment), letter.sequence, letter.id)
+        return self._table.dead_letter(letter.table, iso(letter.moment), letter.sequence, letter.id)
 
 
 async def every_letter(
@@ -112,7 +112,7 @@ async def every_letter(
 
     Each page is read with a new store, since the caller may take long for each letter.
     """
-    values = {"partition": consumer_table.dead_letters_partition(table), "now": to_seconds(now)}
+    values = {"partition": consumer_table.dead_letter.partition_of(table), "now": to_seconds(now)}
     start: Item | None = None
     while True:
         page = await open_store().query(consumer_table.list_dead_letters, values, start=start)
@@ -123,7 +123,7 @@ async def every_letter(
 
 
 def letter_from(consumer_table: ConsumerTable, item: Mapping[str, Any]) -> DeadLetter:
-    table, moment, sequence, letter_id = consumer_table.dead_letter_parts(Key(item["PK"], item["SK"]))
+    table, moment, sequence, letter_id = consumer_table.dead_letter.parts(Key(item["PK"], item["SK"]))
     return DeadLetter(
         table=table,
         id=letter_id,

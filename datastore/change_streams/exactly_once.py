@@ -141,7 +141,7 @@ def _merged(pack: Sequence[Effect]) -> list[Write]:
 
 
 def _mark(table: ConsumerTable, effect: Effect, now: datetime) -> Action:
-    key = table.effect_key(effect.name)
+    key = table.effect(effect.name)
     item = {"PK": key.partition, "SK": key.sort, "expiresAt": to_seconds(now + MARK_LIFETIME)}
     return Action("Put", item=item, condition=table.apply_effects.condition)
 

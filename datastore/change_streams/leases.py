@@ -61,7 +61,7 @@ class Leases:
 
     async def all(self) -> list[Lease]:
         """FEED-P1: return all leases, including those of ended shards."""
-        values = {"partition": self._table.leases_partition(self._stream)}
+        values = self._table.lease.values_of(self._stream)
         found = self._store.query_all(self._table.list_leases, values)
         return readable_records(lease_from, [item async for item in found])
 
@@ -105,7 +105,7 @@ class Leases:
         return (await self._update(self._table.release_lease, lease.shard_id, **self._ownership(lease))).ok
 
     async def _update(self, pattern: AccessPattern, shard_id: str, **values: Any) -> WriteResult:
-        return await self._store.update(pattern, self._table.lease_key(self._stream, shard_id), **values)
+        return await self._store.update(pattern, self._table.lease(self._stream, shard_id), **values)
 
     def _ownership(self, lease: Lease) -> dict[str, Any]:
         return {"owner": self._owner, "fence": lease.fence}

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from datastore.dynamodb.requests import PreparedRequest
+from datastore.errors import DomainError
 from datastore.model.access_patterns import WRITES
 
 # A write unit costs five times as much as a read unit, on demand and in every region:
@@ -74,6 +75,8 @@ class Call(Struct, gc=False):
     abandoned: bool = False
     #: Write units that DynamoDB bills for a failed condition and does not report.
     unreported_units: float = 0.0
+    #: The consumed units, reported and unreported, in read units.
+    cost: float = 0.0
     #: Set only for explained operations.
     details: CallDetails | None = None
     #: When the latest attempt was sent, in the event loop's time; infinite between attempts.
@@ -91,12 +94,6 @@ class Call(Struct, gc=False):
     def request(self) -> Mapping[str, Any]:
         """The request as parsed JSON."""
         return self.prepared.payload
-
-    @property
-    def cost(self) -> float:
-        """The consumed units, reported and unreported, in read units."""
-        units = self.units + self.unreported_units
-        return units * WRITE_UNIT_COST if self.operation in ITEM_WRITES else units
 
     @property
     def may_have_written(self) -> bool:
@@ -117,12 +114,22 @@ class CallMeter(Protocol):
         """Add a call that has ended."""
 
 
+def with_retry_hints(problem: DomainError, call: Call) -> DomainError:
+    """Mark the error of an ambiguous write: the caller must not simply repeat the write."""
+    if call.ambiguous and call.operation.startswith(WRITES):
+        problem.extensions.pop("retryAfter", None)
+        problem.extensions |= {"retryable": False, "mayHaveBeenApplied": True}
+    return problem
+
+
 def consumed_units(response: Mapping[str, Any]) -> float:
     """Return the capacity units that a response reports, over all tables."""
-    consumed = response.get("ConsumedCapacity") or ()
-    if isinstance(consumed, dict):
-        return float(consumed.get("CapacityUnits", 0.0))
-    return float(sum([entry.get("CapacityUnits", 0.0) for entry in consumed]))
+    if "ConsumedCapacity" not in response:
+        return 0.0
+    consumed = response["ConsumedCapacity"]
+    if consumed.__class__ is dict:
+        return float(consumed["CapacityUnits"]) if "CapacityUnits" in consumed else 0.0
+    return float(sum([entry.get("CapacityUnits", 0.0) for entry in consumed or ()]))
 
 
 def call_details(

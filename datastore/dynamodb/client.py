@@ -8,27 +8,36 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Low
 import asyncio
 import logging
 import math
-import random
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, Self, get_args
+from typing import Any, Self
 
 import orjson
 
-from datastore.dynamodb.calls import Call, CallMeter, TracedRead, call_details, consumed_units
+from datastore.dynamodb.calls import (
+    ITEM_WRITES,
+    WRITE_UNIT_COST,
+    Call,
+    CallMeter,
+    TracedRead,
+    call_details,
+    consumed_units,
+    with_retry_hints,
+)
 from datastore.dynamodb.http1 import DeadlineExceeded, HttpLimits, HttpResponse
 from datastore.dynamodb.read_cache import ReadCaches
 from datastore.dynamodb.requests import PreparedRequest
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.dynamodb.retry.budget import SUCCESS_REFUND, RetryBudget
-from datastore.dynamodb.retry.circuit_breaker import BreakerConfig, BreakerState, CircuitBreaker
+from datastore.dynamodb.retry.circuit_breaker import BreakerConfig, CircuitBreaker
 from datastore.dynamodb.retry.classify import (
     NO_ANSWER_IN_TIME,
-    RETRYABLE_OR_SIGNATURE,
-    AttemptFailure,
+    READ_PREFIXES,
+    RETRYABLE,
+    UNRETRIED_THROTTLES,
     ConditionFailed,
     RequestRefused,
     RetryableFailure,
@@ -36,21 +45,16 @@ from datastore.dynamodb.retry.classify import (
     TransactionCancelled,
     as_retryable,
     error_of_response,
+    is_missing_table,
 )
+from datastore.dynamodb.retry.first_attempts import FirstAttempts
 from datastore.dynamodb.sigv4 import CredentialSource
 from datastore.dynamodb.store_clock import StoreClock
 from datastore.dynamodb.transport import STREAM_OPERATIONS, Endpoint, SignedTransport
 from datastore.errors import DomainError, Throttled, Timeout, Unavailable
-from datastore.model.access_patterns import WRITES, Operation
 
 __all__ = ["Client", "ConditionFailed", "Endpoint", "RequestRefused", "TransactionCancelled"]
 
-ITEM_OPERATIONS = frozenset(get_args(Operation))
-# Operations that are not retried after throttling: the reader of the shard lowers its rate instead
-# (datastore/change_streams/shards/read_pace.py).
-UNRETRIED_THROTTLES = {"GetRecords"}
-# Prefixes of the operations that change nothing and may be retried at once.
-READ_PREFIXES = ("Get", "BatchGet", "TransactGet", "Query", "Scan", "Describe", "List")
 DEFAULT_SECONDS = 10.0
 LOG_REPEAT_SECONDS = 60.0
 # The number of retries of a call after a refused signature: the clock, the credentials, or both may be wrong.
@@ -83,7 +87,6 @@ class Client:
         recreates_tables: bool = False,
         budget: RetryBudget | None = None,
         breaker_config: BreakerConfig = BreakerConfig(),  # noqa: B008 - frozen
-        uniform: Callable[[], float] = random.random,
         on_call: CallListener | None = None,
         read_caches: ReadCaches | None = None,
     ) -> None:
@@ -96,19 +99,17 @@ class Client:
         """
         self._transport = SignedTransport(endpoint, credentials, limits)
         self.store_clock = StoreClock()
+        self._latest_date: bytes | None = None
         self._backoff = backoff
         self._recreates_tables = recreates_tables
-        self._uniform = uniform
         #: The retry budget of the tables' endpoint.
         self.budget = RetryBudget() if budget is None else budget
         self._slow_seconds = breaker_config.slow_seconds
         self._table_breaker = CircuitBreaker(
-            partial(self._is_answered, "ListTables"), breaker_config, uniform, self.budget
+            partial(self._is_answered, "ListTables"), breaker_config, budget=self.budget
         )
         streams = RetryBudget(self.budget.capacity)
-        self._stream_breaker = CircuitBreaker(
-            partial(self._is_answered, "ListStreams"), breaker_config, uniform, streams
-        )
+        self._stream_breaker = CircuitBreaker(partial(self._is_answered, "ListStreams"), breaker_config, budget=streams)
         self.breakers: Mapping[str, CircuitBreaker] = {"tables": self._table_breaker, "streams": self._stream_breaker}
         self._clock: Callable[[], float] = time.monotonic
         self._log_disk_full_at = -math.inf
@@ -160,38 +161,97 @@ class Client:
         """
         if meter is not None:
             meter.check_limit(operation)
-        prepared = request if isinstance(request, PreparedRequest) else _prepared(request)
+        prepared = request if isinstance(request, PreparedRequest) else PreparedRequest.of(request)
         now = self._clock()
         deadline = now + timeout
         breaker = self._stream_breaker if operation in STREAM_OPERATIONS else self._table_breaker
         if breaker.tripped:
             if not await breaker.wait(deadline):
-                raise _breaker_error(breaker)
+                raise breaker.error()
             now = self._clock()
         call = Call(operation, prepared, patterns, time.time(), attempted_at=now)
-        response: dict[str, Any] | None = None
         if meter is not None:
             meter.open_calls += 1
+        return await self._complete(breaker, deadline, now, meter, traced, retry_request, call)
+
+    async def call_each(
+        self,
+        operation: str,
+        requests: Sequence[PreparedRequest],
+        /,
+        *,
+        timeout: float = DEFAULT_SECONDS,  # noqa: ASYNC109 - a deadline for all attempts
+        meter: CallMeter,
+        patterns: tuple[str, ...] = (),
+        traced: tuple[TracedRead, ...] = (),
+    ) -> list[dict[str, Any] | BaseException]:
+        """Make several calls at once. Return for each request what `call` returns, or the error that it raises.
+
+        The requests are sent on idle connections; those for which there is none are sent by `call`. Raises
+        `ReadTooMuch`, as `call` does.
+        """
+        meter.check_limit(operation)
+        now = self._clock()
+        deadline = now + timeout
+        breaker = self._stream_breaker if operation in STREAM_OPERATIONS else self._table_breaker
+
+        def finish(call: Call, response: HttpResponse) -> dict[str, Any]:
+            content = self._parse_response(call, response)
+            breaker.record_answer()
+            if breaker.budget.spent:
+                breaker.budget.refund(SUCCESS_REFUND)
+            call.seconds = self._clock() - now
+            self._report(call, content, meter, traced)
+            return content
+
+        def abandon(call: Call) -> None:
+            self._record_abandoned(call, breaker)
+            call.seconds = self._clock() - now
+            self._report(call, None, meter, traced)
+
+        proceed = partial(self._complete, breaker, deadline, now, meter, traced, None)
+        attempts, began_at = FirstAttempts(finish, proceed, abandon), time.time()
+        for prepared in requests:
+            started = None if breaker.tripped else self._transport.start(operation, prepared.body, deadline)
+            if started is None:
+                calling = self.call(operation, prepared, timeout=timeout, meter=meter, patterns=patterns, traced=traced)
+                attempts.add_task(calling)
+            else:
+                meter.open_calls += 1
+                attempts.add(Call(operation, prepared, patterns, began_at, attempted_at=now), started)
+        return await attempts.results()
+
+    async def _complete(
+        self,
+        breaker: CircuitBreaker,
+        deadline: float,
+        began_at: float,
+        meter: CallMeter | None,
+        traced: tuple[TracedRead, ...],
+        retry_request: RetryRequest | None,
+        call: Call,
+        first: "asyncio.Future[HttpResponse] | None" = None,
+    ) -> dict[str, Any]:
+        """Return the response of a call, whose `first` attempt may have been sent. Report the call."""
+        response: dict[str, Any] | None = None
         try:
-            response = await self._send_with_retries(call, breaker, deadline, retry_request)
+            response = await self._send_with_retries(call, breaker, deadline, retry_request, first)
         except DeadlineExceeded as problem:
-            call.ambiguous |= problem.sent
-            call.abandoned = call.ambiguous
             if problem.sent:
                 self._record_abandoned(call, breaker)
-            raise _with_retry_hints(Timeout(NO_ANSWER_IN_TIME), call) from problem
+            call.abandoned = call.ambiguous
+            raise with_retry_hints(Timeout(NO_ANSWER_IN_TIME), call) from problem
         except (asyncio.CancelledError, GeneratorExit):
-            call.ambiguous = call.abandoned = True
             self._record_abandoned(call, breaker)
             raise
         except (Timeout, Unavailable, Throttled) as problem:
-            raise _with_retry_hints(problem, call) from problem.__cause__
+            raise with_retry_hints(problem, call) from problem.__cause__
         except (ConditionFailed, TransactionCancelled) as failed:
             failed.after_lost_response = call.ambiguous
             call.unreported_units = failed.units
             raise
         finally:
-            call.seconds = self._clock() - now
+            call.seconds = self._clock() - began_at
             self._report(call, response, meter, traced)
         return response
 
@@ -205,53 +265,41 @@ class Client:
             breaker.reset()
 
     async def _send_with_retries(
-        self, call: Call, breaker: CircuitBreaker, deadline: float, retry_request: RetryRequest | None
-    ) -> dict[str, Any]:
-        """Return the response of the first attempt, or of a retry."""
-        try:
-            response = await self._transport.send(call.operation, call.prepared.body, deadline)
-            breaker.record_answer()
-            content = self._parse_response(call, response)
-            if breaker.budget.spent:
-                breaker.budget.refund(SUCCESS_REFUND)
-            return content
-        except RETRYABLE_OR_SIGNATURE as problem:
-            return await self._retry(call, breaker, deadline, problem, retry_request)
-
-    async def _retry(
         self,
         call: Call,
         breaker: CircuitBreaker,
         deadline: float,
-        problem: AttemptFailure | SignatureRefused,
         retry_request: RetryRequest | None,
+        first: "asyncio.Future[HttpResponse] | None",
     ) -> dict[str, Any]:
-        """Retry a call after its first attempt failed, until an attempt succeeds or no retry is allowed."""
-        delays, corrections = self._backoff.delays(self._uniform), SIGNATURE_CORRECTIONS
-        fresh, cost = False, SUCCESS_REFUND
+        """Return the response of the first attempt, or of a retry while one is allowed."""
+        delays: Iterator[float] | None = None
+        corrections, fresh, cost = SIGNATURE_CORRECTIONS, False, SUCCESS_REFUND
         while True:
-            if isinstance(problem, SignatureRefused):
-                call.attempted_at = math.inf
-                if not corrections or not await self._transport.correct_signature(problem, deadline):
-                    raise problem
-                corrections -= 1
-            else:
-                failure = as_retryable(problem)
-                fresh = await self._wait_before_retry(call, breaker, deadline, failure, delays, fresh=fresh)
-                cost = failure.cost
-            call.attempts += 1
-            if retry_request is not None and call.ambiguous:
-                call.prepared, retry_request = _prepared(retry_request()), None
-            call.attempted_at = self._clock()
             try:
-                response = await self._transport.send(call.operation, call.prepared.body, deadline, fresh)
+                attempt = first or self._transport.send(call.operation, call.prepared.body, deadline, fresh)
+                first = None
+                response = await attempt
                 breaker.record_answer()
                 content = self._parse_response(call, response)
-            except RETRYABLE_OR_SIGNATURE as another:
-                problem = another
+            except SignatureRefused as refused:
+                call.attempted_at = math.inf
+                if not corrections or not await self._transport.correct_signature(refused, deadline):
+                    raise
+                corrections -= 1
+            except RETRYABLE as problem:
+                failure = as_retryable(problem)
+                delays = delays or self._backoff.delays()
+                fresh = await self._wait_before_retry(call, breaker, deadline, failure, delays, fresh=fresh)
+                cost = failure.cost
             else:
-                breaker.budget.refund(cost)
+                if breaker.budget.spent:
+                    breaker.budget.refund(cost)
                 return content
+            call.attempts += 1
+            if retry_request is not None and call.ambiguous:
+                call.prepared, retry_request = PreparedRequest.of(retry_request()), None
+            call.attempted_at = self._clock()
 
     async def _wait_before_retry(
         self,
@@ -282,7 +330,7 @@ class Client:
         if breaker.tripped:
             # A call that waits for the breaker sends nothing, and takes no tokens.
             if not await breaker.wait(deadline):
-                raise _breaker_error(breaker) from failure
+                raise breaker.error() from failure
             failure.cost = SUCCESS_REFUND
             return fresh
         failure.error.out_of_time = delay >= deadline - self._clock()
@@ -292,7 +340,8 @@ class Client:
         return fresh
 
     def _record_abandoned(self, call: Call, breaker: CircuitBreaker) -> None:
-        """Record an abandoned attempt as a failure if it has lasted for `slow_seconds`."""
+        """Mark a call as abandoned. Record its attempt as a failure if it has lasted for `slow_seconds`."""
+        call.ambiguous = call.abandoned = True
         if self._clock() - call.attempted_at >= self._slow_seconds:
             breaker.record_failure(call.attempted_at)
 
@@ -300,13 +349,15 @@ class Client:
         """Return whether an endpoint responds to a cheap request. Any status is a response."""
         try:
             await self._transport.send(operation, b'{"Limit":1}', self._clock() + seconds, fresh=True)
-        except (*RETRYABLE_OR_SIGNATURE, DeadlineExceeded, DomainError):
+        except (*RETRYABLE, SignatureRefused, DeadlineExceeded, DomainError):
             return False
         return True
 
     def _parse_response(self, call: Call, response: HttpResponse) -> dict[str, Any]:
         content = response.content
-        self.store_clock.observe(response.date)
+        if response.date != self._latest_date:  # the date has whole seconds
+            self._latest_date = response.date
+            self.store_clock.observe(response.date)
         if response.checksum is not None and response.checksum != b"%d" % zlib.crc32(content):
             raise RetryableFailure(Unavailable(DAMAGED_RESPONSE))
         if response.status == 200:
@@ -320,7 +371,7 @@ class Client:
             self._log_disk_full(content)
         if isinstance(error, SignatureRefused):
             error.date = response.date
-        if self._recreates_tables and _is_missing_table(call.operation, error):
+        if self._recreates_tables and is_missing_table(call.operation, error):
             raise RetryableFailure(Unavailable(TABLE_MISSING), ambiguous=False, cost=0) from error
         raise error
 
@@ -338,6 +389,8 @@ class Client:
             call.failed = True
         else:
             call.units = consumed_units(response)
+        units = call.units + call.unreported_units
+        call.cost = units * WRITE_UNIT_COST if call.operation in ITEM_WRITES else units
         if traced:
             call.details = call_details(call.operation, call.request, response or {}, traced)
         if meter is not None:
@@ -345,35 +398,3 @@ class Client:
             meter.record(call)
         for listener in self._listeners:
             listener(call)
-
-
-def _breaker_error(breaker: CircuitBreaker) -> DomainError:
-    """Return the error of a call that waited for the breaker until the breaker opened or its own deadline passed."""
-    problem = breaker.error()
-    problem.out_of_time = breaker.state is BreakerState.WAITING
-    return problem
-
-
-def _with_retry_hints(problem: DomainError, call: Call) -> DomainError:
-    """Mark the error of an ambiguous write: the caller must not simply repeat the write."""
-    if call.ambiguous and call.operation.startswith(WRITES):
-        problem.extensions.pop("retryAfter", None)
-        problem.extensions |= {"retryable": False, "mayHaveBeenApplied": True}
-    return problem
-
-
-def _prepared(payload: Mapping[str, Any]) -> PreparedRequest:
-    """Serialize a request. Raises `RequestRefused` for a value that JSON cannot hold, such as a lone surrogate."""
-    try:
-        return PreparedRequest.of(payload)
-    except TypeError as problem:
-        raise RequestRefused("SerializationException", str(problem)) from problem
-
-
-def _is_missing_table(operation: str, error: Exception) -> bool:
-    """Return whether an item operation failed because its table is missing.
-
-    The error of operations on tables and streams is passed on unchanged.
-    """
-    is_missing = isinstance(error, RequestRefused) and error.code == "ResourceNotFoundException"
-    return is_missing and operation in ITEM_OPERATIONS

@@ -13,9 +13,7 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-import botocore.config
 import botocore.exceptions
-import botocore.loaders
 from botocore import UNSIGNED
 
 STREAMS_VARIABLE = "AWS_ENDPOINT_URL_DYNAMODB_STREAMS"
@@ -26,6 +24,7 @@ OPERATIONS = {"dynamodb": "list_tables", "dynamodbstreams": "list_streams"}
 # streams.dynamodb.eu-west-1.amazonaws.com.
 TABLE_LABELS = frozenset({"dynamodb", "dynamodb-fips", "ddb", "ddb-fips"})
 STREAM_LABELS = frozenset({"streams-dynamodb", "streams-dynamodb-fips", "dynamodb-streams", "dynamodb-streams-fips"})
+HOST_LABELS = TABLE_LABELS | STREAM_LABELS
 
 
 class EndpointUnknown(Exception):
@@ -103,26 +102,6 @@ def addresses(boto_session: Any, url: str | None) -> Addresses:
         raise EndpointUnknown(f"botocore has no DynamoDB Streams for {url}: set {STREAMS_VARIABLE}.") from None
 
 
-def admin_settings(url: str | None) -> tuple[str | None, dict[str, Any]]:
-    """Return the `endpoint_url`, if any, and the settings of `Config` for the boto3 client that administers the tables.
-
-    They lead to the tables at `url`. With an endpoint mode of the account, the host would contain the account's id.
-    boto3 refuses an `endpoint_url` together with `use_dualstack_endpoint`, which the environment may set. For a
-    dual-stack address this therefore returns the setting without the address.
-    """
-    if url is None:
-        return None, {"account_id_endpoint_mode": "disabled"}
-    host = parse_aws_host(url)
-    if not host.dual_stack:
-        return url, {"use_fips_endpoint": False, "use_dualstack_endpoint": False}
-    address_settings = {
-        "use_fips_endpoint": host.fips,
-        "use_dualstack_endpoint": True,
-        "account_id_endpoint_mode": "disabled",
-    }
-    return None, address_settings | {"ignore_configured_endpoint_urls": True}
-
-
 def aws_partition_of(region: str) -> str:
     """Return the AWS partition of a region, "aws" for an unknown region."""
     found = _partition(region)
@@ -135,6 +114,8 @@ def _resolve(boto_session: Any, service: str, **settings: Any) -> str:
     Raises:
         EndpointUnknown: The configured URL has a path, a query or a user.
     """
+    import botocore.config  # imported late: it loads most of botocore, which a local store does not use
+
     # Unsigned: resolving an address needs no credentials.
     client = boto_session.client(service, config=botocore.config.Config(signature_version=UNSIGNED, **settings))
     # Not `client.meta.endpoint_url`, which differs for the streams of dual-stack endpoints.
@@ -164,10 +145,12 @@ def _split_host(url: str) -> tuple[list[str], str] | None:
         host = (urlsplit(url).hostname or "").rstrip(".")
     except ValueError:  # brackets without an address
         return None
+    if not HOST_LABELS.intersection(host.split(".")):
+        return None
     for suffix in sorted(_all_suffixes(), key=len, reverse=True):
         if host.endswith(f".{suffix}"):
             labels = host.removesuffix(f".{suffix}").split(".")
-            return (labels, suffix) if (TABLE_LABELS | STREAM_LABELS).intersection(labels) else None
+            return (labels, suffix) if HOST_LABELS.intersection(labels) else None
     return None
 
 
@@ -192,5 +175,7 @@ def _partition(region: str) -> Mapping[str, Any] | None:
 
 @cache
 def _partitions() -> list[Mapping[str, Any]]:
+    import botocore.loaders  # imported late, as above
+
     found: list[Mapping[str, Any]] = botocore.loaders.create_loader().load_data("partitions")["partitions"]
     return found

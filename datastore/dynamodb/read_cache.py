@@ -216,10 +216,11 @@ class ReadCaches:
         self._caches: dict[str, ReadCache] = {}
 
     def for_prefix(self, prefix: str) -> ReadCache | None:
-        cache = self._caches.get(prefix)
-        if cache is None and self._enabled:
-            cache = self._caches[prefix] = ReadCache(self._clock)
-        return cache
+        if not self._enabled:
+            return None
+        if prefix not in self._caches:
+            self._caches[prefix] = ReadCache(self._clock)
+        return self._caches[prefix]
 
     def invalidate_changed(self, prefix: str, table: Table, keys: Mapping[str, Any]) -> None:
         """See `ReadCache.invalidate_changed`."""

@@ -1,7 +1,7 @@
 """Conversion of items into records. A damaged item fails alone, not the page that contains it."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -48,17 +48,30 @@ def raw_record_or_error(convert: RecordDecoder[Record], raw: Raw) -> Record | In
         return record_or_error(convert, decode_item(raw))  # logs the damage
 
 
-def raw_records(convert: RecordDecoder[Record], items: Iterable[Raw]) -> list[Record | Internal]:
+def raw_records(convert: RecordDecoder[Record], items: Sequence[Raw]) -> list[Record | Internal]:
     """Return the record or error of each item, in their order."""
-    read = convert.raw
-    found: list[Record | Internal] = []
-    for raw in items:
-        try:
-            found.append(read(raw))
-        except DAMAGE_ERRORS:
+    try:
+        return [*map(convert.raw, items)]
+    except DAMAGE_ERRORS:
+        found: list[Record | Internal] = []
+        for raw in items:
             record = raw_record_or_error(convert, raw)
             found.append(record)
-    return found
+        return found
+
+
+def point_records(
+    convert: RecordDecoder[Record], items: Sequence["LazyItem | Exception | None"]
+) -> list[Record | Exception | None]:
+    """Return the record of each point read, None for a missing item, or the error of the read or the record."""
+    found = raw_records(convert, [item.raw for item in items if isinstance(item, LazyItem)])
+    records = iter(found)
+    return [next(records) if isinstance(item, LazyItem) else item for item in items]
+
+
+def existence(items: Iterable["LazyItem | Exception | None"]) -> list[bool | Exception]:
+    """Return for each point read whether there is an item, or the error of the read."""
+    return [item if isinstance(item, Exception) else item is not None for item in items]
 
 
 def raw_record(convert: RecordDecoder[Record], raw: Raw) -> Record:
@@ -97,8 +110,41 @@ class LazyItem(Struct, eq=False):
 
     def record(self, convert: RecordDecoder[Record]) -> Record:
         """Return the item as a record. Raises `Internal` if the item is damaged."""
-        converted = self._converted
-        if converted is None or converted[0] is not convert:
-            converted = self._converted = convert, raw_record(convert, self.raw)
-        record: Record = converted[1]
+        if self._converted is not None and self._converted[0] is convert:
+            known: Record = self._converted[1]
+            return known
+        try:
+            record = convert.raw(self.raw)
+        except DAMAGE_ERRORS:
+            record = raw_record(convert, self.raw)
+        self._converted = convert, record
         return record
+
+
+class QueryPage(Struct, eq=False):
+    """One page of a Query or a Scan."""
+
+    #: The items that passed the filter, as DynamoDB returned them.
+    raw: list[Raw]
+    #: The number of items that DynamoDB read.
+    scanned: int
+    #: The start key of the next page as DynamoDB returned it.
+    last_key: Raw | None = None
+    _items: list[Item] | None = None
+
+    @classmethod
+    def of(cls, response: Mapping[str, Any]) -> "QueryPage":
+        """Return the page of a response."""
+        return cls(response["Items"], response["ScannedCount"], response.get("LastEvaluatedKey"))
+
+    @property
+    def items(self) -> list[Item]:
+        """The items as plain dicts."""
+        if self._items is None:
+            self._items = [decode_item(raw) for raw in self.raw]
+        return self._items
+
+    @property
+    def next_start(self) -> Item | None:
+        """The start key of the next page, None after the last one."""
+        return decode_item(self.last_key) if self.last_key else None

@@ -12,6 +12,7 @@ import orjson
 from msgspec import Struct
 
 from datastore.dynamodb.codec import encode, encode_item
+from datastore.dynamodb.retry.classify import RequestRefused
 from datastore.model.access_patterns import AccessPattern, Table, aliases_in, values_in
 from datastore.model.composite_keys import Key
 
@@ -40,9 +41,13 @@ class PreparedRequest(Struct, eq=False, gc=False):
         """Serialize a request.
 
         Raises:
-            TypeError: JSON cannot hold a value, such as a lone surrogate.
+            RequestRefused: JSON cannot hold a value, such as a lone surrogate.
         """
-        prepared = cls(orjson.dumps(payload), _tables(payload), payload.get("IndexName"))
+        try:
+            body = orjson.dumps(payload)
+        except TypeError as problem:
+            raise RequestRefused("SerializationException", str(problem)) from problem
+        prepared = cls(body, _tables(payload), payload.get("IndexName"))
         prepared._payload = payload
         return prepared
 
@@ -128,20 +133,23 @@ class QueryTemplate:
         self._index = index
 
     def prepared(
-        self, values: Mapping[str, Any], limit: int | None, start: Mapping[str, Any] | None
+        self, values: Mapping[str, Any], limit: int | None = None, start: Mapping[str, Any] | None = None
     ) -> PreparedRequest:
         """Return the request with values, a limit and a decoded start key.
 
         Raises:
             KeyError: A value is missing.
-            TypeError: JSON cannot hold a value.
+            RequestRefused: JSON cannot hold a value.
             ValueError: DynamoDB cannot hold a value.
         """
         encoded: dict[str, dict[str, Any]] = {}
         for placeholder, name in self._placeholders:
             value = values[name]
             encoded[placeholder] = {"S": value} if type(value) is str else encode(value)
-        body = self._head + _json(encoded) if encoded else self._head
+        try:
+            body = self._head + _json(encoded) if encoded else self._head
+        except TypeError as problem:
+            raise RequestRefused("SerializationException", str(problem)) from problem
         end = b"}" if limit is None else b',"Limit":%d}' % limit
         if start is not None:
             end = b',"ExclusiveStartKey":' + _json(encode_item(start)) + end
@@ -155,7 +163,7 @@ def query_or_scan_base(
 
     A clause of the filter is sent if all of its values are `given`. `expressions` are the request's other expressions.
     """
-    clauses = [clause for clause in pattern.filter if values_in(clause) <= set(given)]
+    clauses = [clause for clause in pattern.filters if values_in(clause) <= set(given)]
     request: dict[str, Any] = {"TableName": prefix + pattern.table.name, "ReturnConsumedCapacity": "TOTAL"}
     request |= {"IndexName": pattern.index} if pattern.index is not None else {}
     request |= {"ConsistentRead": True} if pattern.consistent else {}

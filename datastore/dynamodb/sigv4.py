@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from datastore.errors import Unavailable
 from datastore.model.prehashed_hmac import PrehashedHmac
@@ -36,6 +36,17 @@ class FrozenCredentials(Protocol):
     def secret_key(self) -> str: ...
     @property
     def token(self) -> str | None: ...
+
+
+class StaticCredentials(NamedTuple):
+    """Credentials that do not change, in the form of botocore's."""
+
+    access_key: str
+    secret_key: str
+    token: str | None = None
+
+    def get_frozen_credentials(self) -> FrozenCredentials:
+        return self
 
 
 class CredentialSource:
@@ -146,9 +157,10 @@ class Signer:
         if second != self._second or credentials is not self._credentials:
             self._second, self._credentials = second, credentials
             self._templates.clear()
-        template = self._templates.get((host, target))
-        if template is None:
-            template = self._templates[host, target] = self._template(credentials, host, target, second)
+        key = host, target
+        if key not in self._templates:
+            self._templates[key] = self._template(credentials, host, target, second)
+        template = self._templates[key]
         canonical = template.canonical.copy()
         canonical.update(sha256(body).hexdigest().encode())
         signature = template.mac.hexdigest(canonical.hexdigest().encode()).encode()

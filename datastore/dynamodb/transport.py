@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cache
 
-from datastore.dynamodb.http1 import DeadlineExceeded, HttpLimits, HttpOrigin, HttpResponse, Pool
+from datastore.dynamodb.http1 import DeadlineExceeded, HttpLimits, HttpOrigin, HttpResponse, Pool, StartedRequest
 from datastore.dynamodb.retry.classify import SignatureRefused
-from datastore.dynamodb.sigv4 import CredentialSource, Signer
+from datastore.dynamodb.sigv4 import CredentialSource, FrozenCredentials, Signer
 
 MAX_ORIGINS = 16
 STREAM_OPERATIONS = {"DescribeStream", "GetShardIterator", "GetRecords", "ListStreams"}
@@ -56,11 +56,22 @@ class SignedTransport:
         credentials = self._credentials.cached
         if credentials is None:
             return self._send_with_new_credentials(operation, body, deadline, fresh)
-        url = self._endpoint.streams() if operation in STREAM_OPERATIONS else self._endpoint.tables()
-        origin = self._origins.get(url) or self._new_origin(url)
-        head = self._signer.request_head(credentials, origin.authority, _target(operation), body)
+        origin, head = self._signed(credentials, operation, body)
         assert self._pool is not None, "The client is used outside its `async with`."
         return self._pool.send(origin, head, body, deadline, fresh=fresh)
+
+    def start(self, operation: str, body: bytes, deadline: float) -> StartedRequest | None:
+        """Send a request on an idle connection. Return None if that is not possible without waiting."""
+        credentials = self._credentials.cached
+        if credentials is None or self._pool is None or not self._pool.has_idle:
+            return None
+        return self._pool.start(*self._signed(credentials, operation, body), body, deadline)
+
+    def _signed(self, credentials: FrozenCredentials, operation: str, body: bytes) -> tuple[HttpOrigin, bytes]:
+        """Return the origin and the head of a request."""
+        url = self._endpoint.streams() if operation in STREAM_OPERATIONS else self._endpoint.tables()
+        origin = self._origins[url] if url in self._origins else self._new_origin(url)
+        return origin, self._signer.request_head(credentials, origin.authority, _target(operation), body)
 
     def _new_origin(self, url: str) -> HttpOrigin:
         self._origins[url] = origin = HttpOrigin.of(url)

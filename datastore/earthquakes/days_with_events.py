@@ -7,7 +7,7 @@ from typing import Any
 
 from datastore.dynamodb.codec import Item
 from datastore.earthquakes.day_bounds import GREATEST, GREATEST_OTHER
-from datastore.earthquakes.statistics import Coverage, coverage_of, other_bound
+from datastore.earthquakes.statistics import Coverage, bound, coverage_of, other_bound
 from datastore.keyspace import earthquake_statistics as keys
 from datastore.model.timestamps import from_epoch_ms
 from datastore.session.store import Store
@@ -24,14 +24,15 @@ async def days_that_may_have(
     With `other` only events other than earthquakes count. A day without complete statistics is always returned. Reads
     one item, and one partition for each year.
     """
-    read = _other_bounds if other else _bounds
-    years = [read(store, first, last) for first, last in years_of(min(days), max(days))]
+    years = [_bounds(store, *span, other=other) for span in years_of(min(days), max(days))]
     coverage, bounds_by_year = await asyncio.gather(coverage_of(store), asyncio.gather(*years))
     if coverage is None or not is_current(coverage, now):
         return {*days}
-    bounds = {day: bound for year in bounds_by_year for day, bound in year.items()}
+    bounds = {day: found for year in bounds_by_year for day, found in year.items()}
     return {
-        day for day in days if not coverage.holds(day) or (day in bounds and (least is None or bounds[day] >= least))
+        day
+        for day in days
+        if not coverage.holds(day, day) or (day in bounds and (least is None or bounds[day] >= least))
     }
 
 
@@ -57,11 +58,7 @@ async def read_days(
             yield item
 
 
-async def _bounds(store: Store, first: str, last: str) -> dict[str, float]:
-    items = read_days(store, first, last, ("pk", "sk", GREATEST))
-    return {item["sk"]: float(item[GREATEST]) async for item in items if GREATEST in item}
-
-
-async def _other_bounds(store: Store, first: str, last: str) -> dict[str, float]:
-    items = read_days(store, first, last, ("pk", "sk", GREATEST_OTHER, "othersByClass"))
-    return {item["sk"]: bound async for item in items if (bound := other_bound(item)) is not None}
+async def _bounds(store: Store, first: str, last: str, *, other: bool) -> dict[str, float]:
+    bound_of, attributes = (other_bound, (GREATEST_OTHER, "othersByClass")) if other else (bound, (GREATEST,))
+    items = read_days(store, first, last, ("pk", "sk", *attributes))
+    return {item["sk"]: found async for item in items if (found := bound_of(item)) is not None}

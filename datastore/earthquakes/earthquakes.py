@@ -6,17 +6,20 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from datastore.dynamodb.codec import Item
-from datastore.dynamodb.records import readable_records, record
+from datastore.dynamodb.records import point_records, readable_records, record
 from datastore.earthquakes.day_bounds import KnownBounds
 from datastore.earthquakes.days_with_events import days_that_may_have
 from datastore.earthquakes.event_ids import is_alias, store_once
-from datastore.earthquakes.events import EARTHQUAKE, Earthquake, SeismicEventKind, attributes_of, event_from, event_item
+from datastore.earthquakes.events import EARTHQUAKE, Earthquake, SeismicEventKind
 from datastore.earthquakes.revisions import MAX_REVISIONS, revise, withdraw
 from datastore.earthquakes.totals import EarthquakeStatistics, Grouping, statistics_between
+from datastore.items import attributes as stored
+from datastore.items.repository import Repository
+from datastore.items.stored_item import StoredItem
 from datastore.keyspace import earthquakes as keys
+from datastore.model.access_patterns import AccessPattern
 from datastore.model.composite_keys import split
-from datastore.model.timestamps import epoch_ms, from_epoch_ms
+from datastore.model.timestamps import day_bucket, epoch_ms, from_epoch_ms
 from datastore.session.pagination import Page, Span, Values, read_page
 from datastore.session.store import Store
 
@@ -33,42 +36,57 @@ class LogType(StrEnum):
     QUERY = "QUERY"
 
 
-@dataclass(frozen=True, slots=True)
-class RequestLog:
+def _expiry(log: "RequestLog") -> int:
+    return epoch_ms(log.timestamp + LOG_LIFETIME) // 1000
+
+
+class RequestLog(StoredItem, key=keys.log):
     """The log of an ingest or a query. The optional fields apply to one of the two types only."""
 
-    log_type: LogType
-    request_id: str
-    timestamp: datetime
-    route: str
-    status: int
-    latency_ms: int
-    fetched: int | None = None
-    upserted: int | None = None
-    skipped: int | None = None
-    retries: int | None = None
-    upstream_size: int | None = None
-    upstream_hash: str | None = None
-    start_time: datetime | None = None
-    end_time: datetime | None = None
-    min_magnitude: float | None = None
-    page_size: int | None = None
-    result_count: int | None = None
-    has_next_token: bool | None = None
-    buckets_scanned: int | None = None
-    error: str | None = None
+    entity = stored.constant("entity", "LOG")
+    ttl = stored.computed("ttl", _expiry)
+    log_type: LogType = stored.choice("logType", LogType)
+    request_id: str = stored.text("requestId")
+    timestamp: datetime = stored.number("timestamp", from_epoch_ms, encode=epoch_ms)
+    route: str = stored.text("route", missing=None)
+    status: int = stored.number("status", missing=None)
+    latency_ms: int = stored.number("latencyMs", missing=None)
+    fetched: int | None = stored.number("fetched", default=None)
+    upserted: int | None = stored.number("upserted", default=None)
+    skipped: int | None = stored.number("skipped", default=None)
+    retries: int | None = stored.number("retries", default=None)
+    upstream_size: int | None = stored.number("upstreamSize", default=None, typical=0)
+    upstream_hash: str | None = stored.text("upstreamHash", default=None, typical=0)
+    start_time: datetime | None = stored.number("starttime", from_epoch_ms, encode=epoch_ms, default=None)
+    end_time: datetime | None = stored.number("endtime", from_epoch_ms, encode=epoch_ms, default=None)
+    min_magnitude: float | None = stored.number("minmagnitude", default=None)
+    page_size: int | None = stored.number("pageSize", default=None)
+    result_count: int | None = stored.number("resultCount", default=None)
+    has_next_token: bool | None = stored.flag("hasNextToken", default=None)
+    buckets_scanned: int | None = stored.number("bucketsScanned", default=None)
+    error: str | None = stored.text("error", default=None, typical=0)
+
+    @property
+    def day(self) -> str:
+        """The UTC day as YYYYMMDD."""
+        return day_bucket(self.timestamp)
+
+    @property
+    def milliseconds(self) -> str:
+        """The time in milliseconds since 1970."""
+        return str(epoch_ms(self.timestamp))
 
 
-@dataclass(frozen=True, slots=True)
-class IngestState:
+class IngestState(StoredItem, key=keys.ingest_state):
     """The feed of the last complete ingest of a source: its HTTP validators, its hash and its counts."""
 
-    source: str
-    upstream_hash: str
-    fetched: int
-    rejected: Mapping[str, int]
-    etag: str | None = None
-    last_modified: str | None = None
+    entity = stored.constant("entity", "INGEST_STATE")
+    source: str = stored.text("source")
+    upstream_hash: str = stored.text("upstreamHash")
+    fetched: int = stored.number("fetched")
+    rejected: Mapping[str, int] = stored.mapping("rejected")
+    etag: str | None = stored.text("etag", default=None)
+    last_modified: str | None = stored.text("lastModified", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +109,11 @@ class IngestSummary:
     error: str | None = None
 
 
-class Earthquakes:
+class Earthquakes(Repository):
     """One method for each access pattern."""
 
     def __init__(self, store: Store, now: datetime, bounds: KnownBounds | None = None) -> None:
-        self._store = store
-        self._now = now
+        super().__init__(store, now)
         self._bounds = KnownBounds() if bounds is None else bounds
 
     async def insert(self, earthquake: Earthquake) -> bool:
@@ -104,7 +121,7 @@ class Earthquakes:
 
         A newer report of an event that is stored becomes a revision of it.
         """
-        item = event_item(earthquake)
+        item = earthquake.item()
         known = await store_once(self._store, self._bounds, item, earthquake.other_ids)
         if known is not None:
             await revise(self._store, known, item)
@@ -117,15 +134,15 @@ class Earthquakes:
         """
         return await withdraw(self._store, event_id, deleted_at_ms, ingested_at_ms)
 
-    async def latest(self, event_id: str) -> Earthquake | None:
-        """QUAKE-N1: return the newest revision, or None. Raises `Internal` for a damaged item."""
-        return record(event_from, await self._store.get(keys.LATEST, keys.latest(event_id)))
+    async def latest(self, event_ids: Sequence[str]) -> list[Earthquake | Exception | None]:
+        """QUAKE-N1: return the newest revision of each event, None, or the error of its read."""
+        items = await self._store.find_all(keys.LATEST, list(map(keys.latest, event_ids)))
+        return point_records(Earthquake.decoder, items)
 
     async def revisions(self, event_id: str) -> list[Earthquake]:
         """QUAKE-N2: return up to `MAX_REVISIONS` revisions, newest first, without damaged items."""
-        values = {"partition": keys.event(event_id).partition, "revisions": "REVISION#"}
-        page = await self._store.query(keys.REVISIONS, values, limit=MAX_REVISIONS)
-        return readable_records(event_from, page.items)
+        page = await self._store.query(keys.REVISIONS, keys.revision.values_of(event_id), limit=MAX_REVISIONS)
+        return readable_records(Earthquake.decoder, page.items)
 
     async def between(
         self,
@@ -135,13 +152,13 @@ class Earthquakes:
         *,
         min_magnitude: float | None = None,
         kind: SeismicEventKind = SeismicEventKind.EARTHQUAKE,
-        fields: frozenset[str] | None = None,
+        attributes: Sequence[str] | None = None,
     ) -> Page:
         """QUAKE-2: return the events from `start` to `end`, both included, newest first.
 
         Events of the same time are in the order of the index. The window may move between two pages. If the span starts
         outside of it, the page begins at the nearest end of the window, or is empty if the whole window lies before it.
-        `fields` names the fields of `Earthquake` that are needed; None means all.
+        `attributes` are those that are needed besides the keys; None means all.
         """
         values: dict[str, Any] = {"start": epoch_ms(start), "end": epoch_ms(end)}
         if min_magnitude is not None:
@@ -153,7 +170,7 @@ class Earthquakes:
             if newer is span.backward:
                 return Page([], has_next=span.backward, has_previous=not span.backward, partitions=0)
             span = Span(span.size, span.backward)
-        days = [values | {"partition": keys.day(bucket)} for bucket in day_buckets(start, end)]
+        days = [values | {"partition": keys.event_of_day.partition_of(bucket)} for bucket in day_buckets(start, end)]
 
         async def narrow(days: Sequence[Values]) -> list[Values]:
             buckets = [split(values["partition"])[1] for values in days]
@@ -161,30 +178,30 @@ class Earthquakes:
             kept = await days_that_may_have(self._store, self._now, buckets, min_magnitude, other=other)
             return [values for values, bucket in zip(days, buckets, strict=True) if bucket in kept]
 
-        return await read_page(self._store, keys.EVENTS_BY_DAY, days, span, attributes_of(fields), narrow=narrow)
+        return await read_page(self._store, keys.EVENTS_BY_DAY, days, span, attributes, narrow=narrow)
 
     async def statistics(self, start: datetime, end: datetime, by: Grouping) -> EarthquakeStatistics:
         """QUAKE-6: return the numbers of earthquakes on the UTC days from that of `start` to that of `end`."""
         first, last = start.astimezone(UTC).date(), end.astimezone(UTC).date()
         return await statistics_between(self._store, self._now, first, last, by)
 
-    async def by_id(self, event_id: str) -> Earthquake | None:
+    async def by_id(self, event_id: str, pattern: AccessPattern = keys.EVENT) -> Earthquake | None:
         """QUAKE-5: return the event with this id, which may be any of its ids, or None.
 
         Raises: `Internal` for a damaged item.
         """
-        item = await self._store.get(keys.EVENT, keys.event(event_id))
+        item = await self._store.get(pattern, keys.event(event_id))
         if item is not None and is_alias(item):
-            item = await self._store.get(keys.EVENT, keys.event(str(item["aliasOf"])))
-        return record(event_from, item)
+            item = await self._store.get(pattern, keys.event(str(item["aliasOf"])))
+        return record(Earthquake.decoder, item)
 
     async def write_log(self, log: RequestLog) -> None:
         """QUAKE-3: store a request log."""
-        await self._store.put(keys.WRITE_LOG, _log_item(log))
+        await self._store.put(keys.WRITE_LOG, log.item())
 
     async def logs_of(self, bucket: str, span: Span, log_type: LogType | None = None) -> Page:
         """QUAKE-4: return the logs of a day (YYYYMMDD), newest first."""
-        values: dict[str, Any] = {"partition": keys.log_day(bucket), "now": int(self._now.timestamp())}
+        values: dict[str, Any] = {"partition": keys.log.partition_of(bucket)}
         if log_type is not None:
             values["type"] = log_type.value
         return await read_page(self._store, keys.LOGS_OF_DAY, [values], span)
@@ -192,92 +209,14 @@ class Earthquakes:
     async def ingest_state(self, source: str) -> IngestState | None:
         """QUAKE-1: return the state of the last complete ingest of a source, or None."""
         item = await self._store.get(keys.INGEST_STATE, keys.ingest_state(source))
-        return _state_from(item) if item else None
+        return IngestState.decoder(item) if item else None
 
     async def save_ingest_state(self, state: IngestState) -> None:
         """QUAKE-1: store the state of a complete ingest."""
-        await self._store.put(keys.INGEST_STATE, _state_item(state))
+        await self._store.put(keys.INGEST_STATE, state.item())
 
 
 def day_buckets(start: datetime, end: datetime) -> list[str]:
     """Return the UTC days (YYYYMMDD) from that of `end` back to that of `start`."""
     first, last = start.astimezone(UTC).date(), end.astimezone(UTC).date()
     return [f"{last - offset * DAY:%Y%m%d}" for offset in range((last - first).days + 1)]
-
-
-LOG_ATTRIBUTES = {
-    "route": "route",
-    "status": "status",
-    "latency_ms": "latencyMs",
-    "fetched": "fetched",
-    "upserted": "upserted",
-    "skipped": "skipped",
-    "retries": "retries",
-    "upstream_size": "upstreamSize",
-    "upstream_hash": "upstreamHash",
-    "min_magnitude": "minmagnitude",
-    "page_size": "pageSize",
-    "result_count": "resultCount",
-    "has_next_token": "hasNextToken",
-    "buckets_scanned": "bucketsScanned",
-    "error": "error",
-}
-
-
-def _log_item(log: RequestLog) -> Item:
-    key = keys.log(log.timestamp, log.request_id)
-    item = {
-        "pk": key.partition,
-        "sk": key.sort,
-        "entity": "LOG",
-        "logType": log.log_type.value,
-        "requestId": log.request_id,
-        "timestamp": epoch_ms(log.timestamp),
-        "starttime": None if log.start_time is None else epoch_ms(log.start_time),
-        "endtime": None if log.end_time is None else epoch_ms(log.end_time),
-        "ttl": epoch_ms(log.timestamp + LOG_LIFETIME) // 1000,
-    }
-    item |= {name: getattr(log, attribute) for attribute, name in LOG_ATTRIBUTES.items()}
-    return {name: value for name, value in item.items() if value is not None}
-
-
-def log_from(item: Mapping[str, Any]) -> RequestLog:
-    return RequestLog(
-        log_type=LogType(item["logType"]),
-        request_id=item["requestId"],
-        timestamp=from_epoch_ms(item["timestamp"]),
-        start_time=from_epoch_ms(item["starttime"]) if "starttime" in item else None,
-        end_time=from_epoch_ms(item["endtime"]) if "endtime" in item else None,
-        **_figures(item),
-    )
-
-
-def _figures(item: Mapping[str, Any]) -> dict[str, Any]:
-    return {attribute: item.get(name) for attribute, name in LOG_ATTRIBUTES.items()}
-
-
-def _state_item(state: IngestState) -> Item:
-    key = keys.ingest_state(state.source)
-    item = {
-        "pk": key.partition,
-        "sk": key.sort,
-        "entity": "INGEST_STATE",
-        "source": state.source,
-        "upstreamHash": state.upstream_hash,
-        "fetched": state.fetched,
-        "rejected": dict(state.rejected),
-        "etag": state.etag,
-        "lastModified": state.last_modified,
-    }
-    return {name: value for name, value in item.items() if value is not None}
-
-
-def _state_from(item: Mapping[str, Any]) -> IngestState:
-    return IngestState(
-        source=item["source"],
-        upstream_hash=item["upstreamHash"],
-        fetched=item["fetched"],
-        rejected=item["rejected"],
-        etag=item.get("etag"),
-        last_modified=item.get("lastModified"),
-    )

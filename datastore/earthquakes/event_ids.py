@@ -5,18 +5,20 @@ lists all ids of its event. Each further id is stored as an alias item, which ha
 which the event is stored.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import repeat
 from typing import Any
 
-from datastore.dynamodb.client import TransactionCancelled
 from datastore.dynamodb.codec import Item
 from datastore.earthquakes.day_bounds import KnownBounds
 from datastore.keyspace import earthquakes as keys
+from datastore.primitives.retries import retry
 from datastore.session.store import Store
-from datastore.session.writes import Action
+from datastore.session.writes import Action, is_contended
 
 ATTEMPTS = 5
-CONTENTION = frozenset({"ConditionalCheckFailed", "TransactionConflict"})
 
 
 def is_alias(item: Mapping[str, Any]) -> bool:
@@ -34,42 +36,27 @@ async def store_once(store: Store, bounds: KnownBounds, item: Item, other_ids: S
     Raises: `TransactionCancelled` if other processes wrote the same ids at each attempt.
     """
     if other_ids:
-        return await _store_with_aliases(store, bounds, item, other_ids)
+        attempt = partial(_store_with_aliases, store, bounds, item, other_ids)
+        return await retry(attempt, repeat(0.0, ATTEMPTS - 1), is_contended)
     await bounds.raise_for(store, item)
     written = await store.put(keys.INSERT_EVENT, item)
     return None if written.ok or (written.is_retry and written.item == item) else written.item
 
 
 async def _store_with_aliases(store: Store, bounds: KnownBounds, item: Item, other_ids: Sequence[str]) -> Item | None:
-    for attempts_left in reversed(range(ATTEMPTS)):
-        ids = [item["eventId"], *other_ids]
-        stored = await _stored(store, ids)
-        free = [event_id for event_id in ids if event_id not in stored]
-        if (known := _same_event(item["eventId"], stored)) is not None:
-            for event_id in free:
-                await store.put(keys.ADD_ALIAS, _alias(event_id, str(known.get("aliasOf") or known["eventId"])))
-            return known
-        await bounds.raise_for(store, item)
-        items = [item, *(_alias(event_id, item["eventId"]) for event_id in free if event_id != item["eventId"])]
-        try:
-            actions = [Action("Put", item=new, condition=keys.INSERT_EVENT.condition) for new in items]
-            await store.transact(keys.INSERT_WITH_ALIASES, actions)
-            return None
-        except TransactionCancelled as cancelled:
-            if not attempts_left or not CONTENTION.intersection(cancelled.reasons):
-                raise
-    raise AssertionError("unreachable")
-
-
-async def _stored(store: Store, ids: Sequence[str]) -> dict[str, Item]:
-    """Return the items that are stored under these ids: events and aliases."""
-    items: dict[str, Item] = {}
-    for event_id, found in zip(ids, await store.find_all(keys.STORED_IDS, [*map(keys.event, ids)]), strict=True):
-        if isinstance(found, Exception):
-            raise found
-        if found is not None:
-            items[event_id] = found.item
-    return items
+    ids = [item["eventId"], *other_ids]
+    found = await asyncio.gather(*[store.get(keys.STORED_IDS, keys.event(event_id)) for event_id in ids])
+    stored = {event_id: known for event_id, known in zip(ids, found, strict=True) if known is not None}
+    free = [event_id for event_id in ids if event_id not in stored]
+    if (known := _same_event(item["eventId"], stored)) is not None:
+        for event_id in free:
+            await store.put(keys.ADD_ALIAS, _alias(event_id, str(known.get("aliasOf") or known["eventId"])))
+        return known
+    await bounds.raise_for(store, item)
+    items = [item, *(_alias(event_id, item["eventId"]) for event_id in free if event_id != item["eventId"])]
+    actions = [Action("Put", item=new, condition=keys.INSERT_EVENT.condition) for new in items]
+    await store.transact(keys.INSERT_WITH_ALIASES, actions)
+    return None
 
 
 def _same_event(event_id: str, stored: Mapping[str, Item]) -> Item | None:
@@ -85,5 +72,4 @@ def _same_event(event_id: str, stored: Mapping[str, Item]) -> Item | None:
 
 
 def _alias(event_id: str, stored_id: str) -> Item:
-    key = keys.event(event_id)
-    return {"pk": key.partition, "sk": key.sort, "entity": "ALIAS", "eventId": event_id, "aliasOf": stored_id}
+    return keys.event.item(event_id) | {"entity": "ALIAS", "eventId": event_id, "aliasOf": stored_id}

@@ -61,7 +61,8 @@ class RequestLogs:
         while True:
             log = await self._queue.get()
             try:
-                store = Store(self._client, prefix=self._prefix, deadline=Deadline(WRITE_SECONDS), token=self._token)
+                deadline = Deadline(WRITE_SECONDS)
+                store = Store(self._client, prefix=self._prefix, deadline=deadline, token=self._token, now=self._now)
                 await Earthquakes(store, self._now()).write_log(log)
             except DomainError as problem:
                 logger.warning("A request log was not written: %s", problem)

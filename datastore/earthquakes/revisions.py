@@ -4,15 +4,16 @@ The event stays as it was first stored. Each later report that differs is a revi
 of the newest revision has its own key, so that one BatchGetItem reads the newest reports of a page of events.
 """
 
+import asyncio
 from collections.abc import Callable
+from itertools import repeat
 
-from datastore.dynamodb.client import TransactionCancelled
 from datastore.dynamodb.codec import Item
-from datastore.earthquakes.event_ids import ATTEMPTS, CONTENTION
+from datastore.earthquakes.event_ids import ATTEMPTS
 from datastore.keyspace import earthquakes as keys
-from datastore.model.composite_keys import Key
+from datastore.primitives.retries import retry
 from datastore.session.store import Store
-from datastore.session.writes import Action
+from datastore.session.writes import Action, is_contended
 
 # The maximum of revisions in a list.
 MAX_REVISIONS = 20
@@ -62,49 +63,30 @@ async def withdraw(store: Store, event_id: str, deleted_at_ms: int, ingested_at_
 
 async def _add(store: Store, event_id: str, revision_of: Callable[[Item], Item | None]) -> bool:
     """Add the revision that `revision_of` returns for the newest report, unless it returns None."""
-    for attempts_left in reversed(range(ATTEMPTS)):
-        newest = await _newest(store, event_id)
+
+    async def add() -> bool:
+        reads = [store.get(keys.NEWEST, key) for key in (keys.latest(event_id), keys.event(event_id))]
+        latest, event = await asyncio.gather(*reads)
+        newest = latest or event
         revision = None if newest is None else revision_of(newest)
         if revision is None:
             return False
-        try:
-            await store.transact(keys.REVISE, _adding(event_id, revision))
-            return True
-        except TransactionCancelled as cancelled:
-            # Another process added a revision of the same event.
-            if not attempts_left or not CONTENTION.intersection(cancelled.reasons):
-                raise
-    raise AssertionError("unreachable")
+        await store.transact(keys.REVISE, _adding(event_id, revision))
+        return True
 
-
-async def _newest(store: Store, event_id: str) -> Item | None:
-    """Return the newest report: the last revision, else the event itself, else None."""
-    for found in await store.find_all(keys.NEWEST, [keys.latest(event_id), keys.event(event_id)]):
-        if isinstance(found, Exception):
-            raise found
-        if found is not None:
-            return found.item
-    return None
+    return await retry(add, repeat(0.0, ATTEMPTS - 1), is_contended)
 
 
 def _adding(event_id: str, revision: Item) -> list[Action]:
     updated = _updated(revision)
-    added = _item(keys.revision(event_id, updated), "REVISION", revision)
-    latest = _item(keys.latest(event_id), "LATEST", revision)
+    kept = {name: value for name, value in revision.items() if name not in EVENT_ONLY}
+    added = kept | keys.revision.item(event_id, f"{updated:015d}") | {"entity": "REVISION"}
+    latest = kept | keys.latest.item(event_id) | {"entity": "LATEST"}
+    is_newer = "attribute_not_exists(pk) OR updated < :updated"
     return [
         Action("Put", item=added, condition="attribute_not_exists(pk)"),
-        Action(
-            "Put",
-            item=latest,
-            condition="attribute_not_exists(pk) OR updated < :updated",
-            values={"updated": updated},
-        ),
+        Action("Put", item=latest, condition=is_newer, values={"updated": updated}),
     ]
-
-
-def _item(key: Key, entity: str, report: Item) -> Item:
-    kept = {name: value for name, value in report.items() if name not in EVENT_ONLY}
-    return kept | {"pk": key.partition, "sk": key.sort, "entity": entity}
 
 
 def _updated(item: Item) -> int:

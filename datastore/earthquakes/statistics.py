@@ -10,31 +10,33 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from decimal import Decimal
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 
 from datastore.change_streams.change import Change
-from datastore.dynamodb.client import TransactionCancelled
 from datastore.dynamodb.codec import Item
 from datastore.earthquakes.day_bounds import GREATEST, GREATEST_OTHER, KnownBounds, is_natural
+from datastore.earthquakes.events import is_number
 from datastore.earthquakes.regions import region_of
+from datastore.items import attributes as stored
+from datastore.items.stored_item import StoredItem
 from datastore.keyspace import earthquake_statistics as keys
 from datastore.keyspace import earthquakes
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.model.composite_keys import Key, split
-from datastore.model.timestamps import epoch_ms
+from datastore.model.timestamps import epoch_ms, from_day_bucket
+from datastore.primitives.retries import retry
 from datastore.session.store import Store
-from datastore.session.writes import Action
+from datastore.session.writes import Action, is_contended
 
 LEAST_CLASS, GREATEST_CLASS = -2, 9
 # Below all magnitudes: the bound of a day whose events have no readable magnitude.
 NO_MAGNITUDE = -100
 CONCURRENT_RECOUNTS = 8
 RECOUNT_ATTEMPTS = 20
-CONTENTION = frozenset({"ConditionalCheckFailed", "TransactionConflict"})
 FIRST_DAY, LAST_DAY = "10000101", "99991231"
 FIELDS = (*EARTHQUAKES.key_attributes("TimeOrderedIndex"), "eventId", "mag", "lat", "lon", "type")
 
@@ -63,17 +65,19 @@ class DayStatistics(Struct, frozen=True):
     other: Tallies
 
 
-class Coverage(Struct, frozen=True):
+class Coverage(StoredItem, key=keys.coverage):
     """The days with complete statistics."""
 
     #: The first and the last day (YYYYMMDD) of each span.
-    spans: tuple[tuple[str, str], ...]
+    spans: tuple[tuple[str, str], ...] = stored.elements(
+        "spans", lambda spans: tuple(map(tuple, spans)), encode=lambda spans: list(map(list, spans))
+    )
     #: The time of the last check that the consumer of the stream keeps up.
-    checked_at_ms: int
+    checked_at_ms: int = stored.number("checkedAt", int)
 
-    def holds(self, day: str) -> bool:
-        """Return whether the statistics of a day are complete."""
-        return any(first <= day <= last for first, last in self.spans)
+    def holds(self, first: str, last: str) -> bool:
+        """Return whether the statistics of the days from `first` to `last` are complete."""
+        return any(since <= first and last <= until for since, until in self.spans)
 
 
 class StatisticsWriter:
@@ -112,7 +116,8 @@ class StatisticsWriter:
             async with slots:
                 if verify:
                     await self._remove_deleted(day)
-                await self._recount(day)
+                # Another process may recount the same day.
+                await retry(partial(self._recount, day), itertools.repeat(0.0, RECOUNT_ATTEMPTS - 1), is_contended)
 
         # Not a TaskGroup: its ExceptionGroup would hide from the caller whether the store is unavailable.
         results = await asyncio.gather(*map(recount, sorted(days)), return_exceptions=True)
@@ -121,18 +126,11 @@ class StatisticsWriter:
                 raise problem
 
     async def _recount(self, day: str) -> None:
-        for attempts_left in reversed(range(RECOUNT_ATTEMPTS)):
-            store = self._open_store()
-            before = await store.get(keys.DAY_BEFORE_RECOUNT, keys.day(day))
-            counted = [item async for item in store.query_all(keys.COUNTED_EVENTS, {"partition": keys.counted_on(day)})]
-            await _raise_bounds(store, day, before or {}, counted)
-            try:
-                await store.transact(keys.RECOUNT, _replacing(day, (before or {}).get("recounts"), counted))
-                return
-            except TransactionCancelled as cancelled:
-                # Another process recounts the same day.
-                if not attempts_left or not CONTENTION.intersection(cancelled.reasons):
-                    raise
+        store = self._open_store()
+        before = await store.get(keys.DAY_BEFORE_RECOUNT, keys.day(day))
+        counted = [item async for item in store.query_all(keys.COUNTED_EVENTS, {"partition": keys.counted_on(day)})]
+        await _raise_bounds(store, day, before or {}, counted)
+        await store.transact(keys.RECOUNT, _replacing(day, (before or {}).get("recounts"), counted))
 
     async def _remove_deleted(self, day: str) -> None:
         store = self._open_store()
@@ -182,7 +180,7 @@ class StatisticsRebuild:
         """Rebuild consecutive days (YYYYMMDD), oldest first, by a Query of each."""
         for day in buckets:
             store = self._open_store()
-            values = {"partition": earthquakes.day(day)}
+            values = {"partition": earthquakes.event_of_day.partition_of(day)}
             async for page in store.query_pages(keys.EVENTS_OF_DAY, values, attributes=FIELDS):
                 await self._writer.record((None, item) for item in page)
             await self._writer.recount([day], verify=True)
@@ -197,17 +195,13 @@ class StatisticsRebuild:
         await self._save(merged([*(before.spans if before else ()), (first, last)]))
 
     async def _save(self, spans: Sequence[tuple[str, str]]) -> None:
-        key = keys.coverage()
-        item = {"pk": key.partition, "sk": key.sort, "spans": [list(span) for span in spans]}
-        await self._open_store().put(keys.SAVE_COVERAGE, item | {"checkedAt": epoch_ms(self._now())})
+        await self._open_store().put(keys.SAVE_COVERAGE, Coverage(tuple(spans), epoch_ms(self._now())).item())
 
 
 async def coverage_of(store: Store) -> Coverage | None:
     """QUAKE-P5: return the days with complete statistics, or None if no statistics were ever built."""
     item = await store.get(keys.COVERAGE, keys.coverage())
-    if item is None:
-        return None
-    return Coverage(tuple((first, last) for first, last in item["spans"]), int(item["checkedAt"]))
+    return None if item is None else Coverage.decoder(item)
 
 
 async def record_check(store: Store, now: datetime) -> None:
@@ -227,14 +221,19 @@ def merged(spans: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def statistics_from(item: Mapping[str, Any]) -> DayStatistics:
-    bound = item.get(GREATEST)
     return DayStatistics(
         str(item["sk"]),
-        None if bound is None else float(bound),
+        bound(item),
         other_bound(item),
         tallies_from(item.get("byClass", {})),
         tallies_from(item.get("othersByClass", {})),
     )
+
+
+def bound(item: Mapping[str, Any]) -> float | None:
+    """Return the bound of a day's events, or None if the day has none."""
+    greatest = item.get(GREATEST)
+    return None if greatest is None else float(greatest)
 
 
 def other_bound(item: Mapping[str, Any]) -> float | None:
@@ -243,8 +242,8 @@ def other_bound(item: Mapping[str, Any]) -> float | None:
     The statistics of earlier releases lack this bound, but have the greatest magnitude of each class.
     """
     counted = max((tally.greatest for tally in tallies_from(item.get("othersByClass", {})).values()), default=-math.inf)
-    bound = max(float(item.get(GREATEST_OTHER, -math.inf)), counted)
-    return None if bound == -math.inf else bound
+    greatest = max(float(item.get(GREATEST_OTHER, -math.inf)), counted)
+    return None if greatest == -math.inf else greatest
 
 
 def tallies_from(stored: Mapping[str, Any]) -> Tallies:
@@ -264,8 +263,7 @@ def changed_items(changes: Iterable[Change]) -> list[tuple[Item | None, Item | N
 def _next_day(day: str) -> str:
     if day >= LAST_DAY:
         return day
-    ordinal = datetime.strptime(day, "%Y%m%d").replace(tzinfo=UTC).toordinal()
-    return f"{datetime.fromordinal(ordinal + 1):%Y%m%d}"
+    return f"{from_day_bucket(day) + timedelta(days=1):%Y%m%d}"
 
 
 def _counted_key(item: Item | None) -> Key | None:
@@ -283,16 +281,12 @@ def _day(key: Key) -> str:
 
 
 def _magnitude(item: Item) -> float:
-    return float(item["mag"]) if _is_number(item.get("mag")) else NO_MAGNITUDE
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+    return float(item["mag"]) if is_number(item.get("mag")) else NO_MAGNITUDE
 
 
 def _counted(key: Key, item: Item) -> Item | None:
     """Return the item that counts an event; None for a damaged event, which is listed but not counted."""
-    if not all(_is_number(item.get(name)) for name in ("mag", "lat", "lon")):
+    if not all(is_number(item.get(name)) for name in ("mag", "lat", "lon")):
         return None
     return {
         "pk": key.partition,

@@ -10,7 +10,8 @@ from msgspec import Struct
 from datastore.dynamodb.codec import Item
 from datastore.earthquakes.days_with_events import is_current, read_days, years_of
 from datastore.earthquakes.regions import SeismicRegion
-from datastore.earthquakes.statistics import Coverage, Tally, coverage_of, tallies_from
+from datastore.earthquakes.statistics import Tally, coverage_of, tallies_from
+from datastore.model.timestamps import from_day_bucket
 from datastore.session.store import Store
 
 
@@ -56,7 +57,7 @@ async def statistics_between(store: Store, now: datetime, start: date, end: date
     return EarthquakeStatistics(
         start,
         end,
-        _is_complete(coverage, now, first, last),
+        coverage is not None and is_current(coverage, now) and coverage.holds(first, last),
         sum(group.count for group in groups),
         max((group.greatest_magnitude for group in groups), default=None),
         tuple(groups),
@@ -65,12 +66,6 @@ async def statistics_between(store: Store, now: datetime, start: date, end: date
 
 async def _read(store: Store, first: str, last: str, *, regions: bool) -> list[Item]:
     return [item async for item in read_days(store, first, last, regions=regions)]
-
-
-def _is_complete(coverage: Coverage | None, now: datetime, first: str, last: str) -> bool:
-    if coverage is None or not is_current(coverage, now):
-        return False
-    return any(since <= first and last <= until for since, until in coverage.spans)
 
 
 def _grouped(by: Grouping, days: Iterable[Item]) -> list[EarthquakeGroup]:
@@ -91,10 +86,8 @@ def _days(days: Iterable[Item]) -> Iterator[EarthquakeGroup]:
     for item in days:
         tallies = tallies_from(item.get("byClass", {})).values()
         if tallies:
-            name = str(item["sk"])
-            day = date(int(name[:4]), int(name[4:6]), int(name[6:]))
-            count = sum(tally.count for tally in tallies)
-            yield EarthquakeGroup(count, max(tally.greatest for tally in tallies), day=day)
+            count, greatest = sum(tally.count for tally in tallies), max(tally.greatest for tally in tallies)
+            yield EarthquakeGroup(count, greatest, day=from_day_bucket(item["sk"]))
 
 
 def _summed(days: Iterable[Item], attribute: str) -> dict[str, Tally]:

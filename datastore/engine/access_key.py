@@ -11,7 +11,7 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from datastore.private_files import open_private_file
+from datastore.private_files import write_private_file
 
 # The variable with the key that an engine demands, and that clients of an engine at a URL send.
 VARIABLE = "GATEWAY_ENGINE_KEY"
@@ -47,12 +47,8 @@ def stored_key(folder: Path) -> str:
         if not KEY.fullmatch(key):
             raise KeyUnusable(f"{path} holds no access key: delete the file, and the engine creates another key.")
         return key
-    created, draft = new_key(), path.with_suffix(".key.tmp")
-    with open(draft, "w", opener=open_private_file) as file:
-        file.write(created)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    created = new_key()
+    write_private_file(path, created)
     return created
 
 

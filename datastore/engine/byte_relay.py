@@ -5,11 +5,14 @@ It serves systems that cannot close that address to other processes (see `seccom
 
 import asyncio
 import socket
-from contextlib import suppress
 from pathlib import Path
-from typing import cast
+
+from datastore.primitives.tasks import cancel
 
 CONNECT_SECONDS = 1.0
+CHUNK_BYTES = 2**16
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class ByteRelay:
@@ -19,71 +22,57 @@ class ByteRelay:
 
     def __init__(self, address: tuple[str, int] | Path) -> None:
         self._address = address
-        self._open: set[asyncio.Transport] = set()
+        # The tasks that relay, each with the connections that it closes at its end.
+        self._relays: dict[asyncio.Task[None], tuple[Connection, Connection]] = {}
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Do nothing: the relay needs no set-up before the first connection."""
 
     async def admit(self, client: socket.socket, head: bytes) -> None:
         """Connect to the engine, send it the `head`, and relay bytes in both directions. Raises `OSError`."""
-        loop = asyncio.get_running_loop()
         async with asyncio.timeout(CONNECT_SECONDS):
-            to_engine, engine_end = await self._connect(loop)
-        engine_end.transport.pause_reading()
-        to_engine.write(head)
+            engine = await self._connect()
+        engine[1].write(head)
         try:
-            _, client_end = await loop.create_connection(lambda: _End(self._open, engine_end), sock=client)
+            ends = engine, await asyncio.open_connection(sock=client)
         except BaseException:
-            to_engine.abort()
+            engine[1].transport.abort()
             raise
-        engine_end.other = client_end
-        if engine_end.transport.is_closing():  # the engine has closed its end in the meantime
-            client_end.transport.close()
-        engine_end.transport.resume_reading()
+        relay = asyncio.create_task(_relay(*ends))
+        self._relays[relay] = ends
+        relay.add_done_callback(self._relays.pop)
 
-    async def _connect(self, loop: asyncio.AbstractEventLoop) -> tuple[asyncio.Transport, "_End"]:
+    async def _connect(self) -> Connection:
         if isinstance(self._address, tuple):
-            return await loop.create_connection(lambda: _End(self._open), *self._address)
-        return await loop.create_unix_connection(lambda: _End(self._open), str(self._address))
+            return await asyncio.open_connection(*self._address)
+        return await asyncio.open_unix_connection(self._address)
 
     def close(self) -> None:
         """Close all connections."""
-        for transport in tuple(self._open):
-            transport.abort()
+        for ends in self._relays.values():
+            for _, writer in ends:
+                writer.transport.abort()
 
 
-class _End(asyncio.Protocol):
-    """One of the two connections. Received bytes are sent over the other one."""
+async def _relay(*ends: Connection) -> None:
+    """Relay bytes between two connections until both peers have sent their last, or one connection is lost."""
+    (reader, writer), (other_reader, other_writer) = ends
+    directions = [
+        asyncio.ensure_future(_copy(reader, other_writer)),
+        asyncio.ensure_future(_copy(other_reader, writer)),
+    ]
+    try:
+        await asyncio.gather(*directions)
+    except OSError:
+        pass  # one connection is lost
+    finally:
+        await cancel(*directions)
+        writer.close()
+        other_writer.close()
 
-    transport: asyncio.Transport
 
-    def __init__(self, all_open: set[asyncio.Transport], other: "_End | None" = None) -> None:
-        self.other = other
-        self._all_open = all_open
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-        self._all_open.add(self.transport)
-
-    def data_received(self, data: bytes) -> None:
-        if self.other is not None:
-            self.other.transport.write(data)
-
-    def eof_received(self) -> bool:
-        if self.other is not None and self.other.transport.can_write_eof():
-            with suppress(OSError):
-                self.other.transport.write_eof()
-        return True
-
-    def pause_writing(self) -> None:
-        if self.other is not None:
-            self.other.transport.pause_reading()
-
-    def resume_writing(self) -> None:
-        if self.other is not None:
-            self.other.transport.resume_reading()
-
-    def connection_lost(self, problem: Exception | None) -> None:
-        self._all_open.discard(self.transport)
-        if self.other is not None:
-            self.other.transport.close()
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while chunk := await reader.read(CHUNK_BYTES):
+        writer.write(chunk)
+        await writer.drain()
+    writer.write_eof()

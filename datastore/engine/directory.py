@@ -62,9 +62,7 @@ class EngineDirectory:
 
     def write_record(self, record: EngineRecord) -> None:
         """Replace the record atomically. Raises `OSError`."""
-        draft = self._record.with_suffix(".tmp")
-        write_private_file(draft, json.dumps(record._asdict()))
-        draft.replace(self._record)
+        write_private_file(self._record, json.dumps(record._asdict()))
 
     def read_record(self) -> EngineRecord:
         """Return the owner's record, an empty one if it is missing or cannot be read."""

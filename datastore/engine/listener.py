@@ -55,16 +55,12 @@ class EngineListener:
         self._target = target
         self._receive_flags = socket.MSG_PEEK if hands_over else 0
         self._pending: dict[asyncio.Task[bool], None] = {}
-        self._call_in_thread: Callable[[Callable[[], object]], object] = lambda _: None
-        self._stop: Callable[[], object] = lambda: None
+        self._stopped = asyncio.Event()
+        # uvloop and the default loop of Windows do not support readers for every descriptor.
+        self._loop = asyncio.SelectorEventLoop()
+        target.start(self._loop)
         self._thread = threading.Thread(target=self._run, name="engine-listener", daemon=True)
-        started = threading.Event()
-        self._started = started.set
-        self._failure: Exception | None = None
         self._thread.start()
-        started.wait()
-        if self._failure is not None:
-            raise self._failure
 
     @property
     def problem(self) -> OSError | None:
@@ -78,59 +74,49 @@ class EngineListener:
 
     def close(self) -> None:
         """Stop accepting connections. Connections that were handed over stay open."""
-        self._call_in_thread(self._stop)
+        self._call_in_thread(self._stopped.set)
         self._thread.join(CLOSE_SECONDS)
+
+    def _call_in_thread(self, callback: Callable[[], object]) -> None:
+        with suppress(RuntimeError):  # the loop is closed after `close`
+            self._loop.call_soon_threadsafe(callback)
 
     def _run(self) -> None:
         try:
-            # uvloop and the default loop of Windows do not support readers for every descriptor.
-            with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
                 runner.run(self._serve())
-        except Exception as problem:
+        except Exception:
             logger.exception(
                 "The listener of the embedded engine failed: no client can connect any more. Restart the process."
             )
-            self._failure = problem
-        finally:
-            self._started()
 
     async def _serve(self) -> None:
-        loop = asyncio.get_running_loop()
-        stopped = asyncio.Event()
-
-        def call_in_thread(callback: Callable[[], object]) -> None:
-            with suppress(RuntimeError):  # the loop is closed after `close`
-                loop.call_soon_threadsafe(callback)
-
-        self._call_in_thread, self._stop = call_in_thread, stopped.set
         try:
-            self._target.start(loop)
-            self._started()
-            await stopped.wait()
+            await self._stopped.wait()
         finally:
-            loop.remove_reader(self._listener)
+            self._loop.remove_reader(self._listener)
             self._listener.close()
             await cancel(*self._pending)
             self._target.close()
 
     def _listen(self) -> None:
         if self._listener.fileno() >= 0:
-            asyncio.get_running_loop().add_reader(self._listener, self._accept)
+            # Not `sock_accept`: cancelling it would lose a connection that was just accepted.
+            self._loop.add_reader(self._listener, self._accept)
 
     def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
         try:
             client, _ = self._listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return
         except OSError:
-            loop.remove_reader(self._listener)  # no descriptor is free
-            loop.call_later(ACCEPT_RETRY_SECONDS, self._listen)
+            self._loop.remove_reader(self._listener)  # no descriptor is free
+            self._loop.call_later(ACCEPT_RETRY_SECONDS, self._listen)
             return
         client.setblocking(False)
         if len(self._pending) >= MAX_PENDING:
             next(iter(self._pending)).cancel()
-        task = loop.create_task(self._admit(client))
+        task = self._loop.create_task(self._admit(client))
         self._pending[task] = None
         task.add_done_callback(partial(self._check_done, client))
 

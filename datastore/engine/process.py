@@ -309,14 +309,13 @@ def _before_engine(seccomp: Filter | None, orphaned: signal.Signals) -> Callable
 
 
 async def answers(endpoint: str, key: str) -> bool:
-    """Return whether an engine at this endpoint accepts the key."""
+    """Return whether an engine at this endpoint accepts the key, within a second."""
     try:
         async with asyncio.timeout(1):
             reader, writer = await asyncio.open_connection(LOCAL, urlsplit(endpoint).port or 0)
             try:
                 fields = f"Host: {LOCAL}\r\nAuthorization: {authorization(key)}\r\nConnection: close"
-                head = f"GET / HTTP/1.1\r\n{fields}\r\n\r\n"
-                writer.write(head.encode())
+                writer.write(f"GET / HTTP/1.1\r\n{fields}\r\n\r\n".encode())
                 answer = (await reader.readuntil(b"\r\n\r\n")).lower()
                 return b"server: dynoxide" in answer or b"server: ministack" in answer
             finally:

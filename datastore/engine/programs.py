@@ -5,9 +5,10 @@ import platform
 import shutil
 import signal
 import sys
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 # The variable with the path of dynoxide's program.
 BINARY = "DYNOXIDE_BINARY"
@@ -22,55 +23,49 @@ class EngineMissing(Exception):
     """No engine is installed; the message says how to install one."""
 
 
-class EngineProgram(Protocol):
+class EngineProgram(ABC):
     """A program that can be the embedded engine."""
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def file(self) -> str:
-        """The name of the file with its tables in a data directory."""
+    name: ClassVar[str]
+    #: The name of the file with its tables in a data directory.
+    file: ClassVar[str]
+    #: Whether it listens on a Unix socket, which needs no filter against other users.
+    sockets: ClassVar[bool]
+    #: The signal with which the kernel ends it when its owner ends, on Linux.
+    orphaned: ClassVar[signal.Signals]
 
-    @property
-    def sockets(self) -> bool:
-        """Whether it listens on a Unix socket, which needs no filter against other users."""
-
-    @property
-    def orphaned(self) -> signal.Signals:
-        """The signal with which the kernel ends it when its owner ends, on Linux."""
-
-    def command(self, address: tuple[str, int] | Path, database: Path | None, /) -> list[str | Path]: ...
+    @abstractmethod
+    def command(self, address: tuple[str, int] | Path, database: Path | None, /) -> list[str | Path]:
+        """Return the command that serves the database, or tables in memory, at this address."""
 
 
 @dataclass(frozen=True)
-class Dynoxide:
+class Dynoxide(EngineProgram):
     """dynoxide, which stores its tables in a SQLite database."""
 
     binary: Path
-    name: ClassVar[str] = "dynoxide"
-    file: ClassVar[str] = "engine.sqlite"
-    sockets: ClassVar[bool] = False
-    orphaned: ClassVar[signal.Signals] = getattr(signal, "SIGKILL", signal.SIGTERM)
+    name = "dynoxide"
+    file = "engine.sqlite"
+    sockets = False
+    orphaned = getattr(signal, "SIGKILL", signal.SIGTERM)
 
     def command(self, address: tuple[str, int] | Path, database: Path | None) -> list[str | Path]:
-        """Return the command that serves the database, or tables in memory, at this address."""
         assert isinstance(address, tuple)
         options: list[str | Path] = [] if database is None else ["--db-path", database]
         return [self.binary, "serve", "--host", address[0], "--port", str(address[1]), *options]
 
 
 @dataclass(frozen=True)
-class MiniStack:
+class MiniStack(EngineProgram):
     """MiniStack in a separate environment. Its tables are in memory, and are written to a file every few seconds."""
 
     python: Path
-    name: ClassVar[str] = "MiniStack"
-    file: ClassVar[str] = "engine.ministack.json"
-    sockets: ClassVar[bool] = True
-    orphaned: ClassVar[signal.Signals] = signal.SIGTERM  # it writes the file then
+    name = "MiniStack"
+    file = "engine.ministack.json"
+    sockets = True
+    orphaned = signal.SIGTERM  # it writes the file then
 
     def command(self, address: tuple[str, int] | Path, database: Path | None) -> list[str | Path]:
-        """Return the command that serves the file, or tables in memory, at this address."""
         assert isinstance(address, Path)
         return [self.python, "-I", SERVER, address, *([] if database is None else [database])]
 
@@ -96,15 +91,12 @@ def find_binary(root: Path) -> Path:
         if Path(named).is_file():
             return Path(named)
         raise EngineMissing(f"{BINARY} names {named}, which is not a file: correct it, or {INSTALL_HINT}.")
-    packaged = root / "node_modules" / "@dynoxide" / npm_platform() / _program()
+    program = "dynoxide.exe" if sys.platform == "win32" else "dynoxide"
+    packaged = root / "node_modules" / "@dynoxide" / npm_platform() / program
     found = packaged if packaged.is_file() else shutil.which("dynoxide")
     if found is None:
         raise EngineMissing(f"The embedded engine, dynoxide, is not installed: {INSTALL_HINT}.")
     return Path(found)
-
-
-def _program() -> str:
-    return "dynoxide.exe" if sys.platform == "win32" else "dynoxide"
 
 
 def npm_platform() -> str:

@@ -7,7 +7,8 @@ the fields add up to the reported sum.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import reduce
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -26,8 +27,17 @@ MAX_CHARACTERS = 200
 # The parameters that differ between the pages of one Query.
 _PAGE_PARAMETERS = ("ExclusiveStartKey", "Limit")
 
-Units = tuple[float, float]
 Redact = Callable[[str], str]
+
+
+class Units(NamedTuple):
+    """Read and write units."""
+
+    read: float = 0.0
+    write: float = 0.0
+
+    def plus(self, other: tuple[float, float]) -> "Units":
+        return Units(self.read + other[0], self.write + other[1])
 
 
 @dataclass(slots=True)
@@ -47,15 +57,25 @@ class _CallGroup:
 
     def shares(self, prefix: str) -> list[Units]:
         """Return the units of each traced read, in their order."""
-        shares = [(0.0, 0.0)] * len(self.traced)
-        for table, units in _units_by_table(self.details).items():
+        shares = [Units()] * len(self.traced)
+        for table, units in self.units_by_table().items():
             name = (table or "").removeprefix(prefix)
             # A transaction is traced as one write, although it may write to several tables.
             own = [at for at, read in enumerate(self.traced) if read.table == name] or [0]
-            parts = zip(_split_evenly(units[0], len(own)), _split_evenly(units[1], len(own)), strict=True)
+            parts = zip(_split_evenly(units.read, len(own)), _split_evenly(units.write, len(own)), strict=True)
             for at, part in zip(own, parts, strict=True):
-                shares[at] = _sum(shares[at], part)
+                shares[at] = shares[at].plus(part)
         return shares
+
+    def units_by_table(self) -> dict[str | None, Units]:
+        found: dict[str | None, Units] = {}
+        for details in self.details:
+            for table, units in details.units.items():
+                found[table] = found.get(table, Units()).plus(units)
+        return found
+
+    def units(self) -> Units:
+        return _total(self.units_by_table().values())
 
 
 @dataclass(slots=True)
@@ -68,7 +88,7 @@ class _FieldRow:
     writes: int = 0
     hits: int = 0
     shared: int = 0
-    units: Units = (0.0, 0.0)
+    units: Units = Units()  # noqa: RUF009 - a tuple
 
 
 def explanation_of(meter: Meter, *, prefix: str, estimate: float, source: str | None, redact: Redact) -> dict[str, Any]:
@@ -83,7 +103,7 @@ def explanation_of(meter: Meter, *, prefix: str, estimate: float, source: str | 
     rows = _field_rows(groups, meter, prefix, source)
     explanation: dict[str, Any] = {
         "estimate": estimate,
-        "units": _units(_total(_group_units(group) for group in groups)),
+        "units": _total(group.units() for group in groups)._asdict(),
         "requests": len(calls),
         "retries": sum(call.attempts - 1 for call in calls),
         "ms": _milliseconds(max((call.started_at + call.seconds for call in calls), default=0.0) - _start_of(calls)),
@@ -158,7 +178,7 @@ def _call_object(
     else:
         call_object["read"] = sum(part.scanned for part in details)
         call_object["returned"] = sum(part.returned for part in details)
-    call_object["units"] = _units(_group_units(group))
+    call_object["units"] = group.units()._asdict()
     call_object["retries"] = sum(part.attempts - 1 for part in group.calls)
     call_object["at"] = _milliseconds(call.started_at - start)
     call_object["ms"] = _milliseconds(sum(part.seconds for part in group.calls))
@@ -231,7 +251,7 @@ def _field_rows(
             row.calls[number] = None
             row.reads += not writes
             row.writes += writes
-            row.units = _sum(row.units, share)
+            row.units = row.units.plus(share)
             numbers[id(read)] = number
     for hit in meter.hits:
         row = rows.setdefault(hit.field or source, _FieldRow())
@@ -251,7 +271,7 @@ def _field_object(path: str | None, row: _FieldRow) -> dict[str, Any]:
         "reads": row.reads,
         "writes": row.writes,
         "hits": row.hits,
-        "units": _units(row.units),
+        "units": row.units._asdict(),
     } | ({"shared": row.shared} if row.shared else {})
 
 
@@ -259,28 +279,8 @@ def _start_of(calls: Sequence[Call]) -> float:
     return calls[0].started_at if calls else 0.0
 
 
-def _group_units(group: _CallGroup) -> Units:
-    return _total(_units_by_table(group.details).values())
-
-
-def _units_by_table(details: Iterable[CallDetails]) -> dict[str | None, Units]:
-    """Return the units of several calls, by table."""
-    found: dict[str | None, Units] = {}
-    for part in details:
-        for table, units in part.units.items():
-            found[table] = _sum(found.get(table, (0.0, 0.0)), units)
-    return found
-
-
 def _total(parts: Iterable[Units]) -> Units:
-    total = 0.0, 0.0
-    for part in parts:
-        total = _sum(total, part)
-    return total
-
-
-def _sum(first: Units, second: Units) -> Units:
-    return first[0] + second[0], first[1] + second[1]
+    return reduce(Units.plus, parts, Units())
 
 
 def _split_evenly(units: float, parts: int) -> list[float]:
@@ -289,10 +289,6 @@ def _split_evenly(units: float, parts: int) -> list[float]:
     shares = [(halves * (at + 1) // parts - halves * at // parts) / 2 for at in range(parts)]
     shares[0] += units - halves / 2
     return shares
-
-
-def _units(units: Units) -> dict[str, float]:
-    return {"read": units[0], "write": units[1]}
 
 
 def _milliseconds(seconds: float) -> float:

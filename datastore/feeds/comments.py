@@ -1,45 +1,44 @@
 """Comments on posts: records, reads and writes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from datetime import datetime, timedelta
+from operator import not_
 from typing import Any
 
-from msgspec import Struct
-
 from datastore.change_streams.change import Change
-from datastore.dynamodb.codec import Item
-from datastore.dynamodb.record_decoder import RecordDecoder, count, text, texts
 from datastore.dynamodb.records import record
 from datastore.errors import Conflict, Forbidden
 from datastore.feeds.posts import Post
-from datastore.feeds.visibility import VISIBILITIES, Visibility
+from datastore.feeds.visibility import Visibility
+from datastore.items import attributes as stored
+from datastore.items.forms import Prose
+from datastore.items.repository import Repository
+from datastore.items.stored_item import StoredItem
 from datastore.keyspace.feeds import comments as keys
 from datastore.keyspace.feeds import posts as post_keys
 from datastore.model.access_patterns import AccessPattern
-from datastore.model.composite_keys import second_part
-from datastore.model.timestamps import from_iso, iso, to_seconds
-from datastore.session.pagination import Page, Span, read_page
-from datastore.session.store import Store
+from datastore.model.timestamps import iso, to_seconds
+from datastore.session.pagination import Page, Span, read_page, read_pages
 
 # `addComment` refuses ids older than a day, so a tombstone need not live longer.
 TOMBSTONE_LIFETIME = timedelta(days=2)
 
 
-class Comment(Struct, frozen=True, gc=False):
+class Comment(StoredItem, key=keys.comment):
     """A comment on a post, with the post's author and visibility. `mentions` contains the ids of mentioned users.
 
     Author and visibility are None if another program wrote the item without them.
     """
 
-    post_id: str
-    comment_id: str
-    user_id: str
-    created_at: datetime
-    text: str
-    mentions: tuple[str, ...]
-    post_author: str | None
-    post_visibility: Visibility | None
-    stored_length: int | None = None
+    post_id: str = stored.part()
+    comment_id: str = stored.part()
+    author_id: str = stored.text("user_id")
+    created_at: datetime = stored.moment("created_at")
+    text: str = stored.text("text", missing="", form=Prose(1000))
+    mentions: tuple[str, ...] = stored.texts("mentions", missing=(), omit=not_)
+    post_author: str | None = stored.text("post_author", missing=None)
+    post_visibility: Visibility | None = stored.choice("post_visibility", Visibility, missing=None)
+    stored_length: int | None = stored.count("text_len", default=None)
 
     @property
     def text_length(self) -> int:
@@ -47,22 +46,7 @@ class Comment(Struct, frozen=True, gc=False):
         return self.stored_length if self.stored_length is not None and not self.text else len(self.text)
 
 
-def is_comment(item_keys: Mapping[str, str]) -> bool:
-    return item_keys["SK"].startswith(keys.COMMENT_PREFIX) and item_keys["PK"].startswith("POST#")
-
-
-comment_from = RecordDecoder(
-    Comment,
-    post_id=text("PK", second_part),
-    comment_id=text("SK", second_part),
-    user_id=text("user_id"),
-    created_at=text("created_at", from_iso),
-    text=text("text", default=""),
-    mentions=texts("mentions", default=()),
-    post_author=text("post_author", default=None),
-    post_visibility=text("post_visibility", VISIBILITIES, default=None),
-    stored_length=count("text_len", default=None),
-)
+is_comment = keys.comment.matches
 
 
 def added_comment(change: Change) -> Comment | None:
@@ -80,37 +64,38 @@ def _is_live(item: Mapping[str, Any] | None) -> bool:
 
 
 def _live_comment(item: Mapping[str, Any] | None) -> Comment | None:
-    return comment_from(item) if item is not None and _is_live(item) else None
+    return Comment.decoder(item) if item is not None and _is_live(item) else None
 
 
-class Comments:
+class Comments(Repository):
     """One method for each access pattern."""
 
-    def __init__(self, store: Store, now: datetime) -> None:
-        self._store = store
-        self._now = now
-
-    async def of_post(self, post_id: str, span: Span, *, has_child_reads: bool = False) -> Page:
+    async def of_post(self, post_id: str, span: Span) -> Page:
         """FEED-006: return the comments on a post, oldest first. The caller checks the post's visibility."""
-        values = {"partition": post_keys.partition(post_id), "prefix": keys.COMMENT_PREFIX}
-        return await read_page(self._store, keys.COMMENTS, [values], span, has_child_reads=has_child_reads)
+        return await read_page(self._store, keys.COMMENTS, [keys.comment.values_of(post_id)], span)
+
+    def of_posts(
+        self, post_ids: Sequence[str], spans: Sequence[Span], *, has_child_reads: bool
+    ) -> Awaitable[list[Page | BaseException]]:
+        """FEED-006: return a page for each of the posts, or its error: see `of_post`."""
+        partitions = [*map(keys.comment.values_of, post_ids)]
+        return read_pages(self._store, keys.COMMENTS, partitions, spans, has_child_reads=has_child_reads)
 
     async def by_key(self, post_id: str, comment_id: str, pattern: AccessPattern = keys.COMMENT) -> Comment | None:
         """FEED-N2: return a comment, or None. The caller checks the post's visibility."""
         item = await self._store.find(pattern, keys.comment(post_id, comment_id))
-        return item.record(comment_from) if item is not None and _is_live(item.raw) else None
+        return item.record(Comment.decoder) if item is not None and _is_live(item.raw) else None
 
     async def add(self, post: Post, comment_id: str, user_id: str, text: str, mentions: Sequence[str]) -> Comment:
         """FEED-W3: add a comment to a post that the user may see. Return the user's existing comment of this id.
 
         Raises `Conflict` if the id belongs to another user's or a deleted comment.
         """
-        comment = Comment(
-            post.post_id, comment_id, user_id, self._now, text, tuple(mentions), post.author_id, post.visibility
-        )
-        written = await self._store.put(keys.ADD_COMMENT, _comment_item(post, comment))
+        of_post = post.author_id, post.visibility
+        comment = Comment(post.post_id, comment_id, user_id, self._now, text, tuple(mentions), *of_post, len(text))
+        written = await self._store.put(keys.ADD_COMMENT, comment.item())
         stored = comment if written.item is None else record(_live_comment, written.item)
-        if stored is None or stored.user_id != user_id:
+        if stored is None or stored.author_id != user_id:
             raise Conflict(f"The comment id {comment_id!r} is taken: choose another.")
         return stored
 
@@ -123,11 +108,11 @@ class Comments:
         comment = record(_live_comment, await self._store.get(keys.DELETE_COMMENT, key))
         if comment is None:
             return None
-        if user_id not in (comment.user_id, await self._author_of_post(comment)):
+        if user_id not in (comment.author_id, await self._author_of_post(comment)):
             raise Forbidden("Only the author of the comment or of its post may delete it.")
         gone = to_seconds(self._now + TOMBSTONE_LIFETIME)
         written = await self._store.update(
-            keys.DELETE_COMMENT, key, author=comment.user_id, now=iso(self._now), gone=gone
+            keys.DELETE_COMMENT, key, author=comment.author_id, now=iso(self._now), gone=gone
         )
         return comment if written.ok or written.is_retry else None
 
@@ -137,18 +122,3 @@ class Comments:
             return comment.post_author
         post = await self._store.get(keys.DELETE_COMMENT, post_keys.post(comment.post_id))
         return None if post is None else post.get("author_id")
-
-
-def _comment_item(post: Post, comment: Comment) -> Item:
-    key = keys.comment(comment.post_id, comment.comment_id)
-    item = {
-        "PK": key.partition,
-        "SK": key.sort,
-        "user_id": comment.user_id,
-        "created_at": iso(comment.created_at),
-        "text": comment.text,
-        "text_len": comment.text_length,
-        "post_author": post.author_id,
-        "post_visibility": post.visibility.value,
-    }
-    return item | ({"mentions": list(comment.mentions)} if comment.mentions else {})

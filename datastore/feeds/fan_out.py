@@ -8,10 +8,11 @@ from typing import Any, Protocol
 
 from datastore.dynamodb.codec import Item
 from datastore.dynamodb.records import readable_records
-from datastore.feeds.follows import Follow, edge_from, following_from
-from datastore.feeds.home_feeds import entry_item, is_source, source_item
+from datastore.feeds.follows import Follow, edge_from
+from datastore.feeds.home_feeds import MergedAuthor, entry_item, is_source
 from datastore.feeds.posts import Post, is_live
 from datastore.feeds.visibility import Visibility
+from datastore.items.repository import Repository
 from datastore.keyspace.feeds import follows as follow_keys
 from datastore.keyspace.feeds import home_feeds as keys
 from datastore.keyspace.feeds import pipeline as pipeline_keys
@@ -19,7 +20,6 @@ from datastore.keyspace.feeds import posts as post_keys
 from datastore.keyspace.feeds import users as user_keys
 from datastore.model.composite_keys import Key
 from datastore.model.timestamps import from_iso, iso, to_seconds
-from datastore.session.store import Store
 
 PROGRESS_LIFETIME = timedelta(days=3)
 FIRST_MOMENT, LAST_MOMENT = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
@@ -96,7 +96,7 @@ class PostEntry:
         return self.created_at
 
     def key(self, follower_id: str) -> Key:
-        return keys.entry(follower_id, self.moment, self.post_id)
+        return keys.entry_of(follower_id, self.moment, self.post_id)
 
     def item(self, follower_id: str, since: datetime) -> Item | None:
         if self.is_removed:
@@ -123,15 +123,11 @@ class AuthorSource:
         return keys.source(follower_id, self.author_id)
 
     def item(self, follower_id: str, since: datetime) -> Item:
-        return source_item(follower_id, self.author_id, iso(since))
+        return MergedAuthor(follower_id, self.author_id, iso(since)).item()
 
 
-class FanOuts:
+class FanOuts(Repository):
     """One method for each access pattern."""
-
-    def __init__(self, store: Store, now: datetime) -> None:
-        self._store = store
-        self._now = now
 
     async def author(self, author_id: str) -> Author:
         """FEED-P4: return the current state of an author."""
@@ -145,17 +141,13 @@ class FanOuts:
     async def following(self, follower_id: str, author_id: str) -> Follow | None:
         """FEED-P4: return the current follow, or None."""
         item = await self._store.get(follow_keys.FOLLOW_EXISTS, follow_keys.following(follower_id, author_id))
-        return None if item is None else following_from(item)
+        return None if item is None else Follow.decoder(item)
 
     async def followers(self, author_id: str, after: str | None, limit: int) -> FollowerPage:
         """FEED-P4: return a page of an author's followers after the edge `after`."""
-        partition = follow_keys.followee(author_id)
-        page = await self._store.query(
-            follow_keys.EDGES,
-            {"partition": partition, "prefix": follow_keys.FOLLOWER_PREFIX},
-            start=None if after is None else {"PK": partition, "SK": after},
-            limit=limit,
-        )
+        values = follow_keys.edge.values_of(author_id)
+        start = None if after is None else {"PK": values["partition"], "SK": after}
+        page = await self._store.query(follow_keys.EDGES, values, start=start, limit=limit)
         through = page.items[-1]["SK"] if page.items else after
         return FollowerPage(readable_records(edge_from, page.items), through, page.next_start is not None)
 
@@ -163,7 +155,7 @@ class FanOuts:
         """FEED-P4: return the current follow times of adjacent followers of the author."""
         author_id = placement.author_id
         values = {
-            "partition": follow_keys.followee(author_id),
+            "partition": follow_keys.edge.partition_of(author_id),
             "first": min(follow_keys.edge(author_id, follower, FIRST_MOMENT).sort for follower in followers),
             "last": max(follow_keys.edge(author_id, follower, LAST_MOMENT).sort for follower in followers),
         }
@@ -186,7 +178,7 @@ class FanOuts:
     async def posts_since(self, author_id: str, since: datetime, start: Item | None, limit: int) -> PostPage:
         """FEED-P4: return a page of the author's posts of `since` and later that other users may see."""
         values = {
-            "partition": post_keys.by_author(author_id),
+            "partition": post_keys.post_by_author.partition_of(author_id),
             "since": iso(since),
             "private": Visibility.PRIVATE.value,
         }
@@ -200,7 +192,7 @@ class FanOuts:
         self, follower_id: str, author_id: str, since: datetime, start: Item | None, limit: int
     ) -> PostPage:
         """FEED-P4: return the author's posts of `since` and later among the next `limit` entries of a feed."""
-        values = {"partition": keys.feed(follower_id), "since": iso(since), "author": author_id}
+        values = {"partition": keys.entry.partition_of(follower_id), "since": iso(since), "author": author_id}
         page = await self._store.query(keys.ENTRIES_BY_AUTHOR, values, start=start, limit=limit)
         entries = [item for item in page.items if not is_source(item)]
         posts = readable_records(partial(_post_of_entry, author_id), entries)
@@ -221,9 +213,7 @@ class FanOuts:
 
     async def save(self, job: str, progress: FanOutProgress) -> None:
         """FEED-P4: store the progress of a fan-out."""
-        key = pipeline_keys.progress(job)
-        item: dict[str, Any] = {"PK": key.partition, "SK": key.sort, "done": progress.done}
-        item["gone"] = progress.is_withdrawal
+        item = pipeline_keys.progress.item(job) | {"done": progress.done, "gone": progress.is_withdrawal}
         if progress.through is not None:
             item |= {"through": progress.through, "followers": list(progress.followers)}
         item["expiresAt"] = to_seconds(self._now + PROGRESS_LIFETIME)

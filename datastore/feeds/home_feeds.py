@@ -4,31 +4,35 @@ A source is an item of a feed that names such an author.
 """
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from datastore.dynamodb.codec import Item, Raw, decode_item, encode, encode_item
-from datastore.dynamodb.record_decoder import RecordDecoder, flag, text
-from datastore.dynamodb.records import raw_record_or_error, readable_records
+from datastore.dynamodb.record_decoder import RecordDecoder
+from datastore.dynamodb.records import QueryPage, raw_record_or_error, readable_records
 from datastore.errors import Internal
-from datastore.feeds.feed_pages import END, EXTRA_ENTRIES, MergedPosts, StoredEntries, cut_page
 from datastore.feeds.posts import Posts
 from datastore.feeds.visibility import Visibility
+from datastore.items import attributes as stored
+from datastore.items.stored_item import StoredItem
 from datastore.keyspace.feeds import home_feeds as keys
 from datastore.keyspace.feeds import posts as post_keys
-from datastore.model.composite_keys import Key, second_part
+from datastore.model.composite_keys import second_part
+from datastore.model.timestamp_forms import LAST_CHARACTER, canonical, count_settled, second_of
 from datastore.model.timestamps import from_iso, iso
-from datastore.session.pagination import Page, Span
-from datastore.session.store import QueryPage, Store
+from datastore.session.pagination import ItemsByTime, Page, Span, page_by_time
+from datastore.session.store import Store
 
 # A feed's first page begins with its sources. The first Query allows for this number of them.
 SOURCES_EXPECTED = 8
 CONCURRENT_AUTHORS = 16
 LARGEST_LIMIT = 1000
+# Sorts after all entries of a feed, which begin with digits.
+END = keys.source.prefix
 
 
 class FeedEntry(Struct, frozen=True, gc=False):
@@ -43,34 +47,27 @@ class FeedEntry(Struct, frozen=True, gc=False):
     followers_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class MergedAuthor:
-    """An author whose posts of `since` (ISO 8601) and later are merged into a feed when it is read."""
+class MergedAuthor(StoredItem, key=keys.source, indexes=(keys.indexed_source,)):
+    """The source of an author whose posts of `since` (ISO 8601) and later are merged into a feed when it is read."""
 
-    author_id: str
-    since: str
+    user_id: str = stored.part()
+    author_id: str = stored.part("author_id")
+    since: str = stored.text("since")
+
+
+is_source = keys.source.matches
 
 
 def is_entry(item_keys: Mapping[str, str]) -> bool:
     return item_keys["PK"].startswith("FEED#") and not is_source(item_keys)
 
 
-def is_source(item_keys: Mapping[str, str]) -> bool:
-    return item_keys["PK"].startswith("FEED#") and item_keys["SK"].startswith(keys.SOURCE_PREFIX)
-
-
 def entry_item(
     user_id: str, author_id: str, moment: str, post_id: str, *, followers_only: bool = False
 ) -> dict[str, Any]:
     """Return the item of an entry. `moment` is the time of the post in the form of `timestamps.iso`."""
-    key = keys.entry(user_id, moment, post_id)
-    item = {
-        "PK": key.partition,
-        "SK": key.sort,
-        "GSI3PK": key.partition,
-        "GSI3SK": key.sort,
-        "author_id": author_id,
-    }
+    parts = user_id, moment, keys.shard(post_id, user_id), post_id
+    item = {**keys.entry.item(*parts), **keys.indexed_entry.item(*parts), "author_id": author_id}
     return item | ({"followers_only": True} if followers_only else {})
 
 
@@ -81,10 +78,10 @@ def _entry(user_id: str, sort: str, author_id: str | None, followers_only: bool)
 
 entry_from = RecordDecoder(
     _entry,
-    user_id=text("PK", second_part),
-    sort=text("SK"),
-    author_id=text("author_id", default=None),
-    followers_only=flag("followers_only", bool, default=False),
+    user_id=stored.text("PK", second_part),
+    sort=stored.text("SK"),
+    author_id=stored.text("author_id", missing=None),
+    followers_only=stored.flag("followers_only", bool, missing=False),
 )
 
 
@@ -110,21 +107,40 @@ async def _with_author(raw: Raw, posts: Posts) -> Raw:
     return raw if post is None else {**raw, "author_id": encode(post.author_id)}
 
 
-def source_from(item: Mapping[str, Any]) -> MergedAuthor:
-    return MergedAuthor(keys.source_parts(Key(item["PK"], item["SK"]))[1], item["since"])
+class MergedPosts(ItemsByTime):
+    """Posts of one author as entries, of `since` and later, without the entries of earlier pages.
+
+    GSI1 orders the posts of one time by their ids, the feed by their shards. A post that is stored as an entry with one
+    form of its time and merged with the other has one canonical key, and is listed once.
+    """
+
+    def __init__(self, span: Span, since: str) -> None:
+        super().__init__(span, "GSI3SK")
+        self._since = canonical(since)
+
+    def bounds(self) -> tuple[str, str]:
+        """Return the least and the greatest key in GSI1. The full second of the position is included."""
+        since = second_of(self._since)
+        if self._position is None:
+            return since, END
+        second = second_of(self._position)
+        return (max(since, second), END) if self._upward else (since, second + LAST_CHARACTER)
+
+    def add(self, items: Iterable[Raw]) -> None:
+        super().add(items)
+        self.items = {key: entry for key, entry in self.items.items() if _moment(key) >= self._since}
+
+    def is_complete_through(self, last: str) -> bool:
+        """Return whether the page is complete when all posts up to `last`, a key of GSI1, were read."""
+        moment = _moment(last)
+        reached = canonical(moment)
+        # Unread posts may precede the posts that were read of the same time.
+        others = [own for own in map(_moment, self.items) if own != reached]
+        return count_settled(others, moment, backward=self._upward) >= self._span.size
 
 
-def source_item(user_id: str, author_id: str, since: str) -> dict[str, Any]:
-    """Return the item of a source: posts of `since` and later are merged into the user's feed when it is read."""
-    key = keys.source(user_id, author_id)
-    return {
-        "PK": key.partition,
-        "SK": key.sort,
-        "GSI3PK": key.partition,
-        "GSI3SK": key.sort,
-        "author_id": author_id,
-        "since": since,
-    }
+def _moment(position: str) -> str:
+    return position.partition("#")[0]
 
 
 class HomeFeeds:
@@ -138,40 +154,40 @@ class HomeFeeds:
         self._store = store
 
     async def of_user(self, user_id: str, span: Span) -> Page:
-        """FEED-003: return a page of a user's home feed, newest first: its entries, and the posts of its sources."""
-        if span.start is None and not span.backward:
+        """FEED-003: return a page of a user's home feed: its entries, and the posts of its sources."""
+        if span.start is None and not span.is_upward:
             entries, sources = await self._first_page(user_id, span.size)
         else:
             entries, sources = await asyncio.gather(self._entries(user_id, span), self._sources(user_id))
         slots = asyncio.Semaphore(CONCURRENT_AUTHORS)
 
-        async def posts(source: MergedAuthor) -> list[Raw]:
+        async def posts(source: MergedAuthor) -> dict[str, Raw]:
             async with slots:
                 return await self._merged_posts(user_id, source, span)
 
         if sources:
-            for merged in await asyncio.gather(*map(posts, readable_records(source_from, sources))):
-                entries += merged
-        return cut_page(entries, span)
+            for merged in await asyncio.gather(*map(posts, readable_records(MergedAuthor.decoder, sources))):
+                entries |= merged
+        return page_by_time(entries, span)
 
     async def sources_at_start(self, user_id: str) -> list[MergedAuthor]:
         """FEED-S1: return the sources of a user's feed for a subscription, read consistently."""
-        values = {"partition": keys.feed(user_id), "prefix": keys.SOURCE_PREFIX}
+        values = keys.source.values_of(user_id)
         return readable_records(
-            source_from, [item async for item in self._store.query_all(keys.HOME_FEED_UPDATED, values)]
+            MergedAuthor.decoder, [item async for item in self._store.query_all(keys.HOME_FEED_UPDATED, values)]
         )
 
     async def newest_of(self, user_id: str, source: MergedAuthor, since: datetime, limit: int) -> list[FeedEntry]:
         """FEED-003: return the newest `limit` entries from a source, of `since` and later, oldest first."""
         span = Span(limit)
         later = replace(source, since=max(source.since, iso(since)))
-        page = cut_page(await self._merged_posts(user_id, later, span), span)
+        page = page_by_time(await self._merged_posts(user_id, later, span), span)
         return readable_records(entry_from, reversed(page.items))
 
-    async def _first_page(self, user_id: str, size: int) -> tuple[list[Raw], list[Item]]:
+    async def _first_page(self, user_id: str, size: int) -> tuple[dict[str, Raw], list[Item]]:
         """Return the newest `size` entries and one more, and all sources, which precede them. Usually one Query."""
-        values = {"partition": keys.feed(user_id)}
-        page_entries = StoredEntries(Span(size))
+        values = keys.indexed_entry.values_of(user_id)
+        page_entries = ItemsByTime(Span(size), "GSI3SK")
         sources: list[Item] = []
         page = QueryPage([], 0, None)
         while True:
@@ -179,38 +195,32 @@ class HomeFeeds:
             page = await self._store.query(keys.HOME_FEED, values, start=page.next_start, limit=limit)
             entries: list[Raw] = []
             for raw in page.raw:
-                if raw["SK"]["S"].startswith(keys.SOURCE_PREFIX):
+                if raw["SK"]["S"].startswith(keys.source.prefix):
                     sources.append(decode_item(raw))
                 else:
                     entries.append(raw)
             page_entries.add(entries)
-            if page.next_start is None or page_entries.is_complete():
-                return page_entries.entries, sources
+            if page.next_start is None or page_entries.is_complete(page.next_start):
+                return page_entries.items, sources
 
-    async def _entries(self, user_id: str, span: Span) -> list[Raw]:
+    async def _entries(self, user_id: str, span: Span) -> dict[str, Raw]:
         """Return the entries of a page, and one more."""
-        page_entries = StoredEntries(span)
-        oldest, end, start = page_entries.bounds(keys.FIRST_POSITION, END)
-        values = {"partition": keys.feed(user_id), "oldest": oldest, "end": end}
-        limit = span.size + 1 + EXTRA_ENTRIES
-        while True:
-            page = await self._store.query(keys.ENTRIES, values, start=start, limit=limit, backward=span.backward)
-            page_entries.add(page.raw)
-            if (start := page.next_start) is None or page_entries.is_complete():
-                return page_entries.entries
-            limit = min(2 * limit, LARGEST_LIMIT)
+        page = ItemsByTime(span, "GSI3SK")
+        values = {"partition": keys.entry.partition_of(user_id), "oldest": keys.FIRST_POSITION, "end": END}
+        await page.read(self._store, keys.ENTRIES, values)
+        return page.items
 
     async def _sources(self, user_id: str) -> list[Item]:
-        values = {"partition": keys.feed(user_id), "prefix": keys.SOURCE_PREFIX}
+        values = keys.source.values_of(user_id)
         return [item async for item in self._store.query_all(keys.SOURCES, values)]
 
-    async def _merged_posts(self, user_id: str, source: MergedAuthor, span: Span) -> list[Raw]:
+    async def _merged_posts(self, user_id: str, source: MergedAuthor, span: Span) -> dict[str, Raw]:
         """Return the entries of an author's posts: those of a page, and at least one more."""
         page_entries = MergedPosts(span, source.since)
         since, until = page_entries.bounds()
         if since > until:
-            return []
-        values = {"partition": post_keys.by_author(source.author_id), "since": since, "until": until}
+            return {}
+        values = {"partition": post_keys.post_by_author.partition_of(source.author_id), "since": since, "until": until}
         values["private"] = Visibility.PRIVATE.value
         start, limit = None, span.size + 1
         while True:
@@ -219,12 +229,12 @@ class HomeFeeds:
                 values,
                 start=start,
                 limit=limit,
-                backward=span.backward,
+                backward=span.is_upward,
                 attributes=("GSI1SK", "visibility"),
             )
             page_entries.add([_as_entry(user_id, source.author_id, post) for post in page.items])
             if page.next_start is None or page_entries.is_complete_through(page.next_start["GSI1SK"]):
-                return page_entries.entries
+                return page_entries.items
             start, limit = page.next_start, min(2 * limit, LARGEST_LIMIT)
 
 

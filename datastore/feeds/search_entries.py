@@ -1,16 +1,21 @@
-"""Entries of the search index from items of the table `feed`, including items of other programs."""
+"""Entries of the search index from items of the table `feed`, including items of other programs, and their reads."""
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from datastore.keyspace.feeds.posts import post_parts
+from datastore.dynamodb.codec import Item
+from datastore.dynamodb.records import DAMAGE_ERRORS
+from datastore.keyspace.feeds import search as keys
+from datastore.keyspace.feeds.posts import post, post_parts
 from datastore.keyspace.feeds.table import FEED
-from datastore.keyspace.feeds.users import META, user_parts
-from datastore.model.composite_keys import key_of, split
+from datastore.keyspace.feeds.users import META
+from datastore.model.composite_keys import key_of, second_part, split
 from datastore.model.timestamps import from_iso
-from datastore.search import SearchEntry, folding
+from datastore.search import SCANNED, SearchEntry, folding
+from datastore.session.store import Store
 
 # The limits of one entry.
 MAX_CHARACTERS = 4000
@@ -41,7 +46,7 @@ def user_id_of(keys: Mapping[str, Any]) -> str | None:
     """Return the id of the user whose META item has these keys, None for any other item."""
     if keys["SK"] != META or not keys["PK"].startswith("USER#"):
         return None
-    return user_parts(key_of(FEED, keys)) or None
+    return second_part(keys["PK"]) or None
 
 
 def tag_of(keys: Mapping[str, Any]) -> str:
@@ -121,3 +126,63 @@ def _texts(value: object) -> list[str]:
     if not isinstance(value, list | tuple | set | frozenset):
         return []
     return [text for text in value if isinstance(text, str)]
+
+
+@dataclass(slots=True)
+class ScannedPage:
+    """The entries of one page of a scan, and the numbers of damaged and of scanned items."""
+
+    posts: list[SearchEntry] = field(default_factory=list)
+    users: list[SearchEntry] = field(default_factory=list)
+    damaged: int = 0
+    scanned: int = 0
+
+
+async def current_post(store: Store, post_id: str, version: str) -> SearchEntry:
+    """FEED-P6: return the entry of the stored post, with the tags that its TAG items name."""
+    values = {"partition": post.partition_of(post_id), "first": keys.FIRST_INDEXED, "last": keys.LAST_INDEXED}
+    items = [item async for item in store.query_all(keys.INDEXED_POST, values)]
+    return _entry_of(post_id, version, items)
+
+
+async def scan_entries(open_store: Callable[[], Store]) -> AsyncIterator[ScannedPage]:
+    """FEED-P6: yield the entries of all posts and users in pages. `open_store` opens a store for each page.
+
+    The items of one post are adjacent. The last post of a page is yielded with the next page, which may have the rest.
+    """
+    values = {"meta": META, "tag": TAG_PREFIX}
+    start: Item | None = None
+    incomplete: list[Item] = []
+    while True:
+        page = await open_store().scan_page(keys.SCAN_INDEXED, values, start=start)
+        start = page.next_start
+        items = incomplete + page.items
+        end = len(items)
+        if start is not None:
+            while end and items[end - 1]["PK"] == items[-1]["PK"]:
+                end -= 1
+        incomplete = items[end:]
+        yield _page(items[:end], page.scanned)
+        if start is None:
+            return
+
+
+def _page(items: list[Item], scanned: int) -> ScannedPage:
+    by_partition: dict[str, list[Item]] = {}
+    for item in items:
+        by_partition.setdefault(item["PK"], []).append(item)
+    page = ScannedPage(scanned=scanned)
+    for group in by_partition.values():
+        try:
+            if (post_id := post_id_of(group[0])) is not None:
+                page.posts.append(_entry_of(post_id, SCANNED, group))
+            elif (user_id := user_id_of(group[0])) is not None:
+                page.users.append(user_entry(user_id, SCANNED, group[0]))
+        except DAMAGE_ERRORS:
+            page.damaged += 1
+    return page
+
+
+def _entry_of(post_id: str, version: str, items: list[Item]) -> SearchEntry:
+    meta: Mapping[str, Any] | None = next((item for item in items if item["SK"] == META), None)
+    return post_entry(post_id, version, meta, [tag_of(item) for item in items if item["SK"] != META])

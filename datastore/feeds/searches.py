@@ -77,7 +77,7 @@ class Searches:
 
     async def _followees(self, user_id: str) -> frozenset[str] | None:
         """FEED-N5: return the users whom a user follows; None if there are too many."""
-        values = {"partition": follow_keys.follower(user_id), "prefix": follow_keys.FOLLOWING_PREFIX}
+        values = follow_keys.following.values_of(user_id)
         page = await self._store.query(keys.SEARCH_FOLLOWED, values, limit=MAX_FOLLOWED + 1, attributes=("SK",))
         if page.next_start is not None or len(page.items) > MAX_FOLLOWED:
             return None

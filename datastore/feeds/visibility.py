@@ -1,9 +1,12 @@
 """The visibility policy: which viewer may see which post. Every read of posts applies it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from msgspec import Struct
+
+from datastore.dynamodb.records import existence
 from datastore.keyspace.feeds import follows as keys
 from datastore.model.access_patterns import AccessPattern
 from datastore.session.store import Store
@@ -17,9 +20,6 @@ class Visibility(StrEnum):
     PRIVATE = "private"
 
 
-VISIBILITIES: Mapping[str, Visibility] = {visibility.value: visibility for visibility in Visibility}
-
-
 @dataclass(frozen=True, slots=True)
 class Viewer:
     """The user on whose behalf posts are read; an anonymous viewer has no `user_id`. Operators see all posts."""
@@ -28,15 +28,14 @@ class Viewer:
     sees_all: bool = False
 
 
-class VisibilityPolicy:
+class VisibilityPolicy(Struct, eq=False):
     """The posts that a viewer may see. A follow is read only if the decision needs it, batched like all point reads.
 
     A callable `viewer` is called only if the decision needs it, so that results for public posts stay shareable.
     """
 
-    def __init__(self, store: Store, viewer: Viewer | Callable[[], Viewer]) -> None:
-        self._store = store
-        self._viewer = viewer
+    _store: Store
+    _viewer: Viewer | Callable[[], Viewer]
 
     @property
     def viewer(self) -> Viewer:
@@ -54,6 +53,14 @@ class VisibilityPolicy:
         if self.viewer.user_id is None:
             return False
         return await self._store.get(pattern, keys.following(self.viewer.user_id, author_id)) is not None
+
+    async def are_followed(self, author_ids: Sequence[str]) -> list[bool | Exception]:
+        """Return whether the viewer follows each author, or the error of its read."""
+        viewer = self.viewer.user_id
+        if viewer is None:
+            return [False] * len(author_ids)
+        follows = [keys.following(viewer, author_id) for author_id in author_ids]
+        return existence(await self._store.find_all(keys.FOLLOWING, follows))
 
     def prefetch_follow(self, author_id: str, pattern: AccessPattern = keys.FOLLOWING) -> None:
         """Add the viewer's follow of the author to the current batch of reads."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from datastore.keyspace.gateway import idempotency_records as keys
+from datastore.keyspace import gateway as keys
 from datastore.model.ids import IdSource
 from datastore.model.timestamps import from_iso, iso, to_seconds
 from datastore.session.store import Store
@@ -97,7 +97,7 @@ class IdempotencyRecords:
 
         Return None if that record has just been released: the caller tries again.
         """
-        written = await self._store.put(keys.CLAIM, self._item(claim), now=int(self._now().timestamp()))
+        written = await self._store.put(keys.CLAIM, self._item(claim))
         return _claimed(claim, written)
 
     async def take_over(self, claim: Claim, seen: IdempotencyRecord) -> ClaimResult:
@@ -126,8 +126,7 @@ class IdempotencyRecords:
         place = keys.idempotency_record(user_id, key)
         self._store.invalidate(keys.RECORD.table, place)
         item = await self._store.get(keys.RECORD, place)
-        is_valid = item is not None and item["expiresAt"] > self._now().timestamp()
-        return record_from(item) if item is not None and is_valid else None
+        return None if item is None else record_from(item)
 
     async def release(self, claim: Claim) -> None:
         """GW-I5: make the key unused again, unless another request took the claim over.

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from datastore.dynamodb.records import readable_records, record
-from datastore.keyspace.gateway import persisted_documents as keys
+from datastore.keyspace import gateway as keys
 from datastore.model.composite_keys import Key
 from datastore.model.timestamps import from_iso, iso
 from datastore.session.store import Store

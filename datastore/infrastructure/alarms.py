@@ -3,10 +3,9 @@
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/metrics-dimensions.html
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from datastore.infrastructure.iam_roles import ROLES
 from datastore.keyspace import PATTERNS
@@ -28,69 +27,47 @@ class AlarmLevel(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
-    """A DynamoDB metric of a table, or of one of its indexes or operations."""
-
-    name: str
-    index: str | None = None
-    operation: Operation | None = None
-
-    def dimensions(self, table_name: Any) -> dict[str, Any]:
-        """Return the dimensions by name. The table name may be an expression of the export format."""
-        dimensions = {"TableName": table_name}
-        if self.index:
-            dimensions["GlobalSecondaryIndexName"] = self.index
-        if self.operation:
-            dimensions["Operation"] = self.operation
-        return dimensions
-
-
-@dataclass(frozen=True, slots=True)
 class Alarm:
-    """An alarm for a sum of metrics of 1 or more in three of five minutes. `key` is unique for the table.
+    """An alarm of a table, for a problem in three of five minutes. `key` is unique for the table.
 
-    Missing data counts as no error: DynamoDB reports these metrics only if throttling or errors occur.
+    Missing data counts as no problem: DynamoDB reports these metrics only if throttling or errors occur.
     """
 
     key: str
     table: Table
     description: str
-    metrics: tuple[Metric, ...]
+    #: The metrics whose sum is 1 or more: their name, and the dimensions of each besides the table's name. For a lag of
+    #: five minutes of the Lambda function of the table's stream there are none.
+    metric: str = ""
+    dimensions: tuple[Mapping[str, str], ...] = ()
+
+    @property
+    def is_lag(self) -> bool:
+        return not self.dimensions
 
 
-@dataclass(frozen=True, slots=True)
-class LagAlarm:
-    """An alarm for a lag of five minutes of the Lambda function of a table's stream, in three of five minutes."""
-
-    key: str
-    table: Table
-    description: str
-
-
-def alarms_of(table: Table, level: AlarmLevel) -> Iterator[Alarm]:
-    """Yield the table's alarms. One alarm covers the table and its indexes, whose throttling also throttles writes."""
+def alarms_of(tables: Sequence[Table], level: AlarmLevel) -> list[Alarm]:
+    """Return the alarms of the tables, and last those of the lag of functions that may process their streams."""
     if level is AlarmLevel.NOTHING:
-        return
-    indexes = (None, *[index.name for index in table.indexes])
-    for kind, name in (("Read", "reads"), ("Write", "writes")):
-        metrics = tuple(Metric(f"{kind}ThrottleEvents", index=index) for index in indexes)
-        yield Alarm(f"{kind}Throttle", table, f"DynamoDB throttles {name} of {table.name} or its indexes.", metrics)
-    operations = operations_on(table)
-    if level is AlarmLevel.ALL and operations:
-        metrics = tuple(Metric("SystemErrors", operation=operation) for operation in operations)
-        yield Alarm(
-            "SystemErrors", table, f"DynamoDB responds to requests to {table.name} with internal errors.", metrics
-        )
-
-
-def lag_alarms(tables: Sequence[Table], level: AlarmLevel) -> list[LagAlarm]:
-    """Return an alarm for each stream that a Lambda function may process."""
-    triggers = {table for role in ROLES for table in role.triggers} if level is not AlarmLevel.NOTHING else set()
-    return [
-        LagAlarm("IteratorAge", table, f"The function that processes the stream of {table.name} lags behind it.")
+        return []
+    triggers = {table for role in ROLES for table in role.triggers}
+    return [alarm for table in tables for alarm in _alarms_of(table, level)] + [
+        Alarm("IteratorAge", table, f"The function that processes the stream of {table.name} lags behind it.")
         for table in tables
         if table in triggers
     ]
+
+
+def _alarms_of(table: Table, level: AlarmLevel) -> Iterator[Alarm]:
+    """Yield the table's alarms. One alarm covers the table and its indexes, whose throttling also throttles writes."""
+    indexes = ({}, *[{"GlobalSecondaryIndexName": index.name} for index in table.indexes])
+    for kind, name in (("Read", "reads"), ("Write", "writes")):
+        text = f"DynamoDB throttles {name} of {table.name} or its indexes."
+        yield Alarm(f"{kind}Throttle", table, text, f"{kind}ThrottleEvents", indexes)
+    operations = tuple({"Operation": operation} for operation in operations_on(table))
+    if level is AlarmLevel.ALL and operations:
+        text = f"DynamoDB responds to requests to {table.name} with internal errors."
+        yield Alarm("SystemErrors", table, text, "SystemErrors", operations)
 
 
 def operations_on(table: Table) -> list[Operation]:

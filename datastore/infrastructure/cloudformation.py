@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from datastore.infrastructure.alarms import Alarm, AlarmLevel, LagAlarm
+from datastore.infrastructure.alarms import Alarm, AlarmLevel
 from datastore.infrastructure.iam_roles import IamRole
-from datastore.infrastructure.policies import FILES, Resource, policies, policy_names
+from datastore.infrastructure.policies import FILES, Resource, managed_policies
 from datastore.infrastructure.stack import BUCKET, TOPIC, Input, Properties, Stack, alarm_properties, lag_function
 from datastore.infrastructure.tables import create_table_request
 from datastore.model.access_patterns import Table
@@ -56,7 +56,7 @@ def _resources(stack: Stack) -> Iterator[tuple[str, Properties]]:
     for alarm in stack.alarms:
         yield f"{_camel(alarm.table.name)}{alarm.key}Alarm", _alarm(alarm)
     for role in stack.roles:
-        for identifier, document in zip(_policy_names(role), policies(role, _arn), strict=True):
+        for identifier, document in _policies(role).items():
             properties = {"Description": f"For {role.summary}", "PolicyDocument": document}
             yield identifier, {"Type": "AWS::IAM::ManagedPolicy", "Properties": properties}
 
@@ -74,8 +74,8 @@ def _table(table: Table) -> Properties:
     return properties
 
 
-def _alarm(alarm: Alarm | LagAlarm) -> Properties:
-    function = lag_function(alarm.table) if isinstance(alarm, LagAlarm) else None
+def _alarm(alarm: Alarm) -> Properties:
+    function = lag_function(alarm.table) if alarm.is_lag else None
     topic = {"Fn::If": [_condition(TOPIC), [{"Ref": _camel(TOPIC.name)}], {"Ref": "AWS::NoValue"}]}
     source = {"Ref": _camel(function.name) if function else _identifier(alarm.table)}
     properties = alarm_properties(alarm, topic=topic, source=source)
@@ -94,8 +94,8 @@ def _dimensions(values: Properties) -> list[Properties]:
     return [{"Name": name, "Value": value} for name, value in values.items()]
 
 
-def _policy_names(role: IamRole) -> list[str]:
-    return policy_names(role, f"{_camel(role.name)}Policy")
+def _policies(role: IamRole) -> dict[str, Properties]:
+    return managed_policies(role, f"{_camel(role.name)}Policy", _arn)
 
 
 def _arn(resource: Resource) -> Any:
@@ -113,7 +113,7 @@ def _outputs(stack: Stack) -> Iterator[tuple[str, Properties]]:
         value = {"Fn::GetAtt": [_identifier(table), "StreamArn"]}
         yield f"{_camel(table.name)}StreamArn", {"Description": f"The stream of {table.name}", "Value": value}
     for role in stack.roles:
-        for identifier in _policy_names(role):
+        for identifier in _policies(role):
             yield f"{identifier}Arn", {"Description": f"For {role.summary}", "Value": {"Ref": identifier}}
 
 

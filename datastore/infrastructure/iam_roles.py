@@ -1,12 +1,13 @@
 """The IAM role of each process: its access patterns, streams and files, from which its policy is derived."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from types import ModuleType
 
-from datastore.keyspace import PATTERNS, TABLES, earthquake_statistics, earthquakes
+from datastore.keyspace import PATTERNS, TABLES, earthquake_statistics, earthquakes, gateway
 from datastore.keyspace.feeds import follows, home_feeds, leaderboards, notifications, pipeline, posts, search, users
 from datastore.keyspace.feeds.table import FEED
-from datastore.keyspace.gateway import idempotency_records, persisted_documents
 from datastore.keyspace.matches import (
     active_matches,
     devices,
@@ -21,7 +22,7 @@ from datastore.keyspace.matches import (
     teams,
 )
 from datastore.keyspace.photos import faces, livestreams, persons, stripping, uploads
-from datastore.model.access_patterns import AccessPattern, Table, Who
+from datastore.model.access_patterns import AccessPattern, Table, Who, patterns_of
 
 
 class FileAction(StrEnum):
@@ -52,24 +53,16 @@ class IamRole:
     files: tuple[FileAction, ...] = ()
 
 
-_INGEST = (
-    earthquakes.STORED_IDS,
-    earthquakes.INSERT_WITH_ALIASES,
-    earthquakes.ADD_ALIAS,
-    earthquakes.NEWEST,
-    earthquakes.REVISE,
-    earthquakes.INGEST_STATE,
-    earthquakes.WRITE_LOG,
-    earthquake_statistics.RAISE_BOUND,
-    earthquake_statistics.RAISE_OTHER_BOUND,
-)
+def _internal(module: ModuleType) -> Iterator[AccessPattern]:
+    """Yield the patterns of a module of the keyspace that no field uses, since one process uses them all."""
+    return (pattern for pattern in patterns_of(module) if pattern.who is Who.INTERNAL)
+
+
+_INGEST = (*_internal(earthquakes), earthquake_statistics.RAISE_BOUND, earthquake_statistics.RAISE_OTHER_BOUND)
 # The internal patterns that fields use besides their own, and those of the gateway's periodic tasks, idempotency
 # records and request logs.
 _INDIRECT = (
-    *uploads.PATTERNS,
-    *persons.PATTERNS,
-    *faces.PATTERNS,
-    *livestreams.PATTERNS,
+    *patterns_of(uploads, persons, faces, livestreams),
     *_INGEST,
     earthquake_statistics.COVERAGE,
     active_matches.STATE_FOR_TICK,
@@ -78,32 +71,25 @@ _INDIRECT = (
     fixtures.SYNC_FACTS,
     display_states.CACHE_STATE,
     devices.REPLACE_DEVICE,
-    *idempotency_records.PATTERNS,
-    persisted_documents.DOCUMENT,
+    gateway.CLAIM,
+    gateway.TAKE_OVER,
+    gateway.STORE_RESPONSE,
+    gateway.RECORD,
+    gateway.RELEASE,
+    gateway.DOCUMENT,
 )
 _FEED_HANDLERS = (
-    users.AUTHOR,
-    users.START_MERGING,
-    users.COMPLETE_MERGING,
-    posts.POST_EXISTS,
-    posts.POST_OF_ITEMS,
-    posts.POSTS_SINCE,
-    posts.ITEMS_OF_DELETED_POST,
-    posts.DELETE_ITEMS_OF_POST,
+    *_internal(users),
+    *_internal(posts),
     follows.EDGES,
     follows.RECHECK_EDGES,
     follows.FOLLOW_EXISTS,
     follows.ADOPT_EDGE,
     follows.MARK_MORE_EDGES,
     follows.DELETE_FOLLOWING,
-    home_feeds.FAN_OUT,
-    home_feeds.ENTRIES_BY_AUTHOR,
-    notifications.RECIPIENT,
-    notifications.NOTIFICATIONS_OF_POST,
-    notifications.RETRACT,
-    leaderboards.COUNTERS,
-    leaderboards.ALL_COUNTERS,
-    leaderboards.PUT_BOARD,
+    *_internal(home_feeds),
+    *_internal(notifications),
+    *_internal(leaderboards),
     pipeline.APPLY,
     pipeline.PUT_DEAD_LETTER,
     pipeline.PROGRESS,
@@ -117,33 +103,17 @@ _LEASES = (
     pipeline.END_SHARD,
     pipeline.RELEASE_LEASE,
 )
-_SEARCH = (search.INDEXED_POST, search.SCAN_INDEXED, pipeline.PUT_DEAD_LETTER)
+_SEARCH = (*_internal(search), pipeline.PUT_DEAD_LETTER)
 _LIVE_MATCHES = (
     active_matches.STATE,
-    active_matches.STATE_FOR_TICK,
-    active_matches.RECONCILE,
-    active_matches.ADD_TO_LIVE_INDEX,
-    active_matches.REMOVE_FROM_LIVE_INDEX,
     active_matches.REGISTER,
-    active_matches.COMMIT,
-    active_matches.RECORD_TICK,
-    active_matches.CLAIM,
-    active_matches.ADOPT,
-    active_matches.SET_IDLE,
-    active_matches.REOPEN,
-    active_matches.RELEASE,
-    active_matches.FINISH,
-    active_matches.COOLDOWNS,
+    *_internal(active_matches),
     fixtures.FIXTURE,
-    fixtures.FIXTURE_FOR_TICK,
     fixtures.SYNC_FIXTURES,
-    fixtures.SYNC_SOON,
-    fixtures.SYNC_STATE,
-    fixtures.SYNC_FACTS,
     fixtures.UPDATE_FIXTURE,
-    fixtures.WRITE_LIVE,
     fixtures.ARCHIVE_FIXTURE,
-    *fixture_cache.PATTERNS,
+    *_internal(fixtures),
+    *patterns_of(fixture_cache),
     leagues.LEAGUE,
     leagues.ALL_LEAGUES,
     leagues.ACTIVE_LEAGUES,
@@ -151,11 +121,8 @@ _LIVE_MATCHES = (
     teams.TEAM,
     teams.ALL_TEAMS,
     teams.SYNC_TEAMS,
-    *team_seasons.PATTERNS,
-    *display_states.PATTERNS,
-    locks.ACQUIRE,
-    locks.EXTEND,
-    locks.RELEASE,
+    *patterns_of(team_seasons, display_states),
+    *_internal(locks),
     devices.DEVICE_OF_USER,
     devices.REMOVE_PUSH_TO_START,
     live_activities.ACTIVE_OF_MATCH,
@@ -190,7 +157,7 @@ PIPELINE_SEARCH = IamRole(
 PIPELINE_EARTHQUAKES = IamRole(
     "pipeline-earthquakes",
     "`pipeline earthquakes` and `statistics rebuild`, or `serve --feed-pipeline`: counts earthquakes by day",
-    patterns=(*earthquake_statistics.PATTERNS, *_LEASES, pipeline.PUT_DEAD_LETTER),
+    patterns=(*patterns_of(earthquake_statistics), *_LEASES, pipeline.PUT_DEAD_LETTER),
     streams=(earthquakes.EARTHQUAKES,),
     described=(earthquakes.EARTHQUAKES,),
 )
@@ -208,10 +175,7 @@ PIPELINE_MATCHES = IamRole(
 INGEST = IamRole(
     "ingest",
     "`ingest earthquakes`: stores earthquakes, which `serve` can do without this role",
-    patterns=(
-        earthquakes.INSERT_EVENT,
-        *_INGEST,
-    ),
+    patterns=(earthquakes.INSERT_EVENT, *_INGEST),
 )
 DEAD_LETTERS = IamRole(
     "dead-letters",
@@ -233,12 +197,12 @@ FOLLOWS = IamRole(
 DOCUMENTS = IamRole(
     "documents",
     "`documents put`, `list` and `delete`: manages persisted documents",
-    patterns=(persisted_documents.PUT_DOCUMENT, persisted_documents.ALL_DOCUMENTS, persisted_documents.DELETE_DOCUMENT),
+    patterns=(gateway.PUT_DOCUMENT, gateway.ALL_DOCUMENTS, gateway.DELETE_DOCUMENT),
 )
 PHOTOS = IamRole(
     "photos",
     "`photos strip`: removes the metadata from stored files",
-    patterns=stripping.PATTERNS,
+    patterns=patterns_of(stripping),
     files=tuple(FileAction),
 )
 TABLES_ROLE = IamRole("tables", "`tables create` and `describe`", described=TABLES, created=TABLES)

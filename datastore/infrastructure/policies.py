@@ -6,6 +6,7 @@ https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazondy
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 from datastore.dynamodb.endpoints import aws_partition_of
@@ -82,20 +83,20 @@ def policy(role: IamRole, arn: Callable[[Resource], Any]) -> dict[str, Any]:
     return _document(_statements(role), arn)
 
 
-def policies(role: IamRole, arn: Callable[[Resource], Any]) -> list[dict[str, Any]]:
-    """Return the role's policy as managed policies, within the quota for names of any length."""
+def managed_policies(
+    role: IamRole, name: str, arn: Callable[[Resource], Any], separator: str = ""
+) -> dict[str, dict[str, Any]]:
+    """Return the role's policy as managed policies, within the quota for names of any length.
+
+    The key of a policy is `name`. Several policies are numbered, after the `separator`.
+    """
     parts: list[list[_Statement]] = [[]]
     for statement in _statements(role):
-        if len(json.dumps(_document([*parts[-1], statement], LONGEST_ARNS), separators=(",", ":"))) > MAX_CHARACTERS:
+        if len(json.dumps(_document([*parts[-1], statement], longest_arns()), separators=(",", ":"))) > MAX_CHARACTERS:
             parts.append([])
         parts[-1].append(statement)
-    return [_document(part, arn) for part in parts]
-
-
-def policy_names(role: IamRole, name: str, separator: str = "") -> list[str]:
-    """Return the names of the role's managed policies. Several policies are numbered."""
-    count = len(policies(role, str))
-    return [name] if count == 1 else [f"{name}{separator}{number + 1}" for number in range(count)]
+    numbers = [""] if len(parts) == 1 else [f"{separator}{number + 1}" for number in range(len(parts))]
+    return {name + number: _document(part, arn) for number, part in zip(numbers, parts, strict=True)}
 
 
 _Statement = tuple[tuple[str, ...], list[Resource]]
@@ -141,5 +142,7 @@ def arn_format(
     return arn
 
 
-# The longest possible ARNs: the longest prefix, partition, region and bucket name.
-LONGEST_ARNS = arn_format(prefix="x" * 60, region="us-isof-south-1", account="0" * 12, bucket="x" * 63)
+@cache
+def longest_arns() -> Callable[[Resource], str]:
+    """Return a function that formats the longest possible ARNs: with the longest prefix, region and bucket name."""
+    return arn_format(prefix="x" * 60, region="us-isof-south-1", account="0" * 12, bucket="x" * 63)

@@ -11,9 +11,7 @@ from datastore.infrastructure.alarms import (
     PERIOD_SECONDS,
     Alarm,
     AlarmLevel,
-    LagAlarm,
     alarms_of,
-    lag_alarms,
 )
 from datastore.infrastructure.iam_roles import IamRole
 from datastore.model.access_patterns import Table
@@ -41,11 +39,11 @@ class Stack:
     def __init__(self, tables: Sequence[Table], prefix: str, level: AlarmLevel, roles: Sequence[IamRole]) -> None:
         self.tables = tables
         self.roles = roles
-        lags = lag_alarms(tables, level)
-        self.alarms: list[Alarm | LagAlarm] = [*(alarm for table in tables for alarm in alarms_of(table, level)), *lags]
+        self.alarms = alarms_of(tables, level)
         self.prefix = Input("table-prefix", "The prefix of the table names: the gateway's --prefix", prefix)
         #: The inputs that may be empty.
-        self.options = [] if level is AlarmLevel.NOTHING else [TOPIC, *[lag_function(lag.table) for lag in lags]]
+        functions = [lag_function(alarm.table) for alarm in self.alarms if alarm.is_lag]
+        self.options = [TOPIC, *functions] if self.alarms else []
         self.has_files = any(role.files for role in roles)
 
     @property
@@ -60,7 +58,7 @@ def lag_function(table: Table) -> Input:
     return Input(f"{table.name}-function", f"The Lambda function that handles the stream of {table.name}")
 
 
-def alarm_properties(alarm: Alarm | LagAlarm, *, topic: Any, source: Any) -> Properties:
+def alarm_properties(alarm: Alarm, *, topic: Any, source: Any) -> Properties:
     """Return the properties of an alarm by the names in CloudWatch's API.
 
     `topic` and `source` are expressions for the topics to notify, and for the name of the table or Lambda function.
@@ -74,7 +72,7 @@ def alarm_properties(alarm: Alarm | LagAlarm, *, topic: Any, source: Any) -> Pro
         "AlarmActions": topic,
         "OKActions": topic,
     }
-    if isinstance(alarm, LagAlarm):
+    if alarm.is_lag:
         return properties | {
             "Threshold": MAX_LAG_MS,
             "Namespace": "AWS/Lambda",
@@ -83,23 +81,18 @@ def alarm_properties(alarm: Alarm | LagAlarm, *, topic: Any, source: Any) -> Pro
             "Period": PERIOD_SECONDS,
             "Statistic": "Maximum",
         }
-    return properties | {
-        "Threshold": 1,
-        "Metrics": [
-            *[
-                {
-                    "Id": f"m{number}",
-                    "ReturnData": False,
-                    "Metric": {
-                        "Namespace": "AWS/DynamoDB",
-                        "MetricName": metric.name,
-                        "Dimensions": metric.dimensions(source),
-                        "Period": PERIOD_SECONDS,
-                        "Stat": "Sum",
-                    },
-                }
-                for number, metric in enumerate(alarm.metrics)
-            ],
-            {"Id": "sum", "Expression": "SUM(METRICS())", "Label": alarm.key, "ReturnData": True},
-        ],
-    }
+    metrics: list[Properties] = [
+        {
+            "Namespace": "AWS/DynamoDB",
+            "MetricName": alarm.metric,
+            "Dimensions": {"TableName": source, **dimensions},
+            "Period": PERIOD_SECONDS,
+            "Stat": "Sum",
+        }
+        for dimensions in alarm.dimensions
+    ]
+    queries: list[Properties] = [
+        {"Id": f"m{number}", "ReturnData": False, "Metric": metric} for number, metric in enumerate(metrics)
+    ]
+    total = {"Id": "sum", "Expression": "SUM(METRICS())", "Label": alarm.key, "ReturnData": True}
+    return properties | {"Threshold": 1, "Metrics": [*queries, total]}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from datastore.infrastructure.tables import create_table_request
+from datastore.infrastructure.tables import create_table_request, has_ttl
 from datastore.model.access_patterns import Index, Table
 
 Described = Mapping[str, Any]
@@ -16,7 +16,7 @@ KEY_ROLES = {"HASH": "partition", "RANGE": "sort"}
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """A call of boto3's client that removes a difference, with all parameters except the table name."""
+    """A call that removes a difference, with all parameters except the table name."""
 
     operation: str
     parameters: Mapping[str, Any]
@@ -115,7 +115,7 @@ def _add_index(declared: Described, expected: Described, described: Described) -
     needed = {key["AttributeName"]: kinds[key["AttributeName"]] for key in declared["KeySchema"]}
     needed |= {definition["AttributeName"]: definition for definition in described["AttributeDefinitions"]}
     added = {"AttributeDefinitions": list(needed.values()), "GlobalSecondaryIndexUpdates": [{"Create": declared}]}
-    return TableChange("update_table", added)
+    return TableChange("UpdateTable", added)
 
 
 def _stream(table: Table, described: Described) -> _Result:
@@ -125,18 +125,17 @@ def _stream(table: Table, described: Described) -> _Result:
         return None
     if actual is None:
         expected = {"StreamEnabled": True, "StreamViewType": table.stream}
-        return "its stream is off", TableChange("update_table", {"StreamSpecification": expected})
+        return "its stream is off", TableChange("UpdateTable", {"StreamSpecification": expected})
     return f"its stream has {actual}, and {table.stream} is declared", None
 
 
 def _expiry(table: Table, expiry: Described) -> _Result:
-    is_on = expiry.get("TimeToLiveStatus") in ("ENABLED", "ENABLING")
-    actual = expiry.get("AttributeName") if is_on else None
+    actual = expiry.get("AttributeName") if has_ttl(expiry) else None
     if actual == table.ttl:
         return None
     if actual is None:
         expected = {"Enabled": True, "AttributeName": table.ttl}
-        return "its items do not expire", TableChange("update_time_to_live", {"TimeToLiveSpecification": expected})
+        return "its items do not expire", TableChange("UpdateTimeToLive", {"TimeToLiveSpecification": expected})
     declared = f"by {table.ttl}" if table.ttl else "that they do not"
     return f"its items expire by {actual}, and {declared} is declared", None
 
@@ -149,7 +148,7 @@ def _billing(described: Described) -> _Result:
 def _protection(state: TableState) -> _Result:
     if not state.protection_required or state.described.get("DeletionProtectionEnabled"):
         return None
-    return "it is not protected from deletion", TableChange("update_table", {"DeletionProtectionEnabled": True})
+    return "it is not protected from deletion", TableChange("UpdateTable", {"DeletionProtectionEnabled": True})
 
 
 def _recovery(state: TableState) -> _Result:
@@ -159,5 +158,5 @@ def _recovery(state: TableState) -> _Result:
 
 
 RECOVER = TableChange(
-    "update_continuous_backups", {"PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True}}
+    "UpdateContinuousBackups", {"PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True}}
 )

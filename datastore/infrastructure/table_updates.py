@@ -3,11 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
 
-from botocore.exceptions import ClientError
-
+from datastore.dynamodb.client import Client, RequestRefused
 from datastore.dynamodb.retry.backoff import Backoff
+from datastore.errors import Throttled
 from datastore.infrastructure.table_differences import (
     RECOVER,
     Described,
@@ -16,30 +16,30 @@ from datastore.infrastructure.table_differences import (
     TableState,
     differences,
 )
+from datastore.infrastructure.tables import describe_table, describe_ttl
 from datastore.model.access_patterns import Table
+from datastore.primitives.retries import retry
 
 # The backfill of a large table's index takes hours: there is no time limit.
 FIRST_POLL_SECONDS, MAX_POLL_SECONDS = 0.05, 5.0
 # Backups of a new table become available with a delay, and another command may be changing the table.
 RETRY = Backoff(initial=0.5, maximum=10.0, attempts=30)
-RETRYABLE_CODES = ("ContinuousBackupsUnavailableException", "ResourceInUseException", "LimitExceededException")
+RETRYABLE_CODES = ("ContinuousBackupsUnavailableException", "ResourceInUseException")
 UNSUPPORTED_CODES = ("UnknownOperationException", "UnsupportedOperationException", "InvalidAction")
-
-Admin = Any
 
 logger = logging.getLogger(__name__)
 
 
-async def compare(admin: Admin, tables: Sequence[Table], prefix: str = "", *, in_aws: bool) -> list[Difference]:
+async def compare(client: Client, tables: Sequence[Table], prefix: str = "", *, in_aws: bool) -> list[Difference]:
     """Return how the existing tables differ from their declarations; `in_aws` also compares their protection."""
     result: list[Difference] = []
     for table in tables:
-        result += await _compare(admin, table, await _describe(admin, prefix + table.name), in_aws)
+        result += await _compare(client, table, await describe_table(client, prefix + table.name), in_aws)
     return result
 
 
 async def update(
-    admin: Admin,
+    client: Client,
     tables: Sequence[Table],
     prefix: str = "",
     *,
@@ -50,52 +50,52 @@ async def update(
 
     `on_change` is called before each change. If the caller is cancelled, DynamoDB completes the change in progress.
     """
-    return [rest for table in tables for rest in await _update(admin, table, prefix, in_aws, on_change)]
+    return [rest for table in tables for rest in await _update(client, table, prefix, in_aws, on_change)]
 
 
-async def recover(admin: Admin, name: str) -> None:
+async def recover(client: Client, name: str) -> None:
     """Enable point-in-time recovery of a new table if the store supports it."""
-    if await _is_recoverable(admin, name) is False:
-        await _change(admin, name, RECOVER)
+    if await _is_recoverable(client, name) is False:
+        await _change(client, name, RECOVER)
 
 
 async def _update(
-    admin: Admin, table: Table, prefix: str, in_aws: bool, on_change: Callable[[Difference], None]
+    client: Client, table: Table, prefix: str, in_aws: bool, on_change: Callable[[Difference], None]
 ) -> list[Difference]:
     done: set[str] = set()
     while True:
-        described = await _wait_until_active(admin, prefix + table.name)
-        remaining = await _compare(admin, table, described, in_aws)
+        described = await _wait_until_active(client, prefix + table.name)
+        remaining = await _compare(client, table, described, in_aws)
         selected = next((each for each in remaining if each.change is not None and each.text not in done), None)
         if selected is None or selected.change is None:
             return remaining
         on_change(selected)
         done.add(selected.text)
         try:
-            await _change(admin, selected.table, selected.change)
-        except ClientError:
+            await _change(client, selected.table, selected.change)
+        except (RequestRefused, Throttled):
             # Another command may have made the same change.
-            current = await _compare(admin, table, await _wait_until_active(admin, selected.table), in_aws)
+            current = await _compare(client, table, await _wait_until_active(client, selected.table), in_aws)
             if selected.text in [each.text for each in current]:
                 raise
 
 
-async def _compare(admin: Admin, table: Table, described: Described | None, in_aws: bool) -> list[Difference]:
+async def _compare(client: Client, table: Table, described: Described | None, in_aws: bool) -> list[Difference]:
     """Return the differences of a table; none if it is missing."""
     if described is None:
         return []
     name = described["TableName"]
-    expiry = (await asyncio.to_thread(admin.describe_time_to_live, TableName=name))["TimeToLiveDescription"]
-    recoverable = await _is_recoverable(admin, name) if in_aws else None
+    expiry = await describe_ttl(client, name)
+    recoverable = await _is_recoverable(client, name) if in_aws else None
     return list(differences(table, TableState(described, expiry, in_aws, recoverable)))
 
 
-async def _is_recoverable(admin: Admin, name: str) -> bool | None:
+async def _is_recoverable(client: Client, name: str) -> bool | None:
     """Return whether point-in-time recovery is on; None if the store does not support it, as emulators do not."""
     try:
-        response = await asyncio.to_thread(admin.describe_continuous_backups, TableName=name)
-    except ClientError as problem:
-        if _code(problem) not in UNSUPPORTED_CODES:
+        response = await client.call("DescribeContinuousBackups", {"TableName": name})
+    except RequestRefused as problem:
+        if problem.code not in UNSUPPORTED_CODES:
             raise
         logger.info("The store does not support point-in-time recovery: it is not enabled for %s.", name)
         return None
@@ -103,22 +103,12 @@ async def _is_recoverable(admin: Admin, name: str) -> bool | None:
     return bool(recovery.get("PointInTimeRecoveryStatus") == "ENABLED")
 
 
-async def _wait_until_active(admin: Admin, name: str) -> Described | None:
+async def _wait_until_active(client: Client, name: str) -> Described | None:
     """Return the table's description once no change is in progress. DynamoDB makes one change at a time."""
     seconds = FIRST_POLL_SECONDS
-    while (described := await _describe(admin, name)) is not None and not _is_active(described):
+    while (described := await describe_table(client, name)) is not None and not _is_active(described):
         await asyncio.sleep(seconds)
         seconds = min(2 * seconds, MAX_POLL_SECONDS)
-    return described
-
-
-async def _describe(admin: Admin, name: str) -> Described | None:
-    try:
-        described: Described = (await asyncio.to_thread(admin.describe_table, TableName=name))["Table"]
-    except ClientError as problem:
-        if _code(problem) != "ResourceNotFoundException":
-            raise
-        return None
     return described
 
 
@@ -127,19 +117,13 @@ def _is_active(described: Described) -> bool:
     return {described["TableStatus"], *[index.get("IndexStatus", "ACTIVE") for index in indexes]} == {"ACTIVE"}
 
 
-async def _change(admin: Admin, name: str, change: TableChange) -> None:
-    call = getattr(admin, change.operation)
-    for seconds in RETRY.delays(lambda: 1.0):
-        try:
-            await asyncio.to_thread(call, TableName=name, **change.parameters)
-        except ClientError as problem:
-            if _code(problem) not in RETRYABLE_CODES:
-                raise
-            await asyncio.sleep(seconds)
-        else:
-            return
-    await asyncio.to_thread(call, TableName=name, **change.parameters)
+async def _change(client: Client, name: str, change: TableChange) -> None:
+    await retry(
+        partial(client.call, change.operation, {"TableName": name, **change.parameters}),
+        RETRY.delays(lambda: 1.0),
+        lambda problem: isinstance(problem, Throttled) or _is_busy(problem),
+    )
 
 
-def _code(problem: ClientError) -> str:
-    return str(problem.response["Error"]["Code"])
+def _is_busy(problem: Exception) -> bool:
+    return isinstance(problem, RequestRefused) and problem.code in RETRYABLE_CODES

@@ -1,11 +1,10 @@
-"""Creation and description of the declared tables, through boto3."""
+"""Creation and description of the declared tables."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from botocore.exceptions import ClientError
-
+from datastore.dynamodb.client import Client, RequestRefused
 from datastore.model.access_patterns import Index, Table
 
 ACTIVE_POLL_SECONDS = 0.05
@@ -27,71 +26,76 @@ def create_table_request(table: Table, prefix: str = "") -> dict[str, Any]:
     return request
 
 
-async def create(admin: Any, tables: Sequence[Table], prefix: str = "", *, protected: bool = False) -> list[str]:
+async def create(client: Client, tables: Sequence[Table], prefix: str = "", *, protected: bool = False) -> list[str]:
     """Create the missing tables, wait until all are active, and enable TTL. Return the names of the created tables.
 
     `protected` enables deletion protection. It also leaves existing tables unchanged, because enabling TTL may delete
     their items. Raises `TimeoutError` if a table is not active after two minutes.
     """
-    names = [
-        prefix + table.name for table in tables if await asyncio.to_thread(_create, admin, table, prefix, protected)
-    ]
+    names = [prefix + table.name for table in tables if await _create(client, table, prefix, protected)]
     for table in tables:
-        await _wait_until_active(admin, prefix + table.name)
+        await _wait_until_created(client, prefix + table.name)
         if table.ttl and (not protected or prefix + table.name in names):
-            await asyncio.to_thread(_enable_ttl, admin, prefix + table.name, table.ttl)
+            await _enable_ttl(client, prefix + table.name, table.ttl)
     return names
 
 
-async def describe(admin: Any, tables: Sequence[Table], prefix: str = "") -> list[dict[str, Any]]:
+async def describe(client: Client, tables: Sequence[Table], prefix: str = "") -> list[dict[str, Any]]:
     """Return each table's description; `{"TableName": …, "TableStatus": "MISSING"}` for a missing table."""
-    return [await asyncio.to_thread(_describe, admin, prefix + table.name) for table in tables]
+    names = [prefix + table.name for table in tables]
+    return [await describe_table(client, name) or {"TableName": name, "TableStatus": "MISSING"} for name in names]
 
 
-def _create(admin: Any, table: Table, prefix: str, protected: bool) -> bool:
+async def describe_table(client: Client, name: str) -> dict[str, Any] | None:
+    """Return a table's description, or None if the table is missing."""
+    try:
+        description: dict[str, Any] = (await client.call("DescribeTable", {"TableName": name}))["Table"]
+    except RequestRefused as problem:
+        if problem.code != "ResourceNotFoundException":
+            raise
+        return None
+    return description
+
+
+async def describe_ttl(client: Client, name: str) -> dict[str, Any]:
+    response: dict[str, dict[str, Any]] = await client.call("DescribeTimeToLive", {"TableName": name})
+    return response["TimeToLiveDescription"]
+
+
+def has_ttl(description: Mapping[str, Any]) -> bool:
+    """Return whether TTL is enabled, or is being enabled, by a description of `describe_ttl`."""
+    return description.get("TimeToLiveStatus") in ("ENABLED", "ENABLING")
+
+
+async def _create(client: Client, table: Table, prefix: str, protected: bool) -> bool:
     protection = {"DeletionProtectionEnabled": True} if protected else {}
     try:
-        admin.create_table(**create_table_request(table, prefix), **protection)
-    except ClientError as problem:
-        if problem.response["Error"]["Code"] != "ResourceInUseException":
+        await client.call("CreateTable", create_table_request(table, prefix) | protection)
+    except RequestRefused as problem:
+        if problem.code != "ResourceInUseException":
             raise
         return False
     return True
 
 
-def _enable_ttl(admin: Any, name: str, attribute: str) -> None:
+async def _enable_ttl(client: Client, name: str, attribute: str) -> None:
     """Enable TTL unless it is enabled. Another process may create the table and enable TTL concurrently."""
-    if _has_ttl(admin, name):
+    if has_ttl(await describe_ttl(client, name)):
         return
     specification = {"Enabled": True, "AttributeName": attribute}
     try:
-        admin.update_time_to_live(TableName=name, TimeToLiveSpecification=specification)
-    except ClientError:
-        if not _has_ttl(admin, name):
+        await client.call("UpdateTimeToLive", {"TableName": name, "TimeToLiveSpecification": specification})
+    except RequestRefused:
+        if not has_ttl(await describe_ttl(client, name)):
             raise
 
 
-def _has_ttl(admin: Any, name: str) -> bool:
-    status = admin.describe_time_to_live(TableName=name)["TimeToLiveDescription"]["TimeToLiveStatus"]
-    return status in ("ENABLED", "ENABLING")
-
-
-async def _wait_until_active(admin: Any, name: str) -> None:
+async def _wait_until_created(client: Client, name: str) -> None:
     for _ in range(ACTIVE_POLLS):
-        if (await asyncio.to_thread(_describe, admin, name))["TableStatus"] == "ACTIVE":
+        if ((await describe_table(client, name)) or {}).get("TableStatus") == "ACTIVE":
             return
         await asyncio.sleep(ACTIVE_POLL_SECONDS)
     raise TimeoutError(f"The table {name} is not active after two minutes. Check its status and try again.")
-
-
-def _describe(admin: Any, name: str) -> dict[str, Any]:
-    try:
-        description: dict[str, Any] = admin.describe_table(TableName=name)["Table"]
-    except ClientError as problem:
-        if problem.response["Error"]["Code"] != "ResourceNotFoundException":
-            raise
-        return {"TableName": name, "TableStatus": "MISSING"}
-    return description
 
 
 def _attributes(table: Table) -> list[dict[str, str]]:

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from datastore.infrastructure.alarms import Alarm, AlarmLevel, LagAlarm
+from datastore.infrastructure.alarms import Alarm, AlarmLevel
 from datastore.infrastructure.iam_roles import IamRole
-from datastore.infrastructure.policies import FILES, Resource, policies, policy_names
+from datastore.infrastructure.policies import FILES, Resource, managed_policies
 from datastore.infrastructure.stack import BUCKET, Input, Properties, Stack, alarm_properties, lag_function
 from datastore.infrastructure.tables import create_table_request
 from datastore.model.access_patterns import Index, Table
@@ -35,7 +35,9 @@ def terraform(
         "aws_cloudwatch_metric_alarm": {
             f"{_name(alarm.table.name)}_{alarm.key}": _alarm(alarm) for alarm in stack.alarms
         },
-        "aws_iam_policy": {_name(name): policy for role in roles for name, policy in _policies(role)},
+        "aws_iam_policy": {
+            _name(name): _policy(role, name, document) for role in roles for name, document in _policies(role).items()
+        },
     }
     file: Properties = {
         "terraform": {"required_providers": {"aws": {"source": "hashicorp/aws", "version": ">= 5.0"}}},
@@ -87,9 +89,9 @@ def _keys(source: Table | Index) -> Properties:
     return {"hash_key": source.partition} | ({"range_key": source.sort} if source.sort else {})
 
 
-def _alarm(alarm: Alarm | LagAlarm) -> Properties:
+def _alarm(alarm: Alarm) -> Properties:
     count, source = {}, f"${{aws_dynamodb_table.{_name(alarm.table.name)}.name}}"
-    if isinstance(alarm, LagAlarm):
+    if alarm.is_lag:
         function = f"var.{_name(lag_function(alarm.table).name)}"
         count, source = {"count": f'${{{function} == "" ? 0 : 1}}'}, f"${{{function}}}"
     arguments = _arguments(alarm_properties(alarm, topic=TOPICS, source=source))
@@ -112,16 +114,16 @@ def _argument(value: Any) -> Any:
     return _arguments(value) if isinstance(value, dict) else value
 
 
-def _policies(role: IamRole) -> Iterator[tuple[str, Properties]]:
-    for name, document in zip(policy_names(role, role.name, "-"), policies(role, _arn), strict=True):
-        yield (
-            name,
-            {
-                "name": f"${{var.policy_prefix}}{name}",
-                "description": f"For {role.summary}",
-                "policy": json.dumps(document, separators=(",", ":")),
-            },
-        )
+def _policies(role: IamRole) -> dict[str, Properties]:
+    return managed_policies(role, role.name, _arn, "-")
+
+
+def _policy(role: IamRole, name: str, document: Properties) -> Properties:
+    return {
+        "name": f"${{var.policy_prefix}}{name}",
+        "description": f"For {role.summary}",
+        "policy": json.dumps(document, separators=(",", ":")),
+    }
 
 
 def _arn(resource: Resource) -> str:
@@ -139,7 +141,7 @@ def _outputs(stack: Stack) -> Iterator[tuple[str, Properties]]:
         value = f"${{aws_dynamodb_table.{_name(table.name)}.stream_arn}}"
         yield f"{_name(table.name)}_stream_arn", {"description": f"The stream of {table.name}", "value": value}
     for role in stack.roles:
-        for name in policy_names(role, role.name, "-"):
+        for name in _policies(role):
             value = f"${{aws_iam_policy.{_name(name)}.arn}}"
             yield f"{_name(name)}_policy_arn", {"description": f"For {role.summary}", "value": value}
 

@@ -1,7 +1,7 @@
 """The tables and access patterns. A new system adds a module beside these and a line here."""
 
 from datastore.keyspace import earthquake_statistics, earthquakes, feeds, gateway, matches, photos, sightings
-from datastore.model.access_patterns import AccessPattern, Table
+from datastore.model.access_patterns import AccessPattern, Table, patterns_of
 
 TABLES: tuple[Table, ...] = (
     sightings.BLIP,
@@ -9,15 +9,14 @@ TABLES: tuple[Table, ...] = (
     *photos.TABLES,
     earthquakes.EARTHQUAKES,
     *matches.TABLES,
-    *gateway.TABLES,
+    gateway.GATEWAY,
 )
 TABLES_BY_NAME = {table.name: table for table in TABLES}
 PATTERNS: tuple[AccessPattern, ...] = (
-    *sightings.PATTERNS,
+    *patterns_of(sightings),
     *feeds.PATTERNS,
     *photos.PATTERNS,
-    *earthquakes.PATTERNS,
-    *earthquake_statistics.PATTERNS,
+    *patterns_of(earthquakes, earthquake_statistics),
     *matches.PATTERNS,
-    *gateway.PATTERNS,
+    *patterns_of(gateway),
 )

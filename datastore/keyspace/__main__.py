@@ -12,7 +12,8 @@ Each pattern is one read or write of the tables. Its resolver issues these Dynam
 - operations: GetItem means a point read. The point reads of one event-loop tick are sent together, as GetItem for one
   key and as BatchGetItem for several.
 - who: `any` needs no login; `user` is the signed-in user, for their own data; `admin` and `system` are roles in the
-  token, and may read what a user may read; `internal` has no field in the API.
+  token, and may read what a user may read; `owner` is the signed-in user alone, for data that neither `admin` nor
+  `system` may read; `internal` has no field in the API.
 - shared for some milliseconds: the item also serves other operations of the same process for that time.
 - when slow: the overflow policy of a subscription for a subscriber that does not keep up. A client can choose another
   policy with `whenSlow`, unless the policy is marked `always`.
@@ -53,6 +54,8 @@ def _projected(index: Index) -> str:
 
 def _row(pattern: AccessPattern) -> str:
     clauses = [f"`{text}`" for text in (pattern.key, *pattern.filter, pattern.condition) if text]
+    hides_expired = pattern.hidden_ttl and (pattern.reads or pattern.condition or "DeleteItem" in pattern.operations)
+    clauses += ["expired items are absent"] if hides_expired else []
     clauses += [f"if the argument is given: `{text}`" for text in pattern.guard]
     cells = (
         pattern.id,

@@ -10,8 +10,9 @@
 The days of a year share a partition, so that ten years take at most twelve Queries.
 """
 
+from datastore.items.keys import KeyParts, item_key
 from datastore.keyspace.earthquakes import EARTHQUAKES
-from datastore.model.access_patterns import AccessPattern, Who
+from datastore.model.access_patterns import BATCH_WRITE, GET, PUT, QUERY, SCAN, TRANSACT, UPDATE, AccessPattern, Who
 from datastore.model.composite_keys import Key, join
 
 
@@ -42,134 +43,90 @@ def counted(bucket: str, event_id: str) -> Key:
     return Key(counted_on(bucket), event_id)
 
 
-def coverage() -> Key:
-    return Key("STATISTICS", "COVERAGE")
+@item_key(EARTHQUAKES)
+def coverage() -> KeyParts:
+    return ("STATISTICS",), ("COVERAGE",)
 
 
 RAISE_BOUND = AccessPattern(
-    id="QUAKE-P1",
-    question="Raise the upper bound of a day's magnitudes before an event above it is stored",
-    table=EARTHQUAKES,
-    operations=("UpdateItem",),
-    who=Who.INTERNAL,
+    "QUAKE-P1",
+    "Raise the upper bound of a day's magnitudes before an event above it is stored",
+    EARTHQUAKES,
+    UPDATE,
     condition="attribute_not_exists(greatest) OR greatest < :greatest",
     update="SET greatest = :greatest",
 )
 RAISE_OTHER_BOUND = AccessPattern(
-    id="QUAKE-P1",
-    question="Raise the upper bound of the magnitudes of a day's events other than earthquakes",
-    table=EARTHQUAKES,
-    operations=("UpdateItem",),
-    who=Who.INTERNAL,
+    "QUAKE-P1",
+    "Raise the upper bound of the magnitudes of a day's events other than earthquakes",
+    EARTHQUAKES,
+    UPDATE,
     condition="attribute_not_exists(greatestOther) OR greatestOther < :greatest",
     update="SET greatestOther = :greatest",
 )
 COUNT_EVENTS = AccessPattern(
-    id="QUAKE-P2",
-    question="Add the events that are counted for a day, and remove deleted ones",
-    table=EARTHQUAKES,
-    operations=("BatchWriteItem",),
-    who=Who.INTERNAL,
+    "QUAKE-P2", "Add the events that are counted for a day, and remove deleted ones", EARTHQUAKES, BATCH_WRITE
 )
 COUNTED_EVENTS = AccessPattern(
-    id="QUAKE-P2",
-    question="The events that are counted for a day",
-    table=EARTHQUAKES,
-    operations=("Query",),
-    who=Who.INTERNAL,
-    key="pk = :partition",
-    consistent=True,
+    "QUAKE-P2", "The events that are counted for a day", EARTHQUAKES, QUERY, key="pk = :partition", consistent=True
 )
 DAY_BEFORE_RECOUNT = AccessPattern(
-    id="QUAKE-P3",
-    question="The statistics of a day before they are recounted",
-    table=EARTHQUAKES,
-    operations=("GetItem", "BatchGetItem"),
-    who=Who.INTERNAL,
+    "QUAKE-P3",
+    "The statistics of a day before they are recounted",
+    EARTHQUAKES,
+    GET,
     key="pk = STATISTICS#<year>, sk = <day>",
     consistent=True,
 )
 RECOUNT = AccessPattern(
-    id="QUAKE-P3",
-    question="Replace the statistics of a day, unless another process replaced them",
-    table=EARTHQUAKES,
-    operations=("TransactWriteItems",),
+    "QUAKE-P3",
+    "Replace the statistics of a day, unless another process replaced them",
+    EARTHQUAKES,
+    TRANSACT,
     transacts=("Update", "Put"),
-    who=Who.INTERNAL,
 )
 ALL_EVENTS = AccessPattern(
-    id="QUAKE-P4",
-    question="All items of the table, to rebuild the statistics of all days",
-    table=EARTHQUAKES,
-    operations=("Scan",),
-    who=Who.INTERNAL,
-    consistent=True,
+    "QUAKE-P4", "All items of the table, to rebuild the statistics of all days", EARTHQUAKES, SCAN, consistent=True
 )
 EVENTS_OF_DAY = AccessPattern(
-    id="QUAKE-P4",
-    question="All events of a day, to rebuild the statistics of the day",
-    table=EARTHQUAKES,
-    operations=("Query",),
-    who=Who.INTERNAL,
+    "QUAKE-P4",
+    "All events of a day, to rebuild the statistics of the day",
+    EARTHQUAKES,
+    QUERY,
     index="TimeOrderedIndex",
     key="gsi1pk = :partition",
 )
 IS_STORED = AccessPattern(
-    id="QUAKE-P4",
-    question="Which of the counted events are still stored",
-    table=EARTHQUAKES,
-    operations=("GetItem", "BatchGetItem"),
-    who=Who.INTERNAL,
+    "QUAKE-P4",
+    "Which of the counted events are still stored",
+    EARTHQUAKES,
+    GET,
     key="pk = EVENT#<eventId>, sk = EVENT",
     consistent=True,
 )
 COVERAGE = AccessPattern(
-    id="QUAKE-P5",
-    question="The days with complete statistics, and the last time at which the stream's consumer kept up",
-    table=EARTHQUAKES,
-    operations=("GetItem", "BatchGetItem"),
-    who=Who.INTERNAL,
+    "QUAKE-P5",
+    "The days with complete statistics, and the last time at which the stream's consumer kept up",
+    EARTHQUAKES,
+    GET,
     key="pk = STATISTICS, sk = COVERAGE",
 )
 RECORD_CHECK = AccessPattern(
-    id="QUAKE-P5",
-    question="Record that the stream's consumer keeps up",
-    table=EARTHQUAKES,
-    operations=("UpdateItem",),
-    who=Who.INTERNAL,
+    "QUAKE-P5",
+    "Record that the stream's consumer keeps up",
+    EARTHQUAKES,
+    UPDATE,
     condition="attribute_exists(pk)",
     update="SET checkedAt = :now",
 )
-SAVE_COVERAGE = AccessPattern(
-    id="QUAKE-P5",
-    question="Record the days with complete statistics",
-    table=EARTHQUAKES,
-    operations=("PutItem",),
-    who=Who.INTERNAL,
-)
+SAVE_COVERAGE = AccessPattern("QUAKE-P5", "Record the days with complete statistics", EARTHQUAKES, PUT)
 DAYS = AccessPattern(
-    id="QUAKE-6",
-    question="Statistics of earthquakes by day, magnitude class or region; one Query for each year",
-    table=EARTHQUAKES,
-    operations=("GetItem", "BatchGetItem", "Query"),
-    who=Who.ANY,
+    "QUAKE-6",
+    "Statistics of earthquakes by day, magnitude class or region; one Query for each year",
+    EARTHQUAKES,
+    GET + QUERY,
+    Who.ANY,
+    ("earthquakeStatistics",),
     max_age=10,
-    fields=("earthquakeStatistics",),
     key="pk = :partition AND sk BETWEEN :first AND :last",
-)
-
-PATTERNS = (
-    RAISE_BOUND,
-    RAISE_OTHER_BOUND,
-    COUNT_EVENTS,
-    COUNTED_EVENTS,
-    DAY_BEFORE_RECOUNT,
-    RECOUNT,
-    ALL_EVENTS,
-    EVENTS_OF_DAY,
-    IS_STORED,
-    COVERAGE,
-    RECORD_CHECK,
-    SAVE_COVERAGE,
-    DAYS,
 )

@@ -1,10 +1,7 @@
 """The table `earthquake-events`: seismic events by id and by day, and the request log."""
 
-from datetime import datetime
-
-from datastore.model.access_patterns import SHARED_MS, AccessPattern, Index, Table, Who
-from datastore.model.composite_keys import Key, join
-from datastore.model.timestamps import day_bucket, epoch_ms
+from datastore.items.keys import KeyParts, item_key
+from datastore.model.access_patterns import GET, QUERY, SHARED_MS, TRANSACT, AccessPattern, Expiry, Index, Table, Who
 from datastore.queues import OverflowPolicy
 
 EARTHQUAKES = Table(
@@ -13,111 +10,90 @@ EARTHQUAKES = Table(
     sort="sk",
     indexes=(Index("TimeOrderedIndex", partition="gsi1pk", sort="gsi1sk", sort_type="N"),),
     ttl="ttl",
+    expiry=Expiry.NEVER,  # except request logs
     stream="NEW_AND_OLD_IMAGES",
-    item_bytes=300,
 )
 
 
-def event(event_id: str) -> Key:
-    return Key(join("EVENT", event_id), "EVENT")
+@item_key(EARTHQUAKES)
+def event(event_id: str) -> KeyParts:
+    return ("EVENT", event_id), ("EVENT",)
 
 
-def revision(event_id: str, updated_ms: int) -> Key:
-    """Return the key of a report that USGS published at that time (epoch milliseconds, 0 or more)."""
-    return Key(join("EVENT", event_id), join("REVISION", f"{updated_ms:015d}"))
+@item_key(EARTHQUAKES, index="TimeOrderedIndex")
+def event_of_day(day: str, occurred_at_ms: int) -> KeyParts:
+    """`day` is YYYYMMDD."""
+    return ("DAY", day), (occurred_at_ms,)
 
 
-def latest(event_id: str) -> Key:
-    """Return the key of the copy of the newest revision."""
-    return Key(join("EVENT", event_id), "LATEST")
+@item_key(EARTHQUAKES)
+def revision(event_id: str, updated_ms: str) -> KeyParts:
+    """Declare the key of a report that USGS published at that time: epoch milliseconds, 0 or more, with 15 digits."""
+    return ("EVENT", event_id), ("REVISION", updated_ms)
 
 
-def day(bucket: str) -> str:
-    """Return the index partition of a day (YYYYMMDD)."""
-    return join("DAY", bucket)
+@item_key(EARTHQUAKES)
+def latest(event_id: str) -> KeyParts:
+    """Declare the key of the copy of the newest revision."""
+    return ("EVENT", event_id), ("LATEST",)
 
 
-def log_day(bucket: str) -> str:
-    return join("LOG", bucket)
+@item_key(EARTHQUAKES)
+def log(day: str, milliseconds: str, request_id: str) -> KeyParts:
+    return ("LOG", day), (milliseconds, request_id)
 
 
-def log(timestamp: datetime, request_id: str) -> Key:
-    return Key(log_day(day_bucket(timestamp)), join(str(epoch_ms(timestamp)), request_id))
-
-
-def ingest_state(source: str) -> Key:
-    """Return the key of the state of a source's last ingest: HTTP validators, and the hash of the feed."""
-    return Key(join("INGEST", source), "STATE")
+@item_key(EARTHQUAKES)
+def ingest_state(source: str) -> KeyParts:
+    """Declare the key of the state of a source's last ingest: HTTP validators, and the hash of the feed."""
+    return ("INGEST", source), ("STATE",)
 
 
 INSERT_EVENT = AccessPattern(
-    id="QUAKE-1",
-    question="Fetch a USGS feed and insert each event once",
-    table=EARTHQUAKES,
+    "QUAKE-1",
+    "Fetch a USGS feed and insert each event once",
+    EARTHQUAKES,
     # The bound of the day is raised first (QUAKE-P1).
-    operations=("GetItem", "PutItem", "UpdateItem"),
-    who=Who.SYSTEM,
-    fields=("ingestEarthquakes",),
+    ("GetItem", "PutItem", "UpdateItem"),
+    Who.SYSTEM,
+    ("ingestEarthquakes",),
     condition="attribute_not_exists(pk)",
 )
-STORED_IDS = AccessPattern(
-    id="QUAKE-1",
-    question="Which of an event's ids are stored, for an event that has several",
-    table=EARTHQUAKES,
-    operations=("GetItem", "BatchGetItem"),
-    who=Who.INTERNAL,
-    key="pk = EVENT#<eventId>, sk = EVENT",
-    consistent=True,
-)
+STORED_IDS = event.read("QUAKE-1", "Which of an event's ids are stored, for an event that has several", consistent=True)
 INSERT_WITH_ALIASES = AccessPattern(
-    id="QUAKE-1",
-    question="Insert an event that has several ids, with an alias for each further id",
-    table=EARTHQUAKES,
-    operations=("TransactWriteItems",),
+    "QUAKE-1",
+    "Insert an event that has several ids, with an alias for each further id",
+    EARTHQUAKES,
+    TRANSACT,
     transacts=("Put",),
-    who=Who.INTERNAL,
     condition="attribute_not_exists(pk)",
 )
-ADD_ALIAS = AccessPattern(
-    id="QUAKE-1",
-    question="Add an id that USGS gave an event after it was stored",
-    table=EARTHQUAKES,
-    operations=("PutItem",),
-    who=Who.INTERNAL,
-    condition="attribute_not_exists(pk)",
+ADD_ALIAS = event.put(
+    "QUAKE-1", "Add an id that USGS gave an event after it was stored", condition="attribute_not_exists(pk)"
 )
 NEWEST = AccessPattern(
-    id="QUAKE-1",
-    question="The newest report of a stored event, for comparison with another report",
-    table=EARTHQUAKES,
-    operations=("GetItem", "BatchGetItem"),
-    who=Who.INTERNAL,
+    "QUAKE-1",
+    "The newest report of a stored event, for comparison with another report",
+    EARTHQUAKES,
+    GET,
     key="pk = EVENT#<eventId>, sk = LATEST or EVENT",
     consistent=True,
 )
-REVISE = AccessPattern(
-    id="QUAKE-1",
-    question="Add a newer report of a stored event",
-    table=EARTHQUAKES,
-    operations=("TransactWriteItems",),
-    transacts=("Put",),
-    who=Who.INTERNAL,
-)
+REVISE = AccessPattern("QUAKE-1", "Add a newer report of a stored event", EARTHQUAKES, TRANSACT, transacts=("Put",))
 INGEST_STATE = AccessPattern(
-    id="QUAKE-1",
-    question="The state of a feed's last ingest, so that an unchanged feed writes nothing",
-    table=EARTHQUAKES,
-    operations=("GetItem", "PutItem"),
-    who=Who.INTERNAL,
+    "QUAKE-1",
+    "The state of a feed's last ingest, so that an unchanged feed writes nothing",
+    EARTHQUAKES,
+    ("GetItem", "PutItem"),
 )
 EVENTS_BY_DAY = AccessPattern(
-    id="QUAKE-2",
-    question="The earthquakes in a time window from a magnitude up, newest first, over any number of days",
-    table=EARTHQUAKES,
-    operations=("Query",),
-    who=Who.ANY,
+    "QUAKE-2",
+    "The earthquakes in a time window from a magnitude up, newest first, over any number of days",
+    EARTHQUAKES,
+    QUERY,
+    Who.ANY,
+    ("earthquakes",),
     max_age=10,
-    fields=("earthquakes",),
     index="TimeOrderedIndex",
     projection="SELECTED",
     key="gsi1pk = :partition AND gsi1sk BETWEEN :start AND :end",
@@ -129,80 +105,46 @@ EVENTS_BY_DAY = AccessPattern(
     ),
     descending=True,
 )
-WRITE_LOG = AccessPattern(
-    id="QUAKE-3",
-    question="Log an ingest or a query, for seven days",
-    table=EARTHQUAKES,
-    operations=("PutItem",),
-    who=Who.INTERNAL,
-)
-LOGS_OF_DAY = AccessPattern(
-    id="QUAKE-4",
-    question="The request log of a day, newest first",
-    table=EARTHQUAKES,
-    operations=("Query",),
-    who=Who.ADMIN,
-    fields=("requestLogs",),
-    key="pk = :partition",
-    filter=("#ttl > :now", "logType = :type"),
+WRITE_LOG = log.put("QUAKE-3", "Log an ingest or a query, for seven days")
+LOGS_OF_DAY = log.query(
+    "QUAKE-4",
+    "The request log of a day, newest first",
+    Who.ADMIN,
+    ("requestLogs",),
+    filter=("logType = :type",),
+    expiry=Expiry.ALWAYS,
     descending=True,
 )
-EVENT = AccessPattern(
-    id="QUAKE-5",
-    question="An earthquake by its USGS id",
-    table=EARTHQUAKES,
-    operations=("GetItem", "BatchGetItem"),
-    who=Who.ANY,
+EVENT = event.read(
+    "QUAKE-5",
+    "An earthquake by its USGS id",
+    Who.ANY,
+    ("earthquake", "node", "nodes"),
     max_age=86_400,
     shared_ms=SHARED_MS,
-    fields=("earthquake", "node", "nodes"),
-    key="pk = EVENT#<eventId>, sk = EVENT",
 )
-LATEST = AccessPattern(
-    id="QUAKE-N1",
-    question="The newest report of an earthquake that USGS revised",
-    table=EARTHQUAKES,
-    operations=("GetItem", "BatchGetItem"),
-    who=Who.ANY,
+LATEST = latest.read(
+    "QUAKE-N1",
+    "The newest report of an earthquake that USGS revised",
+    Who.ANY,
+    ("Earthquake.latest",),
     max_age=10,
     shared_ms=SHARED_MS,
-    fields=("Earthquake.latest",),
-    key="pk = EVENT#<eventId>, sk = LATEST",
 )
-REVISIONS = AccessPattern(
-    id="QUAKE-N2",
-    question="The revisions of an earthquake, newest first",
-    table=EARTHQUAKES,
-    operations=("Query",),
-    who=Who.ANY,
+REVISIONS = revision.query(
+    "QUAKE-N2",
+    "The revisions of an earthquake, newest first",
+    Who.ANY,
+    ("Earthquake.revisions",),
     max_age=10,
-    fields=("Earthquake.revisions",),
-    key="pk = :partition AND begins_with(sk, :revisions)",
     descending=True,
 )
 DETECTED = AccessPattern(
-    id="QUAKE-S1",
-    question="Earthquakes as they are stored, filtered by magnitude and bounding box",
-    table=EARTHQUAKES,
-    operations=(),
-    who=Who.ANY,
-    fields=("earthquakeDetected",),
+    "QUAKE-S1",
+    "Earthquakes as they are stored, filtered by magnitude and bounding box",
+    EARTHQUAKES,
+    (),
+    Who.ANY,
+    ("earthquakeDetected",),
     when_slow=OverflowPolicy.CLOSE,
-)
-
-PATTERNS = (
-    INSERT_EVENT,
-    STORED_IDS,
-    INSERT_WITH_ALIASES,
-    ADD_ALIAS,
-    NEWEST,
-    REVISE,
-    INGEST_STATE,
-    EVENTS_BY_DAY,
-    WRITE_LOG,
-    LOGS_OF_DAY,
-    EVENT,
-    LATEST,
-    REVISIONS,
-    DETECTED,
 )

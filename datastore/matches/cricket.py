@@ -3,15 +3,31 @@
 Closed sets are enums. Open sets, to which providers may add (status texts, formats, kinds of dismissal), are text.
 """
 
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import pairwise
+from operator import attrgetter
+from typing import NamedTuple
 
-from datastore.matches.json_records import Record
+from msgspec import Struct
+
+from datastore.items import attributes as stored
+from datastore.items.forms import Identifier, Line, Moment, Prose, Whole
+from datastore.items.stored_item import StoredItem
+from datastore.keyspace.matches import fixtures
+from datastore.model.versioning import REVISION, version_from
 
 RECENT_BALLS = 30
 # The ways in which a batter's innings can end, or be interrupted, without a wicket.
 NOT_A_WICKET = frozenset({"retired hurt", "retired not out", "retired ill", "absent hurt"})
+
+
+class Record(Struct, frozen=True, omit_defaults=True, gc=False):
+    """An immutable record that items contain as JSON text, without defaults: a third of the size of DynamoDB's maps.
+
+    A record cannot contain itself, so the garbage collector does not track records: 200 matches have 50,000.
+    """
 
 
 class MatchPhase(StrEnum):
@@ -34,21 +50,24 @@ class MatchPhase(StrEnum):
         return self in (MatchPhase.FINISHED, MatchPhase.ABANDONED, MatchPhase.CANCELLED, MatchPhase.POSTPONED)
 
 
+class Lifetimes(NamedTuple):
+    """The times for which a cache keeps a match, by its phase. A live match is replaced soon."""
+
+    upcoming: timedelta
+    live: timedelta
+    over: timedelta
+
+    def of(self, phase: MatchPhase) -> timedelta:
+        if phase.is_over:
+            return self.over
+        return self.upcoming if phase is MatchPhase.UPCOMING else self.live
+
+
 PHASES: Mapping[str, MatchPhase] = {
     "ns": MatchPhase.UPCOMING,
-    "1st innings": MatchPhase.LIVE,
-    "2nd innings": MatchPhase.LIVE,
-    "3rd innings": MatchPhase.LIVE,
-    "4th innings": MatchPhase.LIVE,
-    "super over": MatchPhase.LIVE,
-    "innings break": MatchPhase.BREAK,
-    "tea break": MatchPhase.BREAK,
-    "tea": MatchPhase.BREAK,
-    "lunch": MatchPhase.BREAK,
-    "dinner": MatchPhase.BREAK,
-    "drinks": MatchPhase.BREAK,
-    "int": MatchPhase.INTERRUPTED,
-    "delayed": MatchPhase.INTERRUPTED,
+    **dict.fromkeys(("1st innings", "2nd innings", "3rd innings", "4th innings", "super over"), MatchPhase.LIVE),
+    **dict.fromkeys(("innings break", "tea break", "tea", "lunch", "dinner", "drinks"), MatchPhase.BREAK),
+    **dict.fromkeys(("int", "delayed"), MatchPhase.INTERRUPTED),
     "finished": MatchPhase.FINISHED,
     "aban": MatchPhase.ABANDONED,
     "cancl": MatchPhase.CANCELLED,
@@ -82,28 +101,6 @@ class BatterStatus(StrEnum):
     RETIRED = "retired"  # hurt or otherwise not out, and may come back
     ABSENT = "absent"
     DID_NOT_BAT = "did_not_bat"
-
-
-class CricketEventKind(StrEnum):
-    """The kind of a match event."""
-
-    INNINGS_START = "innings_start"
-    WICKET = "wicket"
-    FOUR = "four"
-    SIX = "six"
-    FIFTY = "fifty"
-    HUNDRED = "hundred"
-    MILESTONE = "milestone"  # every further fifty of a batter: 150, 200 …
-    HAT_TRICK = "hat_trick"
-    MAIDEN = "maiden"
-    PARTNERSHIP = "partnership"
-    INNINGS_BREAK = "innings_break"
-    TARGET = "target"
-    SUPER_OVER = "super_over"
-    RAIN = "rain"
-    RESUMPTION = "resumption"
-    RESULT = "result"
-    CORRECTION = "correction"
 
 
 class Extras(Record, frozen=True):
@@ -307,62 +304,85 @@ class LineupPlayer(Record, frozen=True):
     substitute: bool = False
 
 
-class CricketEvent(Record, frozen=True):
-    """A match event, with the score after it. `value` is the number of a milestone or target.
+class FixtureField(StrEnum):
+    """A field that an operator may set, by the name of its attribute."""
 
-    `event_id` consists of the ball or innings and the kind: an event that is found again has the same id.
+    START_TIME = "startTime"
+    STATUS = "status"
+    ROUND = "round"
+    FORMAT = "format"
+    NOTE = "note"
+    VENUE = "venue"
+    SCHEDULED_OVERS = "scheduledOvers"
+
+
+def _in_order(names: Iterable[str] | None) -> tuple[FixtureField, ...]:
+    present = set(names or ())
+    return tuple(field for field in FixtureField if field in present)
+
+
+_PHASE_NAMES: Mapping[str | None, MatchPhase] = {phase.value: phase for phase in MatchPhase}
+_NO_PHASE = (None, "", MatchPhase.UNKNOWN.value)
+
+
+def _phase(stored: str | None, status: str) -> MatchPhase:
+    """Return the stored phase, or the phase implied by the status if an earlier release stored an unknown one."""
+    return phase_of(status) if stored in _NO_PHASE else _PHASE_NAMES[stored]
+
+
+def _follow_on(stored: bool | None, innings: tuple[InningsScore, ...]) -> bool:
+    """Return whether a side batted twice in a row. A super over is no follow-on: the chasing side bats first in it."""
+    if stored is not None:
+        return stored
+    return any(later.team_id == earlier.team_id and not later.super_over for earlier, later in pairwise(innings))
+
+
+class Match(StoredItem, Record, key=fixtures.fixture):
+    """A fixture and its state. Ids, `format` and `status` are the provider's.
+
+    Items of other programs need only the key attributes of the table and of its index. The index contains summaries.
     """
 
-    event_id: str
-    kind: CricketEventKind
-    text: str
-    innings: int | None = None
-    score: str | None = None
-    ball: Ball | None = None
-    player_id: str | None = None
-    player: str | None = None
-    value: int | None = None
-
-
-class Match(Record, frozen=True):
-    """A fixture and its state. Ids, `format` and `status` are the provider's."""
-
-    match_id: str
-    league_id: str
-    league_code: str
-    home_team_id: str
-    away_team_id: str
-    start_time: datetime
-    status: str = "NS"
-    phase: MatchPhase = MatchPhase.UPCOMING
-    season_id: str | None = None
-    round: str | None = None
-    format: str | None = None
-    note: str | None = None
-    venue: Venue | None = None
-    toss: Toss | None = None
-    scheduled_overs: int | None = None
-    balls_per_over: int = 6
-    target: Target | None = None
-    result: Result | None = None
-    follow_on: bool = False
-    player_of_match: str | None = None
-    innings: tuple[InningsScore, ...] = ()
-    #: None in summaries, as from the index.
-    scorecards: tuple[Scorecard, ...] | None = None
+    match_id: str = stored.part(form=Identifier())
+    league_id: str = stored.text("leagueId", missing="", form=Identifier())
+    league_code: str = stored.text("leagueCode", form=Identifier(20))
+    home_team_id: str = stored.text("homeTeamId", missing="", form=Identifier())
+    away_team_id: str = stored.text("awayTeamId", missing="", form=Identifier())
+    start_time: datetime = stored.moment("startTime", form=Moment())
+    status: str = stored.text("status", lambda status: status or "NS", default="NS", form=Identifier())
+    phase: MatchPhase = stored.text(
+        "phase", _phase, given=("status",), missing=None, default=MatchPhase.UPCOMING, encode=attrgetter("value")
+    )
+    season_id: str | None = stored.text("seasonId", default=None, form=Identifier())
+    round: str | None = stored.text("round", default=None, form=Line(200), removable=True)
+    format: str | None = stored.text("format", default=None, form=Identifier(), removable=True)
+    note: str | None = stored.text("note", default=None, form=Prose(1000), removable=True)
+    venue: Venue | None = stored.json("venue", Venue, default=None, removable=True)
+    toss: Toss | None = stored.json("toss", Toss, default=None)
+    scheduled_overs: int | None = stored.number("scheduledOvers", default=None, form=Whole(1, 100), removable=True)
+    balls_per_over: int = stored.number("ballsPerOver", default=6, form=Whole(4, 8))
+    target: Target | None = stored.json("target", Target, default=None)
+    result: Result | None = stored.json("result", Result, default=None)
+    follow_on: bool = stored.flag("followOn", _follow_on, given=("innings",), missing=None, default=False)
+    player_of_match: str | None = stored.text("playerOfMatch", default=None)
+    innings: tuple[InningsScore, ...] = stored.json("scores", tuple[InningsScore, ...], default=())
+    #: None in summaries.
+    scorecards: tuple[Scorecard, ...] | None = stored.json(
+        "scorecards", tuple[Scorecard, ...], default=None, if_none="[]", typical=3860
+    )
     #: The version of the live state.
-    version: int = 0
+    version: int = stored.number("version", default=0)
     #: The fencing token of the last writer of the live state.
-    fence: int = 0
+    fence: int = stored.number("fence", default=0)
     #: The last ball whose events were published.
-    last_ball_id: int = 0
-    updated_at: datetime | None = None
-    live_updated_at: datetime | None = None
-    archived_at: datetime | None = None
+    last_ball_id: int = stored.number("lastBallId", default=0)
+    updated_at: datetime | None = stored.moment("updatedAt", default=None)
+    live_updated_at: datetime | None = stored.moment("liveUpdatedAt", default=None)
+    archived_at: datetime | None = stored.moment("archivedAt", default=None)
     #: Grows with every change of the fixture. None in summaries.
-    revision: int | None = 0
+    revision: int | None = stored.number(REVISION, version_from, default=0)
     #: The fields that an operator set. None in summaries.
-    operator_fields: tuple[str, ...] | None = ()
+    operator_fields: tuple[str, ...] | None = stored.texts("operatorFields", _in_order, default=(), encode=None)
 
 
 class MatchSnapshot(Record, frozen=True):

@@ -1,8 +1,7 @@
 """Devices: the targets of push notifications, one per user (DEV-1 … DEV-4)."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -10,10 +9,14 @@ from typing import Any
 from datastore.dynamodb.codec import Item
 from datastore.dynamodb.records import record
 from datastore.errors import NotFound
+from datastore.items import attributes as stored
+from datastore.items.repository import Repository
+from datastore.items.stored_item import StoredItem
 from datastore.keyspace.matches import devices as keys
 from datastore.keyspace.matches.devices import DEVICES
+from datastore.model.access_patterns import consistently
 from datastore.model.composite_keys import Key
-from datastore.model.timestamps import from_iso, from_seconds, iso, to_seconds
+from datastore.model.timestamps import iso, to_seconds
 from datastore.session.optimistic_locking import (
     PUT_VERSIONS,
     check_version,
@@ -22,7 +25,6 @@ from datastore.session.optimistic_locking import (
     version_of,
     version_values,
 )
-from datastore.session.store import Store
 
 LIFETIME = timedelta(days=90)
 
@@ -35,49 +37,41 @@ class Platform(StrEnum):
     WATCHOS = "watchos"
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+def _platform(text: str) -> Platform:
+    return Platform(text.lower())
+
+
+class Device(StoredItem, key=keys.device):
     """A device that is registered for push notifications. Its `repr` omits the push tokens."""
 
-    user_id: str
-    device_token: str = field(repr=False)
-    platform: Platform
-    apns_token: str = field(repr=False)
-    push_to_start_token: str | None = field(repr=False)
-    os_version: str | None
-    app_version: str | None
-    registered_at: datetime | None
-    expires_at: datetime
-    version: int = 0
+    user_id: str = stored.part()
+    device_token: str = stored.part(secret=True, typical=64)
+    platform: Platform = stored.text("platform", _platform)
+    apns_token: str = stored.text("apnsToken", missing=stored.text("deviceToken"), secret=True, typical=64)
+    push_to_start_token: str | None = stored.text("pushToStartToken", missing=None, secret=True)
+    os_version: str | None = stored.text("osVersion", missing=None)
+    app_version: str | None = stored.text("appVersion", missing=None)
+    registered_at: datetime | None = stored.moment("registeredAt", missing=None)
+    expires_at: datetime = stored.seconds("ttl")
+    version: int = stored.version(default=0)
 
 
-class Devices:
+class Devices(Repository):
     """One method for each access pattern. `now` is the time of the request. Expired devices are not returned."""
 
-    def __init__(self, store: Store, now: datetime) -> None:
-        self._store = store
-        self._now = now
-
-    async def of_user(self, user_id: str) -> Device | None:
+    async def of_user(self, user_id: str, *, consistent: bool = False) -> Device | None:
         """DEV-1: return the device of a user, or None. Reads one item, and more only after expired items."""
-        values = {"partition": user_id, "now": self._now.timestamp()}
+        values, pattern = {"partition": user_id}, consistently(keys.DEVICE_OF_USER, consistent)
         start: Item | None = None
         while True:
-            page = await self._store.query(keys.DEVICE_OF_USER, values, start=start, limit=1)
+            page = await self._store.query(pattern, values, start=start, limit=1)
             if page.items:
-                return record(device_from, page.items[0])
+                return record(Device.decoder, page.items[0])
             if (start := page.next_start) is None:
                 return None
 
     async def register(
-        self,
-        user_id: str,
-        device_token: str,
-        *,
-        platform: Platform,
-        apns_token: str,
-        os_version: str,
-        app_version: str,
+        self, user_id: str, device_token: str, *, platform: Platform, apns_token: str, os_version: str, app_version: str
     ) -> Device:
         """DEV-2: register a device for 90 days in place of any other device. It keeps its push-to-start token.
 
@@ -99,7 +93,7 @@ class Devices:
         assert written.item is not None, "An update without a condition returns the item."
         items = [item async for item in self._store.query_all(keys.REGISTER_DEVICE, {"partition": user_id})]
         await asyncio.gather(*[self._replace(item) for item in _older(items)])
-        return device_from(written.item)
+        return Device.decoder(written.item)
 
     async def _replace(self, item: Item) -> None:
         key = keys.device(item["userId"], item["deviceToken"])
@@ -116,16 +110,16 @@ class Devices:
         """
         key = keys.device(user_id, device_token)
         item = await self._store.get(keys.UPDATE_PUSH_TO_START, key)
-        device = self._unexpired(item)
+        device = record(Device.decoder, item)
         if device is None or item is None:
             raise _no_device()
         if not (self._store.is_retry and may_be_applied(item, expected, {"pushToStartToken": token})):
-            check_version(item, expected, device_from)
+            check_version(item, expected, Device.decoder)
         if device.push_to_start_token == token:
             return device
         values: dict[str, Any] = {"token": token, "one": 1, **version_values(expected)}
         written = await self._store.update(keys.UPDATE_PUSH_TO_START, key, **values)
-        return updated_record(written, expected, {"pushToStartToken": token}, device_from, _no_device)
+        return updated_record(written, expected, {"pushToStartToken": token}, Device.decoder, _no_device)
 
     async def remove_push_to_start_token(self, user_id: str, device_token: str, rejected: str) -> None:
         """DEV-3: remove the rejected push-to-start token. A newer token of the device remains."""
@@ -138,11 +132,7 @@ class Devices:
         key = keys.device(user_id, device_token)
         written = await self._store.delete(keys.DELETE_DEVICE, key)
         _observe_deleted(key, written.item)
-        return self._unexpired(written.item)
-
-    def _unexpired(self, item: Mapping[str, Any] | None) -> Device | None:
-        device = record(device_from, item)
-        return device if device and device.expires_at > self._now else None
+        return record(Device.decoder, written.item)
 
 
 def _observe_deleted(key: Key, item: Item | None) -> None:
@@ -157,19 +147,3 @@ def _no_device() -> NotFound:
 def _older(items: Sequence[Item]) -> Sequence[Item]:
     """Return all devices except the last registered. The token orders devices of one registration time."""
     return sorted(items, key=lambda item: (item.get("registeredAt", ""), item["deviceToken"]))[:-1]
-
-
-def device_from(item: Mapping[str, Any]) -> Device:
-    registered_at = item.get("registeredAt")
-    return Device(
-        user_id=item["userId"],
-        device_token=item["deviceToken"],
-        platform=Platform(item["platform"].lower()),
-        apns_token=item.get("apnsToken", item["deviceToken"]),
-        push_to_start_token=item.get("pushToStartToken"),
-        os_version=item.get("osVersion"),
-        app_version=item.get("appVersion"),
-        registered_at=None if registered_at is None else from_iso(registered_at),
-        expires_at=from_seconds(item["ttl"]),
-        version=version_of(item),
-    )

@@ -5,9 +5,9 @@ The functions are pure: the same match, live state and names give the same displ
 
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 
-from datastore.matches.cricket import Ball, BatterStatus, BattingLine, BowlingLine, InningsScore, Match, MatchPhase
-from datastore.matches.json_records import Record
+from datastore.matches.cricket import Ball, BatterStatus, BowlingLine, InningsScore, Match, MatchPhase, Record
 from datastore.matches.leagues import League
 from datastore.matches.live_state import ActiveMatch, LiveScore, initial_state
 from datastore.matches.run_chase import ALL_OUT, Chase, balls_bowled, chase_of, is_closed, rate
@@ -15,18 +15,7 @@ from datastore.matches.teams import Team
 
 RECENT_SHOWN = 12
 # The provider's status is shown, unless it is an abbreviation ("NS", "Aban."). Then these texts are.
-PHASES = {
-    MatchPhase.UPCOMING: "Not started",
-    MatchPhase.LIVE: "Live",
-    MatchPhase.BREAK: "Break",
-    MatchPhase.STUMPS: "Stumps",
-    MatchPhase.INTERRUPTED: "Interrupted",
-    MatchPhase.FINISHED: "Finished",
-    MatchPhase.ABANDONED: "Abandoned",
-    MatchPhase.CANCELLED: "Cancelled",
-    MatchPhase.POSTPONED: "Postponed",
-    MatchPhase.UNKNOWN: "Unknown",
-}
+PHASES = {phase: phase.value.capitalize() for phase in MatchPhase} | {MatchPhase.UPCOMING: "Not started"}
 SHORTEST_STATUS = 4
 
 
@@ -227,11 +216,10 @@ def _headline(home: DisplaySide, away: DisplaySide, live: LiveScore) -> str:
 
 def _batters(live: LiveScore) -> tuple[DisplayBatter, ...]:
     at_the_crease = [line for line in live.batting if line.status is BatterStatus.BATTING]
-    return tuple(_batter(line) for line in sorted(at_the_crease, key=lambda line: line.position))
-
-
-def _batter(line: BattingLine) -> DisplayBatter:
-    return DisplayBatter(line.name, line.runs, line.balls, line.fours, line.sixes, line.on_strike)
+    return tuple(
+        DisplayBatter(line.name, line.runs, line.balls, line.fours, line.sixes, line.on_strike)
+        for line in sorted(at_the_crease, key=attrgetter("position"))
+    )
 
 
 def _bowler(bowling: tuple[BowlingLine, ...]) -> DisplayBowler | None:

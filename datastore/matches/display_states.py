@@ -9,34 +9,43 @@ from typing import Any, TypeVar
 from datastore.dynamodb.codec import Item
 from datastore.dynamodb.records import record_or_error
 from datastore.errors import BadUserInput, DomainError, Internal
+from datastore.items import attributes as stored
+from datastore.items.repository import Repository
+from datastore.items.stored_item import StoredItem
 from datastore.keyspace.matches import display_states, leagues, teams
 from datastore.matches.active_matches import ActiveMatches
-from datastore.matches.cricket import Match, MatchPhase
+from datastore.matches.cricket import Lifetimes, Match
 from datastore.matches.display import DisplayState, MatchNames, display_state
 from datastore.matches.fixtures import Fixtures
-from datastore.matches.json_records import from_json, to_json
-from datastore.matches.leagues import league_from
+from datastore.matches.leagues import League
 from datastore.matches.live_state import ActiveMatch
-from datastore.matches.teams import team_from
+from datastore.matches.teams import Team
 from datastore.model.access_patterns import AccessPattern
-from datastore.model.composite_keys import Key, key_attributes
-from datastore.session.store import Store
+from datastore.model.composite_keys import Key
 
 T = TypeVar("T")
 
-LIVE_LIFETIME = timedelta(seconds=60)
-UPCOMING_LIFETIME = timedelta(minutes=10)
-FINISHED_LIFETIME = timedelta(hours=24)
+LIFETIMES = Lifetimes(upcoming=timedelta(minutes=10), live=timedelta(seconds=60), over=timedelta(hours=24))
 
 logger = logging.getLogger(__name__)
 
 
-class DisplayStates:
-    """One method for each access pattern."""
+def _whole_seconds(moment: datetime) -> int:
+    return int(moment.timestamp())
 
-    def __init__(self, store: Store, now: datetime) -> None:
-        self._store = store
-        self._now = now
+
+class CachedState(StoredItem, key=display_states.display_state):
+    """A display state in the cache."""
+
+    match_id: str = stored.text("matchId", missing="")
+    team_id: str = stored.text("teamId", missing="")
+    version: int = stored.number("version", missing=0)
+    expires_at: datetime = stored.seconds("ttl", encode=_whole_seconds)
+    state: DisplayState = stored.json("state", DisplayState, typical=880)
+
+
+class DisplayStates(Repository):
+    """One method for each access pattern."""
 
     async def by_id(self, match_id: str, team_id: str) -> DisplayState | None:
         """DSC-1: return the cached state, or build and cache it; None for an unknown match.
@@ -51,7 +60,7 @@ class DisplayStates:
         if match is None:
             return None
         _check_plays(match, team_id)
-        return await self._build(match, active, team_id)
+        return await self._put(display_state(match, active, await self.names(match), team_id))
 
     async def of_match(self, match: Match, team_id: str) -> DisplayState:
         """DSC-1: return the state of a match that was read already. A cached state older than the match is not used.
@@ -81,7 +90,7 @@ class DisplayStates:
             self._item(teams.TEAM, match.away_team_id),
             self._item(leagues.LEAGUE, match.league_id),
         )
-        return MatchNames(_record(team_from, home), _record(team_from, away), _record(league_from, league))
+        return MatchNames(_record(Team.decoder, home), _record(Team.decoder, away), _record(League.decoder, league))
 
     async def _item(self, pattern: AccessPattern, id: str) -> Item | None:
         """Return the item of an id. The id is empty for a fixture of another program without the team."""
@@ -101,54 +110,29 @@ class DisplayStates:
         newest = await asyncio.gather(*[self._put(state) for state in built])
         return {state.team_id: state for state in newest}
 
-    async def _build(self, match: Match, active: ActiveMatch | None, team_id: str) -> DisplayState:
-        return await self._put(display_state(match, active, await self.names(match), team_id))
-
     async def _cached(self, match_id: str, team_id: str) -> DisplayState | None:
         item = await self._store.get(display_states.DISPLAY_STATE, display_states.display_state(match_id, team_id))
         return self._valid(item)
 
     async def _put(self, state: DisplayState) -> DisplayState:
         """Cache a state unless the cached state is newer. Return the newer of both."""
-        item = display_state_item(state, self._now)
+        expires_at = self._now + LIFETIMES.of(state.phase)
+        item = CachedState(state.match_id, state.team_id, state.version, expires_at, state).item()
         # Of two states of one version, the state with an event is the newer.
         replaced = state.version if state.last_event is not None else state.version - 1
-        values = {"version": replaced, "now": int(self._now.timestamp())}
         try:
-            written = await self._store.put(display_states.CACHE_STATE, item, **values)
+            written = await self._store.put(display_states.CACHE_STATE, item, version=replaced)
         except DomainError as problem:
             logger.warning("The display state of match %s could not be cached: %s", state.match_id, problem)
             return state
         return state if written.ok else self._valid(written.item) or state
 
     def _valid(self, item: Item | None) -> DisplayState | None:
-        """Return the state of an item; None if it has expired, or has a form other than this release's."""
-        if item is None or "state" not in item or item.get("ttl", 0) <= self._now.timestamp():
+        """Return the state of an item; None if it has a form other than this release's."""
+        if item is None or "state" not in item or "ttl" not in item:
             return None
-        return _record(display_state_from, item)
-
-
-def display_state_item(state: DisplayState, now: datetime) -> Item:
-    key = display_states.display_state(state.match_id, state.team_id)
-    return {
-        **key_attributes(display_states.DISPLAY_STATES, key),
-        "matchId": state.match_id,
-        "teamId": state.team_id,
-        "version": state.version,
-        "ttl": int((now + lifetime(state.phase)).timestamp()),
-        "state": to_json(state),
-    }
-
-
-def display_state_from(item: Mapping[str, Any]) -> DisplayState:
-    return from_json(item["state"], DisplayState)
-
-
-def lifetime(phase: MatchPhase) -> timedelta:
-    """Return the TTL of a state. The state of a live match is replaced soon, unless its poller has failed."""
-    if phase.is_over:
-        return FINISHED_LIFETIME
-    return UPCOMING_LIFETIME if phase is MatchPhase.UPCOMING else LIVE_LIFETIME
+        cached = _record(CachedState.decoder, item)
+        return None if cached is None else cached.state
 
 
 def _check_plays(match: Match, team_id: str) -> None:

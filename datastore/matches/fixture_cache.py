@@ -1,51 +1,56 @@
 """The fixture cache: the provider's last snapshot of each match as compressed JSON, with a TTL (FXC-1 … FXC-6)."""
 
 import asyncio
-import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from operator import attrgetter
 
-from datastore.dynamodb.codec import Item
 from datastore.dynamodb.records import readable_records, record
+from datastore.items import attributes as stored
+from datastore.items.repository import Repository
+from datastore.items.stored_item import StoredItem
 from datastore.keyspace.matches import fixture_cache as keys
-from datastore.matches.cricket import MatchPhase, MatchSnapshot
-from datastore.matches.json_records import from_json, to_json
+from datastore.matches.cricket import Lifetimes, MatchSnapshot
 from datastore.model.access_patterns import AccessPattern
-from datastore.model.timestamps import from_iso, iso
+from datastore.model.timestamps import iso
 from datastore.session.pagination import Page, Span, read_page
-from datastore.session.store import Store
 
-UPCOMING_LIFETIME = timedelta(hours=12)
-LIVE_LIFETIME = timedelta(minutes=30)
-FINISHED_LIFETIME = timedelta(days=7)
-COMPRESSION_LEVEL = 1  # zlib's fastest, for every change: the text shrinks to a twelfth
+LIFETIMES = Lifetimes(upcoming=timedelta(hours=12), live=timedelta(minutes=30), over=timedelta(days=7))
 
 
-@dataclass(frozen=True, slots=True)
-class CachedMatch:
+def _starting_at(cached: "CachedMatch") -> str:
+    return iso(cached.snapshot.match.start_time)
+
+
+def _ttl(cached: "CachedMatch") -> int:
+    return int((cached.fetched_at + LIFETIMES.of(cached.snapshot.match.phase)).timestamp())
+
+
+class CachedMatch(StoredItem, key=keys.cached):
     """A snapshot from the provider."""
 
-    snapshot: MatchSnapshot
+    league_id = stored.computed("leagueId", attrgetter("snapshot.match.league_id"))
+    starting_at = stored.computed("startingAt", _starting_at)
+    ttl = stored.computed("ttl", _ttl)
+    snapshot: MatchSnapshot = stored.compressed("snapshot", MatchSnapshot, typical=4250)
     #: The version of the live state that was made from it, 0 for none.
-    version: int
-    fetched_at: datetime
+    version: int = stored.number("version")
+    fetched_at: datetime = stored.moment("fetchedAt")
+
+    @property
+    def match_id(self) -> str:
+        return self.snapshot.match.match_id
 
 
-class FixtureCache:
+class FixtureCache(Repository):
     """One method for each access pattern. Expired snapshots are not returned."""
-
-    def __init__(self, store: Store, now: datetime) -> None:
-        self._store = store
-        self._now = now
 
     async def get(self, match_id: str, pattern: AccessPattern = keys.CACHED) -> CachedMatch | None:
         """FXC-1: return the snapshot of a match, or None. Batched with other point reads."""
         item = await self._store.get(pattern, keys.cached(match_id))
-        if item is None or "snapshot" not in item or item.get("ttl", 0) <= self._now.timestamp():
+        if item is None or "snapshot" not in item or "ttl" not in item:
             return None  # another program stores the provider's response in its own form
-        return record(cached_from, item)
+        return record(CachedMatch.decoder, item)
 
     async def get_many(self, match_ids: Sequence[str]) -> dict[str, CachedMatch]:
         """FXC-2: return the cached snapshots of these matches by id."""
@@ -54,44 +59,19 @@ class FixtureCache:
 
     async def of_league(self, league_id: str, span: Span) -> Page:
         """FXC-3: return the cached matches of a league, soonest first. The items have only keys and times."""
-        values = {"partition": league_id, "now": self._now.timestamp()}
+        values = {"partition": league_id}
         return await read_page(self._store, keys.CACHED_OF_LEAGUE, [values], span)
 
     async def all(self) -> list[CachedMatch]:
         """FXC-4: return all snapshots."""
-        items = await self._store.scan(keys.ALL_CACHED, now=self._now.timestamp())
-        return readable_records(cached_from, [item for item in items if "snapshot" in item])
+        items = await self._store.scan(keys.ALL_CACHED)
+        return readable_records(CachedMatch.decoder, [item for item in items if "snapshot" in item])
 
     async def put(self, snapshot: MatchSnapshot, version: int = 0) -> None:
         """FXC-5: store a snapshot."""
-        await self._store.put(keys.CACHE, self._item(snapshot, version))
+        await self._store.put(keys.CACHE, CachedMatch(snapshot, version, self._now).item())
 
     async def put_all(self, snapshots: Sequence[MatchSnapshot]) -> None:
         """FXC-6: store snapshots from which no live state was made."""
-        await self._store.write_all(keys.CACHE_MANY, puts=[self._item(snapshot, 0) for snapshot in snapshots])
-
-    def _item(self, snapshot: MatchSnapshot, version: int) -> Item:
-        match = snapshot.match
-        return {
-            "matchId": match.match_id,
-            "leagueId": match.league_id,
-            "startingAt": iso(match.start_time),
-            "snapshot": zlib.compress(to_json(snapshot).encode(), COMPRESSION_LEVEL),
-            "version": version,
-            "fetchedAt": iso(self._now),
-            "ttl": int((self._now + _lifetime(match.phase)).timestamp()),
-        }
-
-
-def _lifetime(phase: MatchPhase) -> timedelta:
-    if phase.is_over:
-        return FINISHED_LIFETIME
-    return UPCOMING_LIFETIME if phase is MatchPhase.UPCOMING else LIVE_LIFETIME
-
-
-def cached_from(item: Mapping[str, Any]) -> CachedMatch:
-    try:
-        text = zlib.decompress(item["snapshot"])
-    except zlib.error as problem:
-        raise ValueError(f"damaged: {problem}") from None
-    return CachedMatch(from_json(text, MatchSnapshot), item["version"], from_iso(item["fetchedAt"]))
+        puts = [CachedMatch(snapshot, 0, self._now).item() for snapshot in snapshots]
+        await self._store.write_all(keys.CACHE_MANY, puts=puts)

@@ -3,30 +3,23 @@
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
-from datastore.dynamodb.codec import Item
 from datastore.dynamodb.record_decoder import RecordDecoder
-from datastore.dynamodb.records import LazyItem, raw_record_or_error, record
+from datastore.dynamodb.records import point_records, record
 from datastore.errors import Conflict, NotFound
+from datastore.items.repository import Repository
 from datastore.keyspace.matches import fixtures as keys
 from datastore.keyspace.matches.fixtures import FIXTURES
-from datastore.matches.cricket import (
-    Match,
-    MatchPhase,
-)
-from datastore.matches.fixture_items import fact_attributes, live_attributes, match_from, match_item, state_attributes
+from datastore.matches.cricket import FixtureField, Match, MatchPhase
+from datastore.matches.fixture_items import FACTS, STATE
 from datastore.matches.operator_fields import (
-    OPERATOR_FIELDS,
-    FixtureField,
     OperatorConflict,
-    attributes_of,
+    provided_attributes,
     unchanged_values,
     with_operator_fields,
-    without_operator_fields,
 )
 from datastore.model.access_patterns import AccessPattern
 from datastore.model.timestamps import iso
@@ -39,7 +32,6 @@ from datastore.session.optimistic_locking import (
     versioned_update,
 )
 from datastore.session.pagination import Page, Span, read_page
-from datastore.session.store import Store
 from datastore.session.writes import WriteResult
 
 UPDATE_CONCURRENCY = 8
@@ -50,12 +42,8 @@ SOON = timedelta(hours=24)
 RECENT_WRITE = timedelta(minutes=10)
 
 
-class Fixtures:
+class Fixtures(Repository):
     """One method for each access pattern."""
-
-    def __init__(self, store: Store, now: datetime) -> None:
-        self._store = store
-        self._now = now
 
     async def by_id(
         self, match_id: str, pattern: AccessPattern = keys.FIXTURE, convert: RecordDecoder[Match] | None = None
@@ -65,20 +53,23 @@ class Fixtures:
         `convert` is a decoder that may omit parts.
         """
         item = await self._store.find(pattern, keys.fixture(match_id))
-        return None if item is None else item.record(convert or match_from)
+        return None if item is None else item.record(convert or Match.decoder)
 
     async def by_ids(
-        self, match_ids: Sequence[str], convert: RecordDecoder[Match] | None = None
+        self,
+        match_ids: Sequence[str],
+        pattern: AccessPattern = keys.MATCHES,
+        convert: RecordDecoder[Match] | None = None,
     ) -> list[Match | Exception | None]:
-        """FIX-2: return matches in the order of the ids: None for an unknown id, the error for a failed read."""
-        attributes = None if convert is None or convert is match_from else convert.attributes
-        items = await self._store.find_all(keys.MATCHES, list(map(keys.fixture, match_ids)), attributes)
-        read = partial(raw_record_or_error, convert or match_from)
-        return [read(item.raw) if isinstance(item, LazyItem) else item for item in items]
+        """FIX-1, FIX-2: return matches in the order of the ids: None for an unknown id, the error for a failed read."""
+        convert = convert or Match.decoder
+        attributes = None if convert is Match.decoder else convert.attributes
+        items = await self._store.find_all(pattern, list(map(keys.fixture, match_ids)), attributes)
+        return point_records(convert, items)
 
     async def latest(self, match_id: str) -> Match | None:
         """FIX-4: read a match consistently, before a write that depends on it."""
-        return record(match_from, await self._store.get(keys.SYNC_FIXTURES, keys.fixture(match_id)))
+        return record(Match.decoder, await self._store.get(keys.SYNC_FIXTURES, keys.fixture(match_id)))
 
     async def of_league(self, league_code: str, start: datetime, end: datetime, span: Span) -> Page:
         """FIX-3: return the matches of a league that start from `start` to `end`, both inclusive, soonest first."""
@@ -96,17 +87,17 @@ class Fixtures:
         pairs = list(zip(matches, stored, strict=True))
         new = {match.match_id for match, before in pairs if self._is_safe_to_put(match, before, polled or ())}
         revisions = {match_id: PUT_VERSIONS.next(self._now, _address(match_id)) for match_id in new}
-        puts = [
-            match_item(replace(match, revision=revisions[match.match_id]), self._now)
+        puts = {
+            match.match_id: replace(match, updated_at=self._now, revision=revisions[match.match_id])
             for match in matches
             if match.match_id in new
-        ]
-        await self._store.write_all(keys.SYNC_FIXTURES, puts=puts)
+        }
+        await self._store.write_all(keys.SYNC_FIXTURES, puts=[match.item() for match in puts.values()])
         slots = asyncio.Semaphore(UPDATE_CONCURRENCY)
 
         async def write(match: Match, before: Match | None) -> Match:
             if match.match_id in new:
-                return replace(match, updated_at=self._now, revision=revisions[match.match_id])
+                return puts[match.match_id]
             async with slots:
                 return await self._sync(match, before, polled)
 
@@ -132,43 +123,42 @@ class Fixtures:
         """Raise `OperatorConflict` if an operator set or cleared fields since `stored` was read."""
         if polled and match.match_id in polled:
             return await self._write_facts(match)
-        key = keys.fixture(match.match_id)
         written: WriteResult | None = None
         if stored is None or not stored.version:
-            item = {
-                **fact_attributes(match),
-                **state_attributes(match),
-                "version": match.version,
-                "updatedAt": iso(self._now),
-            }
             # A poller without changes so far may have set these. A value of 0 leaves them as they are.
-            item |= {"fence": match.fence} if match.fence else {}
-            item |= {"lastBallId": match.last_ball_id} if match.last_ball_id else {}
-            expression, values = versioned_update(without_operator_fields(item | _unarchived(match), match), REVISION)
-            values |= {"zero": 0} | unchanged_values(match)
-            written = await self._store.update(keys.SYNC_SOON, key, update=expression, **values)
+            names = [*STATE, *(name for name in ("fence", "last_ball_id") if getattr(match, name))]
+            written = await self._write(keys.SYNC_SOON, match, names, zero=0)
         elif self._has_newer_state(match, stored, polled):
-            item = {**fact_attributes(match), **stated_attributes(match)}
-            item |= {"version": stored.version + 1, "updatedAt": iso(self._now)}
-            expression, values = versioned_update(without_operator_fields(item | _unarchived(match), match), REVISION)
-            values |= {"seen": stored.version, "held": stored.fence} | unchanged_values(match)
-            written = await self._store.update(keys.SYNC_STATE, key, update=expression, **values)
+            next_version = replace(match, version=stored.version + 1)
+            seen = {"seen": stored.version, "held": stored.fence}
+            written = await self._write(keys.SYNC_STATE, next_version, _stated(match), **seen)
         if written is not None and written.ok and written.item is not None:
-            return match_from(written.item)
+            return Match.decoder(written.item)
         if written is not None:
             _check_operator(written, match)
         return await self._write_facts(match)
 
+    async def _write(self, pattern: AccessPattern, match: Match, state: Sequence[str], **values: Any) -> WriteResult:
+        """Write the facts, the version and some fields of the state. A match that is not over is not archived."""
+        names = [*FACTS, *state, "version", *(() if match.phase.is_over else ("archived_at",))]
+        return await self._write_fields(pattern, replace(match, archived_at=None), names, **values)
+
+    async def _write_fields(
+        self, pattern: AccessPattern, match: Match, names: Sequence[str], **values: Any
+    ) -> WriteResult:
+        """Write some fields and the time, without those that an operator set."""
+        attributes = provided_attributes(replace(match, updated_at=self._now), [*names, "updated_at"])
+        expression, more = versioned_update(attributes, REVISION)
+        values |= more | unchanged_values(match)
+        return await self._store.update(pattern, keys.fixture(match.match_id), update=expression, **values)
+
     async def _write_facts(self, match: Match) -> Match:
-        facts = without_operator_fields({**fact_attributes(match), "updatedAt": iso(self._now)}, match)
-        expression, values = versioned_update(facts, REVISION)
-        key = keys.fixture(match.match_id)
-        written = await self._store.update(keys.SYNC_FACTS, key, update=expression, **values, **unchanged_values(match))
+        written = await self._write_fields(keys.SYNC_FACTS, match, FACTS)
         if not written.ok:
             _check_operator(written, match)
             raise no_match(match.match_id)
         assert written.item is not None
-        return match_from(written.item)
+        return Match.decoder(written.item)
 
     def _has_newer_state(self, match: Match, stored: Match, polled: Collection[str] | None) -> bool:
         """Return whether the state of a started match must be written."""
@@ -193,15 +183,15 @@ class Fixtures:
         """
         expression, values = versioned_update({**attributes, "updatedAt": iso(self._now)}, REVISION)
         if fields:
-            expression, values = f"{expression}, {OPERATOR_FIELDS} :fields", values | {"fields": set(fields)}
+            expression, values = f"{expression}, operatorFields :fields", values | {"fields": set(fields)}
         if cleared:
             # DynamoDB allows an attribute in only one clause of an expression, so a call sets fields or clears them.
             assert not fields
-            expression += f" DELETE {OPERATOR_FIELDS} :cleared"
+            expression += " DELETE operatorFields :cleared"
             values |= {"cleared": set(cleared)}
         values |= version_values(expected)
         written = await self._store.update(keys.UPDATE_FIXTURE, keys.fixture(match_id), update=expression, **values)
-        return updated_record(written, expected, attributes, match_from, lambda: no_match(match_id), REVISION)
+        return updated_record(written, expected, attributes, Match.decoder, lambda: no_match(match_id), REVISION)
 
     async def write_live(self, match: Match) -> bool:
         """FIX-5: store the state of a match. Return False if a later lock holder has written it, or it does not exist.
@@ -210,11 +200,9 @@ class Fixtures:
 
         Raises `OperatorConflict` if `match.operator_fields` does not name these fields.
         """
-        expression, values = versioned_update(
-            without_operator_fields(live_attributes(match, self._now), match), REVISION
-        )
-        values |= unchanged_values(match)
-        written = await self._store.update(keys.WRITE_LIVE, keys.fixture(match.match_id), update=expression, **values)
+        live = replace(match, live_updated_at=self._now, archived_at=None)
+        names = [*STATE, "version", "fence", "last_ball_id", "live_updated_at", "archived_at"]
+        written = await self._write_fields(keys.WRITE_LIVE, live, names)
         if not written.ok and written.item is not None and written.item.get("fence", 0) <= match.fence:
             _check_operator(written, match)
         return written.ok
@@ -224,7 +212,7 @@ class Fixtures:
         written = await self._store.update(keys.ARCHIVE_FIXTURE, keys.fixture(match_id), now=iso(self._now), one=1)
         if not written.ok or written.item is None:
             raise no_match(match_id)
-        return match_from(written.item)
+        return Match.decoder(written.item)
 
 
 def is_older_state(match: Match, stored: Match, now: datetime) -> bool:
@@ -237,20 +225,15 @@ def is_older_state(match: Match, stored: Match, now: datetime) -> bool:
 
 def changes_state(match: Match, stored: Match) -> bool:
     """Return whether the state that a match states differs from the stored state."""
-    before = state_attributes(stored)
-    return any(value != before[name] for name, value in stated_attributes(match).items())
+    names = _stated(match)
+    return match.attributes_of(names) != stored.attributes_of(names)
 
 
-def stated_attributes(match: Match) -> Item:
-    """Return the state attributes that a match states. Lists have no scorecards; upcoming matches have no runs."""
-    state = state_attributes(match)
+def _stated(match: Match) -> list[str]:
+    """Return the fields of the state that a match states. Lists have no scorecards; upcoming matches have no runs."""
     is_upcoming = match.phase is MatchPhase.UPCOMING
-    is_stated = {"scores": match.innings or is_upcoming, "scorecards": match.scorecards or is_upcoming}
-    return {name: value for name, value in state.items() if is_stated.get(name, True)}
-
-
-def _unarchived(match: Match) -> Item:
-    return {} if match.phase.is_over else {"archivedAt": None}
+    is_stated = {"innings": match.innings or is_upcoming, "scorecards": match.scorecards or is_upcoming}
+    return [name for name in STATE if is_stated.get(name, True)]
 
 
 def _balls_bowled(match: Match) -> int:
@@ -261,15 +244,9 @@ def _check_operator(written: WriteResult, match: Match) -> None:
     """Raise `OperatorConflict` if a write was refused because an operator set or cleared fields."""
     if written.ok or written.item is None:
         return
-    stored = match_from(written.item)
+    stored = Match.decoder(written.item)
     if stored.operator_fields != match.operator_fields:
         raise OperatorConflict(stored)
-
-
-def source_values(match: Match, fields: Collection[FixtureField]) -> Item:
-    """Return the attributes of these fields as the source states them."""
-    stated = {**fact_attributes(match), **state_attributes(match)}
-    return {name: stated[name] for field in fields for name in attributes_of(field)}
 
 
 def _address(match_id: str) -> ItemAddress:
@@ -278,3 +255,10 @@ def _address(match_id: str) -> ItemAddress:
 
 def no_match(match_id: str) -> NotFound:
     return NotFound(f"There is no match {match_id!r}.")
+
+
+def existing(match: Match | None, match_id: str) -> Match:
+    """Return the match that was read. Raises `NotFound` if there is none."""
+    if match is None:
+        raise no_match(match_id)
+    return match

@@ -1,22 +1,23 @@
 """Sessions of Live Activities, which show a match on a device's lock screen (LA-1 … LA-6)."""
 
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
 from datastore.dynamodb.records import readable_records, record
 from datastore.errors import Conflict, NotFound
+from datastore.items import attributes as stored
+from datastore.items.repository import Repository
+from datastore.items.stored_item import StoredItem
 from datastore.keyspace.matches import live_activities as keys
 from datastore.keyspace.matches.live_activities import LIVE_ACTIVITIES
 from datastore.matches.cricket import Match
 from datastore.model.access_patterns import AccessPattern
 from datastore.model.composite_keys import Key, second_part
-from datastore.model.timestamps import from_iso, from_seconds, iso, to_seconds
-from datastore.session.optimistic_locking import PUT_VERSIONS, updated_record, version_of, version_values
+from datastore.model.timestamps import iso, to_seconds
+from datastore.session.optimistic_locking import PUT_VERSIONS, updated_record, version_values
 from datastore.session.pagination import Page, Span, read_page
-from datastore.session.store import Store
 
 # iOS ends a Live Activity after at most eight hours, and removes it from the lock screen after four more.
 LIFETIME = timedelta(hours=12)
@@ -33,44 +34,49 @@ class LiveActivityStatus(StrEnum):
     SUSPENDED = "suspended"
 
 
-@dataclass(frozen=True, slots=True)
-class LiveActivity:
+# The values of expressions that are the same in all requests.
+CONSTANTS: dict[str, Any] = {"one": 1, **{status.name.lower(): status.value for status in LiveActivityStatus}}
+
+
+class LiveActivity(StoredItem, key=keys.live_activity):
     """A session on a device. Its `repr` omits the push token."""
 
-    match_id: str
-    user_id: str
-    device_id: str
-    update_token: str = field(repr=False)
-    status: LiveActivityStatus
-    session_started_at: datetime
-    ended_at: datetime | None
-    end_reason: str | None
-    suspended_at: datetime | None
-    expires_at: datetime
-    version: int = 0
+    match_id: str = stored.part()
+    user_id: str = stored.text("userId")
+    # Writes address the item by its key. Another program may omit the attribute `deviceId`, or write another value.
+    device_id: str = stored.part("deviceId", typical=64)
+    update_token: str = stored.text("updateToken", secret=True, typical=140)
+    status: LiveActivityStatus = stored.choice("status", LiveActivityStatus)
+    session_started_at: datetime = stored.moment("sessionStartedAt")
+    ended_at: datetime | None = stored.moment("endedAt", missing=None)
+    end_reason: str | None = stored.text("endReason", missing=None)
+    suspended_at: datetime | None = stored.moment("suspendedAt", missing=None)
+    expires_at: datetime = stored.seconds("ttl")
+    version: int = stored.version(default=0)
 
 
-class LiveActivities:
+class LiveActivities(Repository):
     """One method for each access pattern. `now` is the time of the request. Expired sessions are not returned."""
 
-    def __init__(self, store: Store, now: datetime) -> None:
-        self._store = store
-        self._now = now
+    async def by_key(self, match_id: str, user_id: str, device_id: str) -> LiveActivity | None:
+        """LA-N1: return a session, or None."""
+        key = keys.live_activity(match_id, user_id, device_id)
+        return record(LiveActivity.decoder, await self._store.get(keys.ACTIVITY, key))
 
     async def of_match(self, match_id: str, span: Span) -> Page:
         """LA-1: return the sessions of a match, by user and device."""
-        return await read_page(self._store, keys.ACTIVITIES_OF_MATCH, [self._of(match_id)], span)
+        return await read_page(self._store, keys.ACTIVITIES_OF_MATCH, [{"partition": match_id}], span)
 
     async def pages_of_match(self, match_id: str) -> AsyncIterator[list[LiveActivity]]:
         """LA-1: yield the active sessions of a match in pages. Damaged items are logged and omitted."""
-        values = self._of(match_id) | {"active": LiveActivityStatus.ACTIVE.value}
+        values = keys.live_activity.values_of(match_id) | {"active": LiveActivityStatus.ACTIVE.value}
         async for items in self._store.query_pages(keys.ACTIVE_OF_MATCH, values):
-            if activities := readable_records(live_activity_from, items):
+            if activities := readable_records(LiveActivity.decoder, items):
                 yield activities
 
     async def of_user(self, user_id: str, span: Span) -> Page:
         """LA-2: return the sessions of a user. The index has no sort key: their order is stable but arbitrary."""
-        return await read_page(self._store, keys.ACTIVITIES_OF_USER, [self._of(user_id)], span)
+        return await read_page(self._store, keys.ACTIVITIES_OF_USER, [{"partition": user_id}], span)
 
     async def register(self, match: Match, user_id: str, device_id: str, update_token: str) -> LiveActivity:
         """LA-3: start or restart a session of a match.
@@ -86,7 +92,6 @@ class LiveActivities:
             "user": user_id,
             "device": device_id,
             "token": update_token,
-            "active": LiveActivityStatus.ACTIVE.value,
             "startedAt": iso(self._now),
             "ttl": to_seconds(self._now + LIFETIME),
             "begun": PUT_VERSIONS.initial(self._now, (LIVE_ACTIVITIES.name, key)),
@@ -96,9 +101,9 @@ class LiveActivities:
         return activity
 
     async def _check_devices(self, match_id: str, user_id: str, device_id: str) -> None:
-        values = self._of(match_id) | {"user": keys.user_prefix(user_id)}
+        values = {"partition": match_id, "user": keys.user_prefix(user_id)}
         pages = self._store.query_pages(keys.REGISTER_ACTIVITY, values, attributes=("userId#deviceId",))
-        devices = {_device_of(item) async for items in pages for item in items}
+        devices = {second_part(item["userId#deviceId"]) async for items in pages for item in items}
         if len(devices) >= MAX_DEVICES and device_id not in devices:
             raise Conflict(f"You have sessions of the match {match_id!r} on {MAX_DEVICES} devices, which is the limit.")
 
@@ -109,30 +114,18 @@ class LiveActivities:
 
         Raises `NotFound` if there is no session, or it has ended; `Outdated` if its version is not the expected one.
         """
-        active = LiveActivityStatus.ACTIVE.value
-        values: dict[str, Any] = {
-            "token": update_token,
-            "active": active,
-            "ended": LiveActivityStatus.ENDED.value,
-            "now": self._now.timestamp(),
-            "one": 1,
-        }
         key = keys.live_activity(match_id, user_id, device_id)
-        written = await self._store.update(keys.UPDATE_TOKEN, key, **values, **version_values(expected))
-        stored = record(live_activity_from, written.item)
-        if stored is None or stored.status is LiveActivityStatus.ENDED or stored.expires_at <= self._now:
+        values = CONSTANTS | {"token": update_token} | version_values(expected)
+        written = await self._store.update(keys.UPDATE_TOKEN, key, **values)
+        activity = record(LiveActivity.decoder, written.item)
+        if activity is None or activity.status is LiveActivityStatus.ENDED:
             raise _no_session(match_id)
-        changes = {"updateToken": update_token, "status": active}
-        return updated_record(written, expected, changes, live_activity_from, lambda: _no_session(match_id))
+        changes = {"updateToken": update_token, "status": LiveActivityStatus.ACTIVE.value}
+        return updated_record(written, expected, changes, LiveActivity.decoder, lambda: _no_session(match_id))
 
     async def end(self, match_id: str, user_id: str, device_id: str, reason: str) -> LiveActivity | None:
         """LA-5: end a session. An ended session keeps its time and reason. Return None if there is none."""
-        values = {
-            "ended": LiveActivityStatus.ENDED.value,
-            "endedAt": iso(self._now),
-            "reason": reason,
-            "now": self._now.timestamp(),
-        }
+        values = {"endedAt": iso(self._now), "reason": reason}
         return await self._update(keys.END_ACTIVITY, keys.live_activity(match_id, user_id, device_id), values)
 
     async def suspend(
@@ -142,49 +135,14 @@ class LiveActivities:
 
         Return None if there is no such session, it has ended, or its token has changed.
         """
-        values: dict[str, Any] = {
-            "suspended": LiveActivityStatus.SUSPENDED.value,
-            "ended": LiveActivityStatus.ENDED.value,
-            "suspendedAt": iso(self._now),
-            "now": self._now.timestamp(),
-            "rejected": token,
-        }
+        values = {"suspendedAt": iso(self._now), "rejected": token}
         pattern = keys.SUSPEND_ACTIVITY if token is None else keys.SUSPEND_REJECTED
         return await self._update(pattern, keys.live_activity(match_id, user_id, device_id), values)
 
-    async def _update(self, pattern: AccessPattern, key: Key, values: Mapping[str, Any]) -> LiveActivity | None:
-        written = await self._store.update(pattern, key, **values, one=1)
-        return record(live_activity_from, written.item) if written.ok else None
-
-    def _of(self, partition: str) -> dict[str, Any]:
-        return {"partition": partition, "now": self._now.timestamp()}
+    async def _update(self, pattern: AccessPattern, key: Key, values: dict[str, Any]) -> LiveActivity | None:
+        written = await self._store.update(pattern, key, **CONSTANTS | values)
+        return record(LiveActivity.decoder, written.item) if written.ok else None
 
 
 def _no_session(match_id: str) -> NotFound:
     return NotFound(f"You have no session for the match {match_id!r} on this device, or it has ended.")
-
-
-def live_activity_from(item: Mapping[str, Any]) -> LiveActivity:
-    return LiveActivity(
-        match_id=item["matchId"],
-        user_id=item["userId"],
-        device_id=_device_of(item),
-        update_token=item["updateToken"],
-        status=LiveActivityStatus(item["status"]),
-        session_started_at=from_iso(item["sessionStartedAt"]),
-        ended_at=_moment(item, "endedAt"),
-        end_reason=item.get("endReason"),
-        suspended_at=_moment(item, "suspendedAt"),
-        expires_at=from_seconds(item["ttl"]),
-        version=version_of(item),
-    )
-
-
-def _device_of(item: Mapping[str, Any]) -> str:
-    """Return the device of a session. An item of another program has it only in its key."""
-    return item.get("deviceId") or second_part(item["userId#deviceId"])
-
-
-def _moment(item: Mapping[str, Any], name: str) -> datetime | None:
-    text = item.get(name)
-    return None if text is None else from_iso(text)

@@ -5,27 +5,28 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
-from datastore.change_streams.change import Change
-from datastore.dynamodb.codec import Item
-from datastore.keyspace.matches.active_matches import LIVE
+from datastore.items import attributes as stored
+from datastore.items.stored_item import StoredItem
+from datastore.keyspace.matches import active_matches as keys
 from datastore.matches.cricket import (
     Ball,
     BatterStatus,
     BattingLine,
     BowlingLine,
-    CricketEvent,
     InningsScore,
     Match,
     MatchPhase,
     Partnership,
+    Record,
     Result,
     Target,
     phase_of,
 )
-from datastore.matches.json_records import Record, from_json, to_json
-from datastore.model.timestamps import from_iso, from_seconds, iso
+from datastore.matches.cricket_events import CricketEvent
+from datastore.model.timestamps import from_seconds
 
 T = TypeVar("T")
 # The time of a state without a stored time.
@@ -56,6 +57,16 @@ class LiveStatePart(StrEnum):
     SCORECARDS = "scorecards"  # or another detail of the match
 
 
+class StoredScore(Record, frozen=True):
+    """The parts of a live score that are stored as one attribute."""
+
+    innings: tuple[InningsScore, ...] = ()
+    partnership: Partnership | None = None
+    target: Target | None = None
+    result: Result | None = None
+    note: str | None = None
+
+
 class LiveScore(Record, frozen=True):
     """The live score: all innings, the current batters and bowlers, and the last balls."""
 
@@ -72,34 +83,81 @@ class LiveScore(Record, frozen=True):
     #: The version and time of the state from which the score was read. A comparison of two scores ignores both.
     version: int = 0
     updated_at: datetime | None = None
+    match_id: str = ""
+
+    @property
+    def score(self) -> StoredScore:
+        return StoredScore(self.innings, self.partnership, self.target, self.result, self.note)
 
 
-class ActiveMatch(Record, frozen=True):
+def _live_score(
+    status: str,
+    phase: MatchPhase,
+    score: StoredScore,
+    batting: tuple[BattingLine, ...],
+    bowling: tuple[BowlingLine, ...],
+    balls: tuple[Ball, ...],
+    version: int,
+    updated_at: datetime,
+    match_id: str,
+) -> LiveScore:
+    facts = score.partnership, score.target, score.result, score.note
+    return LiveScore(status, phase, score.innings, batting, bowling, *facts, balls, version, updated_at, match_id)
+
+
+def _live(active: "ActiveMatch") -> str | None:
+    return keys.LIVE if active.status is ActiveStatus.ACTIVE else None
+
+
+class ActiveMatch(StoredItem, key=keys.active_match):
     """A match with its live state."""
 
-    match_id: str
-    league_code: str
-    home_team_id: str
-    away_team_id: str
-    status: ActiveStatus
-    live: LiveScore
-    version: int
-    updated_at: datetime
-    instance_id: str | None = None
+    live_index = stored.computed("live", _live)
+    _status = stored.nested(stored.text("previousStatus"), "live.status")
+    _phase = stored.nested(stored.choice("matchPhase", MatchPhase), "live.phase")
+    _score = stored.nested(stored.json("previousScore", StoredScore, typical=330), "live.score")
+    # The index of live matches does not project the lines and the balls.
+    _batting = stored.nested(
+        stored.json("previousBatting", tuple[BattingLine, ...], missing=(), typical=180), "live.batting"
+    )
+    _bowling = stored.nested(
+        stored.json("previousBowling", tuple[BowlingLine, ...], missing=(), typical=110), "live.bowling"
+    )
+    _balls = stored.nested(stored.json("last30Balls", tuple[Ball, ...], missing=(), typical=3290), "live.recent_balls")
+    match_id: str = stored.part()
+    league_code: str = stored.text("leagueCode", missing="")
+    home_team_id: str = stored.text("homeTeamId", missing="")
+    away_team_id: str = stored.text("awayTeamId", missing="")
+    status: ActiveStatus = stored.choice("status", ActiveStatus)
+    live: LiveScore = stored.derived(
+        _live_score,
+        "_status",
+        "_phase",
+        "_score",
+        "_batting",
+        "_bowling",
+        "_balls",
+        "version",
+        "updated_at",
+        "match_id",
+    )
+    version: int = stored.number("version")
+    updated_at: datetime = stored.moment("updatedAt")
+    instance_id: str | None = stored.text("instanceId", default=None)
     #: The fencing token of the instance that polls the match.
-    fence: int = 0
-    last_tick_at: datetime | None = None
-    previous_ball_id: int = 0
+    fence: int = stored.number("fence", default=0)
+    last_tick_at: datetime | None = stored.moment("lastTickAt", default=None)
+    previous_ball_id: int = stored.number("previousBallId", default=0)
     #: The published events of kinds that occur once in a match.
-    announced: tuple[str, ...] = ()
-    events: tuple[CricketEvent, ...] = ()
-    changed: tuple[LiveStatePart, ...] = ()
-    cooldowns: Mapping[str, float] = {}
-    expires_at: datetime | None = None
+    announced: tuple[str, ...] = stored.texts("announced", default=())
+    events: tuple[CricketEvent, ...] = stored.json("events", tuple[CricketEvent, ...], default=())
+    changed: tuple[LiveStatePart, ...] = stored.choices("changed", LiveStatePart, default=())
+    cooldowns: Mapping[str, float] = stored.mapping("cooldowns", default={})
+    expires_at: datetime | None = stored.seconds("ttl", default=None)
     #: Another program wrote the item, without version, league and teams. `complete_from_fixture` adds them.
     is_partial: bool = False
     #: The item is in the index of live matches.
-    is_listed: bool = False
+    is_listed: bool = stored.text("live", lambda _: True, default=False, encode=None)
 
     def is_abandoned(self, now: datetime, after: timedelta) -> bool:
         """Return whether no instance polls the match: there was no tick for the time `after`."""
@@ -139,6 +197,7 @@ def live_score_of(match: Match, recent_balls: tuple[Ball, ...] = ()) -> LiveScor
         result=match.result,
         note=match.note,
         recent_balls=recent_balls,
+        match_id=match.match_id,
     )
 
 
@@ -146,68 +205,8 @@ def _at_the_crease(batting: tuple[BattingLine, ...]) -> tuple[BattingLine, ...]:
     return tuple(line for line in batting if line.status is BatterStatus.BATTING)
 
 
-TICK_ATTRIBUTES = {
-    "lastTickAt",
-    "live",
-    "matchPhase",
-    "previousBallId",
-    "previousScore",
-    "previousStatus",
-    "previousBatting",
-    "previousBowling",
-    "last30Balls",
-    "announced",
-    "events",
-    "changed",
-    "cooldowns",
-    "version",
-    "updatedAt",
-}
-
-
-# Defaults of the attributes that the index of live matches does not project.
-_UNPROJECTED_DEFAULTS = {"previousBatting": "[]", "previousBowling": "[]", "last30Balls": "[]"}
-
-
-class _Score(Record, frozen=True):
-    """The attribute `previousScore`."""
-
-    innings: tuple[InningsScore, ...] = ()
-    partnership: Partnership | None = None
-    target: Target | None = None
-    result: Result | None = None
-    note: str | None = None
-
-
-def active_match_item(active: ActiveMatch) -> Item:
-    live = active.live
-    score = _Score(live.innings, live.partnership, live.target, live.result, live.note)
-    item = {
-        "matchId": active.match_id,
-        "leagueCode": active.league_code,
-        "homeTeamId": active.home_team_id,
-        "awayTeamId": active.away_team_id,
-        "status": active.status.value,
-        "live": LIVE if active.status is ActiveStatus.ACTIVE else None,
-        "instanceId": active.instance_id,
-        "fence": active.fence,
-        "lastTickAt": iso(active.last_tick_at) if active.last_tick_at else None,
-        "matchPhase": live.phase.value,
-        "previousStatus": live.status,
-        "previousBallId": active.previous_ball_id,
-        "previousScore": to_json(score),
-        "previousBatting": to_json(live.batting),
-        "previousBowling": to_json(live.bowling),
-        "last30Balls": to_json(live.recent_balls),
-        "announced": list(active.announced),
-        "events": to_json(active.events),
-        "changed": [part.value for part in active.changed],
-        "cooldowns": dict(active.cooldowns),
-        "version": active.version,
-        "updatedAt": iso(active.updated_at),
-        "ttl": int(active.expires_at.timestamp()) if active.expires_at else None,
-    }
-    return {name: value for name, value in item.items() if value is not None}
+# The attributes that no tick changes.
+SETTLED = frozenset({"matchId", "leagueCode", "homeTeamId", "awayTeamId", "status", "instanceId", "fence", "ttl"})
 
 
 def active_match_from(item: Mapping[str, Any]) -> ActiveMatch:
@@ -216,100 +215,66 @@ def active_match_from(item: Mapping[str, Any]) -> ActiveMatch:
     Another program wrote an item without `version`. Only `matchId` and `status` are required in it: see
     `ActiveMatch.is_partial`.
     """
-    if "version" not in item:
-        return _partial_from(item)
-    score = from_json(item["previousScore"], _Score)
-    return ActiveMatch(
-        match_id=item["matchId"],
-        league_code=item.get("leagueCode", ""),
-        home_team_id=item.get("homeTeamId", ""),
-        away_team_id=item.get("awayTeamId", ""),
-        status=ActiveStatus(item["status"]),
-        live=LiveScore(
-            status=item["previousStatus"],
-            phase=MatchPhase(item["matchPhase"]),
-            innings=score.innings,
-            batting=from_json(item["previousBatting"], tuple[BattingLine, ...]),
-            bowling=from_json(item["previousBowling"], tuple[BowlingLine, ...]),
-            partnership=score.partnership,
-            target=score.target,
-            result=score.result,
-            note=score.note,
-            recent_balls=from_json(item["last30Balls"], tuple[Ball, ...]),
-            version=item["version"],
-            updated_at=from_iso(item["updatedAt"]),
-        ),
-        version=item["version"],
-        updated_at=from_iso(item["updatedAt"]),
-        instance_id=item.get("instanceId"),
-        fence=item.get("fence", 0),
-        last_tick_at=_moment(item.get("lastTickAt")),
-        previous_ball_id=item.get("previousBallId", 0),
-        announced=tuple(item.get("announced", ())),
-        events=from_json(item.get("events", "[]"), tuple[CricketEvent, ...]),
-        changed=tuple(LiveStatePart(part) for part in item.get("changed", ())),
-        cooldowns=item.get("cooldowns", {}),
-        expires_at=from_seconds(item["ttl"]) if "ttl" in item else None,
-        is_listed="live" in item,
-    )
+    return ActiveMatch.decoder(item) if "version" in item else _partial_from(item)
 
 
-class ActiveMatchParser:
-    """A parser of changes of `active-matches` that parses a change once for all subscribers."""
+def _readable(name: str, kind: type[T], default: T) -> Any:
+    """Declare a JSON text that may be missing, or of another program's form. `default` is the value then."""
+    decode = msgspec.json.Decoder(kind).decode
 
-    def __init__(self) -> None:
-        self._change: Change | None = None
-        self._active: ActiveMatch | None = None
+    def read(text: Any) -> T:
+        try:
+            return decode(text) if isinstance(text, str) else default
+        except ValueError:
+            return default
 
-    def parse(self, change: Change) -> ActiveMatch | None:
-        """Return the match after the change, None if it was removed. Subscribers receive a change one after another."""
-        if change is not self._change:
-            self._active = None if change.new is None else active_match_from(change.new)
-            self._change = change
-        return self._active
+    return stored.text(name, read, missing=default)
 
 
-def summary_from(item: Mapping[str, Any]) -> ActiveMatch:
-    """Return the match of an item of the index, without lines and balls. Raises as `active_match_from`."""
-    return active_match_from({**_UNPROJECTED_DEFAULTS, **item})
+def _text_or_empty(text: str | None) -> str:
+    return text or ""
 
 
-def _partial_from(item: Mapping[str, Any]) -> ActiveMatch:
-    """Return the state in an item of another program; the format of its score, lines and balls may be unknown."""
-    ticked = _moment(item.get("lastTickAt"))
-    updated_at = _moment(item.get("updatedAt")) or ticked or UNKNOWN_MOMENT
-    status = item.get("previousStatus") or ""
-    score = _readable(item.get("previousScore"), _Score, _Score())
-    return ActiveMatch(
-        match_id=item["matchId"],
-        league_code=item.get("leagueCode") or "",
-        home_team_id=item.get("homeTeamId") or "",
-        away_team_id=item.get("awayTeamId") or "",
-        status=ActiveStatus(item["status"]),
-        live=LiveScore(
-            status=status,
-            phase=_phase(item.get("matchPhase"), status),
-            innings=score.innings,
-            batting=_readable(item.get("previousBatting"), tuple[BattingLine, ...], ()),
-            bowling=_readable(item.get("previousBowling"), tuple[BowlingLine, ...], ()),
-            partnership=score.partnership,
-            target=score.target,
-            result=score.result,
-            note=score.note,
-            recent_balls=_readable(item.get("last30Balls"), tuple[Ball, ...], ()),
-            updated_at=updated_at,
-        ),
-        version=0,
-        updated_at=updated_at,
-        instance_id=item.get("instanceId"),
-        fence=item.get("fence", 0),
-        last_tick_at=ticked,
-        previous_ball_id=_number(item.get("previousBallId")),
-        cooldowns=_numbers(item.get("cooldowns")),
-        expires_at=from_seconds(item["ttl"]) if item.get("ttl") is not None else None,
-        is_partial=True,
-        is_listed="live" in item,
-    )
+def _number_or_zero(value: Any) -> int:
+    return int(value) if str(value).isdecimal() else 0
+
+
+def _numbers(values: Any) -> dict[str, float]:
+    mapping = values if isinstance(values, Mapping) else {}
+    return {name: value for name, value in mapping.items() if isinstance(value, int | float)}
+
+
+def _known_phase(phase: Any, status: str) -> MatchPhase:
+    return MatchPhase(phase) if phase in set(MatchPhase) else phase_of(status)
+
+
+def _known_time(updated_at: datetime | None, ticked_at: datetime | None) -> datetime:
+    return updated_at or ticked_at or UNKNOWN_MOMENT
+
+
+# A state in an item of another program. The format of its score, lines and balls may be unknown.
+_partial_from = ActiveMatch.decoder.replacing(
+    league_code=stored.text("leagueCode", _text_or_empty, missing=""),
+    home_team_id=stored.text("homeTeamId", _text_or_empty, missing=""),
+    away_team_id=stored.text("awayTeamId", _text_or_empty, missing=""),
+    _status=stored.text("previousStatus", _text_or_empty, missing=""),
+    _phase_name=stored.text("matchPhase", missing=None),
+    _phase=stored.derived(_known_phase, "_phase_name", "_status"),
+    _score=_readable("previousScore", StoredScore, StoredScore()),
+    _batting=_readable("previousBatting", tuple[BattingLine, ...], ()),
+    _bowling=_readable("previousBowling", tuple[BowlingLine, ...], ()),
+    _balls=_readable("last30Balls", tuple[Ball, ...], ()),
+    version=stored.derived(int),
+    _updated_at=stored.moment("updatedAt", missing=None),
+    updated_at=stored.derived(_known_time, "_updated_at", "last_tick_at"),
+    previous_ball_id=stored.number("previousBallId", _number_or_zero, missing=0),
+    announced=stored.derived(tuple),
+    events=stored.derived(tuple),
+    changed=stored.derived(tuple),
+    cooldowns=stored.mapping("cooldowns", _numbers, missing={}),
+    expires_at=stored.number("ttl", lambda seconds: None if seconds is None else from_seconds(seconds), missing=None),
+    is_partial=stored.derived(lambda: True),
+)
 
 
 def complete_from_fixture(active: ActiveMatch, match: Match) -> ActiveMatch:
@@ -331,28 +296,3 @@ def complete_from_fixture(active: ActiveMatch, match: Match) -> ActiveMatch:
         fence=max(active.fence, initial.fence),
         previous_ball_id=max(active.previous_ball_id, initial.previous_ball_id),
     )
-
-
-def _moment(text: str | None) -> datetime | None:
-    return from_iso(text) if text else None
-
-
-def _phase(stored: Any, status: str) -> MatchPhase:
-    return MatchPhase(stored) if stored in set(MatchPhase) else phase_of(status)
-
-
-def _readable(text: Any, kind: type[T], default: T) -> T:
-    """Return the value of a JSON text of this type, or `default`."""
-    try:
-        return from_json(text, kind) if isinstance(text, str) else default
-    except ValueError:
-        return default
-
-
-def _number(value: Any) -> int:
-    return int(value) if str(value).isdecimal() else 0
-
-
-def _numbers(values: Any) -> dict[str, float]:
-    mapping = values if isinstance(values, Mapping) else {}
-    return {name: value for name, value in mapping.items() if isinstance(value, int | float)}

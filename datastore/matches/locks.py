@@ -4,26 +4,28 @@ A lock excludes other holders only as far as their clocks agree. The holder ther
 on a fencing token (see `active_matches`).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from datastore.dynamodb.records import readable_records
+from datastore.items import attributes as stored
+from datastore.items.stored_item import StoredItem
 from datastore.keyspace.matches import locks as keys
-from datastore.model.timestamps import from_seconds
 from datastore.session.store import Store
 
 LIFETIME_SECONDS = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Lock:
+def _rounded(moment: datetime) -> float:
+    return round(moment.timestamp(), 3)
+
+
+class Lock(StoredItem, key=keys.lock):
     """A stored lock. After `expires_at` any owner can acquire it."""
 
-    name: str
-    owner: str
-    expires_at: datetime
+    name: str = stored.part()
+    owner: str = stored.text("owner")
+    expires_at: datetime = stored.seconds("expiresAt", encode=_rounded)
 
 
 class Locks:
@@ -36,7 +38,7 @@ class Locks:
 
     async def acquire(self, name: str, seconds: float = LIFETIME_SECONDS) -> bool:
         """LOCK-1: acquire a lock. Return False if another owner holds it."""
-        item = {"lockKey": name, "owner": self._owner, "expiresAt": self._after(seconds)}
+        item = Lock(name, self._owner, self._now + timedelta(seconds=seconds)).item()
         values = {"now": self._now.timestamp(), "owner": self._owner}
         return (await self._store.put(keys.ACQUIRE, item, **values)).ok
 
@@ -46,17 +48,10 @@ class Locks:
 
     async def extend(self, name: str, seconds: float = LIFETIME_SECONDS) -> bool:
         """LOCK-3: extend a lock. Return False if this owner no longer holds it, and must stop its work."""
-        values: dict[str, Any] = {"owner": self._owner, "until": self._after(seconds)}
+        values: dict[str, Any] = {"owner": self._owner, "until": _rounded(self._now + timedelta(seconds=seconds))}
         return (await self._store.update(keys.EXTEND, keys.lock(name), **values)).ok
-
-    def _after(self, seconds: float) -> float:
-        return round((self._now + timedelta(seconds=seconds)).timestamp(), 3)
 
 
 async def all_locks(store: Store) -> list[Lock]:
     """LOCK-4: return all locks by name."""
-    return sorted(readable_records(lock_from, await store.scan(keys.ALL_LOCKS)), key=lambda lock: lock.name)
-
-
-def lock_from(item: Mapping[str, Any]) -> Lock:
-    return Lock(item["lockKey"], item["owner"], from_seconds(item["expiresAt"]))
+    return sorted(readable_records(Lock.decoder, await store.scan(keys.ALL_LOCKS)), key=lambda lock: lock.name)

@@ -1,55 +1,53 @@
 """Follows of matches: which user follows which side of a match (FOL-1 … FOL-6)."""
 
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from typing import Any
 
 from datastore.dynamodb.records import readable_records, record
 from datastore.errors import BadUserInput, NotFound
+from datastore.items import attributes as stored
+from datastore.items.repository import Repository
+from datastore.items.stored_item import StoredItem
 from datastore.keyspace.matches import match_follows as keys
 from datastore.keyspace.matches.match_follows import MATCH_FOLLOWS
 from datastore.matches.cricket import Match
+from datastore.model.access_patterns import consistently
 from datastore.model.composite_keys import key_of
-from datastore.model.timestamps import from_iso, from_seconds, iso, to_seconds
+from datastore.model.timestamps import iso, to_seconds
 from datastore.session.optimistic_locking import PUT_VERSIONS, updated_record, version_of, version_values
 from datastore.session.pagination import Page, Span, read_page
-from datastore.session.store import Store
 
 LIFETIME = timedelta(hours=48)
 
 
-@dataclass(frozen=True, slots=True)
-class MatchFollow:
+class MatchFollow(StoredItem, key=keys.match_follow):
     """A user's follow of a match, from the side of `team_id`."""
 
-    match_id: str
-    user_id: str
-    team_id: str
-    created_at: datetime
-    expires_at: datetime
-    version: int = 0
+    match_id: str = stored.part()
+    user_id: str = stored.part(typical=36)
+    team_id: str = stored.text("teamId")
+    created_at: datetime = stored.moment("createdAt")
+    expires_at: datetime = stored.seconds("expiresAt")
+    version: int = stored.version(default=0)
 
 
-class MatchFollows:
+class MatchFollows(Repository):
     """One method for each access pattern. `now` is the time of the request. Expired follows are not returned."""
 
-    def __init__(self, store: Store, now: datetime) -> None:
-        self._store = store
-        self._now = now
-
-    async def by_key(self, match_id: str, user_id: str) -> MatchFollow | None:
+    async def by_key(self, match_id: str, user_id: str, *, consistent: bool = False) -> MatchFollow | None:
         """FOL-1: return a user's follow of a match, or None. Batched with other point reads."""
-        return self._unexpired(await self._store.get(keys.FOLLOW_OF_USER, keys.match_follow(match_id, user_id)))
+        pattern = consistently(keys.FOLLOW_OF_USER, consistent)
+        return record(MatchFollow.decoder, await self._store.get(pattern, keys.match_follow(match_id, user_id)))
 
     async def of_match(self, match_id: str, span: Span) -> Page:
         """FOL-2: return the followers of a match, by user id."""
-        return await read_page(self._store, keys.FOLLOWERS, [self._of(match_id)], span)
+        return await read_page(self._store, keys.FOLLOWERS, [{"partition": match_id}], span)
 
     async def pages_of_match(self, match_id: str) -> AsyncIterator[list[MatchFollow]]:
         """FOL-2: yield the followers of a match in pages. Damaged items are logged and omitted."""
-        async for items in self._store.query_pages(keys.FOLLOWERS, self._of(match_id)):
-            if follows := readable_records(match_follow_from, items):
+        async for items in self._store.query_pages(keys.FOLLOWERS, {"partition": match_id}):
+            if follows := readable_records(MatchFollow.decoder, items):
                 yield follows
 
     async def follow(self, match: Match, user_id: str, team_id: str) -> MatchFollow:
@@ -73,7 +71,7 @@ class MatchFollows:
         }
         written = await self._store.update(keys.FOLLOW, key, **values)
         assert written.item is not None, "An update without a condition returns the item."
-        return match_follow_from(written.item)
+        return MatchFollow.decoder(written.item)
 
     async def unfollow(self, match_id: str, user_id: str) -> MatchFollow | None:
         """FOL-4: delete a follow. Return it as it was, or None if there was none."""
@@ -81,7 +79,7 @@ class MatchFollows:
         written = await self._store.delete(keys.UNFOLLOW, key)
         if written.item is not None:
             PUT_VERSIONS.observe((MATCH_FOLLOWS.name, key), version_of(written.item))
-        return self._unexpired(written.item)
+        return record(MatchFollow.decoder, written.item)
 
     async def change_team(self, match_id: str, user_id: str, team_id: str, expected: int | None = None) -> MatchFollow:
         """FOL-5: follow the other side of a match.
@@ -89,12 +87,12 @@ class MatchFollows:
         Raises `NotFound` if there is no follow, `Outdated` if its version is not the expected one, `BadUserInput` for a
         team that does not play.
         """
-        values: dict[str, Any] = {"team": team_id, "now": self._now.timestamp(), "one": 1}
+        values: dict[str, Any] = {"team": team_id, "one": 1}
         key = keys.match_follow(match_id, user_id)
         written = await self._store.update(keys.CHANGE_TEAM, key, **values, **version_values(expected))
-        if self._unexpired(written.item) is None:
+        if written.item is None:
             raise NotFound(f"You do not follow the match {match_id!r}.")
-        return updated_record(written, expected, {"teamId": team_id}, match_follow_from, _not_a_side)
+        return updated_record(written, expected, {"teamId": team_id}, MatchFollow.decoder, _not_a_side)
 
     async def remove_all(self, match_id: str) -> int:
         """FOL-6: delete all follows of a match. Return their number. Raises `Throttled` if some remain."""
@@ -107,24 +105,6 @@ class MatchFollows:
             removed += len(items)
         return removed
 
-    def _of(self, match_id: str) -> dict[str, Any]:
-        return {"partition": match_id, "now": self._now.timestamp()}
-
-    def _unexpired(self, item: Mapping[str, Any] | None) -> MatchFollow | None:
-        follow = record(match_follow_from, item)
-        return follow if follow and follow.expires_at > self._now else None
-
 
 def _not_a_side() -> BadUserInput:
     return BadUserInput("`teamId` must be one of the two teams that play.", field="teamId")
-
-
-def match_follow_from(item: Mapping[str, Any]) -> MatchFollow:
-    return MatchFollow(
-        match_id=item["matchId"],
-        user_id=item["userId"],
-        team_id=item["teamId"],
-        created_at=from_iso(item["createdAt"]),
-        expires_at=from_seconds(item["expiresAt"]),
-        version=version_of(item),
-    )

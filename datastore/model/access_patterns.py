@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
-from functools import lru_cache
+from functools import cache, lru_cache
+from types import ModuleType
 from typing import Any, Literal, Protocol
 
 from datastore.queues import OverflowPolicy
@@ -24,11 +26,27 @@ Operation = Literal[
     "TransactWriteItems",
 ]
 ActionKind = Literal["Put", "Update", "Delete", "ConditionCheck"]
+Operations = tuple[Operation, ...]
+
+# The operations of patterns. A point read is one or the other: the session sends several keys together.
+GET: Operations = ("GetItem", "BatchGetItem")
+QUERY: Operations = ("Query",)
+SCAN: Operations = ("Scan",)
+PUT: Operations = ("PutItem",)
+UPDATE: Operations = ("UpdateItem",)
+DELETE: Operations = ("DeleteItem",)
+BATCH_WRITE: Operations = ("BatchWriteItem",)
+TRANSACT: Operations = ("TransactWriteItems",)
 
 # The usual `shared_ms` of popular items: DynamoDB gets at most four reads of an item per second and process.
 SHARED_MS = 250
 # Clients choose the attributes of updates, so there are as many expressions as combinations of attributes.
 EXPRESSION_CACHE_SIZE = 4096
+
+# The words, in any case, that DynamoDB reserves and that a TTL attribute may have as its name.
+RESERVED_TIMES = frozenset(
+    {"DATE", "DATETIME", "DAY", "DURATION", "END", "SECOND", "TIME", "TIMESTAMP", "TTL", "UNTIL"}
+)
 
 WRITES = ("Put", "Update", "Delete", "BatchWrite", "TransactWrite")
 
@@ -38,13 +56,27 @@ MAX_PAGE_SIZE = 100
 
 
 class Who(StrEnum):
-    """The callers that may use an access pattern. The roles admin and system may read everything that a user may."""
+    """The callers that may use an access pattern.
+
+    The roles admin and system may read everything that a user may, except the data of patterns for OWNER.
+    """
 
     ANY = "any"
     USER = "user"
+    OWNER = "owner"
     ADMIN = "admin"
     SYSTEM = "system"
     INTERNAL = "internal"
+
+
+class Expiry(StrEnum):
+    """Whether items have the TTL attribute of their table."""
+
+    #: All have it.
+    ALWAYS = "always"
+    #: Those without it never expire.
+    SOMETIMES = "sometimes"
+    NEVER = "never"
 
 
 @lru_cache(EXPRESSION_CACHE_SIZE)
@@ -62,6 +94,11 @@ def aliases_in(*expressions: str) -> Mapping[str, str]:
 def values_in(*expressions: str) -> frozenset[str]:
     """Return the names of the values (`:name`) in the expressions."""
     return frozenset(name for expression in expressions for name in re.findall(r":(\w+)", expression))
+
+
+def _aliased(attribute: str) -> str:
+    """Return a TTL attribute as expressions name it."""
+    return f"#{attribute}" if attribute.upper() in RESERVED_TIMES else attribute
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +125,14 @@ class Table:
     #: The sort attribute, None if the partition attribute alone is the key.
     sort: str | None = None
     indexes: tuple[Index, ...] = ()
-    #: The TTL attribute, in epoch seconds.
+    #: The TTL attribute, in epoch seconds. DynamoDB deletes expired items days late: patterns leave them out.
     ttl: str | None = None
+    #: Whether its items have the TTL attribute. If only some kinds of items expire, their patterns state it.
+    expiry: Expiry = Expiry.ALWAYS
     stream: Literal["NEW_AND_OLD_IMAGES", None] = None
-    #: The approximate size of the items that lists consist of, measured in the demo data, for the estimates of costs.
-    item_bytes: int = 500
+    #: The measured size of the items that lists consist of, for the estimates of costs. By default the size follows
+    #: from the declarations of its items (`datastore/items/sizes.py`).
+    item_bytes: int | None = None
     #: The number of indexes that usually contain an item. A write of the item is repeated in each.
     index_copies: int = 1
 
@@ -121,13 +161,13 @@ class AccessPattern:
     question: str
     table: Table
     #: All operations that a field of this pattern may issue.
-    operations: tuple[Operation, ...]
+    operations: Operations
     #: The callers that may use the pattern.
-    who: Who
-    #: Further callers that may use it.
-    also: tuple[Who, ...] = ()
+    who: Who = Who.INTERNAL
     #: The fields of the API that use it.
     fields: tuple[str, ...] = ()
+    #: Further callers that may use it.
+    also: tuple[Who, ...] = ()
     #: The kinds of actions in its transactions, with the table if it is not the pattern's own.
     transacts: tuple["ActionKind | tuple[ActionKind, Table]", ...] = ()
     index: str | None = None
@@ -149,6 +189,11 @@ class AccessPattern:
     personal: bool = False
     #: The seconds for which caches may keep a response with data, 0 for not at all.
     max_age: int = 0
+    #: Whether the items have the TTL attribute, if it is not as the table states.
+    expiry: Expiry | None = None
+    #: Whether the pattern reads, changes and deletes expired items as well. Otherwise they are absent from point reads,
+    #: pages, counts and the results of writes, and no condition of an update or a put applies to them.
+    sees_expired: bool = False
     #: The milliseconds for which the result of a point read serves other requests of the process, for items that
     #: everybody may see, or whose visibility is decided after the read.
     shared_ms: int = 0
@@ -156,6 +201,38 @@ class AccessPattern:
     when_slow: OverflowPolicy | None = None
     #: Whether a subscriber may choose another overflow policy.
     client_may_choose: bool = True
+    #: The TTL attribute of the items that the pattern leaves out once they have expired; empty if there are none.
+    hidden_ttl: str = field(init=False, default="")
+
+    def __post_init__(self) -> None:
+        hides = self.table.ttl and not self.sees_expired and (self.expiry or self.table.expiry) is not Expiry.NEVER
+        object.__setattr__(self, "hidden_ttl", self.table.ttl if hides else "")
+        if hides and ":now" in self.update:
+            raise TypeError(f"{self.id}: `:now` is the time with which the TTL is compared.")
+
+    @property
+    def is_live(self) -> str:
+        """The clause that an item has not expired at `:now`; empty if the pattern sees expired items."""
+        if not self.hidden_ttl:
+            return ""
+        name = _aliased(self.hidden_ttl)
+        if (self.expiry or self.table.expiry) is Expiry.ALWAYS:
+            return f"{name} > :now"
+        return f"(attribute_not_exists({name}) OR {name} > :now)"
+
+    @property
+    def has_expired(self) -> str:
+        """The clause that an item has expired at `:now`; empty if the pattern sees expired items."""
+        return f"{_aliased(self.hidden_ttl)} <= :now" if self.hidden_ttl else ""
+
+    def hides(self, ttl: object, seconds: float) -> bool:
+        """Return whether an item with this TTL has expired at a time, in epoch seconds. Only numbers expire."""
+        return isinstance(ttl, int | float | Decimal) and ttl <= seconds
+
+    @property
+    def filters(self) -> tuple[str, ...]:
+        """The clauses of the FilterExpression, with that of the TTL."""
+        return (*self.filter, self.is_live) if self.hidden_ttl else self.filter
 
     @property
     def default_policy(self) -> OverflowPolicy:
@@ -176,15 +253,16 @@ class AccessPattern:
         """The kinds of actions in its transactions, each with its table."""
         return tuple((acts, self.table) if isinstance(acts, str) else acts for acts in self.transacts)
 
-    @property
-    def summary(self) -> str:
-        """The pattern as the descriptions of the schema show it: id, operations, table and index.
 
-        The summary of a subscription ends with its overflow policy.
-        """
-        where = self.table.name if self.index is None else f"{self.table.name}.{self.index}"
-        slow = "" if self.when_slow is None else f", when slow {self.when_slow.name}"
-        return f"{self.id}: {' + '.join(self.operations) or 'change feed'} on {where}{slow}"
+@cache
+def consistently(pattern: AccessPattern, consistent: bool = True) -> AccessPattern:
+    """Return the pattern with strongly consistent reads if `consistent`, else as it is."""
+    return replace(pattern, consistent=True) if consistent and not pattern.consistent else pattern
+
+
+def patterns_of(*modules: ModuleType) -> tuple[AccessPattern, ...]:
+    """Return the access patterns that modules declare, in their order."""
+    return tuple(value for module in modules for value in vars(module).values() if isinstance(value, AccessPattern))
 
 
 Arguments = Mapping[str, Any]
@@ -218,6 +296,8 @@ class Extent:
     model: str = ""
     #: The read units of a search in the index.
     searched: float = 0
+    #: The arguments of filters and conditions that do not change the cost, or only lower it a little; with the reason.
+    ignores: Mapping[str, str] = field(default_factory=dict)
 
 
 class CostModel(Protocol):

@@ -60,9 +60,11 @@ def check_key(key: Key, *, has_sort: bool = True) -> Key:
     says whether the table has a sort attribute.
     """
     partition, sort = key
-    is_ascii = partition.isascii() and sort.isascii()  # nearly always; each character is then one byte
-    if is_ascii and 0 < len(partition) <= PARTITION_BYTES and (0 < len(sort) <= SORT_BYTES or not has_sort):
-        return key
+    # Nearly always the values are ASCII, and each character is one byte.
+    if partition and (sort or not has_sort):
+        characters = partition + sort
+        if characters.isascii() and len(characters) <= SORT_BYTES:
+            return key
     try:
         sizes = [len(value.encode()) for value in (key if has_sort else key[:1])]
     except UnicodeEncodeError:

@@ -5,37 +5,42 @@ time: `Z` is greater than `.`. So each second of a table consists of two runs of
 Comparisons across both runs use `canonical` keys. A reader treats a key as settled only when no key of the other run
 can still precede it.
 
-`start` is the index of the moment in a key. Lists are read newest first; `backward` is the order oldest first.
+A key begins with its moment. Lists are read newest first; `backward` is the order oldest first.
 """
+
+from collections.abc import Iterable
+from operator import ge, gt, le, lt
 
 SECOND = len("2026-06-25T14:30:00")
 # Sorts after every character that follows the second in a key.
 LAST_CHARACTER = "~"
 
 
-def second_of(sort: str, start: int = 0) -> str:
+def second_of(sort: str) -> str:
     """Return the key up to the second of its moment."""
-    return sort[: start + SECOND]
+    return sort[:SECOND]
 
 
-def is_whole_second(sort: str, start: int = 0) -> bool:
+def is_whole_second(sort: str) -> bool:
     """Return whether the key's moment has no fraction of a second."""
-    return sort[start + SECOND : start + SECOND + 1] == "Z"
+    return sort[SECOND : SECOND + 1] == "Z"
 
 
 def canonical(sort: str) -> str:
     """Return the key with milliseconds. The text order of canonical keys is the order of time."""
-    return f"{sort[:SECOND]}.000{sort[SECOND:]}" if is_whole_second(sort) else sort
+    rest = sort[SECOND:]
+    return f"{sort[:SECOND]}.000{rest}" if rest.startswith("Z") else sort
 
 
-def is_delayed(sort: str, *, backward: bool, start: int = 0) -> bool:
+def is_delayed(sort: str, *, backward: bool) -> bool:
     """Return whether a key belongs to the run that is read first within a second and comes last on the page."""
-    return is_whole_second(sort, start) is not backward
+    return is_whole_second(sort) is not backward
 
 
-def is_settled(key: str, last: str, *, backward: bool) -> bool:
-    """Return whether no key that is read after `last` precedes the canonical `key` on the page."""
+def count_settled(keys: Iterable[str], last: str, *, backward: bool) -> int:
+    """Return the number of canonical keys that no key that is read after `last` precedes on the page."""
     if is_delayed(last, backward=backward):
-        second, reached = second_of(key), second_of(last)
-        return second < reached if backward else second > reached
-    return key <= canonical(last) if backward else key >= last
+        precedes, reached = (lt if backward else gt), second_of(last)
+        return sum([precedes(key[:SECOND], reached) for key in keys])
+    precedes, reached = (le if backward else ge), canonical(last)
+    return sum([precedes(key, reached) for key in keys])

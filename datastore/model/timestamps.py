@@ -1,6 +1,6 @@
 """Conversions between datetimes and the forms of time in items: ISO 8601 texts, milliseconds, days and seconds."""
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 # The years of moments that are accepted as input, in UTC: the ends of a window around a moment must be moments, too.
 FIRST_YEAR, LAST_YEAR = 1000, 9000
@@ -25,6 +25,11 @@ def from_iso(text: str) -> datetime:
     return moment if moment.tzinfo is UTC else in_utc(moment)
 
 
+def from_iso_or_none(text: str | None) -> datetime | None:
+    """Return the moment in `text`; None if there is none."""
+    return from_iso(text) if text else None
+
+
 def in_utc(moment: datetime) -> datetime:
     """Return the moment in UTC. A moment without an offset is in UTC, independent of the host's time zone."""
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
@@ -45,6 +50,11 @@ def from_epoch_ms(milliseconds: int) -> datetime:
 def day_bucket(moment: datetime) -> str:
     """Return the UTC day as YYYYMMDD."""
     return moment.astimezone(UTC).strftime("%Y%m%d")
+
+
+def from_day_bucket(day: str) -> date:
+    """Return the day of YYYYMMDD."""
+    return date(int(day[:4]), int(day[4:6]), int(day[6:]))
 
 
 def from_seconds(seconds: float) -> datetime:

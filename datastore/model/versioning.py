@@ -9,6 +9,11 @@ VERSION: Final = "version"
 REVISION: Final = "revision"
 
 
+def version_from(value: int | None) -> int:
+    """Return the version that the value of an attribute means. Other programs may store a missing version as NULL."""
+    return int(value or 0)
+
+
 def version_guard(attribute: str = VERSION) -> tuple[str, str]:
     """Return two clauses that an item has the expected version: the first for version 1 and later, the second for 0.
 

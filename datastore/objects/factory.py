@@ -3,9 +3,8 @@
 from collections.abc import Callable, Iterable
 
 from datastore.database import StoreOptions
-from datastore.objects import ObjectStore
+from datastore.objects import NoObjects, ObjectStore
 from datastore.objects.local import LocalObjects
-from datastore.objects.none import NoObjects
 
 LOCAL_FOLDER = "objects"
 

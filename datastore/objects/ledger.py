@@ -66,9 +66,12 @@ class Ledger:
         with self._transaction() as database:
             totals = dict(database.execute("SELECT whose, bytes FROM totals WHERE whose IN (?, '')", (owner,)))
             if limits.per_user and totals.get(owner, 0) + size > limits.per_user:
-                raise _user_limit_error(limits.per_user)
+                most = f"at most {limits.per_user:,} bytes together"
+                message = f"Your unfinished uploads may have {most}: complete or cancel some."
+                raise Throttled(message, retryAfter=RETRY_SECONDS)
             if limits.total and totals.get("", 0) + size > limits.total:
-                raise _total_limit_error()
+                message = "There is no room for more uploads at the moment; try again."
+                raise Unavailable(message, retryAfter=RETRY_SECONDS)
             database.execute("INSERT INTO incoming VALUES (?, ?, ?, ?)", (name, owner, size, expires_at))
 
     def rename(self, name: str, to: str, size: int, expires_at: float) -> None:
@@ -131,14 +134,3 @@ class Ledger:
             for path in (self._path, self._path.with_name(f"{self._path.name}-journal")):
                 with suppress(OSError):
                     path.unlink()
-
-
-def _user_limit_error(limit: int) -> Throttled:
-    return Throttled(
-        f"Your unfinished uploads may have at most {limit:,} bytes together: complete or cancel some.",
-        retryAfter=RETRY_SECONDS,
-    )
-
-
-def _total_limit_error() -> Unavailable:
-    return Unavailable("There is no room for more uploads at the moment; try again.", retryAfter=RETRY_SECONDS)

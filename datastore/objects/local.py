@@ -28,25 +28,25 @@ from datastore.objects import (
     STALE_AGE,
     UPLOAD_LIFETIME,
     VALID_SECONDS,
+    ObjectStore,
     UploadTarget,
     check_incoming,
     window_start,
 )
 from datastore.objects.ledger import IncomingLimits, Ledger
 from datastore.objects.partial_files import IncomingFile, PartialFile, UploadGone, translate_disk_errors
+from datastore.primitives.tasks import run_to_end
 from datastore.private_files import make_private_folder, open_private_file, open_private_folder
 
 LEDGER = "uploads.sqlite"
 
 
-class LocalObjects:
+class LocalObjects(ObjectStore):
     """An object store whose keys are paths below `folder`. Tokens contain them encrypted.
 
     `base_url` returns the address of the gateway. Without a folder there is a temporary one until `close`. Tokens that
     were sealed with one of the `other_secrets` are accepted, too.
     """
-
-    exposes_keys = False
 
     def __init__(
         self, folder: Path | None, secret: bytes, base_url: Callable[[], str], other_secrets: Iterable[bytes] = ()
@@ -54,7 +54,6 @@ class LocalObjects:
         self._configured = folder
         self._temporary: Path | None = None
         self._closed = False
-        self._removals: set[asyncio.Task[None]] = set()
         self._base_url = base_url
         self._cipher = _cipher(secret)
         self._user_key = hmac.digest(secret, b"users of the ledger", "sha256")
@@ -91,9 +90,6 @@ class LocalObjects:
             shutil.rmtree(self._temporary, ignore_errors=True)
             self._temporary = None
 
-    def origin(self) -> str | None:
-        return None
-
     async def upload(
         self,
         key: str,
@@ -113,15 +109,6 @@ class LocalObjects:
     async def url(self, key: str, *, now: datetime) -> str | None:
         claims = {"key": key, "until": window_start(now) + VALID_SECONDS}
         return f"{self._base_url()}/media/{self.seal_token(claims, b'download')}"
-
-    async def read(self, key: str, *, max_bytes: int) -> bytes | None:
-        return await asyncio.to_thread(self._read, key, max_bytes)
-
-    async def write(self, key: str, content: bytes, *, content_type: str) -> None:
-        await asyncio.to_thread(self._write, key, content)
-
-    async def delete(self, keys: Collection[str]) -> None:
-        await asyncio.to_thread(self._delete, keys)
 
     async def sweep(self) -> int:
         return await asyncio.to_thread(self._sweep)
@@ -172,19 +159,7 @@ class LocalObjects:
                 yield incoming
         finally:
             if incoming is None or not incoming.is_kept:
-                await self._remove_entry(ledger, name, entering)
-
-    async def _remove_entry(self, ledger: Ledger, name: str, entering: asyncio.Future[None]) -> None:
-        """Remove an entry from the ledger, also if the caller is cancelled."""
-
-        async def remove() -> None:
-            await asyncio.gather(entering, return_exceptions=True)
-            await asyncio.to_thread(ledger.remove, [name])
-
-        removal = asyncio.create_task(remove())
-        self._removals.add(removal)
-        removal.add_done_callback(self._removals.discard)
-        await asyncio.shield(removal)
+                await run_to_end(_remove_entry(ledger, name, entering))
 
     @contextmanager
     def partial_file(self, key: str, unique: str | None = None) -> Iterator[PartialFile]:
@@ -224,7 +199,7 @@ class LocalObjects:
             except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
                 return None
 
-    def _write(self, key: str, content: bytes) -> None:
+    def _write(self, key: str, content: bytes, content_type: str) -> None:
         with self.partial_file(key) as file:
             file.write(content)
             try:
@@ -263,6 +238,11 @@ class LocalObjects:
             )
         ledger.remove(name for name, expires_at in expirations.items() if expires_at < now)
         return swept
+
+
+async def _remove_entry(ledger: Ledger, name: str, entering: asyncio.Future[None]) -> None:
+    await asyncio.gather(entering, return_exceptions=True)
+    await asyncio.to_thread(ledger.remove, [name])
 
 
 def _sweep_folder(folder: Path, now: float, expirations: Mapping[str, float]) -> int:

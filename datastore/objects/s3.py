@@ -25,6 +25,7 @@ from datastore.objects import (
     STABLE_SECONDS,
     UPLOAD_LIFETIME,
     VALID_SECONDS,
+    ObjectStore,
     UploadTarget,
     check_incoming,
     window_start,
@@ -43,7 +44,7 @@ MIN_SECONDS = 600
 logger = logging.getLogger(__name__)
 
 
-class S3Objects:
+class S3Objects(ObjectStore):
     """The object store in a bucket. `url` is that of a service other than AWS's.
 
     Requests run in threads of their own. Signing needs no request. Signatures are made at S3's time; before the first
@@ -145,18 +146,6 @@ class S3Objects:
         with _translate_errors():
             url: str = self._client.generate_presigned_url("get_object", Params=where, ExpiresIn=seconds)
         return url
-
-    async def read(self, key: str, *, max_bytes: int) -> bytes | None:
-        return await self._in_thread(partial(self._read, key, max_bytes))
-
-    async def write(self, key: str, content: bytes, *, content_type: str) -> None:
-        await self._in_thread(partial(self._write, key, content, content_type))
-
-    async def delete(self, keys: Collection[str]) -> None:
-        await self._in_thread(partial(self._delete, keys))
-
-    async def sweep(self) -> int:
-        return 0
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         assert self._credentials is not None, "The store is used before it is open."

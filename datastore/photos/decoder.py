@@ -1,21 +1,28 @@
-"""The gateway's proxy of a decoder process, which is replaced after it ends or is killed.
+"""The gateway's proxy of a decoder process, which is replaced after it ends or is killed, and the pool of proxies.
 
-All functions block, and run in threads.
+The methods of `DecoderProcess` block, and run in threads. The pool is bounded, so that concurrent uploads cannot
+exhaust the memory.
 """
 
+import asyncio
 import json
 import logging
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from asyncio import Future, Lock, Semaphore
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from threading import Lock, Timer
+from threading import Lock as ThreadLock
+from threading import Timer
 from typing import Any
+from weakref import WeakValueDictionary
 
 from datastore.errors import DomainError, Unavailable
 from datastore.model.text_characters import cleaned_line
@@ -34,6 +41,9 @@ REAP_SECONDS = 5.0
 CRASHES = ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS")
 
 logger = logging.getLogger(__name__)
+# The gateway holds a file in memory while it examines it. The decoder holds its pixels: 160 MB for 40 megapixels, and
+# about 650 MB in all for a WebP of that size.
+FILE_CONCURRENCY, PICTURE_CONCURRENCY = 8, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +74,7 @@ class DecoderProcess:
         self._remaining = 0
         self._timed_out = False
         self._closed = False
-        self._lock = Lock()
+        self._lock = ThreadLock()
 
     @property
     def pid(self) -> int | None:
@@ -270,3 +280,65 @@ def _unavailable() -> Unavailable:
 
 def _stopping() -> Unavailable:
     return Unavailable("The gateway is stopping; try again.")
+
+
+class DecoderPool:
+    """A pool of decoder processes, which start on demand. Each gateway process has one pool.
+
+    For each user the pool holds one file and decodes one picture at a time, so that no user occupies all slots.
+    `make_decoder` creates the proxy of a decoder process and of the processes that replace it.
+    """
+
+    def __init__(self, make_decoder: Callable[[], DecoderProcess] = DecoderProcess) -> None:
+        self._file_slots = Semaphore(FILE_CONCURRENCY)
+        self._picture_slots = Semaphore(PICTURE_CONCURRENCY)
+        # The locks of users. An entry exists while a caller waits for the lock or holds it.
+        self._file_locks: WeakValueDictionary[str, Lock] = WeakValueDictionary()
+        self._picture_locks: WeakValueDictionary[str, Lock] = WeakValueDictionary()
+        self._decoders = [make_decoder() for _ in range(PICTURE_CONCURRENCY)]
+        self._free = list(self._decoders)
+        # A separate executor: a decoder ends with the thread that started it, and no other work waits for decoders.
+        self._threads: ThreadPoolExecutor | None = None
+
+    @asynccontextmanager
+    async def file_slot(self, user: str) -> AsyncIterator[None]:
+        """Wait for a slot to hold a file in memory, and release it on exit."""
+        async with self._file_locks.setdefault(user, Lock()), self._file_slots:
+            yield
+
+    async def examine(self, file: str, content: bytes, declared: PictureType, *, user: str) -> Picture:
+        """Return the result of `DecoderProcess.examine`.
+
+        A cancelled caller keeps its slots until the decoder has finished.
+        """
+        lock = self._picture_locks.setdefault(user, Lock())
+        await lock.acquire()
+        try:
+            await self._picture_slots.acquire()
+        except BaseException:
+            lock.release()
+            raise
+        decoder = self._free.pop()
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(self._executor(), decoder.examine, file, content, declared)
+        work.add_done_callback(partial(self._release, lock, decoder))
+        return await asyncio.shield(work)
+
+    def _executor(self) -> ThreadPoolExecutor:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(PICTURE_CONCURRENCY, thread_name_prefix="decoder")
+        return self._threads
+
+    def _release(self, lock: Lock, decoder: DecoderProcess, work: Future[Picture]) -> None:
+        self._free.append(decoder)
+        self._picture_slots.release()
+        lock.release()
+        if not work.cancelled():
+            work.exception()  # mark as retrieved: the caller gets it from the await, and a cancelled caller needs none
+
+    async def aclose(self) -> None:
+        """Kill the decoders. A call that waits for a decoder raises `Unavailable`."""
+        await asyncio.gather(*[asyncio.to_thread(decoder.close) for decoder in self._decoders])
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            await asyncio.to_thread(threads.shutdown)

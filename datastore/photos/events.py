@@ -1,25 +1,25 @@
 """Events that the apps of the photo library log."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+from operator import not_
 from typing import Any
 
-from datastore.dynamodb.codec import Item
+from datastore.items import attributes as stored
+from datastore.items.stored_item import StoredItem
 from datastore.keyspace.photos import events as keys
-from datastore.model.timestamps import iso
 from datastore.session.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedEvent:
+class LoggedEvent(StoredItem, key=keys.event):
     """An event in an app at `created_at`. `email` is that of the app's user, if known."""
 
-    event_id: str
-    event_type: str
-    event_data: Mapping[str, Any]
-    email: str | None
-    created_at: datetime
+    entity_type = stored.constant("entityType", keys.TYPE)
+    event_id: str = stored.part()
+    event_type: str = stored.text("eventType")
+    event_data: Mapping[str, Any] = stored.mapping("eventData", encode=stored.same)
+    email: str | None = stored.text("email", missing=None, omit=not_)
+    created_at: datetime = stored.moment("createdAt")
 
 
 class PhotoEvents:
@@ -30,17 +30,4 @@ class PhotoEvents:
 
     async def log(self, events: Sequence[LoggedEvent]) -> None:
         """SPARKS-W1: write up to 25 events in one call. Raises `Throttled` if some could not be written."""
-        await self._store.write_all(keys.LOG_EVENT, puts=[_event_item(event) for event in events])
-
-
-def _event_item(event: LoggedEvent) -> Item:
-    key = keys.event(event.event_id, event.created_at)
-    item = {
-        "PK": key.partition,
-        "SK": key.sort,
-        "entityType": keys.TYPE,
-        "eventType": event.event_type,
-        "eventData": event.event_data,
-        "createdAt": iso(event.created_at),
-    }
-    return item | ({"email": event.email} if event.email else {})
+        await self._store.write_all(keys.LOG_EVENT, puts=[event.item() for event in events])

@@ -1,13 +1,13 @@
 """Face tags: adds and removes faces together with the photo's lists and the person's face count."""
 
 import asyncio
-from dataclasses import replace
 from datetime import datetime
+
+from msgspec.structs import replace
 
 from datastore.dynamodb.codec import Item
 from datastore.errors import Conflict
 from datastore.keyspace.photos import faces as keys
-from datastore.model.timestamps import iso
 from datastore.photos.faces import Face
 from datastore.photos.lookups import Lookups
 from datastore.photos.optimistic_update import (
@@ -27,22 +27,6 @@ from datastore.session.writes import Action
 MAX_FACES = 45
 # The target of a merge may itself be the source of a later merge.
 MAX_MERGES_FOLLOWED = 5
-
-
-def face_item(face: Face) -> Item:
-    """Return the item of a face."""
-    key, box = keys.face(face.face_id, face.image_id), face.bounding_box
-    return {
-        "PK": key.partition,
-        "SK": key.sort,
-        "entityType": keys.TYPE,
-        "personId": face.person_id,
-        "imageId": face.image_id,
-        "photoSK": face.photo_sort,
-        "confidence": face.confidence,
-        "boundingBox": {"left": box.left, "top": box.top, "width": box.width, "height": box.height},
-        "createdAt": iso(face.created_at),
-    }
 
 
 def with_face(photo: Photo, face: FaceOnPhoto, name: str) -> Photo:
@@ -106,7 +90,7 @@ class FaceTags:
         await self._current.commit(
             keys.TAG_FACE,
             [
-                Action("Put", item=face_item(tagged), condition=keys.TAG_FACE.condition),
+                Action("Put", item=tagged.item(), condition=keys.TAG_FACE.condition),
                 faces_update(photo, after),
                 await self._current.count_update(person, 1),
             ],

@@ -1,16 +1,18 @@
 """Faces of persons on photos: records and reads."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+from msgspec.structs import replace
+
 from datastore.dynamodb.records import record, record_or_error
 from datastore.errors import DomainError
+from datastore.items import attributes as stored
+from datastore.items.stored_item import StoredItem
 from datastore.keyspace.photos import faces as keys
 from datastore.model.access_patterns import AccessPattern
-from datastore.model.composite_keys import Key
-from datastore.model.timestamps import from_iso
 from datastore.photos.lookups import Lookups
 from datastore.photos.photos import Photo
 from datastore.session.store import Store
@@ -26,36 +28,26 @@ class FaceBoundingBox:
     height: float
 
 
-@dataclass(frozen=True, slots=True)
-class Face:
+def _box(stored_box: Mapping[str, Any]) -> FaceBoundingBox:
+    return FaceBoundingBox(*[float(stored_box[side]) for side in ("left", "top", "width", "height")])
+
+
+class Face(StoredItem, key=keys.face):
     """A face of a person on a photo."""
 
-    face_id: str
-    image_id: str
-    person_id: str
-    confidence: float
-    bounding_box: FaceBoundingBox
-    created_at: datetime
+    entity_type = stored.constant("entityType", keys.TYPE)
+    face_id: str = stored.part()
+    image_id: str = stored.part("imageId")
+    person_id: str = stored.text("personId")
+    confidence: float = stored.number("confidence", float)
+    bounding_box: FaceBoundingBox = stored.mapping("boundingBox", _box, encode=asdict)
+    created_at: datetime = stored.moment("createdAt")
     #: The sort key of its photo. None for old faces.
-    photo_sort: str | None
+    photo_sort: str | None = stored.text("photoSK", missing=None, if_none=None)
     #: The photo, if it was read with the face.
     photo: Photo | None = None
     #: A mutation just changed the face count of its person, which is therefore read consistently.
     just_changed: bool = False
-
-
-def face_from(item: Mapping[str, Any]) -> Face:
-    face_id, image_id = keys.face_parts(Key(item["PK"], item["SK"]))
-    box = item["boundingBox"]
-    return Face(
-        face_id=face_id,
-        image_id=image_id,
-        person_id=item["personId"],
-        confidence=float(item["confidence"]),
-        bounding_box=FaceBoundingBox(*[float(box[side]) for side in ("left", "top", "width", "height")]),
-        created_at=from_iso(item["createdAt"]),
-        photo_sort=item.get("photoSK"),
-    )
 
 
 class Faces:
@@ -67,14 +59,14 @@ class Faces:
 
     async def by_key(self, face_id: str, image_id: str, pattern: AccessPattern = keys.FACE) -> Face | None:
         """SPARKS-N2: return a face, or None."""
-        return record(face_from, await self._store.get(pattern, keys.face(face_id, image_id)))
+        return record(Face.decoder, await self._store.get(pattern, keys.face(face_id, image_id)))
 
     async def of_person_on(self, photo: Photo, person_id: str) -> list[Face | DomainError]:
         """SPARKS-N3: return a person's faces on a photo that does not list them, in the order of their ids.
 
         The person's faces are read once for all photos of a request. An error replaces a damaged face.
         """
-        items = await self._lookups.find_all(keys.UNLISTED_FACES, person_id, keys.PREFIX)
+        items = await self._lookups.find_all(keys.UNLISTED_FACES, person_id, keys.face_of_person.prefix)
         sort = keys.sort_key_of(photo.image_id)
-        faces = [record_or_error(face_from, item) for item in reversed(items) if item["SK"] == sort]
+        faces = [record_or_error(Face.decoder, item) for item in reversed(items) if item["SK"] == sort]
         return [replace(face, photo=photo) if isinstance(face, Face) else face for face in faces]

@@ -4,13 +4,12 @@ import logging
 from collections.abc import Collection
 from datetime import datetime
 
-from datastore.dynamodb.codec import Item
 from datastore.keyspace.photos import uploads as keys
-from datastore.model.composite_keys import Key
+from datastore.model.composite_keys import second_part
 from datastore.model.timestamps import iso
 from datastore.objects import INCOMING, ObjectStore
-from datastore.photos.photos import Photo
 from datastore.session.store import Store
+from datastore.session.writes import Action
 
 # The number of photos whose failed deletion is logged only once.
 MAX_LOGGED = 10_000
@@ -23,17 +22,10 @@ def incoming_keys(image_id: str) -> tuple[str, str]:
     return f"{INCOMING}{image_id}/original", f"{INCOMING}{image_id}/thumbnail"
 
 
-def outbox_item(photo: Photo, now: datetime) -> Item:
-    """Return the outbox record for the transaction that deletes the photo. It includes files uploaded again."""
-    key = keys.outbox_entry(photo.image_id)
-    return {
-        "PK": key.partition,
-        "SK": key.sort,
-        "entityType": keys.REMOVAL,
-        "imageId": photo.image_id,
-        "objectKeys": [photo.original_key, photo.thumbnail_key, *incoming_keys(photo.image_id)],
-        "createdAt": iso(now),
-    }
+def record_files(image_id: str, object_keys: list[str], now: datetime) -> Action:
+    """Return the action that adds files to the outbox record of an id, which may have other files."""
+    values = {"type": keys.REMOVAL, "id": image_id, "at": iso(now), "none": [], "keys": object_keys}
+    return Action("Update", key=keys.outbox_entry(image_id), update=keys.RECORD_OBJECTS, values=values)
 
 
 class FileDeletionOutbox:
@@ -71,7 +63,7 @@ class FileDeletionOutbox:
         processed = 0
         async for listed in self._store.query_all(keys.OUTBOX, {"partition": keys.REMOVAL}):
             # The index may lag, and the list may be long: another process may have deleted the files meanwhile.
-            image_id = keys.outbox_entry_parts(Key(listed["PK"], listed["SK"]))
+            image_id = second_part(listed["PK"])
             item = await self._store.get(keys.DELETE_OUTBOX_ENTRY, keys.outbox_entry(image_id))
             if item is None:
                 continue

@@ -2,29 +2,31 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from msgspec.structs import replace
+
 from datastore.dynamodb.codec import Item
 from datastore.dynamodb.records import readable_records, record
 from datastore.errors import BadUserInput, Conflict, NotFound
+from datastore.items import attributes as stored
+from datastore.items.forms import Line, Moment, Prose, Url
+from datastore.items.stored_item import StoredItem
 from datastore.keyspace.photos import livestreams as keys
-from datastore.model.access_patterns import AccessPattern
-from datastore.model.composite_keys import Key
+from datastore.keyspace.photos.table import SPARKS
+from datastore.model.access_patterns import AccessPattern, consistently
+from datastore.model.composite_keys import key_of
 from datastore.model.ids import uuid7_moment
-from datastore.model.timestamps import from_iso, iso
 from datastore.photos.lookups import Lookups
 from datastore.session.optimistic_locking import (
     check_version,
     may_be_applied,
     updated_record,
-    version_of,
     version_values,
     versioned_update,
 )
-from datastore.session.pagination import Page, SortOrder, Span, ordered, read_page
 from datastore.session.store import Store
 from datastore.session.writes import WriteResult
 
@@ -48,21 +50,26 @@ class LivestreamState(StrEnum):
 _STATE_ORDER = tuple(LivestreamState)
 
 
-@dataclass(frozen=True, slots=True)
-class Livestream:
+class Livestream(StoredItem, key=keys.livestream):
     """A livestream."""
 
-    livestream_id: str
-    title: str
-    description: str | None
-    stream_url: str
-    start_time: datetime
+    entity_type = stored.constant("entityType", keys.TYPE)
+    livestream_id: str = stored.part()
+    title: str = stored.text("title", form=Line(200))
+    description: str | None = stored.text("description", missing=None, form=Prose(2000), removable=True)
+    stream_url: str = stored.text("streamUrl", form=Url())
+    start_time: datetime = stored.moment("startTime", form=Moment())
     #: None if the end is not known.
-    end_time: datetime | None
-    created_at: datetime
+    end_time: datetime | None = stored.moment("endTime", missing=None, form=Moment(), removable=True)
+    created_at: datetime = stored.moment("createdAt")
     #: The time of the event that carries the livestream.
     event_time: datetime | None = None
-    version: int = 0
+    version: int = stored.version(default=0)
+
+    @property
+    def sort(self) -> str:
+        """The sort key of a new livestream: the time of its id."""
+        return keys.livestream_at(self.livestream_id, uuid7_moment(self.livestream_id) or self.created_at).sort
 
     def state(self, now: datetime) -> LivestreamState:
         if self.end_time is not None and now >= self.end_time:
@@ -76,39 +83,7 @@ class Livestream:
         return None if has_ended else min(future, default=None)
 
 
-def is_livestream(item_keys: Mapping[str, str]) -> bool:
-    return item_keys["PK"].startswith(keys.PREFIX)
-
-
-def livestream_from(item: Mapping[str, Any]) -> Livestream:
-    return Livestream(
-        livestream_id=keys.livestream_parts(Key(item["PK"], item["SK"])),
-        title=item["title"],
-        description=item.get("description"),
-        stream_url=item["streamUrl"],
-        start_time=from_iso(item["startTime"]),
-        # Other programs store null for missing attributes.
-        end_time=None if item.get("endTime") is None else from_iso(item["endTime"]),
-        created_at=from_iso(item["createdAt"]),
-        version=version_of(item),
-    )
-
-
-def _livestream_item(livestream: Livestream) -> Item:
-    id_time = uuid7_moment(livestream.livestream_id)
-    key = keys.livestream(livestream.livestream_id, keys.sort_key_at(id_time or livestream.created_at))
-    item = {
-        "PK": key.partition,
-        "SK": key.sort,
-        "entityType": keys.TYPE,
-        "streamUrl": livestream.stream_url,
-        "title": livestream.title,
-        "description": livestream.description,
-        "startTime": iso(livestream.start_time),
-        "endTime": None if livestream.end_time is None else iso(livestream.end_time),
-        "createdAt": iso(livestream.created_at),
-    }
-    return {name: value for name, value in item.items() if value is not None}
+is_livestream = keys.livestream_at.matches
 
 
 def check_times(start: datetime, end: datetime | None, field: str = "endTime") -> None:
@@ -129,36 +104,34 @@ class Livestreams:
         self._lookups = lookups
         self._now = now
 
-    async def by_id(self, livestream_id: str, *, consistent: bool = False) -> Livestream | None:
+    async def by_id(self, livestream_id: str, pattern: AccessPattern = keys.LIVESTREAM) -> Livestream | None:
         """SPARKS-N3: return a livestream, or None."""
-        pattern = keys.LIVESTREAM_CONSISTENT if consistent else keys.LIVESTREAM
-        return record(livestream_from, await self._lookups.find(pattern, keys.partition(livestream_id), keys.PREFIX))
+        return record(
+            Livestream.decoder,
+            await self._lookups.find(pattern, keys.livestream.partition_of(livestream_id), keys.livestream_at.prefix),
+        )
 
     async def latest(self) -> Livestream | None:
         """SPARKS-8: return the newest livestream, or None."""
         page = await self._store.query(keys.LATEST_LIVESTREAM, {"partition": keys.TYPE}, limit=1)
-        return record(livestream_from, page.items[0] if page.items else None)
-
-    async def all(self, span: Span, order: SortOrder) -> Page:
-        """SPARKS-8: return all livestreams by creation, the newest or the oldest first."""
-        return await read_page(self._store, ordered(keys.LIVESTREAMS, order), [{"partition": keys.TYPE}], span)
+        return record(Livestream.decoder, page.items[0] if page.items else None)
 
     async def at_start(self) -> list[Livestream]:
         """SPARKS-S1: return the newest `WATCHED` livestreams for a subscription. The index may lag."""
         page = await self._store.query(keys.LIVESTREAM_CHANGED, {"partition": keys.TYPE}, limit=WATCHED)
-        return readable_records(livestream_from, page.items)
+        return readable_records(Livestream.decoder, page.items)
 
     async def one_at_start(self, livestream_id: str) -> tuple[Item, Livestream]:
         """SPARKS-S1: read a livestream and its item consistently for a subscription. Raises `NotFound`."""
-        return await self._current(keys.LIVESTREAM_CONSISTENT, livestream_id)
+        return await self._current(consistently(keys.LIVESTREAM), livestream_id)
 
     async def create(self, livestream: Livestream) -> Livestream:
         """SPARKS-W1: create a livestream. Return the existing livestream of the id, if there is one."""
-        written = await self._store.put(keys.CREATE_LIVESTREAM, _livestream_item(livestream))
-        return record(livestream_from, written.item) or livestream
+        written = await self._store.put(keys.CREATE_LIVESTREAM, livestream.item())
+        return record(Livestream.decoder, written.item) or livestream
 
     async def update(self, livestream_id: str, changes: Mapping[str, Any], expected: int | None = None) -> Livestream:
-        """SPARKS-W1: change attributes, named as in the item; None removes one. Return the changed livestream.
+        """SPARKS-W1: change fields, named as in `Livestream`; None removes one. Return the changed livestream.
 
         Raises `NotFound`, `Outdated`, `BadUserInput` if it would end before it starts, and `Conflict` if other requests
         change its times at each attempt.
@@ -173,52 +146,43 @@ class Livestreams:
         state = livestream.state(self._now)
         if state is LivestreamState.UPCOMING:
             raise Conflict("The livestream has not started: change its times instead.")
-        return {} if state is LivestreamState.ENDED else {"endTime": iso(self._now)}
+        return {} if state is LivestreamState.ENDED else {"end_time": self._now}
 
     async def _change(
         self, livestream_id: str, decide: Callable[[Livestream], Mapping[str, Any]], expected: int | None
     ) -> Livestream:
-        """Write the changes that `decide` returns for the stored livestream, if its times are still unchanged."""
+        """Write the changes that `decide` returns for the stored livestream, if its times are still unchanged.
+
+        Return the stored livestream if there are none, or if an earlier attempt of this mutation applied them.
+        """
+        is_retry = self._store.is_retry
         for _ in range(ATTEMPTS):
             item, stored = await self._current(keys.UPDATE_LIVESTREAM, livestream_id)
-            changes = self._decide(item, stored, decide, expected)
+            if not is_retry:
+                check_version(item, expected, Livestream.decoder)
+            changes = Livestream.attributes(decide(stored))
+            if is_retry:
+                if may_be_applied(item, expected, changes):
+                    return stored
+                check_version(item, expected, Livestream.decoder)
             if not changes:
                 return stored
             written = await self._write(item, changes, expected)
             with suppress(_TimesChanged):
-                return updated_record(written, expected, changes, livestream_from, _TimesChanged)
+                return updated_record(written, expected, changes, Livestream.decoder, _TimesChanged)
         raise Conflict("Other requests are changing the livestream at the same time; try again.")
-
-    def _decide(
-        self,
-        item: Item,
-        stored: Livestream,
-        decide: Callable[[Livestream], Mapping[str, Any]],
-        expected: int | None,
-    ) -> Mapping[str, Any]:
-        """Return the changes, or none if an earlier attempt of this mutation applied them. Raises `Outdated`."""
-        if not self._store.is_retry:
-            check_version(item, expected, livestream_from)
-            return decide(stored)
-        changes = decide(stored)
-        if may_be_applied(item, expected, changes):
-            return {}
-        check_version(item, expected, livestream_from)
-        return changes
 
     async def _write(self, item: Item, changes: Mapping[str, Any], expected: int | None) -> WriteResult:
         expression, values = versioned_update(changes)
-        values |= version_values(expected)
-        key, times = Key(item["PK"], item["SK"]), {"startWas": item["startTime"], "endWas": item.get("endTime")}
+        values |= {"startWas": item["startTime"], "endWas": item.get("endTime"), **version_values(expected)}
         pattern = keys.UPDATE_LIVESTREAM if "endTime" in item else keys.UPDATE_OPEN_LIVESTREAM
-        return await self._store.update(pattern, key, update=expression, **values, **times)
+        return await self._store.update(pattern, key_of(SPARKS, item), update=expression, **values)
 
     async def _current(self, pattern: AccessPattern, livestream_id: str) -> tuple[Item, Livestream]:
         """Read a livestream without the request's cache. Raises `NotFound`."""
-        values = {"partition": keys.partition(livestream_id), "prefix": keys.PREFIX}
-        page = await self._store.query(pattern, values, limit=1)
+        page = await self._store.query(pattern, keys.livestream_at.values_of(livestream_id), limit=1)
         item = page.items[0] if page.items else None
-        livestream = record(livestream_from, item)
+        livestream = record(Livestream.decoder, item)
         if item is None or livestream is None:
             raise NotFound(f"There is no livestream {livestream_id!r}.")
         return item, livestream
@@ -226,12 +190,9 @@ class Livestreams:
 
 def _checked(stored: Livestream, changes: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the changes. Raises `BadUserInput` if the resulting times are not valid."""
-    if changes.keys() & {"startTime", "endTime"}:
-        start = from_iso(changes["startTime"]) if "startTime" in changes else stored.start_time
-        end = stored.end_time
-        if "endTime" in changes:
-            end = None if changes["endTime"] is None else from_iso(changes["endTime"])
-        check_times(start, end, "endTime" if "endTime" in changes else "startTime")
+    if changes.keys() & {"start_time", "end_time"}:
+        start, end = changes.get("start_time", stored.start_time), changes.get("end_time", stored.end_time)
+        check_times(start, end, "endTime" if "end_time" in changes else "startTime")
     return changes
 
 

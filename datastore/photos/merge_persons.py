@@ -11,8 +11,10 @@ exceeds is the index trusted regardless of the count.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec.structs import replace
 
 from datastore.dynamodb.codec import Item
 from datastore.dynamodb.retry.backoff import Backoff
@@ -22,18 +24,17 @@ from datastore.keyspace.photos import persons as keys
 from datastore.keyspace.photos.table import SPARKS
 from datastore.model.composite_keys import key_of
 from datastore.model.timestamps import iso
+from datastore.photos.faces import Face
 from datastore.photos.lookups import Lookups
 from datastore.photos.optimistic_update import (
     ChangedMeanwhile,
     OptimisticUpdate,
-    face_values,
     faces_update,
     no_person,
     retry_if_changed,
 )
-from datastore.photos.persons import Person
+from datastore.photos.persons import Person, require_person
 from datastore.photos.photos import FaceOnPhoto, Photo
-from datastore.photos.rename_person import require_person
 from datastore.primitives.tasks import gather_all
 from datastore.session.store import Store
 from datastore.session.writes import Action
@@ -44,6 +45,8 @@ FACES_PER_TRANSACTION = 20
 INDEX_LAG_RETRIES = Backoff(initial=0.1, maximum=0.8, attempts=5)
 # The source of a merge gets no new faces: after this time the index contains all of its faces.
 MAX_INDEX_LAG = timedelta(minutes=10)
+# The attributes of a face that a move needs. The others may be damaged.
+MOVED_FACE = Face.decoder.projected(frozenset({"face_id", "image_id", "person_id", "photo_sort"}))
 MAY_MERGE = (
     "attribute_exists(PK) AND attribute_not_exists(receives) "
     "AND (attribute_not_exists(mergedInto) OR mergedInto = :former)"
@@ -56,16 +59,6 @@ class _Pair:
 
     source: Item | None
     target: Item
-
-
-@dataclass(frozen=True, slots=True)
-class _Face:
-    """The attributes of a face that a move needs."""
-
-    face_id: str
-    image_id: str
-    person_id: str
-    photo_sort: str | None
 
 
 def with_faces_moved(photo: Photo, moved: Sequence[str], source: str, target: Item) -> Photo:
@@ -187,7 +180,7 @@ class PersonMerge:
         """Move all faces of `source` that the index contains. Return their number."""
         moved, start = 0, None
         while True:
-            values = face_values(source)
+            values = face_keys.face_of_person.values_of(source)
             page = await self._store.query(keys.FACES_TO_MERGE, values, start=start, limit=FACES_PER_TRANSACTION)
             listed = [face_keys.face_parts(key_of(SPARKS, item)) for item in page.items]
             if listed:
@@ -198,7 +191,7 @@ class PersonMerge:
     async def _move(self, source: str, target: str, listed: Sequence[tuple[str, str]]) -> int:
         """Move those of the faces that still belong to `source`, in one transaction. Return their number."""
         pair, *current_faces = await gather_all([self._pair(source, target), *[self._face(*ids) for ids in listed]])
-        faces = [face for face in current_faces if isinstance(face, _Face) and face.person_id == source]
+        faces = [face for face in current_faces if isinstance(face, Face) and face.person_id == source]
         if not faces or not isinstance(pair, _Pair):
             return 0
         photos = [
@@ -212,20 +205,20 @@ class PersonMerge:
         await self._current.commit(keys.MERGE_PERSONS, [*moves, *photos, *counts])
         return len(faces)
 
-    async def _face(self, face_id: str, image_id: str) -> _Face | None:
+    async def _face(self, face_id: str, image_id: str) -> Face | None:
         """Read the attributes that a move needs. A face whose other attributes are damaged is moved too."""
         item = await self._current.get(face_keys.FACE_CONSISTENT, face_keys.face(face_id, image_id))
-        return None if item is None else _Face(face_id, image_id, item["personId"], item.get("photoSK"))
+        return None if item is None else MOVED_FACE(item)
 
-    async def _photos(self, faces: Sequence[_Face]) -> list[tuple[Photo, list[_Face]]]:
+    async def _photos(self, faces: Sequence[Face]) -> list[tuple[Photo, list[Face]]]:
         """Return the photos of the faces, each with its faces, without deleted photos."""
-        by_photo: dict[str, list[_Face]] = {}
+        by_photo: dict[str, list[Face]] = {}
         for face in faces:
             by_photo.setdefault(face.image_id, []).append(face)
         photos = await gather_all([self._photo(image_id, grouped) for image_id, grouped in by_photo.items()])
         return [(photo, grouped) for photo, grouped in zip(photos, by_photo.values(), strict=True) if photo is not None]
 
-    async def _photo(self, image_id: str, faces: Sequence[_Face]) -> Photo | None:
+    async def _photo(self, image_id: str, faces: Sequence[Face]) -> Photo | None:
         photo = await self._current.photo(image_id, faces[0].photo_sort)
         return None if photo is None else await self._current.with_all_faces(photo)
 
@@ -264,7 +257,7 @@ def _unmark_target(source: str, target: Item) -> Action:
     )
 
 
-def _move_action(face: _Face, target: str) -> Action:
+def _move_action(face: Face, target: str) -> Action:
     return Action(
         "Update",
         key=face_keys.face(face.face_id, face.image_id),

@@ -7,9 +7,10 @@ counts of persons.
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from datastore.dynamodb.client import TransactionCancelled
 from datastore.dynamodb.codec import Item
@@ -20,13 +21,14 @@ from datastore.keyspace.photos import faces as face_keys
 from datastore.keyspace.photos import persons as person_keys
 from datastore.keyspace.photos import photos as photo_keys
 from datastore.keyspace.photos.table import SPARKS
-from datastore.model.access_patterns import AccessPattern
+from datastore.model.access_patterns import AccessPattern, consistently
 from datastore.model.composite_keys import Key, key_of
 from datastore.model.identifiers import ascii_lower
 from datastore.model.timestamps import iso
-from datastore.photos.faces import Face, face_from
+from datastore.photos.faces import Face
 from datastore.photos.lookups import CONCURRENCY, Lookups
-from datastore.photos.photos import FaceOnPhoto, Photo, faces_attribute, photo_from
+from datastore.photos.photos import FaceOnPhoto, Photo, faces_attribute
+from datastore.primitives.retries import retry
 from datastore.primitives.tasks import gather_all
 from datastore.session.store import Store
 from datastore.session.writes import Action
@@ -51,13 +53,10 @@ async def retry_if_changed(attempt: Callable[[], Awaitable[T]]) -> T:
 
     Raises `Conflict` after the last retry.
     """
-    for delay in (*RETRIES_OF_CHANGES.delays(), None):
-        try:
-            return await attempt()
-        except ChangedMeanwhile:
-            if delay is not None:
-                await asyncio.sleep(delay)
-    raise Conflict("This changes too often at the moment; try again.", retryable=True)
+    try:
+        return await retry(attempt, RETRIES_OF_CHANGES.delays(), lambda problem: isinstance(problem, ChangedMeanwhile))
+    except ChangedMeanwhile:
+        raise Conflict("This changes too often at the moment; try again.", retryable=True) from None
 
 
 def no_person(person_id: str) -> NotFound:
@@ -137,10 +136,9 @@ class OptimisticUpdate:
 
     async def photo(self, image_id: str, sort: str | None = None) -> Photo | None:
         """Read a photo by its stored sort key, or by its id if the key is unknown or outdated."""
-        item = None if sort is None else await self.get(photo_keys.PHOTO_CONSISTENT, photo_keys.photo(image_id, sort))
-        if item is None:
-            item = await self._first(photo_keys.PHOTO_CONSISTENT, photo_keys.partition(image_id), photo_keys.PREFIX)
-        return record(photo_from, item)
+        key = None if sort is None else photo_keys.photo(image_id, sort)
+        values = photo_keys.photo_taken.values_of(image_id)
+        return record(Photo.decoder, await self._read(consistently(photo_keys.PHOTO), key, values))
 
     async def photo_taken(self, image_id: str, taken_at: datetime | None) -> Photo | None:
         """Read a photo by its capture time, or by its id if the stored time has another form.
@@ -150,24 +148,20 @@ class OptimisticUpdate:
         return await self.photo(image_id, None if taken_at is None else photo_keys.sort_key_at(taken_at))
 
     async def face(self, face_id: str, image_id: str) -> Face | None:
-        return record(face_from, await self.get(face_keys.FACE_CONSISTENT, face_keys.face(face_id, image_id)))
+        return record(Face.decoder, await self.get(face_keys.FACE_CONSISTENT, face_keys.face(face_id, image_id)))
 
     async def face_with_id(self, face_id: str) -> Face | None:
         """Read a face by its id, on any photo."""
-        return record(
-            face_from, await self._first(face_keys.FACE_CONSISTENT, face_keys.partition(face_id), face_keys.SORT_PREFIX)
-        )
+        values = face_keys.face.values_of(face_id)
+        return record(Face.decoder, await self._read(face_keys.FACE_CONSISTENT, None, values))
 
     async def person(self, person_id: str, name: str | None = None, *, retry: bool = True) -> Item | None:
         """Read a person by id and name, or by id if the name is unknown or outdated.
 
         With `retry`, a person who is not found is read again: a concurrent rename may hide the person.
         """
-        pattern, item = person_keys.PERSON_CONSISTENT, None
-        if name is not None:
-            item = await self.get(pattern, person_keys.person(person_id, name))
-        if item is None:
-            item = await self._first(pattern, person_keys.partition(person_id), person_keys.PREFIX)
+        key = None if name is None else person_keys.person(person_id, name)
+        item = await self._read(consistently(person_keys.PERSON), key, person_keys.person.values_of(person_id))
         if item is None and retry:
             await asyncio.sleep(RENAME_SECONDS)
             return await self.person(person_id, retry=False)
@@ -203,7 +197,8 @@ class OptimisticUpdate:
         if seen is None and person.get("mergedInto") is not None and change <= 0:
             return _still_uncounted(person)
         if seen is None:
-            counted = await self._store.count(person_keys.COUNT_FACES, face_values(person["personId"]))
+            faces = face_keys.face_of_person.values_of(person["personId"])
+            counted = await self._store.count(person_keys.COUNT_FACES, faces)
             condition += f" AND {UNCOUNTED} AND {NOT_MERGING}"
             values: dict[str, Any] = {"count": max(0, counted + change), "null_type": "NULL"}
         elif seen + change < 0:
@@ -233,13 +228,17 @@ class OptimisticUpdate:
         self._store.invalidate(pattern.table, key)
         return await self._store.get(pattern, key)
 
-    async def _first(self, pattern: AccessPattern, partition: str, prefix: str) -> Item | None:
+    async def _read(self, pattern: AccessPattern, key: Key | None, values: Mapping[str, Any]) -> Item | None:
+        """Read an item by its key, or else the first one of a Query."""
+        item = None if key is None else await self.get(pattern, key)
+        if item is not None:
+            return item
         async with self._slots:
-            page = await self._store.query(pattern, {"partition": partition, "prefix": prefix}, limit=1)
+            page = await self._store.query(pattern, values, limit=1)
         return page.items[0] if page.items else None
 
     async def _faces_on(self, image_id: str, person_id: str) -> list[FaceOnPhoto]:
-        values = {**face_values(person_id), "image": image_id}
+        values = {**face_keys.face_of_person.values_of(person_id), "image": image_id}
         async with self._slots:
             items = [item async for item in self._store.query_all(person_keys.FACES_OF_PERSON, values)]
         return [FaceOnPhoto(face_keys.face_parts(key_of(SPARKS, item))[0], person_id) for item in items]
@@ -256,8 +255,3 @@ def _still_uncounted(person: Item) -> Action:
         condition=f"mergedInto = :into AND {UNCOUNTED}",
         values={"into": person["mergedInto"], "null_type": "NULL"},
     )
-
-
-def face_values(person_id: str) -> dict[str, str]:
-    """Return the values of a Query of a person's faces."""
-    return {"partition": person_id, "prefix": face_keys.PREFIX}

@@ -11,19 +11,21 @@ deleted counts only if its position is outside the range that the page read.
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.records import record_or_error
+from datastore.dynamodb.records import QueryPage, record_or_error
 from datastore.errors import DomainError
 from datastore.keyspace.photos import faces as keys
 from datastore.keyspace.photos import photos as photo_keys
 from datastore.model.access_patterns import AccessPattern
-from datastore.model.composite_keys import Key
-from datastore.photos.faces import Face, Faces, face_from
+from datastore.model.composite_keys import Key, second_part
+from datastore.photos.faces import Face, Faces
 from datastore.photos.photos import Photo, Photos
-from datastore.session.pagination import Page, SortOrder, Span, ordered
-from datastore.session.store import QueryPage, Store
+from datastore.session.pagination import Page, Span, pattern_of
+from datastore.session.store import Store
 
 # The faces that are read for each photo: a page is one Query even if the person is twice on each photo. For 25 photos
 # this costs one read unit more than one face each.
@@ -59,12 +61,12 @@ class PersonPhotos:
         self._photos = photos
         self._faces = faces
 
-    async def of_person(self, person_id: str, span: Span, order: SortOrder) -> tuple[Page, list[PersonPhoto]]:
+    async def of_person(self, person_id: str, span: Span) -> tuple[Page, list[PersonPhoto]]:
         """SPARKS-7: return a page of a person's photos. See the module for the cost of other programs' photos.
 
         A face whose photo was deleted is omitted. An error replaces a photo that cannot be read.
         """
-        pattern = ordered(keys.PHOTOS_OF_PERSON, order)
+        pattern = pattern_of(keys.PHOTOS_OF_PERSON, span)
         reader = _PageReader(self._store, self._photos, self._faces, pattern, person_id, span)
         return await reader.read()
 
@@ -108,7 +110,7 @@ class _PageReader:
             page = await self._query(self._position, limit, self._span.backward)
         self._position, self._ended = page.next_start, page.next_start is None
         for item in page.items:
-            if item["SK"].startswith(photo_keys.PREFIX) and item["SK"] != photo_keys.PREFIX:
+            if item["SK"].startswith(photo_keys.photo_taken.prefix) and item["SK"] != photo_keys.photo_taken.prefix:
                 self._items.append(item)
                 self._faces_by_photo.setdefault(item["SK"], {})[item["PK"]] = item
 
@@ -125,7 +127,7 @@ class _PageReader:
         """Read a photo by the sort key in one of its faces. Old faces have none."""
         sorts = (item.get("photoSK") for item in self._faces_by_photo[face_sort].values())
         sort = next((sort for sort in sorts if sort and isinstance(sort, str)), None)
-        return await self._library.by_key(keys.face_parts(Key(keys.PREFIX, face_sort))[1], sort)
+        return await self._library.by_key(second_part(face_sort), sort)
 
     async def _first_faces(self) -> list[Item]:
         """Return the first faces of the photos in the order of reading: at most one more than the page."""
@@ -198,7 +200,7 @@ class _PageReader:
     async def _query(
         self, start: Item | None, limit: int | None, backward: bool, attributes: Sequence[str] | None = None
     ) -> QueryPage:
-        values = {"partition": self._person_id, "prefix": keys.PREFIX}
+        values = keys.face_of_person.values_of(self._person_id)
         return await self._store.query(
             self._pattern, values, start=start, limit=limit, backward=backward, attributes=attributes
         )
@@ -218,7 +220,7 @@ class _PageReader:
         return [face for face in faces if face is not None]  # type: ignore[misc]
 
     async def _face(self, key: Key, item: Item | None) -> Face | DomainError | None:
-        face = record_or_error(face_from, item) if item else await self._faces.by_key(*keys.face_parts(key))
+        face = record_or_error(Face.decoder, item) if item else await self._faces.by_key(*keys.face_parts(key))
         if not isinstance(face, Face):
             return face
         photo = self._photos[key.sort]

@@ -12,12 +12,12 @@ from datastore.errors import Throttled
 from datastore.keyspace.photos import photos as photo_keys
 from datastore.keyspace.photos import uploads as keys
 from datastore.keyspace.photos import users as user_keys
-from datastore.model.access_patterns import AccessPattern
-from datastore.model.composite_keys import Key
+from datastore.model.access_patterns import AccessPattern, consistently
+from datastore.model.composite_keys import second_part
 from datastore.model.ids import uuid7_moment
-from datastore.model.timestamps import from_iso, iso
+from datastore.model.timestamps import from_iso
 from datastore.objects import ObjectStore
-from datastore.photos.file_deletion_outbox import FileDeletionOutbox, incoming_keys
+from datastore.photos.file_deletion_outbox import FileDeletionOutbox, incoming_keys, record_files
 from datastore.session.store import Store
 from datastore.session.writes import Action
 
@@ -41,7 +41,7 @@ class ListedReservation:
 
 
 def _listed_from(item: Mapping[str, Any]) -> ListedReservation:
-    return ListedReservation(keys.upload_parts(Key(item["PK"], item["SK"])), from_iso(item["createdAt"]))
+    return ListedReservation(second_part(item["PK"]), from_iso(item["createdAt"]))
 
 
 class ReservationExpiry:
@@ -57,7 +57,7 @@ class ReservationExpiry:
 
         The janitor deletes their files, so that no request waits for that.
         """
-        values = {"partition": email, "prefix": keys.PREFIX}
+        values = keys.upload_of_user.values_of(email)
         page = await self._store.query(keys.RESERVATIONS_OF_USER, values, limit=MAX_READ)
         released = 0
         for listed in filter(self._is_expired, readable_records(_listed_from, page.items)):
@@ -144,7 +144,7 @@ class ReservationExpiry:
     async def _end(self, pattern: AccessPattern, image_id: str, item: Item, delete: Action) -> list[str] | None:
         """Delete a reservation, and decrement its user's upload count. Return its files, or None as `_release`."""
         object_keys = await self._files_to_delete(image_id, item)
-        actions = [delete, self._outbox_action(image_id, object_keys)]
+        actions = [delete, record_files(image_id, object_keys, self._now)]
         owner = user_keys.user(item["email"])
         decrement = Action(
             "Update", key=owner, update=keys.DECREMENT_UPLOAD_COUNT, condition=keys.HAS_UPLOADS, values={"one": 1}
@@ -161,15 +161,10 @@ class ReservationExpiry:
 
         A late repetition of the client's request may have reserved the id again after the photo was created.
         """
-        values = {"partition": photo_keys.partition(image_id), "prefix": photo_keys.PREFIX}
-        photos = (await self._store.query(photo_keys.PHOTO_CONSISTENT, values, limit=1)).items
+        values = photo_keys.photo_taken.values_of(image_id)
+        photos = (await self._store.query(consistently(photo_keys.PHOTO), values, limit=1)).items
         photo_files = {photo.get(name) for photo in photos for name in ("originalKey", "thumbnailKey")}
         return [*incoming_keys(image_id), *sorted(set(item.get("objectKeys") or ()) - photo_files)]
-
-    def _outbox_action(self, image_id: str, object_keys: list[str]) -> Action:
-        """Return the action that adds files to the outbox record of the id, which may have other files."""
-        record = {"type": keys.REMOVAL, "id": image_id, "at": iso(self._now), "none": [], "keys": object_keys}
-        return Action("Update", key=keys.outbox_entry(image_id), update=keys.RECORD_OBJECTS, values=record)
 
     async def _end_without_user(
         self, pattern: AccessPattern, actions: list[Action], cancelled: TransactionCancelled

@@ -1,13 +1,13 @@
 """Updates of photos' attributes, and the cascade delete of photos."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
 
 from datastore.dynamodb.codec import Item
+from datastore.items.updates import ItemChange
 from datastore.keyspace.photos import faces as face_keys
 from datastore.keyspace.photos import photos as keys
 from datastore.keyspace.photos import uploads as upload_keys
@@ -15,7 +15,7 @@ from datastore.keyspace.photos import users as user_keys
 from datastore.model.composite_keys import Key
 from datastore.objects import ObjectStore
 from datastore.photos.face_tags import MAX_FACES, without_face
-from datastore.photos.file_deletion_outbox import FileDeletionOutbox, outbox_item
+from datastore.photos.file_deletion_outbox import FileDeletionOutbox, incoming_keys, record_files
 from datastore.photos.lookups import Lookups
 from datastore.photos.optimistic_update import (
     ChangedMeanwhile,
@@ -25,7 +25,7 @@ from datastore.photos.optimistic_update import (
     require_taken_at,
     retry_if_changed,
 )
-from datastore.photos.photos import FaceOnPhoto, Photo, photo_from
+from datastore.photos.photos import FaceOnPhoto, Photo
 from datastore.photos.users import UPLOAD_LIMIT
 from datastore.primitives.tasks import gather_all
 from datastore.session.optimistic_locking import updated_record, version_values, versioned_update
@@ -34,13 +34,6 @@ from datastore.session.writes import Action
 
 # The user's upload count is 0 already.
 HAS_NONE = "uploadCount < :one"
-
-
-class PhotoChange(NamedTuple):
-    """Attributes of a photo to change, of which None removes one, and the expected version, if any."""
-
-    changes: Mapping[str, Any]
-    expected: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +45,7 @@ class PhotoUpdates:
     objects: ObjectStore
     now: datetime
 
-    async def update(self, image_id: str, email: str, taken_at: datetime | None, change: PhotoChange) -> Photo:
+    async def update(self, image_id: str, email: str, taken_at: datetime | None, change: ItemChange[Photo]) -> Photo:
         """Change attributes of a photo. Raises `NotFound`, `Forbidden` or `Outdated`.
 
         With the capture time this is one write. If it is stored in another form, the photo is read first.
@@ -62,12 +55,12 @@ class PhotoUpdates:
                 return await self._write(keys.photo(image_id, keys.sort_key_at(taken_at)), email, change)
         return await retry_if_changed(lambda: self._update(image_id, email, taken_at, change))
 
-    async def _update(self, image_id: str, email: str, taken_at: datetime | None, change: PhotoChange) -> Photo:
+    async def _update(self, image_id: str, email: str, taken_at: datetime | None, change: ItemChange[Photo]) -> Photo:
         stored = await OptimisticUpdate(self.store, self.lookups).photo(image_id)
         photo = require_own(require_taken_at(stored, taken_at), email)
         return await self._write(photo.key, photo.email, change)
 
-    async def _write(self, key: Key, email: str, change: PhotoChange) -> Photo:
+    async def _write(self, key: Key, email: str, change: ItemChange[Photo]) -> Photo:
         """Write a change. Return the changed photo. Raises `ChangedMeanwhile` if the user has no photo of this key."""
         expression, values = versioned_update(change.changes)
         values |= {"me": email, **version_values(change.expected)}
@@ -75,7 +68,7 @@ class PhotoUpdates:
         self.lookups.clear_all()
         if written.item is None or written.item.get("email") != email:
             raise ChangedMeanwhile
-        return updated_record(written, change.expected, change.changes, photo_from, ChangedMeanwhile)
+        return updated_record(written, change.expected, change.changes, Photo.decoder, ChangedMeanwhile)
 
     async def delete(
         self, image_id: str, email: str | None, taken_at: datetime | None, *, is_admin: bool = False
@@ -89,8 +82,7 @@ class PhotoUpdates:
         """
         photo = await retry_if_changed(lambda: self._delete(image_id, email, taken_at, is_admin))
         if photo is not None:
-            object_keys = outbox_item(photo, self.now)["objectKeys"]
-            await FileDeletionOutbox(self.store, self.objects).delete_files(image_id, object_keys)
+            await FileDeletionOutbox(self.store, self.objects).delete_files(image_id, _files(photo))
         return photo
 
     async def _delete(
@@ -119,17 +111,8 @@ class PhotoUpdates:
             *_face_deletes(photo.image_id, photo.faces),
             *await current.count_decrements(persons, [face.person_id for face in existing]),
             await self._upload_count_decrement(photo.email, user),
-            self._outbox_action(photo),
+            record_files(photo.image_id, _files(photo), self.now),
         ]
-
-    def _outbox_action(self, photo: Photo) -> Action:
-        """Return the action that adds the files to the outbox record of the id, which may have an upload's files."""
-        item = outbox_item(photo, self.now)
-        values = {"type": item["entityType"], "id": photo.image_id, "at": item["createdAt"], "none": []}
-        key = upload_keys.outbox_entry(photo.image_id)
-        return Action(
-            "Update", key=key, update=upload_keys.RECORD_OBJECTS, values=values | {"keys": item["objectKeys"]}
-        )
 
     async def _upload_count_decrement(self, email: str, user: Item | None) -> Action:
         """Return the action that subtracts the photo from the user's upload count, or starts a count without it."""
@@ -139,8 +122,7 @@ class PhotoUpdates:
         count, one = user.get("uploadCount"), {"one": 1}
         if count is None:
             start = upload_keys.START_COUNT
-            values = {"partition": email, "prefix": keys.PREFIX}
-            counted = await self.store.count(upload_keys.COUNT_PHOTOS, values)
+            counted = await self.store.count(upload_keys.COUNT_PHOTOS, keys.photo_of_user.values_of(email))
             initial = {"count": max(0, counted - 1), "limit": UPLOAD_LIMIT, "null": "NULL"}
             return Action("Update", key=key, update=start.update, condition=start.condition, values=initial)
         if count < 1:
@@ -166,6 +148,11 @@ class PhotoUpdates:
         """Return the stored faces, without deleted ones that the photo or the index still lists."""
         reads = [current.get(keys.DELETE_PHOTO, face_keys.face(face.face_id, image_id)) for face in faces]
         return [face for face, item in zip(faces, await gather_all(reads), strict=True) if item is not None]
+
+
+def _files(photo: Photo) -> list[str]:
+    """Return the keys of a photo's files, including files that were uploaded again."""
+    return [photo.original_key, photo.thumbnail_key, *incoming_keys(photo.image_id)]
 
 
 def _delete_action(photo: Photo) -> Action:

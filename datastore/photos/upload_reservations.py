@@ -17,8 +17,7 @@ from datastore.photos.file_deletion_outbox import incoming_keys
 from datastore.photos.image_types import PictureType
 from datastore.photos.photos import photo_with_id
 from datastore.photos.reservation_expiry import ReservationExpiry
-from datastore.photos.reservations import Reservation, as_stored, reservation_from, reservation_item
-from datastore.photos.upload_tokens import claims
+from datastore.photos.reservations import Reservation, as_stored, claims
 from datastore.photos.users import UPLOAD_LIMIT, no_photo_user
 from datastore.session.store import Store
 from datastore.session.writes import Action
@@ -65,7 +64,7 @@ class UploadReservations:
         """SPARKS-W1: reserve an id. Return the user's existing reservation of the id, with new URLs, if there is one.
 
         The client may have used a client id before. An existing reservation must have the same values of the `stated`
-        attributes. `uploader` names the caller whose budget pays for the uploads (`upload_tokens.uploader_claims`).
+        attributes. `uploader` names the caller whose budget pays for the uploads (`uploader_claims`).
 
         Raises `NotFound` for an unknown user; `Conflict` at the user's limit, for the id of a photo or of another
         user's reservation, and for a reservation with other values; and the object store's error if it accepts no
@@ -120,7 +119,7 @@ class UploadReservations:
         Raises the caller's error for an obstacle that cannot be removed.
         """
         user, place, *removal = [reason == "ConditionalCheckFailed" for reason in cancelled.reasons]
-        stored = record(reservation_from, cancelled.items[1]) if place else None
+        stored = record(Reservation.decoder, cancelled.items[1]) if place else None
         if stored is not None:
             return await self._own(reservation, stored)
         if any(removal):
@@ -152,7 +151,7 @@ class UploadReservations:
 
     async def _start_counting(self, email: str) -> None:
         """SPARKS-P1: count the user's photos. Of concurrent counts the first is stored."""
-        count = await self._store.count(keys.COUNT_PHOTOS, {"partition": email, "prefix": photo_keys.PREFIX})
+        count = await self._store.count(keys.COUNT_PHOTOS, photo_keys.photo_of_user.values_of(email))
         key = user_keys.user(email)
         await self._store.update(keys.START_COUNT, key, count=count, limit=UPLOAD_LIMIT, null="NULL")
 
@@ -165,7 +164,7 @@ def _reserve_actions(reservation: Reservation, *, is_client_id: bool) -> list[Ac
         condition=keys.CREATE_PHOTO.condition,
         values={"one": 1},
     )
-    put = Action("Put", item=reservation_item(reservation), condition=keys.NOT_EXISTS)
+    put = Action("Put", item=reservation.item(), condition=keys.NOT_EXISTS)
     # The outbox may contain the files of an earlier photo or upload of this id.
     no_removal = Action("ConditionCheck", key=keys.outbox_entry(reservation.image_id), condition=keys.NOT_EXISTS)
     return [count, put, no_removal] if is_client_id else [count, put]

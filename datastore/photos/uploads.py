@@ -8,7 +8,7 @@ import asyncio
 import logging
 from asyncio import Task
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -20,14 +20,12 @@ from datastore.keyspace.photos import photos as photo_keys
 from datastore.keyspace.photos import uploads as keys
 from datastore.model.timestamps import from_iso, iso
 from datastore.objects import ObjectStore
-from datastore.photos.capture_time import taken_at
-from datastore.photos.decoder_pool import DecoderPool
+from datastore.photos.decoder import DecoderPool
 from datastore.photos.file_deletion_outbox import incoming_keys
 from datastore.photos.image_types import Picture, PictureType, RefusalReason, check_shape, refusal
-from datastore.photos.metadata import Facts
-from datastore.photos.photos import Photo, photo_item, photo_with_id
+from datastore.photos.photos import Photo, photo_with_id
 from datastore.photos.reservation_expiry import ReservationExpiry
-from datastore.photos.reservations import Reservation, file_keys, reservation_from
+from datastore.photos.reservations import Reservation, file_keys, taken_at
 from datastore.photos.upload_reservations import MAX_ORIGINAL_BYTES, MAX_THUMBNAIL_BYTES
 from datastore.session.store import Store
 from datastore.session.writes import Action
@@ -50,6 +48,7 @@ class CheckedUpload:
     thumbnail: bytes
 
 
+@dataclass(frozen=True, slots=True)
 class Uploads:
     """One method for each access pattern. A reservation that has expired at `now` counts as deleted.
 
@@ -57,23 +56,12 @@ class Uploads:
     originals are stored with their metadata.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        objects: ObjectStore,
-        pictures: DecoderPool,
-        now: datetime,
-        open_store: Callable[[], Store],
-        *,
-        keeps_metadata: bool = False,
-    ) -> None:
-        self._store = store
-        self._open_store = open_store
-        self._objects = objects
-        self._pictures = pictures
-        self._now = now
-        self._keeps_metadata = keeps_metadata
-        self._expiry = ReservationExpiry(store, objects, now)
+    store: Store
+    objects: ObjectStore
+    pictures: DecoderPool
+    now: datetime
+    open_store: Callable[[], Store]
+    keeps_metadata: bool = False
 
     async def complete(self, image_id: str, email: str) -> Photo:
         """SPARKS-W1: create the photo of a reservation from its uploaded files. Return an existing photo of the id.
@@ -81,55 +69,49 @@ class Uploads:
         Raises `NotFound` if the user has no such reservation, `BadUserInput` for a fault in the files: then the
         reservation remains, and they can be uploaded again.
         """
-        item = await self._store.get(keys.COMPLETE_PHOTO, keys.upload(image_id))
-        reservation = record(reservation_from, item)
+        item = await self.store.get(keys.COMPLETE_PHOTO, keys.upload(image_id))
+        reservation = record(Reservation.decoder, item)
         # Read in any case: the id of an existing photo may have been reserved again by a late repetition.
-        photo = await self._photo(image_id)
+        photo = await photo_with_id(self.store, image_id)
+        is_own = reservation is not None and reservation.email == email
         if photo is not None and photo.email == email:
-            if item is not None and reservation is not None and reservation.email == email:
+            if item is not None and is_own:
                 # Release the second reservation now, which would count for an hour.
-                await self._expiry.cancel_unchanged(image_id, item)
+                await ReservationExpiry(self.store, self.objects, self.now).cancel_unchanged(image_id, item)
             else:
                 # An earlier call may have been interrupted before it deleted the uploaded files.
                 await self._remove(image_id, incoming_keys(image_id))
             return photo
-        if photo is not None or reservation is None or reservation.email != email or self._is_expired(reservation):
+        if photo is not None or reservation is None or not is_own or reservation.expires_at <= self.now:
             raise no_upload()
-        async with self._pictures.file_slot(email):
+        async with self.pictures.file_slot(email):
             upload = await self._check(reservation)
             object_keys = None if upload is None else await self._store_files(upload)
         if upload is None or object_keys is None:
             return await self._photo_of_other_request(reservation)
         return await self._confirm(upload.photo, object_keys)
 
-    async def _photo(self, image_id: str) -> Photo | None:
-        return await photo_with_id(self._store, image_id)
-
-    def _is_expired(self, reservation: Reservation) -> bool:
-        return reservation.expires_at <= self._now
-
     async def _check(self, reservation: Reservation) -> CheckedUpload | None:
         """Read and check the uploaded files; None if another request created the photo and deleted them."""
         original_key, thumbnail_key = incoming_keys(reservation.image_id)
         original = await self._read(ORIGINAL, original_key, MAX_ORIGINAL_BYTES)
         if original is None:
-            if await self._photo(reservation.image_id) is not None:
+            if await photo_with_id(self.store, reservation.image_id) is not None:
                 return None
             raise refusal(ORIGINAL, RefusalReason.NOT_UPLOADED, "has not been uploaded yet.")
-        examine = partial(self._pictures.examine, user=reservation.email)
+        examine = partial(self.pictures.examine, user=reservation.email)
         picture = await examine(ORIGINAL, original, reservation.content_type)
         uploaded = await self._read(THUMBNAIL, thumbnail_key, MAX_THUMBNAIL_BYTES)
         small = uploaded and await examine(THUMBNAIL, uploaded, PictureType.JPEG)
         if small:
             check_shape(small, picture)
         thumbnail = small.thumbnail if small else picture.thumbnail
-        stored = original if self._keeps_metadata else picture.content
-        photo = self._with_facts(self._new_photo(reservation, picture, stored, thumbnail), reservation, picture.facts)
-        return CheckedUpload(photo, stored, thumbnail)
+        stored = original if self.keeps_metadata else picture.content
+        return CheckedUpload(self._new_photo(reservation, picture, stored, thumbnail), stored, thumbnail)
 
     async def _read(self, file: str, key: str, max_bytes: int) -> bytes | None:
         try:
-            return await self._objects.read(key, max_bytes=max_bytes)
+            return await self.objects.read(key, max_bytes=max_bytes)
         except BadUserInput:
             raise refusal(file, RefusalReason.TOO_LARGE, f"may have at most {max_bytes:,} bytes.") from None
 
@@ -141,7 +123,7 @@ class Uploads:
         """
         photo = upload.photo
         own = {photo.original_key, photo.thumbnail_key}
-        written = await self._store.update(
+        written = await self.store.update(
             keys.COMPLETE_PHOTO, keys.upload(photo.image_id), keys=own, **self._condition_values(photo.email)
         )
         if not written.ok or written.item is None:
@@ -162,12 +144,12 @@ class Uploads:
 
     async def _write_both(self, upload: CheckedUpload) -> None:
         photo = upload.photo
-        await self._objects.write(photo.original_key, upload.original, content_type=photo.content_type or "")
-        await self._objects.write(photo.thumbnail_key, upload.thumbnail, content_type=PictureType.JPEG.value)
+        await self.objects.write(photo.original_key, upload.original, content_type=photo.content_type or "")
+        await self.objects.write(photo.thumbnail_key, upload.thumbnail, content_type=PictureType.JPEG.value)
 
     async def _clean_up(self, writing: Task[None], photo: Photo) -> None:
         await asyncio.gather(writing, return_exceptions=True)
-        uploads = Uploads(self._open_store(), self._objects, self._pictures, self._now, self._open_store)
+        uploads = Uploads(self.open_store(), self.objects, self.pictures, self.now, self.open_store)
         try:
             await uploads._remove_unused_files(photo)
         except Exception as problem:  # the caller was cancelled: no caller receives the error
@@ -175,14 +157,15 @@ class Uploads:
 
     def _condition_values(self, email: str) -> dict[str, Any]:
         """Return the values of `COMPLETE_PHOTO`'s condition."""
-        return {"me": email, "now": int(self._now.timestamp())}
+        return {"me": email, "now": int(self.now.timestamp())}
 
     def _new_photo(self, reservation: Reservation, picture: Picture, original: bytes, thumbnail: bytes) -> Photo:
         original_key, thumbnail_key = file_keys(reservation, original, thumbnail)
+        moment = from_iso(iso(taken_at(reservation, picture.facts, self.now)))
         return Photo(
-            key=photo_keys.photo(reservation.image_id, photo_keys.sort_key_at(reservation.taken_at)),
+            key=photo_keys.photo(reservation.image_id, photo_keys.sort_key_at(moment)),
             image_id=reservation.image_id,
-            taken_at=reservation.taken_at,
+            taken_at=moment,
             email=reservation.email,
             original_key=original_key,
             thumbnail_key=thumbnail_key,
@@ -195,18 +178,10 @@ class Uploads:
             size=len(original),
             width=picture.width,
             height=picture.height,
-            created_at=from_iso(iso(self._now)),
+            created_at=from_iso(iso(self.now)),
             revision=0,
-        )
-
-    def _with_facts(self, photo: Photo, reservation: Reservation, facts: Facts) -> Photo:
-        moment = from_iso(iso(taken_at(reservation, facts, self._now)))
-        return replace(
-            photo,
-            key=photo_keys.photo(photo.image_id, photo_keys.sort_key_at(moment)),
-            taken_at=moment,
-            camera=reservation.camera or facts.camera,
-            keeps_metadata=self._keeps_metadata,
+            camera=reservation.camera or picture.facts.camera,
+            keeps_metadata=self.keeps_metadata,
         )
 
     async def _confirm(self, photo: Photo, object_keys: set[str]) -> Photo:
@@ -216,7 +191,7 @@ class Uploads:
         """
         for _ in range(ATTEMPTS):
             try:
-                await self._store.transact(keys.COMPLETE_PHOTO, self._confirm_actions(photo, object_keys))
+                await self.store.transact(keys.COMPLETE_PHOTO, self._confirm_actions(photo, object_keys))
             except TransactionCancelled as cancelled:
                 if "ConditionalCheckFailed" not in cancelled.reasons:
                     raise
@@ -233,7 +208,7 @@ class Uploads:
     async def _remove(self, image_id: str, object_keys: Collection[str]) -> None:
         """Delete files. A failure is logged: it does not fail the caller's request."""
         try:
-            await self._objects.delete(object_keys)
+            await self.objects.delete(object_keys)
         except DomainError as problem:
             logger.warning("Files of the upload %s could not be deleted: %s", image_id, problem)
 
@@ -242,7 +217,7 @@ class Uploads:
         condition = f"{keys.COMPLETE_PHOTO.condition} AND {keys.SAME_OBJECTS}"
         return [
             Action("Delete", key=keys.upload(photo.image_id), condition=condition, values=values),
-            Action("Put", item=photo_item(photo), condition=keys.NOT_EXISTS),
+            Action("Put", item=photo.item(), condition=keys.NOT_EXISTS),
         ]
 
     async def _photo_of_other_request(self, upload: Photo | Reservation) -> Photo:
@@ -252,7 +227,7 @@ class Uploads:
         """
         if isinstance(upload, Photo):
             await self._remove_unused_files(upload)
-        stored = await self._photo(upload.image_id)
+        stored = await photo_with_id(self.store, upload.image_id)
         if stored is None or stored.email != upload.email:
             raise no_upload()
         return stored
@@ -262,9 +237,9 @@ class Uploads:
 
         The files may have been written after the reservation was released and its files were deleted.
         """
-        reservation = await self._store.get(keys.COMPLETE_PHOTO, keys.upload(photo.image_id)) or {}
+        reservation = await self.store.get(keys.COMPLETE_PHOTO, keys.upload(photo.image_id)) or {}
         # Read after the reservation: once that is deleted, the files of the photo no longer change.
-        stored = await self._photo(photo.image_id)
+        stored = await photo_with_id(self.store, photo.image_id)
         used = (stored.original_key, stored.thumbnail_key) if stored else ()
         own = {photo.original_key, photo.thumbnail_key}
         await self._remove(photo.image_id, own.difference(used, reservation.get("objectKeys") or ()))

@@ -25,8 +25,9 @@ class TimerQueue(Generic[T]):
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def add(self, member: T) -> None:
-        loop = asyncio.get_running_loop()
+    def add(self, member: T, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        """Add a member. `loop` is the running event loop, if the caller knows it."""
+        loop = loop or asyncio.get_running_loop()
         self._due[member] = due = loop.time() + self.seconds
         if self._timer is None or self._loop is not loop:
             self._loop = loop

@@ -21,7 +21,7 @@ def check_redis_url(url: str) -> None:
     # Imported late: the library takes a tenth of the time to start, and is only loaded if it is used.
     from redis.asyncio import ConnectionPool
 
-    from datastore.redis.failures import REDIS_AWAY
+    from datastore.redis.client import REDIS_AWAY
 
     scheme = url.partition("://")[0]
     if scheme not in SCHEMES or "://" not in url:

@@ -7,7 +7,7 @@ are candidates. The caller of a search reads the items themselves and checks the
 from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from msgspec import Struct
 
@@ -128,31 +128,13 @@ class BuildReplaced(Exception):
         super().__init__("Another rebuild of the search index has begun: this one has stopped.")
 
 
-class NoIndex:
+class NoIndex(SearchIndex):
     """The index of an installation on AWS without GATEWAY_SEARCH_URL: every call raises `Unavailable`."""
 
-    def _refusal(self) -> Unavailable:
-        return Unavailable("Search is not configured: the operator sets GATEWAY_SEARCH_URL.")
+    async def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise Unavailable("Search is not configured: the operator sets GATEWAY_SEARCH_URL.")
 
-    async def write(self, kind: Kind, entries: Sequence[SearchEntry]) -> None:
-        raise self._refusal()
-
-    async def search(
-        self, kind: Kind, query: Query, limit: int, after: Position | None = None, audience: Audience | None = None
-    ) -> list[SearchHit]:
-        raise self._refusal()
-
-    async def begin_rebuild(self) -> str:
-        raise self._refusal()
-
-    async def fill(self, build: str, kind: Kind, entries: Sequence[SearchEntry]) -> None:
-        raise self._refusal()
-
-    async def finish_rebuild(self, build: str, source: str, now: datetime) -> None:
-        raise self._refusal()
-
-    async def status(self) -> Status:
-        raise self._refusal()
+    write = search = begin_rebuild = fill = finish_rebuild = status = _refuse
 
     async def aclose(self) -> None:
         pass

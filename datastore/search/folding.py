@@ -1,6 +1,7 @@
 """Normalization of words for comparison: without case, accents and compatibility forms."""
 
 import re
+from collections.abc import Callable
 from unicodedata import category, combining, normalize
 
 from datastore.model.text_characters import BLANK
@@ -34,25 +35,21 @@ def words(text: str) -> list[str]:
     A run of a script without spaces becomes its pairs of adjacent characters and its last character, so that a query
     can find any part of the run, even a single character.
     """
-    found: list[str] = []
-    for word in _split(text):
-        for number, run in enumerate(_UNSPACED.split(word)):
-            if run and number % 2:
-                found += [*_pairs(run), run[-1]]
-            elif run:
-                found.append(run[:MAX_WORD_LENGTH])
-    return found
+    return _words(text, lambda run: [*_pairs(run), run[-1]])
 
 
 def query_words(text: str) -> list[str]:
     """Return the words of a query's text: a subset of the `words` of any text that contains it."""
+    return _words(text, lambda run: _pairs(run) or [run])
+
+
+def _words(text: str, parts_of_run: Callable[[str], list[str]]) -> list[str]:
+    """Return the words of a text, with the parts of each run of a script without spaces."""
     found: list[str] = []
     for word in _split(text):
         for number, run in enumerate(_UNSPACED.split(word)):
-            if run and number % 2:
-                found += _pairs(run) or [run]
-            elif run:
-                found.append(run[:MAX_WORD_LENGTH])
+            if run:
+                found += parts_of_run(run) if number % 2 else [run[:MAX_WORD_LENGTH]]
     return found
 
 

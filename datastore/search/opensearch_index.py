@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 import opensearchpy
+from msgspec.structs import asdict
 from opensearchpy.exceptions import ConnectionError, ConnectionTimeout, NotFoundError, TransportError
 
 from datastore.dynamodb.retry.circuit_breaker import BreakerConfig, CircuitBreaker
@@ -49,11 +50,6 @@ class OpenSearchIndex:
         self._slots = asyncio.Semaphore(MAX_CONCURRENCY)
         self._breaker = CircuitBreaker(self._probe, terms)
         self._has_client = False
-
-    @property
-    def is_unavailable(self) -> bool:
-        """Whether the circuit breaker is open."""
-        return self._breaker.tripped
 
     async def write(self, kind: Kind, entries: Sequence[SearchEntry]) -> None:
         # The changes are already in the table, so a rebuild that begins after this check scans them.
@@ -181,10 +177,11 @@ class OpenSearchIndex:
         """
         body: list[dict[str, Any]] = []
         for entry in entries:
+            document = {"kind": kind.value, **asdict(entry)}
             for alias in aliases:
                 body += [
                     {"update": {"_index": alias, "_id": _id(kind, entry.id), "retry_on_conflict": 5}},
-                    UPSERT | {"script": UPSERT["script"] | {"params": {"entry": _document(kind, entry)}}},
+                    UPSERT | {"script": UPSERT["script"] | {"params": {"entry": document}}},
                 ]
         response = await self._call(lambda client: client.bulk(body=body, params={"require_alias": "true"}))
         missing: set[str] = set()
@@ -234,12 +231,8 @@ def _refusal(problem: TransportError) -> Exception:
     if status == MISSING:
         return problem
     logger.warning("The search host refused a request: %s %s", status, problem.error)
-    if status == TOO_MANY_REQUESTS:
-        return Throttled("Search is overloaded at the moment; try again.")
     # The operator has to correct the password or its permissions. Until then search is unavailable.
-    if status in (401, 403) or (isinstance(status, int) and status >= 500):
-        return Unavailable(UNAVAILABLE)
-    return Internal("The search host refused a request.")
+    return _error(status, "a request", unavailable=(401, 403))
 
 
 def _check_item(result: dict[str, Any], *, optional: bool) -> None:
@@ -251,30 +244,20 @@ def _check_item(result: dict[str, Any], *, optional: bool) -> None:
     if status == MISSING or (optional and status == 400):
         return
     logger.warning("The search host refused an entry: %s %s", status, result["error"].get("type"))
+    raise _error(status, "an entry", unavailable=(409,))
+
+
+def _error(status: Any, refused: str, unavailable: Sequence[int]) -> Exception:
     if status == TOO_MANY_REQUESTS:
-        raise Throttled("Search is overloaded at the moment; try again.")
-    if status == 409 or status >= 500:
-        raise Unavailable(UNAVAILABLE)
-    raise Internal("The search host refused an entry.")
+        return Throttled("Search is overloaded at the moment; try again.")
+    if status in unavailable or (isinstance(status, int) and status >= 500):
+        return Unavailable(UNAVAILABLE)
+    return Internal(f"The search host refused {refused}.")
 
 
 def _id(kind: Kind, id: str) -> str:
     """Return the document's id. OpenSearch allows 512 bytes, which the id of a user may exceed."""
     return sha256(f"{kind}:{id}".encode()).hexdigest()
-
-
-def _document(kind: Kind, entry: SearchEntry) -> dict[str, Any]:
-    return {
-        "kind": kind.value,
-        "id": entry.id,
-        "version": entry.version,
-        "order": entry.order,
-        "words": entry.words,
-        "tags": entry.tags,
-        "author": entry.author,
-        "visibility": entry.visibility,
-        "removed": entry.removed,
-    }
 
 
 def _hit(found: dict[str, Any]) -> SearchHit:

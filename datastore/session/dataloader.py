@@ -50,6 +50,8 @@ class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
 
     #: Set while the reads are held back, until `_wait_for_release` has returned.
     _released: asyncio.Event | None = None
+    #: The class of the reads.
+    _read_class: type[Read[Any, Any]] = Read
 
     def __init__(self, *, max_batch_size: int | None = None) -> None:
         # Without super().__init__(), which inspects the class each time: half the cost of a loader.
@@ -78,7 +80,8 @@ class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
 
     def prime(self, key: KeyT, value: ReturnT) -> Self:
         if key not in self._reads:
-            self._reads[key] = Read(key, None, Failure(value) if isinstance(value, BaseException) else value)
+            read_value = Failure(value) if isinstance(value, BaseException) else value
+            self._reads[key] = self._read_class(key, None, read_value)
         return self
 
     def has(self, key: KeyT) -> bool:
@@ -86,20 +89,21 @@ class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
         return key in self._reads
 
     def _read_for(self, key: KeyT) -> Read[KeyT, ReturnT]:
-        return self._reads.get(key) or self._enqueue(key)
+        return self._reads.get(key) or self._enqueue(self._read_class(key, None))
 
-    def _enqueue(self, key: KeyT) -> Read[KeyT, ReturnT]:
+    def _enqueue(self, read: Read[KeyT, ReturnT]) -> Read[KeyT, ReturnT]:
         """Add a read to the batch. The first one schedules the dispatch."""
         queued = self._queued
         if not queued:
             queued.append(ReadBatch())
             # Like aiodataloader: after all callbacks that are ready now.
-            self.loop.call_soon(self._start_dispatch)
+            self.loop.call_soon(self._start_task, queued)
         batch = queued[-1]
         if len(batch.reads) == self.max_batch_size:
             batch = ReadBatch()
             queued.append(batch)
-        read = self._reads[key] = Read(key, batch)
+        read.batch = batch
+        self._reads[read.key] = read
         batch.reads.append(read)
         return read
 
@@ -117,11 +121,9 @@ class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
         batch.waiters.append(waiter)
         return waiter
 
-    def _start_dispatch(self) -> None:
-        self._start_task(self.dispatch(), self._queued)
-
-    def _start_task(self, work: Coroutine[Any, Any, None], batches: list[ReadBatch]) -> None:
-        task = self.loop.create_task(work)
+    def _start_task(self, batches: list[ReadBatch], batch: ReadBatch | None = None) -> None:
+        """Send the queued `batches`, or the only `batch` of the list, in a task."""
+        task = self.loop.create_task(self._send(batch))
         self._tasks.add(task)
         task.add_done_callback(partial(self._task_done, batches))
 
@@ -133,25 +135,25 @@ class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
                 self._queued = []
             self._abandon_batches(batches)
 
-    async def dispatch(self) -> None:
-        """Send the queued batches: the first in this task, the others in tasks of their own. Wait for the hold."""
-        if self._released is not None:
-            await self._wait_for_release()
-        batches, self._queued = self._queued, []
-        self._sent.update(batches)
-        for batch in batches[1:]:
-            self._start_task(self._send_batch(batch), [batch])
-        del batches[1:]
-        if batches:
-            await self._send_batch(batches[0])
-
     async def _wait_for_release(self) -> None:
         """Wait until the reads are no longer held back."""
 
-    async def _send_batch(self, batch: ReadBatch) -> None:
+    async def _send(self, batch: ReadBatch | None = None) -> None:
+        """Send a batch; without one, the queued batches after the hold: the first here, the others in own tasks."""
+        if batch is None:
+            if self._released is not None:
+                await self._wait_for_release()
+            batches, self._queued = self._queued, []
+            if not batches:
+                return
+            self._sent.update(batches)
+            for other in batches[1:]:
+                self._start_task([other], other)
+            del batches[1:]
+            batch = batches[0]
         reads = batch.reads
         try:
-            values = await self.batch_load_fn([read.key for read in reads])
+            values = await self._load(reads)
             for read, value in zip(reads, values, strict=True):
                 if isinstance(value, BaseException):
                     self._fail(read, value)
@@ -167,6 +169,10 @@ class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
             if not waiter.done():
                 waiter.set_result(None)
 
+    def _load(self, reads: list[Read[KeyT, ReturnT]]) -> Coroutine[Any, Any, list[Any]]:
+        """Return the value of each read, or its exception."""
+        return self.batch_load_fn([read.key for read in reads])
+
     def _fail(self, read: Read[KeyT, ReturnT], problem: BaseException) -> None:
         """Complete a read with an error. The loader does not keep it: the next read of the key is sent."""
         if self._reads.get(read.key) is read:
@@ -177,6 +183,8 @@ class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
 
     def abandon(self) -> None:
         """Cancel the batches that are queued or in flight. A later read of their keys is sent again."""
+        if not (self._queued or self._sent):
+            return
         batches = [*self._queued, *self._sent]
         self._queued = []
         for task in self._tasks:

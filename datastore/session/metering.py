@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from datastore.dynamodb.calls import WRITE_UNIT_COST, Call
 from datastore.errors import BadUserInput, Timeout
@@ -67,6 +67,8 @@ class Meter(Struct, eq=False):
     @property
     def is_complete(self) -> bool:
         """Whether all calls are billed: none is in flight, and none was abandoned."""
+        if not self.calls:
+            return self.open_calls == 0
         return self.open_calls == 0 and not any(call.abandoned for call in self.calls)
 
     @property
@@ -88,12 +90,6 @@ class Meter(Struct, eq=False):
         self.deferred += other.deferred
         self.hits += other.hits
 
-    def drain(self) -> tuple[list[Call], float]:
-        """Return the calls and the deferred units, and reset both. The meter must not be `detailed`."""
-        drained = self.calls, self.deferred
-        self.calls, self.deferred, self.spent = [], 0.0, 0.0
-        return drained
-
     def take(self) -> "Meter":
         """Return a meter with the amounts so far, and reset this one."""
         taken = Meter()
@@ -108,19 +104,16 @@ class Meter(Struct, eq=False):
         return taken
 
 
-class Deadline:
-    """The moment at which a request is abandoned."""
+class Deadline(Struct, eq=False):
+    """The moment at which a request is abandoned, `seconds` after it began."""
 
-    __slots__ = ("_at", "_clock", "_seconds")
-
-    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._seconds = seconds
-        self._at = clock() + seconds
+    seconds: float
+    began_at: float = field(default_factory=time.monotonic)
+    clock: Callable[[], float] = time.monotonic
 
     def remaining(self) -> float:
         """Return the seconds left. Raises `Timeout` once the deadline has passed."""
-        seconds = self._at - self._clock()
-        if seconds <= 0:
-            raise Timeout(f"The request took longer than its {self._seconds:g} seconds.")
-        return seconds
+        remaining = self.began_at + self.seconds - self.clock()
+        if remaining <= 0:
+            raise Timeout(f"The request took longer than its {self.seconds:g} seconds.")
+        return remaining

@@ -13,7 +13,7 @@ from datastore.dynamodb.records import record
 from datastore.dynamodb.requests import set_or_remove
 from datastore.errors import Conflict
 from datastore.model.composite_keys import Key
-from datastore.model.versioning import VERSION, increment_clause
+from datastore.model.versioning import VERSION, increment_clause, version_from
 from datastore.primitives.lru_cache import LruCache
 from datastore.session.writes import WriteResult
 
@@ -44,13 +44,8 @@ class Outdated(Conflict):
 
 
 def version_of(item: Mapping[str, Any], attribute: str = VERSION) -> int:
-    """Return the version of an item. Other programs may store a missing version as NULL."""
-    return version(item.get(attribute))
-
-
-def version(value: int | None) -> int:
-    """Return the version that the value of an attribute means."""
-    return int(value or 0)
+    """Return the version of an item."""
+    return version_from(item.get(attribute))
 
 
 def versioned_update(changes: Mapping[str, Any], attribute: str = VERSION) -> tuple[str, dict[str, Any]]:

@@ -1,18 +1,24 @@
-"""Pages of a list over one or more partitions, each read by a Query: forward or backward, full also with a filter."""
+"""Pages of a list over one or more partitions, each read by a Query: forward or backward, full also with a filter.
+
+`ItemsByTime` are the items of a page whose keys are not in the order of time within a second.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from enum import StrEnum
 from functools import cache
+from operator import gt, lt
 from typing import Any
 
 from msgspec import Struct
 
 from datastore.dynamodb.codec import Item, Raw, decode_item
+from datastore.dynamodb.records import QueryPage
 from datastore.errors import BadCursor
-from datastore.model.access_patterns import AccessPattern
+from datastore.model.access_patterns import AccessPattern, consistently
+from datastore.model.timestamp_forms import LAST_CHARACTER, canonical, count_settled, is_delayed, second_of
 from datastore.session.store import Store
 
 
@@ -31,6 +37,9 @@ SPARSE_AFTER = 4
 FIRST_CHUNK = 366
 # The maximum `Limit` of a Query.
 MAX_LIMIT = 2000
+# The further items that a page in the order of time reads: the rest of its last second, and the items of its first
+# second that earlier pages contained. With more of them, the page takes a further Query.
+SPARE = 6
 NOT_DEFERRED = nullcontext()
 
 Values = Mapping[str, Any]
@@ -46,6 +55,15 @@ class Span(Struct, frozen=True):
     size: int
     backward: bool = False
     start: Item | None = None
+    #: The order of the list, None for that of its pattern.
+    order: SortOrder | None = None
+    #: Whether to read with strong consistency.
+    consistent: bool = False
+
+    @property
+    def is_upward(self) -> bool:
+        """Whether a list that is descending by default is read from its smallest key."""
+        return self.backward is not (self.order is SortOrder.ASCENDING)
 
 
 class Page(Struct, eq=False):
@@ -79,15 +97,22 @@ async def read_page(
 ) -> Page:
     """Return a page of a list that consists of partitions, one after another, each given as the values of its Query.
 
+    The span decides the order of each partition. The caller gives the partitions in the order of the list.
+
     Partitions are read until `size` + 1 items are found or the last partition ends, so a page is short only at the end
     of the list. Partitions are read ahead concurrently, but at most twice as many as the page needs (see `_wave_size`).
 
     `has_child_reads` says that point reads follow, by `select` or for each item. Those of several lists are batched
     (see `Store.defer_dispatch`).
 
+    `attributes` are those that the caller needs besides the keys, by default all.
+
     `narrow` removes partitions without items of the list. It is called once a list proves to be sparse, for more
     partitions with each call.
     """
+    pattern = pattern_of(pattern, span)
+    if attributes is not None:
+        attributes = tuple(dict.fromkeys((*pattern.table.key_attributes(pattern.index), *attributes)))
     reader = _KeysetReader(store, pattern, span.backward, attributes, select, has_child_reads)
     if len(partitions) == 1 and span.start is None:
         return page_of(await reader.read(partitions[0], span.size + 1, None), span, 1)
@@ -113,10 +138,58 @@ async def read_page(
     return page_of(found, span, at - first)
 
 
+async def read_pages(
+    store: Store,
+    pattern: AccessPattern,
+    partitions: Sequence[Values],
+    spans: Sequence[Span],
+    has_child_reads: bool = False,
+) -> list[Page | BaseException]:
+    """Return a page of each of several lists of one partition each, or its error: see `read_page`.
+
+    The spans differ in their start only. The first Queries of the lists without one are sent together.
+    """
+    pattern = pattern_of(pattern, spans[0]) if spans else pattern
+    # Hold dispatch until all lists have arrived: their entries cause the point reads.
+    with store.defer_dispatch() if has_child_reads else NOT_DEFERRED:
+        firsts: Sequence[QueryPage | BaseException | None] = [None] * len(spans)
+        if all(span.start is None for span in spans):
+            limit, backward = spans[0].size + 1, spans[0].backward
+            firsts = await store.query_each(pattern, partitions, limit=limit, backward=backward)
+        pages = [_only_page(first, span) for first, span in zip(firsts, spans, strict=True)]
+        missing = [place for place, page in enumerate(pages) if page is None]
+        if missing:
+            reads = [_page_after(store, pattern, partitions[at], spans[at], firsts[at]) for at in missing]
+            for place, page in zip(missing, await asyncio.gather(*reads, return_exceptions=True), strict=True):
+                pages[place] = page
+    return [page for page in pages if page is not None]
+
+
+def _only_page(first: QueryPage | BaseException | None, span: Span) -> Page | BaseException | None:
+    """Return the page of a list if the first Query has all of it, or the error of the Query; otherwise None."""
+    if not isinstance(first, QueryPage):
+        return first
+    return page_of(first.raw, span, 1) if len(first.raw) > span.size or not first.last_key else None
+
+
+async def _page_after(store: Store, pattern: AccessPattern, values: Values, span: Span, first: Any) -> Page:
+    """Return a page of a list whose `first` Query may have been made."""
+    if first is None:
+        return await read_page(store, pattern, [values], span)
+    reader = _KeysetReader(store, pattern, span.backward, None, None, False)
+    return page_of(await reader.read(values, span.size + 1, None, first), span, 1)
+
+
+def pattern_of(pattern: AccessPattern, span: Span) -> AccessPattern:
+    """Return the pattern with the order and the consistency that the span requests."""
+    if span.order is not None and (span.order is SortOrder.DESCENDING) is not pattern.descending:
+        pattern = _reversed(pattern)
+    return consistently(pattern) if span.consistent else pattern
+
+
 @cache
-def ordered(pattern: AccessPattern, order: SortOrder) -> AccessPattern:
-    """Return the pattern with its list in the given order."""
-    return replace(pattern, descending=order is SortOrder.DESCENDING)
+def _reversed(pattern: AccessPattern) -> AccessPattern:
+    return replace(pattern, descending=not pattern.descending)
 
 
 def empty_page(span: Span) -> Page:
@@ -131,6 +204,69 @@ def page_of(found: list[Raw], span: Span, partitions: int) -> Page:
     if span.backward:
         return Page(None, span.start is not None, more, partitions, raw[::-1])
     return Page(None, more, span.start is not None, partitions, raw)
+
+
+def page_by_time(items: Mapping[str, Raw], span: Span) -> Page:
+    """Return the page of items, given by their canonical keys: two items with one key would be one."""
+    return page_of([items[key] for key in sorted(items, reverse=not span.is_upward)], span, partitions=1)
+
+
+class ItemsByTime:
+    """The items of a page in the order of time as they are read, without the items of earlier pages.
+
+    The sort key `attribute` has a moment in one of two forms after `prefix`: see `timestamp_forms`. A page reads the
+    second of its cursor again, because items that a Query returns first in a second may come last on the page. The page
+    is complete when enough items were read that no unread one precedes.
+    """
+
+    def __init__(self, span: Span, attribute: str, prefix: str = "") -> None:
+        self._span = span
+        #: Whether the items are read from the smallest key.
+        self._upward = span.is_upward
+        self._attribute = attribute
+        self._prefix = prefix
+        self._position = None if span.start is None else str(span.start[attribute]).removeprefix(prefix)
+        #: The items by their canonical keys.
+        self.items: dict[str, Raw] = {}
+
+    @property
+    def missing(self) -> int:
+        """The number of items that the page lacks, including one that shows whether there is a next page."""
+        return max(self._span.size + 1 - len(self.items), 0)
+
+    async def read(self, store: Store, pattern: AccessPattern, values: Values) -> None:
+        """Read the items by Queries with the least and the greatest key of the list, `oldest` and `end`.
+
+        The pattern is descending, whatever the order of the span.
+        """
+        start, limit = self._span.start, self._span.size + 1 + SPARE
+        upward, position = self._upward, self._position
+        if position is not None and not is_delayed(position, backward=upward):
+            start, second = None, self._prefix + second_of(position)
+            bound = {"oldest": max(values["oldest"], second)} if upward else {"end": second + LAST_CHARACTER}
+            values = {**values, **bound}
+        pattern = consistently(pattern, self._span.consistent)
+        while True:
+            page = await store.query(pattern, values, start=start, limit=limit, backward=upward)
+            self.add(page.raw)
+            if (start := page.next_start) is None or self.is_complete(start):
+                return
+            limit = min(4 * limit, MAX_LIMIT)
+
+    def add(self, items: Iterable[Raw]) -> None:
+        first = len(self._prefix)
+        found = {canonical(item[self._attribute]["S"][first:]): item for item in items}
+        if self._position is not None:
+            start, is_beyond = canonical(self._position), gt if self._upward else lt
+            found = {key: item for key, item in found.items() if is_beyond(key, start)}
+        self.items |= found
+
+    def is_complete(self, last: Item) -> bool:
+        """Return whether no unread item belongs on the page. `last` is the key that was read last."""
+        if self.missing:
+            return False
+        position = str(last[self._attribute]).removeprefix(self._prefix)
+        return count_settled(self.items, position, backward=self._upward) >= self._span.size
 
 
 def _wave_size(missing: int, largest: int, read: int) -> int:
@@ -192,14 +328,14 @@ class _KeysetReader(Struct, eq=False):
     _scanned: int = 0
     _passed: int = 0
 
-    async def read(self, values: Values, count: int, start: Item | None) -> list[Raw]:
-        """Return up to `count` items of one partition, in reading order, after `start`."""
+    async def read(self, values: Values, count: int, start: Item | None, page: QueryPage | None = None) -> list[Raw]:
+        """Return up to `count` items of one partition, in reading order, after `start`. `page` has the first."""
         found: list[Raw] = []
         limit = _limit(count, self._scanned, self._passed)
         while True:
             # Hold dispatch during the Query only: the point reads of `select` would wait for their own end.
             with self._store.defer_dispatch() if self._has_child_reads else NOT_DEFERRED:
-                page = await self._store.query(
+                page = page or await self._store.query(
                     self._pattern,
                     values,
                     start=start,
@@ -218,6 +354,7 @@ class _KeysetReader(Struct, eq=False):
                 return found
             # From the latest page alone: thousands of expired items may follow the last valid one.
             limit = _limit(count - len(found), page.scanned, len(passed))
+            page = None
 
 
 def _limit(missing: int, scanned: int, passed: int) -> int:

@@ -2,13 +2,14 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Self
 
-from datastore.dynamodb.calls import TracedRead, consumed_units
+from datastore.dynamodb.calls import consumed_units
 from datastore.dynamodb.client import Client
 from datastore.dynamodb.codec import Raw, decode_item
-from datastore.dynamodb.read_cache import WHOLE_ITEMS, Address, PointReadFlight, Projection, Projections
+from datastore.dynamodb.read_cache import Address, PointReadFlight, Projection, Projections
 from datastore.dynamodb.records import LazyItem
 from datastore.dynamodb.requests import PreparedRequest, batch_get_item, point_read_template
 from datastore.dynamodb.retry.backoff import Backoff
@@ -26,10 +27,18 @@ UNPROCESSED = Backoff(initial=0.05, maximum=1.0, attempts=10)
 # about five turns from the arrival of a list to the reads of its nodes.
 QUIET_TURNS = 12
 # Compiled execution takes none: it resolves the nodes as soon as the list has arrived. The one turn is for resolvers
-# that filter a list in tasks (`asyncio.gather`) and so read a turn later. The task that holds shows the executor:
-# graphql-core resolves fields in tasks, compiled execution in coroutine drivers, which are not `asyncio.Task`. A wrong
-# number costs another batch or idle turns; the results are the same.
+# that filter a list in tasks (`asyncio.gather`) and so read a turn later. A wrong number costs another batch or idle
+# turns; the results are the same.
 COMPILED_TURNS = 1
+
+
+class PointRead(Read[Address, LazyItem | None], eq=False):
+    """The read of one item."""
+
+    #: The id of the access pattern that caused it.
+    pattern: str = ""
+    #: The attributes that are read, None for the whole item.
+    attributes: Projection = None
 
 
 class PointReads(CancellableDataLoader[Address, LazyItem | None]):
@@ -37,7 +46,11 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
 
     A missing item is None. A key that stays unprocessed until the deadline is `Throttled`, never None. The loader keeps
     its results for its own request. `freshness` decides which reads of other requests it uses (see `request_reads`).
+    `resolves_at_once`: see `Store`.
     """
+
+    _read_class = PointRead
+    _reads: dict[Address, PointRead]  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -47,6 +60,7 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         meter: Meter,
         deadline: Deadline,
         freshness: ReadFreshness = ReadFreshness.OWN,
+        resolves_at_once: bool = False,
     ) -> None:
         super().__init__(max_batch_size=BATCH_KEYS)
         self._client = client
@@ -54,14 +68,11 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         self._consistent = consistent
         self._meter = meter
         self._deadline = deadline
-        self._patterns: dict[Address, str] = {}
-        # The requested attributes of items that are not read whole.
-        self._projections: dict[Table, dict[Key, tuple[str, ...]]] = {}
         self._trace = ReadTrace(meter.hits)
         cache = client.read_caches.for_prefix(prefix)
         self._units = 0.0
         self._request_reads = None if cache is None else RequestReads(cache, consistent, freshness, deadline)
-        self._quiet_turns = COMPILED_TURNS
+        self._quiet_turns = COMPILED_TURNS if resolves_at_once else QUIET_TURNS
         self._holds = 0
         self._just_released = False
 
@@ -71,8 +82,6 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         It is for lists with items that cause point reads. No caller may wait for a held read inside the block.
         """
         self._holds += 1
-        if isinstance(asyncio.current_task(), asyncio.Task):
-            self._quiet_turns = QUIET_TURNS
         if self._released is None:
             self._released = asyncio.Event()
         self._released.clear()
@@ -89,8 +98,6 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
             await self._released.wait()
             self._just_released = False
             await self._wait_until_quiet()
-            if not self._holds:
-                self._quiet_turns = COMPILED_TURNS
 
     async def _wait_until_quiet(self) -> None:
         size, turns = self._queued_count(), 0
@@ -103,8 +110,9 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         return sum(len(batch.reads) for batch in self._queued)
 
     def read(self, pattern: AccessPattern, key: Key) -> Awaitable[LazyItem | None]:
-        """Return one item. Raises `BadUserInput` at once for a key that DynamoDB would refuse."""
-        return self._result(self._register(pattern, key))
+        """Return one item. Raises `BadUserInput` for a key that DynamoDB would refuse."""
+        (read,) = self._register(pattern, (key,))
+        return self._result(read)
 
     async def read_all(
         self, pattern: AccessPattern, keys: Sequence[Key], attributes: tuple[str, ...] | None = None
@@ -114,12 +122,7 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         `attributes` is the projection that the caller needs besides the keys. A later read of more attributes is sent
         again.
         """
-        reads: list[Read[Address, LazyItem | None]] = []
-        for key in keys:
-            try:
-                reads.append(self._register(pattern, key, attributes))
-            except BadUserInput as refusal:
-                reads.append(Read((pattern.table, key), None, Failure(refusal)))
+        reads = self._register(pattern, keys, attributes)
         for read in reads:
             if read.batch is not None:
                 await self._waiter(read.batch)
@@ -127,151 +130,170 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
 
     def prefetch(self, pattern: AccessPattern, key: Key) -> None:
         """Enqueue a read that a caller will request soon. That caller receives the error of the read."""
-        self._register(pattern, key, ahead=True)
+        self._register(pattern, (key,), ahead=True)
 
     def _register(
-        self, pattern: AccessPattern, key: Key, attributes: tuple[str, ...] | None = None, *, ahead: bool = False
-    ) -> Read[Address, LazyItem | None]:
-        table = pattern.table
-        address = table, key
-        read = self._reads.get(address)
-        projections = self._projections.get(table)
-        request_reads = self._request_reads
-        if read is not None and projections and not self._covers(read, attributes):
-            read = None
-        if request_reads is not None:
-            if pattern.shared_ms and read is None:
-                request_reads.ttl_by_address[address] = pattern.shared_ms
-            elif (
-                request_reads.ttl_by_address and not pattern.shared_ms and not request_reads.is_usable_uncached(address)
-            ):
-                read = None
-            if request_reads.tracks_order:
-                request_reads.watermark = request_reads.cache.flights_sent
-        if read is None:
-            check_key(key, has_sort=table.sort is not None)
-            self._patterns[address] = pattern.id
-            if attributes is not None:
-                if projections is None:
-                    projections = self._projections[table] = {}
-                projections[key] = attributes
-            elif projections:
-                projections.pop(key, None)
-        if self._meter.detailed:
-            self._trace.record(address, pattern, is_loaded=read is not None, prefetched=ahead)
-        return self._enqueue(address) if read is None else read
+        self,
+        pattern: AccessPattern,
+        keys: Iterable[Key],
+        attributes: tuple[str, ...] | None = None,
+        *,
+        ahead: bool = False,
+    ) -> list[PointRead]:
+        """Return the read of each key, enqueued unless an earlier read serves.
 
-    def _covers(self, read: Read[Address, LazyItem | None], attributes: tuple[str, ...] | None) -> bool:
+        The value of a key that DynamoDB would refuse is the error.
+        """
+        table, loaded, request_reads = pattern.table, self._reads, self._request_reads
+        if request_reads is not None and request_reads.tracks_order:
+            request_reads.watermark = request_reads.cache.flights_sent
+        reads: list[PointRead] = []
+        for key in keys:
+            address = table, key
+            read = loaded.get(address)
+            if read is not None and read.attributes is not None and not self._covers(read, attributes):
+                read = None
+            if request_reads is not None:
+                if pattern.shared_ms and read is None:
+                    request_reads.ttl_by_address[address] = pattern.shared_ms
+                elif (
+                    request_reads.ttl_by_address
+                    and not pattern.shared_ms
+                    and not request_reads.is_usable_uncached(address)
+                ):
+                    read = None
+            is_loaded = read is not None
+            if read is None:
+                try:
+                    check_key(key, has_sort=table.sort is not None)
+                except BadUserInput as refusal:
+                    reads.append(PointRead(address, None, Failure(refusal)))
+                    continue
+                read = PointRead(address, None, None, pattern.id, attributes)
+                self._enqueue(read)
+            if self._meter.detailed:
+                self._trace.record(address, pattern, is_loaded=is_loaded, prefetched=ahead)
+            reads.append(read)
+        return reads
+
+    def _covers(self, read: PointRead, attributes: tuple[str, ...] | None) -> bool:
         """Return whether an earlier read covers the attributes. Widen a queued read to the whole item."""
-        table, key = read.key
-        projections = self._projections[table]
-        if projections.get(key, attributes) == attributes:
+        if read.attributes == attributes:
             return True
         if read.batch is None:
             return read.value is None  # a missing item covers every projection
         if read.batch not in self._queued:
             return False
-        del projections[key]
+        read.attributes = None
         return True
 
     def prime(self, key: Address, value: LazyItem | None) -> Self:
         if self._meter.detailed:
             self._trace.mark_written(key)
-        if not self.has(key):
-            self._projections.get(key[0], {}).pop(key[1], None)
         return super().prime(key, value)
 
-    def batch_load_fn(self, addresses: Sequence[Address]) -> Coroutine[Any, Any, list[Any]]:
-        """Return the item, None or an exception for each address."""
+    def _load(self, reads: list[PointRead]) -> Coroutine[Any, Any, list[Any]]:  # type: ignore[override]
+        """Return the item, None or an exception for each read."""
         request_reads = self._request_reads
         if request_reads is None:
-            return self._fetch(addresses, self._batch_projections(addresses) if self._projections else WHOLE_ITEMS)
+            return self._fetch(reads)
+        addresses = [read.key for read in reads]
         flight = request_reads.cache.start_unless_shared(addresses, self._consistent)
-        if flight is None:
-            return request_reads.load(addresses, self._fetch_as_flight, self._projection_of, self._on_shared_hit)
-        return self._fetch_as_flight(flight, request_reads)
+        if flight is not None:
+            return self._fetch_as_flight(flight, reads, request_reads)
+        by_address = {read.key: read for read in reads}
 
-    async def _fetch_as_flight(self, flight: PointReadFlight, request_reads: RequestReads) -> list[Any]:
+        def fetch(flight: PointReadFlight) -> Awaitable[list[Any]]:
+            return self._fetch_as_flight(flight, [by_address[address] for address in flight.addresses], request_reads)
+
+        def on_shared_hit(address: Address, projection: Projection) -> None:
+            """Record that another request's read returned the item, or a projection of it."""
+            by_address[address].attributes = projection
+            if self._meter.detailed:
+                self._trace.mark_shared(address)
+
+        return request_reads.load(addresses, fetch, lambda address: by_address[address].attributes, on_shared_hit)
+
+    async def _fetch_as_flight(
+        self, flight: PointReadFlight, reads: Sequence[PointRead], request_reads: RequestReads
+    ) -> list[Any]:
         """Fetch a flight of this request. Other requests may wait for it."""
-        addresses = flight.addresses
-        flight.projections = projections = self._batch_projections(addresses) if self._projections else WHOLE_ITEMS
         units = self._units
         try:
-            values = await self._fetch(addresses, projections)
+            values = await self._fetch(reads, flight)
         except BaseException as problem:
-            request_reads.cache.finish(flight, [problem] * len(addresses), None)
+            request_reads.cache.finish(flight, [problem] * len(reads), None)
             raise
         # Concurrent batches may have added their units: the estimate of the cached size is then too high.
         request_reads.cache.finish(flight, values, self._units - units if request_reads.ttl_by_address else None)
         return values
 
-    def _fetch(self, addresses: Sequence[Address], projections: Projections) -> Coroutine[Any, Any, list[Any]]:
-        return self._get_item(addresses) if len(addresses) == 1 else self._batch_get_items(addresses, projections)
+    def _fetch(
+        self, reads: Sequence[PointRead], flight: PointReadFlight | None = None
+    ) -> Coroutine[Any, Any, list[Any]]:
+        """Return the results of the reads. Set the projections of the flight."""
+        if len(reads) == 1:
+            reads[0].attributes = None
+            return self._get_item(reads[0])
+        by_table: defaultdict[Table, list[PointRead]] = defaultdict(list)
+        for read in reads:
+            by_table[read.key[0]].append(read)
+        common = {table: _common_projection(of_table) for table, of_table in by_table.items()}
+        projections = {table: projection for table, projection in common.items() if projection is not None}
+        if flight is not None:
+            flight.projections = projections
+        return self._batch_get_items(reads, by_table, projections)
 
-    def _projection_of(self, address: Address) -> Projection:
-        table, key = address
-        return self._projections[table].get(key) if table in self._projections else None
-
-    def _on_shared_hit(self, address: Address, projections: Projection) -> None:
-        """Record that another request's read returned the item, or a projection of it."""
-        table, key = address
-        if table in self._projections:
-            if projections is None:
-                self._projections[table].pop(key, None)
-            else:
-                self._projections[table][key] = projections
-        if self._meter.detailed:
-            self._trace.mark_shared(address)
-
-    def _batch_projections(self, addresses: Sequence[Address]) -> Projections:
-        """Return the projections of a batch, for each table whose items all need the same attributes."""
-        if len(addresses) == 1:
-            table, key = addresses[0]
-            self._projections.get(table, {}).pop(key, None)
-            return WHOLE_ITEMS
-        keys: dict[Table, list[Key]] = {}
-        for table, key in addresses:
-            if table in self._projections:
-                keys.setdefault(table, []).append(key)
-        projections = {table: self._common_projection(table, of_table) for table, of_table in keys.items()}
-        return {table: part for table, part in projections.items() if part is not None}
-
-    async def _get_item(self, addresses: Sequence[Address]) -> list[LazyItem | None]:
-        ((table, key),) = addresses
-        request = point_read_template(table, self._prefix, self._consistent).get_item(key)
-        answer = await self._call("GetItem", request, addresses, self._traced(addresses))
+    async def _get_item(self, read: PointRead) -> list[LazyItem | None]:
+        table, key = read.key
+        answer = await self._client.call(
+            "GetItem",
+            point_read_template(table, self._prefix, self._consistent).get_item(key),
+            timeout=self._deadline.remaining(),
+            meter=self._meter,
+            patterns=(read.pattern,),
+            traced=self._trace.traced((read.key,)) if self._meter.detailed else (),
+        )
         if self._request_reads is not None:
             self._units += consumed_units(answer)
         return [LazyItem(answer["Item"]) if "Item" in answer else None]
 
     async def _batch_get_items(
-        self, addresses: Sequence[Address], projections: Projections
+        self, reads: Sequence[PointRead], by_table: Mapping[Table, Sequence[PointRead]], projections: Projections
     ) -> list[LazyItem | BaseException | None]:
-        found: dict[tuple[Table, tuple[str, str]], LazyItem | BaseException] = {}
-        keys: dict[Table, list[Key]] = {}
-        for table, key in addresses:
-            keys.setdefault(table, []).append(key)
-        tables = {self._prefix + table.name: table for table in keys}
+        found: dict[Table, dict[tuple[str, str], LazyItem | BaseException]] = {table: {} for table in by_table}
+        tables = {self._prefix + table.name: table for table in by_table}
         request: PreparedRequest | Mapping[str, Any] = batch_get_item(
             {
-                name: point_read_template(table, self._prefix, self._consistent).entry(of_table, projections.get(table))
-                for (name, table), of_table in zip(tables.items(), keys.values(), strict=True)
+                name: point_read_template(table, self._prefix, self._consistent).entry(
+                    [read.key[1] for read in by_table[table]], projections.get(table)
+                )
+                for name, table in tables.items()
             }
         )
         delays = UNPROCESSED.delays(random.random)
-        traced = self._traced(addresses)  # the same in each round
+        patterns = tuple(dict.fromkeys([read.pattern for read in reads]))
+        traced = self._trace.traced([read.key for read in reads]) if self._meter.detailed else ()
         unprocessed = None
         while True:
             try:
-                answer = await self._call("BatchGetItem", request, addresses, traced)
+                answer = await self._client.call(
+                    "BatchGetItem",
+                    request,
+                    timeout=self._deadline.remaining(),
+                    meter=self._meter,
+                    patterns=patterns,
+                    traced=traced,
+                )
             except DomainError as problem:  # the items of earlier rounds are returned nevertheless
-                for address in addresses if unprocessed is None else _addresses(tables, unprocessed):
-                    found[address] = problem
+                failed = [read.key for read in reads] if unprocessed is None else _addresses(tables, unprocessed)
+                for table, key in failed:
+                    found[table][key] = problem
                 break
             if self._request_reads is not None:
                 self._units += consumed_units(answer)
             for name, items in (answer.get("Responses") or {}).items():
-                _store_items(tables[name], items, found)
+                found[tables[name]] |= _items_by_key(tables[name], items)
             unprocessed = answer.get("UnprocessedKeys")
             if not unprocessed:
                 break
@@ -279,20 +301,11 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
             if not await self._wait_before_retry(delay):
                 busy = Throttled("The store is busy; try again in a moment.")
                 busy.out_of_time = delay is not None
-                found.update(dict.fromkeys(_addresses(tables, unprocessed), busy))
+                for table, key in _addresses(tables, unprocessed):
+                    found[table][key] = busy
                 break
             request = {"RequestItems": unprocessed, "ReturnConsumedCapacity": "TOTAL"}
-        return [found.get(address) for address in addresses]
-
-    def _common_projection(self, table: Table, keys: Sequence[Key]) -> Projection:
-        """Return the attributes that all these items need, or None to read them whole if the needs differ."""
-        projections = self._projections[table]
-        needs = set(map(projections.get, keys))
-        if len(needs) == 1:
-            return needs.pop()
-        for key in keys:
-            projections.pop(key, None)
-        return None
+        return [found[read.key[0]].get(read.key[1]) for read in reads]
 
     async def _wait_before_retry(self, delay: float | None) -> bool:
         try:
@@ -303,24 +316,15 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         await asyncio.sleep(delay)
         return True
 
-    def _traced(self, addresses: Sequence[Address]) -> tuple[TracedRead, ...]:
-        return self._trace.traced(addresses) if self._meter.detailed else ()
 
-    def _call(
-        self,
-        operation: str,
-        request: PreparedRequest | Mapping[str, Any],
-        addresses: Sequence[Address],
-        traced: tuple[TracedRead, ...],
-    ) -> Awaitable[dict[str, Any]]:
-        return self._client.call(
-            operation,
-            request,
-            timeout=self._deadline.remaining(),
-            meter=self._meter,
-            patterns=tuple(dict.fromkeys(map(self._patterns.__getitem__, addresses))),
-            traced=traced,
-        )
+def _common_projection(reads: Sequence[PointRead]) -> Projection:
+    """Return the attributes that all these reads need. If the needs differ, read the items whole."""
+    needs = {read.attributes for read in reads}
+    if len(needs) == 1:
+        return needs.pop()
+    for read in reads:
+        read.attributes = None
+    return None
 
 
 def _error_value(failure: Failure) -> Exception:
@@ -330,11 +334,12 @@ def _error_value(failure: Failure) -> Exception:
     raise failure.exception()
 
 
-def _store_items(table: Table, items: Sequence[Raw], found: dict[tuple[Table, tuple[str, str]], Any]) -> None:
-    """Store the items of a table by their addresses. A plain tuple equals a `Key` and is faster to make."""
+def _items_by_key(table: Table, items: Sequence[Raw]) -> dict[tuple[str, str], LazyItem]:
+    """Return the items of a table by their keys. A plain tuple equals a `Key` and is faster to make."""
     partition, sort = table.partition, table.sort
-    for raw in items:
-        found[table, (raw[partition]["S"], raw[sort]["S"] if sort else "")] = LazyItem(raw)
+    if sort is None:
+        return {(raw[partition]["S"], ""): LazyItem(raw) for raw in items}
+    return {(raw[partition]["S"], raw[sort]["S"]): LazyItem(raw) for raw in items}
 
 
 def _addresses(tables: Mapping[str, Table], unprocessed: Mapping[str, Any]) -> list[Address]:

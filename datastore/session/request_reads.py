@@ -54,7 +54,7 @@ class RequestReads:
     async def load(
         self,
         addresses: Sequence[Address],
-        fetch: Callable[[PointReadFlight, "RequestReads"], Awaitable[list[Any]]],
+        fetch: Callable[[PointReadFlight], Awaitable[list[Any]]],
         projection_of: Callable[[Address], Projection],
         on_shared_hit: Callable[[Address, Projection], None],
     ) -> list[Value]:
@@ -82,7 +82,7 @@ class RequestReads:
                     own.append(address)
             if own:
                 flight = self.cache.start(own, self._consistent, now)
-                values |= zip(own, await _errors_as_values(fetch(flight, self), len(own)), strict=True)
+                values |= zip(own, await _errors_as_values(fetch(flight), len(own)), strict=True)
             remaining = []
             for address, flight in shared.items():
                 try:

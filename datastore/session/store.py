@@ -2,23 +2,16 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from functools import partial
 from typing import Any
 
-from msgspec import Struct
-
 from datastore.dynamodb.calls import TracedRead
 from datastore.dynamodb.client import Client, ConditionFailed, RequestRefused, TransactionCancelled
-from datastore.dynamodb.codec import Item, Raw, decode_item, encode_item
+from datastore.dynamodb.codec import Item, Raw, decode, decode_item, encode_item
 from datastore.dynamodb.read_cache import Address
-from datastore.dynamodb.records import LazyItem
-from datastore.dynamodb.requests import (
-    PreparedRequest,
-    QueryTemplate,
-    query_or_scan_base,
-    query_template,
-    value_placeholders,
-)
+from datastore.dynamodb.records import LazyItem, QueryPage
+from datastore.dynamodb.requests import PreparedRequest, query_or_scan_base, query_template, value_placeholders
 from datastore.model.access_patterns import AccessPattern, Table, values_in
 from datastore.model.composite_keys import Key
 from datastore.model.versioning import incremented_attribute, not_applied_condition
@@ -40,30 +33,6 @@ from datastore.session.writes import (
 )
 
 
-class QueryPage(Struct, eq=False):
-    """One page of a Query or a Scan."""
-
-    #: The items that passed the filter, as DynamoDB returned them.
-    raw: list[Raw]
-    #: The number of items that DynamoDB read.
-    scanned: int
-    #: The start key of the next page as DynamoDB returned it.
-    last_key: Raw | None = None
-    _items: list[Item] | None = None
-
-    @property
-    def items(self) -> list[Item]:
-        """The items as plain dicts."""
-        if self._items is None:
-            self._items = [decode_item(raw) for raw in self.raw]
-        return self._items
-
-    @property
-    def next_start(self) -> Item | None:
-        """The start key of the next page, None after the last one."""
-        return decode_item(self.last_key) if self.last_key else None
-
-
 class Store:
     """The session of one request. Point reads of one turn of the event loop are batched (see `point_reads`)."""
 
@@ -74,26 +43,41 @@ class Store:
         prefix: str,
         deadline: Deadline,
         token: Callable[[], str],
+        now: Callable[[], datetime],
         meter: Meter | None = None,
     ) -> None:
         self.meter = Meter() if meter is None else meter
         self.deadline = deadline
         #: The reads of other requests that may serve this one. It may be set before the first read.
         self.freshness = ReadFreshness.OWN
+        #: Whether the fields of a list's items are resolved as soon as the list has arrived, as compiled operations do.
+        self.resolves_at_once = False
         #: Whether another process may have made the same writes before it ended.
         self.is_retry = False
         self._client = client
         self._prefix = prefix
         self._token = token
+        self._now = now
         self._loaders: dict[bool, PointReads] = {}
         self._close_callbacks: list[Callable[[], None]] = []
 
+    def reopened(self, deadline: Deadline) -> "Store":
+        """Return a store of the same request, with its own deadline and no previous reads."""
+        store = Store(
+            self._client, prefix=self._prefix, deadline=deadline, token=self._token, now=self._now, meter=self.meter
+        )
+        store.freshness, store.resolves_at_once = self.freshness, self.resolves_at_once
+        store.is_retry = self.is_retry
+        return store
+
     def _reads(self, consistent: bool) -> PointReads:
-        reads = self._loaders.get(consistent)
-        if reads is None:
-            reads = PointReads(self._client, self._prefix, consistent, self.meter, self.deadline, self.freshness)
-            self._loaders[consistent] = reads
-            self.add_close_callback(reads.abandon)
+        if consistent in self._loaders:
+            return self._loaders[consistent]
+        reads = PointReads(
+            self._client, self._prefix, consistent, self.meter, self.deadline, self.freshness, self.resolves_at_once
+        )
+        self._loaders[consistent] = reads
+        self._close_callbacks.append(reads.abandon)
         return reads
 
     def add_close_callback(self, callback: Callable[[], None]) -> None:
@@ -111,7 +95,21 @@ class Store:
 
     def find(self, pattern: AccessPattern, key: Key) -> Awaitable[LazyItem | None]:
         """Return one item, decoded later, or None."""
-        return self._reads(pattern.consistent).read(pattern, key)
+        found = self._reads(pattern.consistent).read(pattern, key)
+        return self._unexpired(pattern, found) if pattern.hidden_ttl else found
+
+    async def _unexpired(self, pattern: AccessPattern, found: Awaitable[LazyItem | None]) -> LazyItem | None:
+        item = await found
+        ttl = None if item is None else item.raw.get(pattern.hidden_ttl)
+        return None if ttl is not None and pattern.hides(decode(ttl), self._seconds()) else item
+
+    def _seconds(self) -> float:
+        """Return the time with which TTL attributes are compared, in epoch seconds."""
+        return self._now().timestamp()
+
+    def _with_time(self, pattern: AccessPattern, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the values of a request, with the time if the pattern leaves out expired items."""
+        return {**values, "now": self._seconds()} if pattern.hidden_ttl else values
 
     def find_all(
         self, pattern: AccessPattern, keys: Sequence[Key], attributes: tuple[str, ...] | None = None
@@ -120,6 +118,7 @@ class Store:
 
         `attributes` is the projection that the caller needs.
         """
+        assert not pattern.hidden_ttl, f"{pattern.id}: lists by ids see expired items."
         return self._reads(pattern.consistent).read_all(pattern, keys, attributes)
 
     def prefetch(self, pattern: AccessPattern, key: Key) -> None:
@@ -158,9 +157,26 @@ class Store:
     ) -> QueryPage:
         """Return one page of the pattern's Query. `backward` reverses its order. `attributes` is the projection."""
         projected = None if attributes is None else tuple(attributes)
+        values = self._with_time(pattern, values)
         template = query_template(pattern, self._prefix, tuple(values), backward, projected)
-        answer = await self._call(pattern, "Query", _fill(template, values, limit, start))
-        return QueryPage(answer["Items"], answer["ScannedCount"], answer.get("LastEvaluatedKey"))
+        answer = await self._call(pattern, "Query", template.prepared(values, limit, start))
+        return QueryPage.of(answer)
+
+    async def query_each(
+        self, pattern: AccessPattern, partitions: Sequence[Mapping[str, Any]], *, limit: int, backward: bool
+    ) -> list[QueryPage | BaseException]:
+        """Return the first page of each partition's Query (see `query`), or its error. The Queries are sent at once."""
+        partitions = [self._with_time(pattern, values) for values in partitions]
+        template = query_template(pattern, self._prefix, tuple(partitions[0]), backward, None)
+        answers = await self._client.call_each(
+            "Query",
+            [template.prepared(values, limit) for values in partitions],
+            timeout=self.deadline.remaining(),
+            meter=self.meter,
+            patterns=(pattern.id,),
+            traced=(TracedRead(current_field.get(), pattern.id, pattern.table.name),) if self.meter.detailed else (),
+        )
+        return [answer if isinstance(answer, BaseException) else QueryPage.of(answer) for answer in answers]
 
     async def query_all(self, pattern: AccessPattern, values: Mapping[str, Any]) -> AsyncIterator[Item]:
         """Yield every item of the pattern's Query."""
@@ -200,19 +216,21 @@ class Store:
         self, pattern: AccessPattern, values: Mapping[str, Any], *, start: Item | None = None
     ) -> QueryPage:
         """Return one page of the Scan, of up to one megabyte read, for Scans that take longer than a deadline."""
+        values = self._with_time(pattern, values)
         request, used = query_or_scan_base(pattern, self._prefix, values)
         request |= value_placeholders(used, values)
         request |= {} if start is None else {"ExclusiveStartKey": encode_item(start)}
         answer = await self._call(pattern, "Scan", request)
-        return QueryPage(answer["Items"], answer["ScannedCount"], answer.get("LastEvaluatedKey"))
+        return QueryPage.of(answer)
 
     async def count(self, pattern: AccessPattern, values: Mapping[str, Any]) -> int:
         """Return the number of items of the pattern's Query, over all pages, without fetching them."""
+        values = self._with_time(pattern, values)
         template = query_template(pattern, self._prefix, tuple(values), False, None, True)
         start: Item | None = None
         total = 0
         while True:
-            answer = await self._call(pattern, "Query", _fill(template, values, None, start))
+            answer = await self._call(pattern, "Query", template.prepared(values, None, start))
             total += int(answer["Count"])
             if not answer.get("LastEvaluatedKey"):
                 return total
@@ -221,9 +239,10 @@ class Store:
     async def put(self, pattern: AccessPattern, item: Mapping[str, Any], **values: Any) -> WriteResult:
         """Put the item if the pattern's condition holds."""
         key = checked_key(pattern.table, item)
-        request = write_request(self._prefix, pattern.table, pattern.condition, "", values) | {
-            "Item": encode_item(item)
-        }
+        condition = pattern.condition
+        if condition and pattern.hidden_ttl:
+            condition, values = f"{condition} OR {pattern.has_expired}", {**values, "now": self._seconds()}
+        request = write_request(self._prefix, pattern.table, condition, "", values) | {"Item": encode_item(item)}
         return await self._write_conditionally(pattern, "PutItem", request, key, lambda _: request["Item"])
 
     async def update(self, pattern: AccessPattern, key: Key, *, update: str = "", **values: Any) -> WriteResult:
@@ -233,6 +252,8 @@ class Store:
         leaves it, so that an ambiguous attempt is not counted twice.
         """
         clauses = [clause for clause in pattern.guard if values_in(clause) <= values.keys()]
+        if pattern.condition and pattern.hidden_ttl:
+            clauses, values = [pattern.is_live, *clauses], {**values, "now": self._seconds()}
         condition = " AND ".join(([f"({pattern.condition})"] if clauses else [pattern.condition]) + clauses)
         request = write_request(self._prefix, pattern.table, condition, pattern.update or update, values)
         request |= {"Key": encoded_key(pattern.table, key), "ReturnValues": "ALL_NEW"}
@@ -332,12 +353,21 @@ class Store:
         try:
             answer = await self._call(pattern, operation, request, retry_request)
         except ConditionFailed as failed:
-            return WriteResult(False, failed.item, is_retry=failed.after_lost_response or self.is_retry)
+            return WriteResult(
+                False, self._live(pattern, failed.item), is_retry=failed.after_lost_response or self.is_retry
+            )
         finally:
             self.invalidate(pattern.table, key)  # after a failed write, too: an earlier read of the item is stale
         item = result(answer)
         self._prime_loaders(pattern.table, key, None if operation == "DeleteItem" else item)
-        return WriteResult(True, None if item is None else decode_item(item))
+        stored = None if item is None else decode_item(item)
+        return WriteResult(True, self._live(pattern, stored) if operation == "DeleteItem" else stored)
+
+    def _live(self, pattern: AccessPattern, item: Item | None) -> Item | None:
+        """Return the item of a write, or None if it had expired and the pattern leaves out such items."""
+        if item is None or not pattern.hidden_ttl:
+            return item
+        return None if pattern.hides(item.get(pattern.hidden_ttl), self._seconds()) else item
 
     def _call(
         self,
@@ -360,15 +390,6 @@ class Store:
 
 def _table(where: AccessPattern | Table) -> Table:
     return where.table if isinstance(where, AccessPattern) else where
-
-
-def _fill(
-    template: QueryTemplate, values: Mapping[str, Any], limit: int | None, start: Mapping[str, Any] | None
-) -> PreparedRequest:
-    try:
-        return template.prepared(values, limit, start)
-    except TypeError as problem:  # a lone surrogate
-        raise RequestRefused("SerializationException", str(problem)) from problem
 
 
 def _attributes(answer: Mapping[str, Any]) -> Raw | None:

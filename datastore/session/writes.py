@@ -15,6 +15,8 @@ from datastore.model.access_patterns import Table, aliases_in
 from datastore.model.composite_keys import Key, check_key, key_attributes, key_of
 from datastore.model.versioning import assignments
 
+CONTENTION = frozenset({"ConditionalCheckFailed", "TransactionConflict"})
+
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
@@ -101,6 +103,11 @@ def is_already_applied(update: str, values: Mapping[str, Any], item: Item | None
     names = aliases_in(update)
     is_set = all(item.get(names.get(name, name)) == decode(encode(values[value])) for name, value in sets)
     return is_set and not any(names.get(name, name) in item for name in removes)
+
+
+def is_contended(problem: Exception) -> bool:
+    """Return whether a transaction failed because another writer changed or is changing its items."""
+    return isinstance(problem, TransactionCancelled) and not CONTENTION.isdisjoint(problem.reasons)
 
 
 def puts_were_applied(actions: Sequence[Action], cancelled: TransactionCancelled) -> bool:

@@ -29,26 +29,21 @@ def demo_sightings(
 ) -> list[Sighting]:
     """Return the sightings with these ids, spread over the areas, reported in the half hour before `now`."""
     return [
-        _sighting(areas[number % len(areas)], categories, now, ids[number], seen)
-        for number, seen in enumerate(DEMO_SIGHTINGS)
+        new_sighting(
+            sighting_id,
+            areas[number % len(areas)],
+            categories[category % len(categories)],
+            description,
+            reporter,
+            REPORTERS[reporter][0],
+            (now - timedelta(minutes=minutes)).replace(microsecond=0),
+            confirmations,
+        )
+        for number, (sighting_id, (description, category, minutes, confirmations, reporter)) in enumerate(
+            zip(ids, DEMO_SIGHTINGS, strict=True)
+        )
     ]
 
 
 def demo_reporters(now: datetime) -> list[UserProfile]:
     return [UserProfile(name, tier, total, streak, now.date()) for name, (tier, total, streak) in REPORTERS.items()]
-
-
-def _sighting(
-    area: str, categories: Sequence[str], now: datetime, sighting_id: str, seen: tuple[str, int, int, int, str]
-) -> Sighting:
-    description, category, minutes, confirmations, reporter = seen
-    return new_sighting(
-        sighting_id,
-        area,
-        categories[category % len(categories)],
-        description,
-        reporter,
-        REPORTERS[reporter][0],
-        (now - timedelta(minutes=minutes)).replace(microsecond=0),
-        confirmations,
-    )

@@ -11,15 +11,16 @@ Before this rule 10 and 50 reports of any kind earned the tiers. A profile of th
 its user first reports under the rule (`tierSince`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.records import record
+from datastore.dynamodb.records import LazyItem, record, record_or_error
 from datastore.keyspace import sightings as keys
+from datastore.model.access_patterns import AccessPattern
 from datastore.model.composite_keys import second_part
 from datastore.session.store import Store
 from datastore.session.writes import Action
@@ -57,9 +58,14 @@ class Reporters:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def by_id(self, user_id: str) -> UserProfile | None:
-        """BLIP-2: return the profile of a user, or None."""
-        return record(profile_from, await self._store.get(keys.USER_PROFILE, keys.profile(user_id)))
+    async def by_id(self, user_id: str, pattern: AccessPattern = keys.USER_PROFILE) -> UserProfile | None:
+        """BLIP-2: return the profile of a user, or None. `pattern` may be one that reads consistently."""
+        return record(profile_from, await self._store.get(pattern, keys.profile(user_id)))
+
+    async def by_ids(self, user_ids: Sequence[str]) -> list[UserProfile | Exception | None]:
+        """BLIP-2: return the profile of each user, None, or the error of its read."""
+        items = await self._store.find_all(keys.USER_PROFILE, list(map(keys.profile, user_ids)))
+        return [record_or_error(profile_from, item.item) if isinstance(item, LazyItem) else item for item in items]
 
 
 def count_report(user_id: str, profile: Item | None, now: datetime) -> Action:
@@ -70,12 +76,7 @@ def count_report(user_id: str, profile: Item | None, now: datetime) -> Action:
     today = now.astimezone(UTC).date()
     yesterday = (today - timedelta(days=1)).isoformat()
     last = (profile or {}).get("lastReportedOn", "")
-    values: dict[str, Any] = {
-        "one": 1,
-        "today": today.isoformat(),
-        "yesterday": yesterday,
-        "user": user_id,
-    }
+    values: dict[str, Any] = {"one": 1, "today": today.isoformat(), "yesterday": yesterday, "user": user_id}
     forms = [keys.SAME_DAY if last >= values["today"] else keys.NEXT_DAY if last == yesterday else keys.NEW_STREAK]
     if profile is None or "tierSince" not in profile:
         forms.append(keys.KEEP_TIER)

@@ -7,21 +7,22 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from msgspec import Struct
-
 from datastore.dynamodb.client import TransactionCancelled
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.record_decoder import RecordDecoder, derived, number, text
 from datastore.dynamodb.records import record
 from datastore.errors import Conflict, NotFound
+from datastore.items import attributes as stored
+from datastore.items.attributes import FROM_KEY
+from datastore.items.forms import Prose
+from datastore.items.repository import Repository
+from datastore.items.stored_item import StoredItem
 from datastore.keyspace import sightings as keys
 from datastore.keyspace.sightings import BLIP
-from datastore.model.composite_keys import Key, second_part
-from datastore.model.timestamps import from_iso, from_seconds, iso, to_millisecond, to_seconds
-from datastore.session.pagination import Page, Span, empty_page
-from datastore.session.store import Store
+from datastore.model.composite_keys import Key
+from datastore.model.timestamp_forms import canonical
+from datastore.model.timestamps import from_seconds, iso, to_millisecond, to_seconds
+from datastore.session.pagination import ItemsByTime, Page, Span, empty_page, page_by_time
 from datastore.session.writes import Action
-from datastore.sightings.pages import read_by_moment
 from datastore.sightings.reporters import (
     TrustTier,
     UserProfile,
@@ -39,7 +40,6 @@ REPORT_ATTEMPTS = 12
 # The positions of two actions in a confirmation's transaction: the user's marker, and the update of the sighting.
 CONFIRMER, CONFIRMED = 1, 2
 CONFIRM_ATTEMPTS = 3  # one is enough, two if another user confirms first concurrently
-TIERS: Mapping[str, TrustTier] = {tier.value: tier for tier in TrustTier}
 
 
 class Freshness(StrEnum):
@@ -50,19 +50,20 @@ class Freshness(StrEnum):
     STALE = "stale"
 
 
-class Sighting(Struct, frozen=True, gc=False):
+class Sighting(StoredItem, key=keys.sighting, indexes=(keys.sighting_in_category,)):
     """A sighting in the street. `trust_tier` is the reporter's at the time of the report."""
 
-    key: Key
-    sighting_id: str
-    area: str
-    category: str
-    description: str
-    reporter_id: str
-    trust_tier: TrustTier
-    reported_at: datetime
-    expires_at: datetime
-    confirmation_count: int = 0
+    key: Key = stored.key()
+    sighting_id: str = stored.text("sightingId")
+    # The keys contain these values, too: another program may omit the attributes.
+    area: str = stored.text("area", missing=FROM_KEY, typical=8)
+    category: str = stored.text("category", missing=FROM_KEY, typical=6)
+    description: str = stored.text("description", missing="", form=Prose(500))
+    reporter_id: str = stored.text("reporterId")
+    trust_tier: TrustTier = stored.choice("trustTier", TrustTier, missing=TrustTier.BRONZE)
+    reported_at: datetime = stored.moment("reportedAt", missing=FROM_KEY)
+    expires_at: datetime = stored.seconds("expiresAt")
+    confirmation_count: int = stored.number("confirmationCount", default=0)
 
     def confidence(self, now: datetime) -> float:
         """Return (expiresAt - now)/1800 + min(0.1 per confirmation, 0.3) + trust, limited to 0 to 1."""
@@ -77,51 +78,70 @@ class Sighting(Struct, frozen=True, gc=False):
         return Freshness.FADING if confidence >= 0.33 else Freshness.STALE
 
 
+class TrendingWindow(StrEnum):
+    """A time window before the present in which the sightings of a category are counted."""
+
+    QUARTER_HOUR = "QUARTER_HOUR"
+    HOUR = "HOUR"
+    SIX_HOURS = "SIX_HOURS"
+    DAY = "DAY"
+
+    @property
+    def length(self) -> timedelta:
+        return _LENGTHS[self]
+
+
+_LENGTHS = {
+    TrendingWindow.QUARTER_HOUR: timedelta(minutes=15),
+    TrendingWindow.HOUR: timedelta(hours=1),
+    TrendingWindow.SIX_HOURS: timedelta(hours=6),
+    TrendingWindow.DAY: timedelta(days=1),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Trend:
     """The score of a category in a window."""
 
     category: str
-    window: timedelta
+    window: TrendingWindow
     #: The number of active sightings.
     score: int
     #: The sightings, newest first, if they were requested.
     items: Sequence[Item]
 
 
-class Sightings:
+class Sightings(Repository):
     """The sightings, with one method for each access pattern. `now` is the time of the request, which TTLs refer to."""
-
-    def __init__(self, store: Store, now: datetime) -> None:
-        self._store = store
-        self._now = now
 
     async def active_in(self, area: str, span: Span) -> Page:
         """BLIP-1: return the active sightings of an area, newest first."""
         values = self._active_values(area)
         if span.start is not None and span.start["SK"] < values["oldest"]:
-            # DynamoDB requires a start key within the range. All sightings after this one have expired.
-            if not span.backward:
+            # DynamoDB requires a start key within the range. All sightings before this one in time have expired.
+            if not span.is_upward:
                 return empty_page(span)
-            span = Span(span.size, backward=True)
-        return await read_by_moment(self._store, keys.ACTIVE_IN_AREA, values, span)
+            span = Span(span.size, span.backward, order=span.order, consistent=span.consistent)
+        found = ItemsByTime(span, "SK", keys.sighting.prefix)
+        await found.read(self._store, keys.ACTIVE_IN_AREA, values)
+        return page_by_time(found.items, span)
 
     def _active_values(self, area: str) -> dict[str, Any]:
         """Return the values of a Query for the sightings of an area that may be active."""
-        oldest, now = keys.sightings_since(self._oldest), _ttl_now(self._now)
-        return {"partition": keys.area(area), "oldest": oldest, "end": keys.SIGHTINGS_END, "now": now}
+        oldest = keys.sightings_since(self._oldest)
+        return {"partition": keys.sighting.partition_of(area), "oldest": oldest, "end": keys.SIGHTINGS_END}
 
     @property
     def _oldest(self) -> datetime:
         """The time before which all sightings have expired. TTL attributes are rounded up to a second."""
         return self._now - LIFETIME - timedelta(seconds=1)
 
-    async def by_key(self, key: Key) -> Sighting | None:
-        """Return a sighting by its full key, or None if it is missing or has expired."""
-        found = record(sighting_from, await self._store.get(keys.SIGHTING_NODE, key))
-        return found if found and found.expires_at > self._now else None
+    async def by_key(self, area: str, moment: str, sighting_id: str) -> Sighting | None:
+        """BLIP-N1: return a sighting by the parts of its key, or None if it is missing or has expired."""
+        key = keys.sighting(area, moment, sighting_id)
+        return record(Sighting.decoder, await self._store.get(keys.SIGHTING_NODE, key))
 
-    async def trending(self, categories: Sequence[str], window: timedelta, *, with_items: bool) -> list[Trend]:
+    async def trending(self, categories: Sequence[str], window: TrendingWindow, *, with_items: bool) -> list[Trend]:
         """BLIP-4: return the categories by score, the number of active sightings reported in the window, highest first.
 
         There is one Query for each category, all concurrent. The window begins with a whole second, because the order
@@ -130,11 +150,10 @@ class Sightings:
         trends = await asyncio.gather(*[self._trend(category, window, with_items) for category in categories])
         return sorted(trends, key=lambda trend: (-trend.score, trend.category))
 
-    async def _trend(self, category: str, window: timedelta, with_items: bool) -> Trend:
+    async def _trend(self, category: str, window: TrendingWindow, with_items: bool) -> Trend:
         values = {
-            "partition": keys.category(category),
-            "cutoff": keys.trending_since(max(self._now - window, self._oldest)),
-            "now": _ttl_now(self._now),
+            "partition": keys.sighting_in_category.partition_of(category),
+            "cutoff": keys.trending_since(max(self._now - window.length, self._oldest)),
         }
         if not with_items:
             return Trend(category, window, await self._store.count(keys.TRENDING, values), ())
@@ -149,17 +168,17 @@ class Sightings:
         item = await self._find(area, sighting_id)
         for _ in range(CONFIRM_ATTEMPTS):
             if _counted(item, user_id):
-                return sighting_from(item)
+                return Sighting.decoder(item)
             try:
                 await self._store.transact(keys.CONFIRM, self._confirmation(item, user_id, nano_id))
             except TransactionCancelled as cancelled:
                 if cancelled.reasons[CONFIRMER] == "ConditionalCheckFailed":
                     # The user's confirmation may have been counted after the sighting was read.
-                    return sighting_from(await self._find(area, sighting_id))
+                    return Sighting.decoder(await self._find(area, sighting_id))
                 # Another user may have confirmed first concurrently.
                 item = self._current_item(cancelled, sighting_id)
                 continue
-            return sighting_from(item | {"confirmationCount": item.get("confirmationCount", 0) + 1})
+            return Sighting.decoder(item | {"confirmationCount": item.get("confirmationCount", 0) + 1})
         raise Conflict("The sighting is changing too often at the moment; try again.", retryable=True)
 
     async def _find(self, area: str, sighting_id: str) -> Item:
@@ -185,7 +204,7 @@ class Sightings:
             )
             for key in (confirmation, confirmer)
         ]
-        values: dict[str, Any] = {"now": _ttl_now(self._now), "me": user_id, "one": 1}
+        values: dict[str, Any] = {"now": self._now.timestamp(), "me": user_id, "one": 1}
         counts = _counts_for_trust(item)
         if counts:
             values["none"] = 0
@@ -251,7 +270,7 @@ class Sightings:
 
     async def seed(self, sightings: Sequence[Sighting], profiles: Sequence[UserProfile]) -> None:
         """BLIP-8: store demo sightings and their reporters, all or none. Existing reporters do not change."""
-        actions = [Action("Put", item=_sighting_item(sighting)) for sighting in sightings]
+        actions = [Action("Put", item=sighting.item()) for sighting in sightings]
         actions += [create_profile(profile) for profile in profiles]
         await self._store.transact(keys.SEED, actions)
 
@@ -282,23 +301,18 @@ def new_sighting(
     )
 
 
-def chronological_key(item: Mapping[str, Any]) -> tuple[str, bool, str]:
+def chronological_key(item: Mapping[str, Any]) -> str:
     """Return the sort key of an item or key of TrendingIndex in the order of time."""
-    return keys.chronological(keys.SIGHTING_PREFIX + item["GSI1SK"])
-
-
-def is_sighting(key: Mapping[str, Any]) -> bool:
-    """Return whether a key of the table, or an item, is that of a sighting."""
-    return str(key["PK"]).startswith("AREA#") and str(key["SK"]).startswith(keys.SIGHTING_PREFIX)
+    return canonical(item["GSI1SK"])
 
 
 def _put_new(sighting: Sighting) -> Action:
-    return Action("Put", item=_sighting_item(sighting), condition=keys.REPORT.condition)
+    return Action("Put", item=sighting.item(), condition=keys.REPORT.condition)
 
 
 def _reported_before(cancelled: TransactionCancelled, sighting: Sighting) -> Sighting:
     """Return the stored sighting with the same key. Raises `Conflict` if its content differs."""
-    stored = record(sighting_from, cancelled.items[0])
+    stored = record(Sighting.decoder, cancelled.items[0])
     content = (sighting.category, sighting.description, sighting.reporter_id)
     if stored is None or (stored.category, stored.description, stored.reporter_id) != content:
         raise Conflict(f"Sighting {sighting.sighting_id!r} is already reported.") from cancelled
@@ -321,48 +335,3 @@ def _counts_for_trust(item: Item) -> bool:
 
 def _no_sighting(sighting_id: str) -> NotFound:
     return NotFound(f"There is no active sighting {sighting_id!r} in this area.")
-
-
-def _ttl_now(now: datetime) -> float:
-    """Return epoch seconds for the condition `expiresAt > :now`: an item that expires at this moment is excluded."""
-    return now.timestamp()
-
-
-def _moment_of(sort: str) -> datetime:
-    return from_iso(second_part(sort))
-
-
-def _sighting_item(sighting: Sighting) -> Item:
-    return {
-        "PK": sighting.key.partition,
-        "SK": sighting.key.sort,
-        "GSI1PK": keys.category(sighting.category),
-        "GSI1SK": sighting.key.sort.removeprefix(keys.SIGHTING_PREFIX),
-        "sightingId": sighting.sighting_id,
-        "area": sighting.area,
-        "category": sighting.category,
-        "description": sighting.description,
-        "reporterId": sighting.reporter_id,
-        "trustTier": sighting.trust_tier.value,
-        "reportedAt": iso(sighting.reported_at),
-        "expiresAt": to_seconds(sighting.expires_at),
-        "confirmationCount": sighting.confirmation_count,
-    }
-
-
-sighting_from = RecordDecoder(
-    Sighting,
-    _partition=text("PK"),
-    _sort=text("SK"),
-    key=derived(Key, "_partition", "_sort"),
-    sighting_id=text("sightingId"),
-    # The keys contain these values, too: another program may omit the attributes.
-    area=text("area", default=text("PK", second_part)),
-    category=text("category", default=text("GSI1PK", second_part)),
-    description=text("description", default=""),
-    reporter_id=text("reporterId"),
-    trust_tier=text("trustTier", TIERS, default=TrustTier.BRONZE),
-    reported_at=text("reportedAt", from_iso, default=text("SK", _moment_of)),
-    expires_at=number("expiresAt", from_seconds),
-    confirmation_count=number("confirmationCount", default=0),
-)

@@ -1,173 +1,48 @@
-"""Eager execution: pending fields, errors, and the nulls that errors cause."""
+"""Eager execution: what waits, errors, and the nulls that errors cause."""
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 from graphql import ExecutionResult, GraphQLError, located_error
 
 from jit.completion import complete_async, complete_awaited, unchanged
-from jit.eager.coroutine_driver import CoroutineDriver
+from jit.eager.batches import PendingBatch, SharedValue, Sharing, WaitingByKey, new_waiting, start_batches
+from jit.eager.pending_field import PendingField
 from jit.execution import Execution
-from jit.field_plan import FieldPlan, Finish, Path, Select, keys_of, lies_in
-
-
-class PendingField(CoroutineDriver):
-    """A field whose value is awaited. The object is also the placeholder of the value in the response (`out[path[1]]`).
-
-    `items` are the received items of an asynchronous list. `followers` are other fields that share the value. They find
-    this object as `shared[shared_key]`.
-    """
-
-    __slots__ = (
-        "depth",
-        "finish",
-        "followers",
-        "is_abandoned",
-        "items",
-        "out",
-        "path",
-        "plan",
-        "run",
-        "shared",
-        "shared_key",
-    )
-    items: list[Any]
-    shared: dict[Hashable, Any]
-    shared_key: Hashable
-
-    def __init__(
-        self, run: "EagerExecution", plan: FieldPlan, awaitable: Any, path: Path, depth: int, finish: Finish
-    ) -> None:
-        CoroutineDriver.__init__(self, awaitable, run.loop)
-        self.run = run
-        self.plan = plan
-        self.path = path
-        self.depth = depth
-        self.finish = finish
-        self.out: Any = None
-        self.is_abandoned = False
-        self.followers: list[Follower] | None = None
-
-    def on_done(self, error: BaseException | None) -> None:
-        """Replace the placeholder by the completed value, or by null."""
-        run, shared_value = self.run, None
-        if self.followers is not None:
-            shared_value = self._publish(error)
-        if self.is_abandoned:
-            pass
-        elif error is None:
-            finish = self.finish if shared_value is None else shared_value.finish
-            try:
-                value = finish(run, self.plan, self.value, self.path, complete_awaited)
-            except BaseException as problem:  # a nested awaitable may have been cancelled already
-                run.fail(problem, self.plan, self.path, self.depth, self.out)
-            else:
-                self.out[self.path[1]] = value
-                if value.__class__ is PendingField:
-                    value.out = self.out
-        else:
-            run.fail(error, self.plan, self.path, self.depth, self.out)
-        if self.followers:
-            self._complete_followers(shared_value, error)
-        live = run.live
-        live.discard(self)
-        if not live and run.idle is not None and not run.idle.done():
-            run.idle.set_result(None)
-
-    def _publish(self, error: BaseException | None) -> "SharedValue | None":
-        """Publish the shared value. On an error forget it, so that the next field resolves it again."""
-        if error is not None:
-            self.forget()
-            return None
-        shared_value = SharedValue(self.value)
-        if self.shared.get(self.shared_key) is self:
-            self.shared[self.shared_key] = shared_value
-        return shared_value
-
-    def _complete_followers(self, shared_value: "SharedValue | None", error: BaseException | None) -> None:
-        """Complete the followers in order. An error of one may abandon others, which leaves them out of the list."""
-        run, followers = self.run, self.followers
-        assert followers is not None, "The caller has checked for followers."
-        followers.reverse()
-        while followers:
-            plan, out, around = followers.pop()
-            if shared_value is not None:
-                value = shared_value.completed.get(plan.equality_key)
-                if value is None:
-                    path = (around, plan.key)
-                    try:
-                        value = shared_value.complete(run, plan, path)
-                    except BaseException as problem:
-                        run.fail(problem, plan, path, 0, out)
-                        continue
-                    if value.__class__ is PendingField:
-                        value.out = out
-                out[plan.key] = value
-            else:
-                run.fail(error, plan, (around, plan.key), 0, out)
-
-    def abandon(self, place: Path | None) -> bool:
-        """Abandon the value for the fields inside `place`, or for all fields. Return whether no field waits for it."""
-        changed = place is None or lies_in(self.path, place)
-        if changed:
-            self.is_abandoned = True
-        if self.followers:
-            waiting = [] if place is None else [each for each in self.followers if not lies_in(each[2], place)]
-            changed = changed or len(waiting) < len(self.followers)
-            self.followers[:] = waiting
-        return changed and self.is_abandoned and not self.followers
-
-    def forget(self) -> None:
-        """Accept no further followers."""
-        if self.followers is not None and self.shared.get(self.shared_key) is self:
-            del self.shared[self.shared_key]
-
-
-# A field that shares a pending value, the object to which the value belongs, and the path of that object.
-Follower = tuple[FieldPlan, dict[str, Any], Path | None]
-
-
-class SharedValue:
-    """A resolved value that several fields share, with its completed form for each `FieldPlan.equality_key`."""
-
-    __slots__ = ("completed", "value")
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-        self.completed: dict[object, Any] = {}
-
-    def complete(self, run: "EagerExecution", plan: FieldPlan, path: Path) -> Any:
-        """Complete the value at a path. `completed` caches the results that are valid at any path."""
-        errors = len(run.errors)
-        result = plan.finish(run, plan, self.value, path, complete_awaited)
-        if plan.equality_key is None or result.__class__ is not dict or len(run.errors) > errors:
-            return result
-        # A pending field may fail, and its error has to be reported at every path.
-        if not any(value.__class__ is PendingField for value in result.values()):
-            self.completed[plan.equality_key] = result
-        return result
-
-    def finish(self, run: "EagerExecution", plan: FieldPlan, _value: Any, path: Path, _otherwise: Any) -> Any:
-        """Do what `FieldPlan.finish` does, with the shared value."""
-        return self.complete(run, plan, path)
+from jit.field_plan import FieldPlan, Finish, Path, Select, keys_of
 
 
 class EagerExecution(Execution):
     """The state of one execution of an operation, with its `data` so far."""
 
-    __slots__ = ("data", "failed_at_once", "idle", "interruption", "is_nulled", "live", "loop", "shared")
+    __slots__ = (
+        "batches",
+        "data",
+        "failed_at_once",
+        "idle",
+        "interruption",
+        "is_nulled",
+        "live",
+        "loop",
+        "nulled",
+        "shared",
+    )
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.data: dict[str, Any] | None = None
         # The latest exception that an awaitable raised in its first step.
         self.failed_at_once: Exception | None = None
-        self.live: set[PendingField] = set()
-        # Shared values, or their pending fields, by group of fields and by the value of the attribute that they share.
-        self.shared: defaultdict[Hashable, dict[Hashable, Any]] = defaultdict(dict)
+        self.live: set[PendingField | PendingBatch] = set()
+        #: The fields that wait for a call of their batch's function, by what shares values, and by key.
+        self.batches: defaultdict[Sharing, WaitingByKey] = defaultdict(new_waiting)
+        #: The values that batches have returned, or are to return, by key.
+        self.shared: dict[Sharing, dict[Hashable, SharedValue]] = {}
+        #: The places that errors set to null, by identity. None is the whole data.
+        self.nulled: dict[int, Path | None] = {}
         self.idle: asyncio.Future[None] | None = None
         self.interruption: BaseException | None = None
         self.is_nulled = False
@@ -282,15 +157,23 @@ class EagerExecution(Execution):
     def add_error(self, error: GraphQLError, path: Path | None) -> None:
         """Add an error that set this place to null. Abandon the pending fields inside the place."""
         self.errors.append(error)
-        if self.live:
-            self.abandon(path)
+        self.abandon(path)
 
     def abandon(self, path: Path | None = None) -> None:
-        """Cancel the pending fields inside this place, or all pending fields."""
-        abandoned = [waiting for waiting in self.live if waiting.abandon(path)]
+        """Cancel what waits for fields inside this place alone, or everything that waits."""
+        self.nulled[id(path)] = path
+        abandoned = [waiting for waiting in self.live if waiting.abandon() or path is None]
         for waiting in abandoned:
-            waiting.forget()
             waiting.cancel()
+
+    def lies_in_null(self, path: Path | None) -> bool:
+        """Return whether an error set this place, or one around it, to null. Nested paths share their prefix."""
+        nulled = self.nulled
+        while id(path) not in nulled:
+            if path is None:
+                return False
+            path = path[0]
+        return True
 
     def interrupt(self, error: BaseException | None) -> None:
         """Cancel the execution, because a resolver was cancelled or the process ends."""
@@ -298,24 +181,16 @@ class EagerExecution(Execution):
             self.interruption = error
         self.abandon()
 
-    def start_shared(
-        self, plan: FieldPlan, shared: dict[Hashable, Any], of: Hashable, awaitable: Any, path: Path
-    ) -> Any:
-        """Do what `start` does, and share the value with other fields as `shared[of]`: resolved, or pending."""
-        waiting = PendingField(self, plan, awaitable, path, 0, plan.finish)
-        try:
-            if waiting.first_step():
-                waiting.shared, waiting.shared_key, waiting.followers = shared, of, []
-                shared[of] = waiting
-                self.live.add(waiting)
-                return waiting
-            shared_value = shared[of] = SharedValue(waiting.value)
-            return shared_value.complete(self, plan, path)
-        except Exception as error:
-            self.failed_at_once = error
-            raise
+    def end(self, waiting: PendingField | PendingBatch) -> None:
+        """End a wait. Start the batches for which its completed values wait."""
+        if self.batches:
+            start_batches(self)
+        live = self.live
+        live.discard(waiting)
+        if not live and self.idle is not None and not self.idle.done():
+            self.idle.set_result(None)
 
-    async def wait_until_idle(self) -> None:
+    async def wait_for_result(self) -> ExecutionResult:
         """Wait until no field is pending. If this is cancelled, cancel the pending fields and wait for them."""
         while self.live:
             self.idle = self.loop.create_future()
@@ -329,14 +204,11 @@ class EagerExecution(Execution):
                 raise
         if self.interruption is not None:
             raise self.interruption
+        return self.result()
 
     def result(self) -> ExecutionResult:
         self.failed_at_once = None  # its frames reference this execution
         return ExecutionResult(self.data, self.errors or None)
-
-    async def wait_for_result(self) -> ExecutionResult:
-        await self.wait_until_idle()
-        return self.result()
 
     # Running
 
@@ -354,16 +226,17 @@ class EagerExecution(Execution):
         return self.wait_for_result() if self.live else self.result()
 
     async def _run_serially(self, rest: Iterator[Select]) -> ExecutionResult:
-        await self.wait_until_idle()
+        await self.wait_for_result()
         for root in rest:
             if self.is_nulled:
                 break
             self._root(root)
-            await self.wait_until_idle()
+            await self.wait_for_result()
         return self.result()
 
     def _root(self, root: Select) -> None:
-        self.shared.clear()  # a previous mutation of the operation may have changed the values
+        if self.shared:
+            self.shared.clear()  # a previous mutation of the operation may have changed the values
         try:
             part = root(self, self.root, None)
         except GraphQLError as error:
@@ -374,9 +247,39 @@ class EagerExecution(Execution):
             raise
         if self.data is None:
             self.data = part
-            return
-        self.data.update(part)
-        adopt_all(self.data, part.values())
+        else:
+            self.data.update(part)
+            adopt_all(self.data, part.values())
+        self.start_root_batches()
+
+    def start_root_batches(self) -> None:
+        """Start the batches for which the fields of the root wait. Raises the exception that interrupts one of them."""
+        if self.batches:
+            start_batches(self)
+            if self.interruption is not None:
+                raise self.interruption
+
+
+async def run_in_task(
+    plan: FieldPlan, resolve: Callable[[EagerExecution, Any, Path], Awaitable[Any]], run: EagerExecution
+) -> ExecutionResult:
+    """Execute an operation whose only root field is a coroutine, which `resolve` creates, in the current task."""
+    path = (None, plan.key)
+    try:
+        try:
+            value = plan.finish(run, plan, await resolve(run, run.root, path), path, complete_awaited)
+        except Exception as error:
+            value = run.handle_error(error, plan, path)
+    except GraphQLError as error:
+        run.null_all(error)
+    except BaseException:
+        run.abandon()
+        raise
+    else:
+        run.data = {plan.key: value}
+        adopt_all(run.data, (value,))
+    run.start_root_batches()
+    return await run.wait_for_result() if run.live else run.result()
 
 
 def adopt_all(out: dict[str, Any], values: Iterable[Any]) -> None:

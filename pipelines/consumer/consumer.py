@@ -8,18 +8,21 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 
 from datastore.change_streams.leases import Lease, Leases
 from datastore.change_streams.shards.listing import ShardListing
 from datastore.change_streams.shards.shard_reader import ListedShard, ShardCursor, ShardGone, Wire, stream_of
+from datastore.dynamodb.retry.backoff import Backoff
 from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.model.access_patterns import Table
 from datastore.primitives.retries import OutageLog, retry
 from datastore.primitives.tasks import cancel
 from datastore.session.store import Store
-from pipelines.consumer.batches import BatchProcessor
+from pipelines.consumer.batches import RETRIES, BatchProcessor
 from pipelines.consumer.failures import is_store_error
+from pipelines.consumer.handlers import Handler
 from pipelines.consumer.lease_balancer import LeaseBalancer, LeaseCandidate
 from pipelines.consumer.metrics import StreamMetrics
 from pipelines.consumer.shard_worker import ConsumerIntervals, ShardWorker
@@ -31,11 +34,24 @@ MISSING_CHILD_SECONDS = 1.0
 logger = logging.getLogger(__name__)
 
 
-class Consumer:
-    """An instance of a consumer, which reads its share of a table's stream. `instance_id` is unique to this run.
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """The process as the consumers in it identify it, and its access to the tables."""
 
-    `now` dates stored items and metrics; no clock decides which consumer reads a shard. Consumers of different groups
-    read a stream independently: each group has its own leases and checkpoints.
+    wire: Wire
+    prefix: str
+    #: Opens a store for each piece of work.
+    open_store: Callable[[], Store]
+    #: Is unique to this run.
+    instance_id: str
+    #: Dates stored items and metrics. No clock decides which consumer reads a shard.
+    now: Callable[[], datetime]
+
+
+class Consumer:
+    """A consumer, which passes its share of a table's stream to the handlers.
+
+    Consumers of different groups read a stream independently: each group has its own leases and checkpoints.
 
     A consumer with a `leader`, the consumer of another group in this process, works on the leader's shards and takes
     the pages that the leader reads (see `shared_pages`). It leaves shards that the leader's group reads in another
@@ -51,38 +67,34 @@ class Consumer:
 
     def __init__(
         self,
-        wire: Wire,
+        instance: Instance,
         table: Table,
-        prefix: str,
-        batches: BatchProcessor,
-        open_store: Callable[[], Store],
-        instance_id: str,
-        now: Callable[[], datetime],
+        handlers: Sequence[Handler],
         metrics: StreamMetrics,
         *,
         group: str = "",
         leader: "Consumer | None" = None,
         pace: ConsumerIntervals = ConsumerIntervals(),  # noqa: B008 - frozen
+        retries: Backoff = RETRIES,
     ) -> None:
         self.pages = SharedPages()
         self.elsewhere = frozenset()
         self.leader = leader
+        self._instance = instance
         self._group = group
-        self._wire = wire
+        self._wire = instance.wire
         self._table = table
-        self._prefix = prefix
-        self._batches = batches
-        self._open_store = open_store
-        self._instance_id = instance_id
-        self._now = now
+        self._batches = BatchProcessor(
+            handlers, instance.open_store, instance.now, metrics, retries=retries, outage=pace.outage
+        )
         self._metrics = metrics
         self._pace = pace
         self._stream = ""
-        self._listing = ShardListing(wire, "", pace.discover_seconds)
+        self._listing = ShardListing(self._wire, "", pace.discover_seconds)
         self._shards: Sequence[ListedShard] = ()
         self._childless: set[str] = set()  # the shards that have ended, and whose children are not listed yet
         self._refresh_at = 0.0
-        self._balancer = LeaseBalancer(instance_id, pace.lease_seconds)
+        self._balancer = LeaseBalancer(instance.instance_id, pace.lease_seconds)
         self._missing_shards: set[str] = set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._workers: dict[str, ShardWorker] = {}
@@ -149,14 +161,14 @@ class Consumer:
         return not self._shards or bool(self._childless)
 
     async def _refresh_shards(self) -> None:
-        stream = await stream_of(self._wire, self._table.name, self._prefix)
+        stream = await stream_of(self._wire, self._table.name, self._instance.prefix)
         if stream != self._stream:
             if self._stream:
                 logger.error("%s HAS ANOTHER STREAM: the consumer reads it from the start.", self._table.name)
                 await self._stop()
             self._stream = stream
             self._listing, self._childless = ShardListing(self._wire, stream, self._pace.discover_seconds), set()
-            self._balancer = LeaseBalancer(self._instance_id, self._pace.lease_seconds)
+            self._balancer = LeaseBalancer(self._instance.instance_id, self._pace.lease_seconds)
             self._missing_shards.clear()
         self._shards = await self._listing.refresh(self._childless)
 
@@ -234,7 +246,6 @@ class Consumer:
             await cancel(*tasks)
 
     def _leases(self) -> Leases:
-        leased = f"{self._stream} {self._group}" if self._group else self._stream
-        return Leases(
-            self._open_store(), CONSUMER_TABLE, leased, self._instance_id, self._now(), self._pace.lease_seconds
-        )
+        instance, leased = self._instance, f"{self._stream} {self._group}" if self._group else self._stream
+        store, now = instance.open_store(), instance.now()
+        return Leases(store, CONSUMER_TABLE, leased, instance.instance_id, now, self._pace.lease_seconds)

@@ -1,5 +1,8 @@
 """Classification of a handler's failures: outages of the store, and faults of a record."""
 
+from collections.abc import Callable
+from functools import wraps
+
 from datastore.dynamodb.client import RequestRefused, TransactionCancelled
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import BadUserInput, DomainError, Throttled, Timeout
@@ -22,13 +25,19 @@ REFUSED_ACTIONS = {"ItemCollectionSizeLimitExceeded", "ValidationError"}
 OUTAGE = Backoff(initial=0.1, maximum=5.0, attempts=8)
 
 
-def is_outage(problem: BaseException) -> bool:
-    """Return whether the store has failed temporarily, so that the record is not at fault.
+def _holds_for_all(predicate: Callable[[BaseException], bool]) -> Callable[[BaseException], bool]:
+    """Return a predicate that holds for a group of exceptions if it holds for all of them."""
 
-    For a group, return whether this holds for all of its exceptions.
-    """
-    if isinstance(problem, BaseExceptionGroup):
-        return all(map(is_outage, problem.exceptions))
+    @wraps(predicate)
+    def holds(problem: BaseException) -> bool:
+        return all(map(holds, problem.exceptions)) if isinstance(problem, BaseExceptionGroup) else predicate(problem)
+
+    return holds
+
+
+@_holds_for_all
+def is_outage(problem: BaseException) -> bool:
+    """Return whether the store has failed temporarily, so that the record is not at fault."""
     if isinstance(problem, RequestRefused):
         return problem.code in GENERAL_REFUSALS or _is_from_proxy(problem) or BACKFILLING in problem.message
     return isinstance(problem, DomainError) and problem.retryable
@@ -42,22 +51,17 @@ def _is_from_proxy(refused: RequestRefused) -> bool:
     return refused.code.isdigit() and refused.code != TOO_LARGE
 
 
+@_holds_for_all
 def is_permanent(problem: BaseException) -> bool:
-    """Return whether every retry would fail, since the record cannot be stored as it is.
-
-    For a group, return whether this holds for all of its exceptions.
-    """
-    if isinstance(problem, BaseExceptionGroup):
-        return all(map(is_permanent, problem.exceptions))
+    """Return whether every retry would fail, since the record cannot be stored as it is."""
     if isinstance(problem, TransactionCancelled):
         return not REFUSED_ACTIONS.isdisjoint(problem.reasons)
     return isinstance(problem, BadUserInput | RequestRefused) and not is_outage(problem)
 
 
+@_holds_for_all
 def is_throttled(problem: BaseException) -> bool:
     """Return whether the request was throttled, for the whole store or for the key of one item."""
-    if isinstance(problem, BaseExceptionGroup):
-        return all(map(is_throttled, problem.exceptions))
     return isinstance(problem, Throttled)
 
 
@@ -66,9 +70,8 @@ def is_general_outage(problem: BaseException) -> bool:
     return is_outage(problem) and not _may_be_load(problem)
 
 
+@_holds_for_all
 def _may_be_load(problem: BaseException) -> bool:
-    if isinstance(problem, BaseExceptionGroup):
-        return all(map(_may_be_load, problem.exceptions))
     return isinstance(problem, Throttled | Timeout)
 
 

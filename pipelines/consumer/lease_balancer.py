@@ -65,22 +65,16 @@ class LeaseBalancer:
         """
         by_shard = {lease.shard_id: lease for lease in leases}
         ready = [shard.id for shard in _ready(shards, by_shard)]
-        held = {
-            shard_id: by_shard[shard_id]
-            for shard_id in ready
-            if self.is_held_by_other(by_shard.get(shard_id), read_from)
-        }
-        instances = {lease.owner for lease in held.values()} | {self._owner}
+        leased = [by_shard[shard_id] for shard_id in ready if shard_id in by_shard]
+        held = [lease for lease in leased if self.is_held_by_other(lease, read_from)]
+        instances = {lease.owner for lease in held} | {self._owner}
         shortfall = math.ceil(len(ready) / len(instances)) - len(own_shards)
         if shortfall <= 0:
             return []
-        free = [shard_id for shard_id in ready if shard_id not in held and shard_id not in own_shards]
-        if free:
-            return [LeaseCandidate(shard_id, by_shard.get(shard_id)) for shard_id in free[:shortfall]]
+        if free := self.all_free(shards, leases, own_shards, read_from):
+            return free[:shortfall]
         # Skip the shards that this instance still reads: a task that has just lost its lease may run a moment longer.
-        return self._from_busiest(
-            [lease for lease in held.values() if lease.shard_id not in own_shards], len(own_shards)
-        )
+        return self._from_busiest([lease for lease in held if lease.shard_id not in own_shards], len(own_shards))
 
     def all_free(
         self, shards: Sequence[ListedShard], leases: Sequence[Lease], own_shards: Collection[str], read_from: float

@@ -8,15 +8,16 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from datastore.dynamodb.records import readable_records
 from datastore.feeds import hashtags
-from datastore.feeds.comments import Comments, comment_from
+from datastore.feeds.comments import Comment, Comments
 from datastore.feeds.follows import Follows
 from datastore.feeds.likes import Likes
-from datastore.feeds.notifications import Notifications, notification_from
-from datastore.feeds.posts import Post, Posts, post_from
+from datastore.feeds.notifications import Notification, Notifications
+from datastore.feeds.posts import Post, Posts
 from datastore.feeds.users import Users
 from datastore.feeds.visibility import Viewer, Visibility, VisibilityPolicy
 from datastore.keyspace.feeds.table import FEED
@@ -48,27 +49,20 @@ MAX_REMOVED = 25
 IDLE_PROBABILITY = 0.1
 
 
+@dataclass(frozen=True, slots=True)
 class FeedDemo:
     """Loads the demo's feed and keeps its cast active.
 
     The visitor is the user of the demo's token. The newcomer is created last: that user marks a complete load.
-    `open_store` returns a new `Store`, `new_id` a new id. `has_subscribers` returns whether a table has subscribers.
     """
 
-    def __init__(
-        self,
-        open_store: Callable[[], Store],
-        *,
-        now: Callable[[], datetime],
-        new_id: Callable[[], str],
-        rng: random.Random,
-        has_subscribers: Callable[[Table], bool],
-    ) -> None:
-        self._open_store = open_store
-        self._now = now
-        self._new_id = new_id
-        self._rng = rng
-        self._has_subscribers = has_subscribers
+    #: Returns a new store for each operation.
+    open_store: Callable[[], Store]
+    now: Callable[[], datetime]
+    new_id: Callable[[], str]
+    rng: random.Random
+    #: Returns whether a table has subscribers.
+    has_subscribers: Callable[[Table], bool]
 
     # Initial data
 
@@ -80,7 +74,7 @@ class FeedDemo:
         All times and ids derive from the time at which the first user joined. If a load is interrupted, the next one
         therefore writes the missing items and changes nothing else.
         """
-        store, now = self._open_store(), self._now()
+        store, now = self.open_store(), self.now()
         if await Users(store, now).by_id(NEWCOMER) is not None:
             return 0
         first, *others = [user_id for user_id in NAMES if user_id != NEWCOMER]
@@ -96,7 +90,7 @@ class FeedDemo:
     async def _join(self, user_id: str, moment: datetime) -> datetime:
         """Create the user, if missing, as of `moment`. Return the time at which the user joined."""
         name, bio = NAMES[user_id]
-        user = await Users(self._open_store(), moment).create(user_id, name=name, bio=bio)
+        user = await Users(self.open_store(), moment).create(user_id, name=name, bio=bio)
         return user.created_at or moment
 
     async def _publish(self, post_id: str, scripted: ScriptedPost, began: datetime) -> None:
@@ -105,7 +99,7 @@ class FeedDemo:
         post = await self._posts(scripted.author, moment).create(
             post_id, author_id=scripted.author, text=scripted.text, visibility=scripted.visibility
         )
-        store = self._open_store()
+        store = self.open_store()
         for number, user_id in enumerate(likers(scripted), start=1):
             await Likes(store, min(moment + number * PAUSE, began)).like(post, user_id)
         for number, (user_id, text) in enumerate(scripted.comments, start=1):
@@ -121,21 +115,23 @@ class FeedDemo:
         Posts and comments above a limit are deleted, and old notifications are marked read. While the table has no
         subscriber, usually nothing is done.
         """
-        if not self._has_subscribers(FEED) and self._rng.random() >= IDLE_PROBABILITY:
+        if not self.has_subscribers(FEED) and self.rng.random() >= IDLE_PROBABILITY:
             return
-        [action] = self._rng.choices((self._post, self._like, self._comment, self._follow), (25, 40, 25, 10))
-        actor = self._rng.choice(CAST)
+        [action] = self.rng.choices((self._post, self._like, self._comment, self._follow), (25, 40, 25, 10))
+        actor = self.rng.choice(CAST)
         await action(actor)
         for user_id in (actor, VISITOR):
             await self._mark_old_notifications_read(user_id)
 
     async def _post(self, actor: str) -> None:
-        posts = self._posts(actor, self._now())
-        [visibility] = self._rng.choices((Visibility.PUBLIC, Visibility.FOLLOWERS), (4, 1))
-        text = self._rng.choice(POST_TEXTS)
-        await posts.create(LIVE_PREFIX + self._new_id(), author_id=actor, text=text, visibility=visibility)
+        posts = self._posts(actor, self.now())
+        [visibility] = self.rng.choices((Visibility.PUBLIC, Visibility.FOLLOWERS), (4, 1))
+        text = self.rng.choice(POST_TEXTS)
+        await posts.create(LIVE_PREFIX + self.new_id(), author_id=actor, text=text, visibility=visibility)
         page = await posts.by_author(actor, Span(MAX_LIVE_POSTS + MAX_REMOVED))
-        live_posts = [post for post in readable_records(post_from, page.items) if post.post_id.startswith(LIVE_PREFIX)]
+        live_posts = [
+            post for post in readable_records(Post.decoder, page.items) if post.post_id.startswith(LIVE_PREFIX)
+        ]
         for post in live_posts[MAX_LIVE_POSTS:]:
             await posts.delete(post.post_id, actor)
 
@@ -144,7 +140,7 @@ class FeedDemo:
         post = await self._recent_visible_post(actor)
         if post is None:
             return
-        likes = Likes(self._open_store(), self._now())
+        likes = Likes(self.open_store(), self.now())
         if await likes.is_liked(post.post_id, actor):
             await likes.unlike(post.post_id, actor)
         else:
@@ -154,35 +150,35 @@ class FeedDemo:
         post = await self._recent_visible_post(actor)
         if post is None:
             return
-        now, text = self._now(), self._rng.choice(COMMENT_TEXTS)
-        comments = Comments(self._open_store(), now)
-        await comments.add(post, uuid7(now, self._new_id()), actor, text, hashtags.mentions(text))
+        now, text = self.now(), self.rng.choice(COMMENT_TEXTS)
+        comments = Comments(self.open_store(), now)
+        await comments.add(post, uuid7(now, self.new_id()), actor, text, hashtags.mentions(text))
         page = await comments.of_post(post.post_id, Span(100, backward=True))
-        own = [comment for comment in readable_records(comment_from, page.items) if comment.user_id == actor]
+        own = [comment for comment in readable_records(Comment.decoder, page.items) if comment.author_id == actor]
         for comment in own[:-MAX_COMMENTS_EACH]:
             await comments.delete(post.post_id, comment.comment_id, actor)
 
     async def _follow(self, actor: str) -> None:
         """Unfollow the visitor, or follow the visitor if the actor does not yet."""
-        follows = Follows(self._open_store(), self._now())
+        follows = Follows(self.open_store(), self.now())
         if await follows.unfollow(actor, VISITOR) is None:
             await follows.follow(actor, VISITOR)
 
     async def _recent_visible_post(self, actor: str) -> Post | None:
         """Return one of the two newest posts of an author, usually the visitor, that the actor may see, or None."""
-        author = VISITOR if self._rng.random() < 0.6 else self._rng.choice(CAST)
-        page = await self._posts(actor, self._now()).by_author(author, Span(2))
-        found = readable_records(post_from, page.items)
-        return self._rng.choice(found) if found else None
+        author = VISITOR if self.rng.random() < 0.6 else self.rng.choice(CAST)
+        page = await self._posts(actor, self.now()).by_author(author, Span(2))
+        found = readable_records(Post.decoder, page.items)
+        return self.rng.choice(found) if found else None
 
     async def _mark_old_notifications_read(self, user_id: str) -> None:
-        notifications = Notifications(self._open_store(), self._now())
+        notifications = Notifications(self.open_store(), self.now())
         page = await notifications.unread(user_id, Span(MAX_UNREAD + MAX_REMOVED))
-        for old in readable_records(notification_from, page.items[MAX_UNREAD:]):
+        for old in readable_records(Notification.decoder, page.items[MAX_UNREAD:]):
             await notifications.mark_read(user_id, old.notification_id)
 
     def _posts(self, viewer: str, now: datetime) -> Posts:
-        store = self._open_store()
+        store = self.open_store()
         return Posts(store, now, VisibilityPolicy(store, Viewer(viewer)))
 
 

@@ -1,34 +1,22 @@
-"""The contents of the demo's photo library: users, persons, photos and livestreams. All of them are invented."""
+"""The contents of the demo's photo library, from `data/album.json`. All persons are invented."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+import msgspec
 
 from datastore.model.ids import uuid7
 
 # Ids contain their time of creation, and examples name ids: both are therefore the same in each demo.
 BEGAN = datetime(2025, 5, 4, 8, 0, tzinfo=UTC)
 VISITOR = "demo@example.com"
-MIRA, TEO = "mira@example.com", "teo@example.com"
-USERS = {VISITOR: "Robin Vale", MIRA: "Mira Sandoval", TEO: "Teo Lindqvist"}
-
-ILSE, TOMO, BRAM, ODALYS, PIA, EZRA = PERSONS = (
-    "Ilse Caldera",
-    "Tomo Arakawa",
-    "Bram Adeyemi",
-    "Odalys Finch",
-    "Pia Rautio",
-    "Ezra Malik",
-)
-PERSON_IDS = {name: uuid7(BEGAN, name) for name in PERSONS}
-
 # The size of each picture in pixels.
 WIDTH, HEIGHT = 960, 640
-PICTURES = Path(__file__).parent / "data" / "photos"
+DATA = Path(__file__).parent / "data"
+PICTURES = DATA / "photos"
 
 
-@dataclass(frozen=True, slots=True)
-class Sitter:
+class Sitter(msgspec.Struct, frozen=True):
     """A person on a picture."""
 
     #: The name with which the face is tagged.
@@ -47,8 +35,7 @@ class Sitter:
         return {side: round(value, 4) for side, value in sides.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Shot:
+class Shot(msgspec.Struct, frozen=True):
     """A photo. It is uploaded an hour after it was taken."""
 
     #: The name of its file in `PICTURES`, without the suffix.
@@ -77,52 +64,7 @@ class Shot:
         return uuid7(self.uploaded_at, self.name)
 
 
-# Sorted by the time at which they were taken.
-SHOTS = (
-    Shot(
-        "lighthouse",
-        VISITOR,
-        2.1,
-        "Ilse and Tomo below the lighthouse of Kestrel Point.",
-        ("lighthouse", "coast", "friends"),
-        (Sitter(ILSE, 0.22, 0.56, 0.13), Sitter(TOMO, 0.45, 0.6, 0.13)),
-    ),
-    Shot("lake", TEO, 4.3, "Two peaks, one lake, no wind at all.", ("mountains", "lake")),
-    Shot(
-        "cafe",
-        VISITOR,
-        11.4,
-        "Coffee at Mira's: Pia explains, Ezra listens.",
-        ("café", "friends", "coffee"),
-        (Sitter(PIA, 0.34, 0.46, 0.16), Sitter(EZRA, 0.66, 0.46, 0.16)),
-    ),
-    Shot(
-        "meadow",
-        VISITOR,
-        16.3,
-        "A picnic that became a birthday: four of us in the meadow.",
-        ("picnic", "friends", "meadow"),
-        (
-            Sitter(BRAM, 0.17, 0.54, 0.105),
-            Sitter(ILSE, 0.4, 0.58, 0.105),
-            Sitter(TOMO, 0.62, 0.54, 0.105),
-            Sitter(ODALYS, 0.84, 0.58, 0.105),
-        ),
-    ),
-    Shot(
-        "snow",
-        MIRA,
-        30.4,
-        "Snow in June, says Ilse, and builds a man of it.",
-        ("snow", "winter"),
-        (Sitter(ILSE, 0.42, 0.56, 0.15),),
-    ),
-    Shot("aurora", VISITOR, 33.9, "The sky over Mirefjord, at last.", ("aurora", "night", "winter")),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(msgspec.Struct, frozen=True):
     """A livestream."""
 
     #: The time of the announcement, in days after `BEGAN`.
@@ -146,16 +88,21 @@ class Stream:
         return now + timedelta(hours=self.begins), now + timedelta(hours=self.ends)
 
 
-ENDED = Stream(36, "aurora", "The aurora over Mirefjord", "All night, until the sun had it.", -30, -22)
-UPCOMING = Stream(37, "balloons", "Balloons at dawn", "Twelve of them, if the wind allows it.", 20, 22)
-# Announced last, so it is the latest livestream.
-LIVE = Stream(38, "harbour", "The harbour of Lantern Bay", "Boats, gulls, and the tide.", -1, 5)
-# The descriptions of the live stream, one after another.
-SCENES = (
-    "The ferry is in, four minutes early.",
-    "A heron stands on the slipway and will not move.",
-    "Fog comes in from Kestrel Point.",
-    "The market opens: the first crates are on the quay.",
-    "Low tide. Two boats sit in the mud and wait.",
-    "A wedding party takes all of the pier.",
-)
+class _Album(msgspec.Struct, frozen=True):
+    #: The names of the users, by email.
+    users: dict[str, str]
+    persons: tuple[str, ...]
+    #: Sorted by the time at which they were taken.
+    shots: tuple[Shot, ...]
+    ended: Stream
+    upcoming: Stream
+    #: Announced last, so it is the latest livestream.
+    live: Stream
+    #: The descriptions of the live stream, one after another.
+    scenes: tuple[str, ...]
+
+
+_ALBUM = msgspec.json.decode((DATA / "album.json").read_bytes(), type=_Album)
+USERS, SHOTS, SCENES = _ALBUM.users, _ALBUM.shots, _ALBUM.scenes
+PERSON_IDS = {name: uuid7(BEGAN, name) for name in _ALBUM.persons}
+ENDED, UPCOMING, LIVE = _ALBUM.ended, _ALBUM.upcoming, _ALBUM.live

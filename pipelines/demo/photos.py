@@ -3,23 +3,24 @@
 import asyncio
 import io
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 
 from datastore.dynamodb.client import TransactionCancelled
 from datastore.dynamodb.codec import Item
 from datastore.errors import DomainError, Unavailable
 from datastore.keyspace.photos import faces as face_keys
+from datastore.keyspace.photos import livestreams, users
 from datastore.keyspace.photos import persons as person_keys
 from datastore.keyspace.photos import photos as library
-from datastore.keyspace.photos import users
 from datastore.keyspace.photos.table import SPARKS
-from datastore.model.access_patterns import Table
+from datastore.model.access_patterns import Table, consistently
 from datastore.model.ids import uuid7
 from datastore.model.timestamps import iso
 from datastore.objects import ObjectStore
 from datastore.photos.livestreams import Livestream, Livestreams, LivestreamState
 from datastore.photos.lookups import Lookups
-from datastore.photos.photos import FaceOnPhoto, Photo, photo_item
+from datastore.photos.photos import FaceOnPhoto, Photo
 from datastore.photos.users import PhotoUsers
 from datastore.session.store import Store
 from datastore.session.writes import Action
@@ -44,21 +45,16 @@ THUMBNAIL_FACTOR, THUMBNAIL_QUALITY = 2, 78
 EXISTS = "attribute_exists(PK)"
 
 
+@dataclass(frozen=True, slots=True)
 class PhotoDemo:
-    """Loads the photo library and keeps its livestream active. `open_store` returns a new `Store` per operation."""
+    """Loads the photo library and keeps its livestream active."""
 
-    def __init__(
-        self,
-        open_store: Callable[[], Store],
-        objects: ObjectStore,
-        *,
-        now: Callable[[], datetime],
-        has_subscribers: Callable[[Table], bool],
-    ) -> None:
-        self._open_store = open_store
-        self._objects = objects
-        self._now = now
-        self._has_subscribers = has_subscribers
+    #: Returns a new store for each operation.
+    open_store: Callable[[], Store]
+    objects: ObjectStore
+    now: Callable[[], datetime]
+    #: Returns whether a table has subscribers.
+    has_subscribers: Callable[[Table], bool]
 
     async def load(self) -> int:
         """Create the users, persons, photos and three livestreams. Return the number of photos created.
@@ -69,7 +65,7 @@ class PhotoDemo:
 
         Raises `Unavailable` if the files of the photos cannot be written. Everything but the photos then exists.
         """
-        if await self._objects.url(SHOTS[0].name, now=self._now()) is None:
+        if await self.objects.url(SHOTS[0].name, now=self.now()) is None:
             return 0
         if await self._find(ENDED) is not None:
             await self._restart_livestreams()
@@ -78,7 +74,7 @@ class PhotoDemo:
         for stream in (LIVE, UPCOMING):
             await self._announce(stream)
         await self._restart_livestreams()
-        store = self._open_store()
+        store = self.open_store()
         photo_users = PhotoUsers(store, BEGAN)
         await asyncio.gather(*[photo_users.create(email, display_name=name) for email, name in USERS.items()])
         await asyncio.gather(*[store.put(person_keys.CREATE_PERSON, person_item(name)) for name in PERSON_IDS])
@@ -90,7 +86,7 @@ class PhotoDemo:
     async def live(self) -> None:
         """Restart the livestreams that are due, and change the live one's description if it has subscribers."""
         await self._restart_livestreams()
-        livestream = await self._find(LIVE) if self._has_subscribers(SPARKS) else None
+        livestream = await self._find(LIVE) if self.has_subscribers(SPARKS) else None
         if livestream is not None:
             current = livestream.description
             scene = SCENES[(SCENES.index(current) + 1) % len(SCENES) if current in SCENES else 0]
@@ -101,35 +97,35 @@ class PhotoDemo:
         original, thumbnail = await asyncio.to_thread(picture_of, shot)
         photo = photo_of(shot, len(original))
         try:
-            await self._objects.write(photo.original_key, original, content_type=JPEG)
-            await self._objects.write(photo.thumbnail_key, thumbnail, content_type=JPEG)
+            await self.objects.write(photo.original_key, original, content_type=JPEG)
+            await self.objects.write(photo.thumbnail_key, thumbnail, content_type=JPEG)
         except DomainError as problem:
             raise Unavailable(f"The demo's photos could not be written. {problem}") from problem
         try:
-            await self._open_store().transact(SPARKS, _actions(shot, photo))
+            await self.open_store().transact(SPARKS, _actions(shot, photo))
         except TransactionCancelled as problem:
             if problem.reasons[0] != "ConditionalCheckFailed":
                 raise
 
     async def _announce(self, stream: Stream) -> None:
-        await self._livestreams().create(livestream_of(stream, self._now()))
+        await self._livestreams().create(livestream_of(stream, self.now()))
 
     async def _restart_livestreams(self) -> None:
         """Move the live and the upcoming livestream's times, if they are over, so that they are live and upcoming."""
-        now = self._now()
+        now = self.now()
         for stream, state in ((LIVE, LivestreamState.LIVE), (UPCOMING, LivestreamState.UPCOMING)):
             livestream = await self._find(stream)
             if livestream is not None and livestream.state(now) is not state:
                 start, end = stream.times(now)
-                times = {"startTime": iso(start), "endTime": iso(end)}
+                times = {"start_time": start, "end_time": end}
                 await self._livestreams().update(livestream.livestream_id, times)
 
     async def _find(self, stream: Stream) -> Livestream | None:
-        return await self._livestreams().by_id(stream.livestream_id, consistent=True)
+        return await self._livestreams().by_id(stream.livestream_id, consistently(livestreams.LIVESTREAM))
 
     def _livestreams(self) -> Livestreams:
-        store = self._open_store()
-        return Livestreams(store, Lookups(store), self._now())
+        store = self.open_store()
+        return Livestreams(store, Lookups(store), self.now())
 
 
 def picture_of(shot: Shot) -> tuple[bytes, bytes]:
@@ -205,7 +201,7 @@ def _actions(shot: Shot, photo: Photo) -> list[Action]:
     counters = [(users.user(shot.user), "uploadCount")]
     counters += [(person_keys.person(PERSON_IDS[sitter.name], sitter.name), "faceCount") for sitter in shot.sitters]
     return [
-        Action("Put", item=photo_item(photo), condition="attribute_not_exists(PK)"),
+        Action("Put", item=photo.item(), condition="attribute_not_exists(PK)"),
         *[Action("Put", item=item) for item in face_items(shot, photo)],
         *[
             Action("Update", key=key, update=f"ADD {count} :one", condition=EXISTS, values={"one": 1})

@@ -6,7 +6,9 @@ import logging
 import math
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
@@ -28,10 +30,6 @@ from pipelines.demo.photos import PhotoDemo
 from pipelines.earthquakes.usgs_feed import read_events
 
 FEED = Path(__file__).parent / "data" / "earthquakes.geojson"
-SIGHTING_EVERY = 15.0
-EARTHQUAKE_EVERY = 20.0
-FEED_EVERY = 8.0
-LIVESTREAM_EVERY = 30.0
 SEEDING_EVERY = 60.0
 IDS = [f"demo-{number}" for number in range(1, len(DEMO_SIGHTINGS) + 1)]
 # The sightings are loaded while the youngest of them exists. No area has more active sightings than PAGE_SIZE.
@@ -57,38 +55,33 @@ class Loaded(NamedTuple):
     photos: int
 
 
+@dataclass(frozen=True)
 class Demo:
-    """Loads the demo data once and produces activity. `open_store` returns a new `Store` for each operation."""
+    """Loads the demo data once and produces activity."""
 
-    def __init__(
-        self,
-        open_store: Callable[[], Store],
-        objects: ObjectStore,
-        *,
-        areas: tuple[str, ...],
-        categories: tuple[str, ...],
-        now: Callable[[], datetime],
-        new_id: Callable[[], str],
-        rng: random.Random,
-        has_subscribers: Callable[[Table], bool] = lambda _: True,
-        sighting_every: float = SIGHTING_EVERY,
-        earthquake_every: float = EARTHQUAKE_EVERY,
-        feed_every: float = FEED_EVERY,
-        livestream_every: float = LIVESTREAM_EVERY,
-    ) -> None:
-        self._open_store = open_store
-        self._areas = areas
-        self._categories = categories
-        self._now = now
-        self._new_id = new_id
-        self._rng = rng
-        self._has_subscribers = has_subscribers
-        self._sighting_every = sighting_every
-        self._earthquake_every = earthquake_every
-        self._feed_every = feed_every
-        self._livestream_every = livestream_every
-        self._feed = FeedDemo(open_store, now=now, new_id=new_id, rng=rng, has_subscribers=has_subscribers)
-        self._photos = PhotoDemo(open_store, objects, now=now, has_subscribers=has_subscribers)
+    #: Returns a new store for each operation.
+    open_store: Callable[[], Store]
+    objects: ObjectStore
+    areas: tuple[str, ...]
+    categories: tuple[str, ...]
+    now: Callable[[], datetime]
+    new_id: Callable[[], str]
+    rng: random.Random
+    #: Returns whether a table has subscribers.
+    has_subscribers: Callable[[Table], bool] = lambda _: True
+    # The seconds between two activities.
+    sighting_every: float = 15.0
+    earthquake_every: float = 20.0
+    feed_every: float = 8.0
+    livestream_every: float = 30.0
+
+    @cached_property
+    def _feed(self) -> FeedDemo:
+        return FeedDemo(self.open_store, self.now, self.new_id, self.rng, self.has_subscribers)
+
+    @cached_property
+    def _photos(self) -> PhotoDemo:
+        return PhotoDemo(self.open_store, self.objects, self.now, self.has_subscribers)
 
     async def load(self) -> Loaded:
         """Store earthquakes of the last 30 days, eight sightings, a feed and a photo library, unless they exist."""
@@ -104,28 +97,28 @@ class Demo:
         The eight initial sightings are loaded again when they have expired, so that sightings of all ages exist.
         """
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._every(self._sighting_every, self._report))
-            tasks.create_task(self._every(self._earthquake_every, self._tremble))
-            tasks.create_task(self._every(self._feed_every, self._feed.act))
-            tasks.create_task(self._every(self._livestream_every, self._photos.live))
+            tasks.create_task(self._every(self.sighting_every, self._report))
+            tasks.create_task(self._every(self.earthquake_every, self._tremble))
+            tasks.create_task(self._every(self.feed_every, self._feed.act))
+            tasks.create_task(self._every(self.livestream_every, self._photos.live))
             tasks.create_task(self._every(SEEDING_EVERY, self._load_sightings))
 
     async def _load_earthquakes(self) -> int:
-        repository = Earthquakes(self._open_store(), self._now())
-        read = read_events(await asyncio.to_thread(_shifted, self._now()), ingested_at_ms=epoch_ms(self._now()))
+        repository = Earthquakes(self.open_store(), self.now())
+        read = read_events(await asyncio.to_thread(_shifted, self.now()), ingested_at_ms=epoch_ms(self.now()))
         events = [event async for event in read if isinstance(event, Earthquake)]
         # The events are stored in order: if the last one exists, all do. The next load completes an interrupted one.
         if await repository.by_id(events[-1].event_id) is not None:
             return 0
-        return sum([await Earthquakes(self._open_store(), self._now()).insert(event) for event in events])
+        return sum([await Earthquakes(self.open_store(), self.now()).insert(event) for event in events])
 
     async def _load_sightings(self) -> int:
-        now = self._now()
-        repository = Sightings(self._open_store(), now)
-        page = await repository.active_in(self._areas[0], Span(PAGE_SIZE))
+        now = self.now()
+        repository = Sightings(self.open_store(), now)
+        page = await repository.active_in(self.areas[0], Span(PAGE_SIZE))
         if any(item["sightingId"] == YOUNGEST for item in page.items):
             return 0
-        seeded = demo_sightings(self._areas, self._categories, now, IDS)
+        seeded = demo_sightings(self.areas, self.categories, now, IDS)
         await repository.seed(seeded, demo_reporters(now))
         return len(seeded)
 
@@ -138,30 +131,30 @@ class Demo:
                 logger.warning("The demo skips one activity: %s", problem)
 
     async def _report(self) -> None:
-        description, category, *_ = self._rng.choice(DEMO_SIGHTINGS)
-        await Sightings(self._open_store(), self._now()).report(
-            sighting_id=self._new_id(),
-            area=self._rng.choice(self._areas),
-            category=self._categories[category % len(self._categories)],
+        description, category, *_ = self.rng.choice(DEMO_SIGHTINGS)
+        await Sightings(self.open_store(), self.now()).report(
+            sighting_id=self.new_id(),
+            area=self.rng.choice(self.areas),
+            category=self.categories[category % len(self.categories)],
             description=description,
-            user_id=self._rng.choice(list(REPORTERS)),
+            user_id=self.rng.choice(list(REPORTERS)),
         )
 
     async def _tremble(self) -> None:
         """Insert an earthquake if the table has subscribers: unlike sightings, earthquakes never expire."""
-        if not self._has_subscribers(EARTHQUAKES):
+        if not self.has_subscribers(EARTHQUAKES):
             return
-        place, latitude, longitude = self._rng.choice(PLACES)
-        now = self._now()
-        await Earthquakes(self._open_store(), now).insert(
+        place, latitude, longitude = self.rng.choice(PLACES)
+        now = self.now()
+        await Earthquakes(self.open_store(), now).insert(
             Earthquake(
-                event_id=f"live-{self._new_id()}",
+                event_id=f"live-{self.new_id()}",
                 occurred_at_ms=epoch_ms(now),
-                magnitude=round(min(MIN_MAGNITUDE + self._rng.expovariate(STEEPNESS), MAX_MAGNITUDE), 1),
+                magnitude=round(min(MIN_MAGNITUDE + self.rng.expovariate(STEEPNESS), MAX_MAGNITUDE), 1),
                 place=place,
-                latitude=round(latitude + self._rng.uniform(-0.2, 0.2), 4),
-                longitude=round(longitude + self._rng.uniform(-0.2, 0.2), 4),
-                depth_km=round(self._rng.uniform(1, 40), 1),
+                latitude=round(latitude + self.rng.uniform(-0.2, 0.2), 4),
+                longitude=round(longitude + self.rng.uniform(-0.2, 0.2), 4),
+                depth_km=round(self.rng.uniform(1, 40), 1),
                 source="DEMO",
                 ingested_at_ms=epoch_ms(now),
             )

@@ -8,8 +8,7 @@ from datastore.earthquakes.earthquakes import IngestSummary
 from datastore.errors import BadUserInput
 from datastore.primitives.tasks import stop
 from pipelines.earthquakes.ingest import EarthquakeIngest
-from pipelines.earthquakes.usgs_feed import FeedError
-from pipelines.earthquakes.usgs_fetch import feed_url
+from pipelines.earthquakes.usgs_feed import FeedError, feed_url
 
 STOP_SECONDS = 5.0
 

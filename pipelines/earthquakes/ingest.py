@@ -6,12 +6,9 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import IO
-
-import aiohttp
+from typing import IO, TYPE_CHECKING
 
 from datastore.dynamodb.client import Client, RequestRefused
 from datastore.earthquakes.day_bounds import KnownBounds
@@ -24,7 +21,11 @@ from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from pipelines.earthquakes.usgs_events import Rejection, RejectionReason
 from pipelines.earthquakes.usgs_feed import FeedCode, FeedError, read_events
-from pipelines.earthquakes.usgs_fetch import FeedDownload, open_source
+
+if TYPE_CHECKING:
+    import aiohttp
+
+    from pipelines.earthquakes.usgs_fetch import FeedDownload
 
 CONCURRENT_PUTS = 32
 PUT_SECONDS = 30.0
@@ -46,23 +47,15 @@ STATUS = {
     Unavailable.code: 503,
     Timeout.code: 504,
 }
+# The fields that the request log has in common with the summary.
+LOGGED = (
+    *("latency_ms", "fetched", "upserted", "skipped"),
+    *("retries", "upstream_size", "upstream_hash", "error"),
+)
 # After these errors of a download, the part that arrived is read nevertheless.
 INTERRUPTIONS = (FeedCode.TRUNCATED, FeedCode.TIMEOUT)
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class IngestProgress:
-    """The progress of an ingest."""
-
-    #: In bytes.
-    received: int = 0
-    #: In bytes; None when the source does not state its size.
-    expected: int | None = None
-    fetched: int = 0
-    upserted: int = 0
-    skipped: int = 0
 
 
 class _StoreFailed(Exception):
@@ -73,137 +66,137 @@ class _StoreFailed(Exception):
         self.code = code
 
 
+@dataclass(frozen=True, slots=True)
 class EarthquakeIngest:
     """The ingest of feeds into the store, one object per process.
 
     Runs may overlap: conditional writes store each event once.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        *,
-        prefix: str,
-        logs: RequestLogs,
-        session: aiohttp.ClientSession,
-        now: Callable[[], datetime],
-        new_id: Callable[[], str],
-    ) -> None:
-        self._client = client
-        self._prefix = prefix
-        self._logs = logs
-        self._session = session
-        self._now = now
-        self._new_id = new_id
-        self._bounds = KnownBounds()
+    client: Client
+    prefix: str
+    logs: RequestLogs
+    open_session: Callable[[], "aiohttp.ClientSession"]
+    now: Callable[[], datetime]
+    new_id: Callable[[], str]
+    bounds: KnownBounds = field(default_factory=KnownBounds)
 
-    async def run(self, source: str, on_progress: Callable[[IngestProgress], None] = lambda _: None) -> IngestSummary:
+    async def run(self, source: str, on_progress: Callable[["IngestRun"], None] = lambda _: None) -> IngestSummary:
         """Read a feed (a USGS feed's name, an http(s) URL, or a file) and store its new events and revisions.
 
         A failure is the summary's `error`. The events before it are stored, and the next run reads the feed again.
         Only programming errors are raised.
         """
-        began, moment = time.perf_counter(), self._now()
-        run = _Run(self, source, on_progress, epoch_ms(moment))
+        began, moment = time.perf_counter(), self.now()
+        run = IngestRun(self, source, on_progress, epoch_ms(moment))
         try:
             await run.ingest()
-        except FeedError as problem:
-            run.fail(problem.code.value, problem, retries=problem.retries)
-        except (DomainError, _StoreFailed) as problem:
-            run.fail(problem.code, problem)
+        except (FeedError, DomainError, _StoreFailed) as problem:
+            run.fail(str(problem.code), problem)
         except BaseException as problem:
             run.fail(CANCELLED if isinstance(problem, asyncio.CancelledError) else Internal.code, problem)
             raise
         finally:
-            summary = replace(run.summary, latency_ms=round((time.perf_counter() - began) * 1000))
+            summary = run.summary(round((time.perf_counter() - began) * 1000))
             self._log(summary, moment)
         return summary
 
     def repository(self) -> Earthquakes:
-        store = Store(self._client, prefix=self._prefix, deadline=Deadline(PUT_SECONDS), token=self._new_id)
-        return Earthquakes(store, self._now(), self._bounds)
-
-    def open(self, source: str, state: IngestState | None) -> AbstractAsyncContextManager[FeedDownload]:
-        """Open the source with a request that is conditional on a change since `state`."""
-        etag, modified = (state.etag, state.last_modified) if state else (None, None)
-        return open_source(source, session=self._session, etag=etag, last_modified=modified)
+        store = Store(self.client, prefix=self.prefix, deadline=Deadline(PUT_SECONDS), token=self.new_id, now=self.now)
+        return Earthquakes(store, self.now(), self.bounds)
 
     def _log(self, summary: IngestSummary, moment: datetime) -> None:
-        self._logs.add(
-            RequestLog(
-                log_type=LogType.INGEST,
-                request_id=self._new_id(),
-                timestamp=moment,
-                route=ROUTE,
-                status=200 if summary.error is None else STATUS.get(summary.error, UPSTREAM_FAILED),
-                latency_ms=summary.latency_ms,
-                fetched=summary.fetched,
-                upserted=summary.upserted,
-                skipped=summary.skipped,
-                retries=summary.retries,
-                upstream_size=summary.upstream_size,
-                upstream_hash=summary.upstream_hash,
-                error=summary.error,
-            )
-        )
+        status = 200 if summary.error is None else STATUS.get(summary.error, UPSTREAM_FAILED)
+        details = {name: getattr(summary, name) for name in LOGGED}
+        self.logs.add(RequestLog(LogType.INGEST, self.new_id(), moment, ROUTE, status, **details))
 
 
-class _Run:
-    """One ingest of one source."""
+class IngestRun:
+    """One ingest of one source, with its progress."""
 
     def __init__(
-        self, ingest: EarthquakeIngest, source: str, on_progress: Callable[[IngestProgress], None], ingested_at_ms: int
+        self, ingest: EarthquakeIngest, source: str, on_progress: Callable[["IngestRun"], None], ingested_at_ms: int
     ) -> None:
-        self.summary = IngestSummary(source)
         self._ingest = ingest
         self._source = source
         self._on_progress = on_progress
         self._ingested_at_ms = ingested_at_ms
-        self._progress = IngestProgress()
+        #: In bytes.
+        self.received = 0
+        #: In bytes; None when the source does not state its size.
+        self.expected: int | None = None
+        self.fetched = self.upserted = self.skipped = 0
         self._rejected: Counter[str] = Counter()
         self._failed: Counter[str] = Counter()
+        self._retries = 0
+        self._error: str | None = None
+        self._download: FeedDownload | None = None  # from the first byte on
+        self._unchanged: IngestState | None = None  # the state of the last run, if the feed is the same
 
     async def ingest(self) -> None:
         """Download the feed and store its events. Raises the errors that end the run."""
         state = await self._ingest.repository().ingest_state(self._source)
-        async with self._ingest.open(self._source, state) as source:
-            self._progress.expected = source.total
+        etag, modified = (state.etag, state.last_modified) if state else (None, None)
+        # Imported late: aiohttp is only loaded if feeds are read.
+        from pipelines.earthquakes.usgs_fetch import open_source
+
+        session = self._ingest.open_session()
+        async with open_source(self._source, session=session, etag=etag, last_modified=modified) as source:
+            self._retries = source.retries
+            self.expected = source.total
             if source.not_modified and state is not None:
-                self._report_unchanged(state, source)
+                self._keep_state(state)
                 return
             with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spool:
-                interruption = await self._download(source, spool)
+                interruption = await self._spool(source, spool)
                 if state is not None and state.upstream_hash == source.sha256:
-                    self._report_unchanged(state, source)
+                    self._keep_state(state)
                     return
                 await self._store_spool(spool, interruption)
             if not self._failed:
-                await self._save_state(source)
+                counts = self.fetched, dict(self._rejected)
+                state = IngestState(self._source, source.sha256, *counts, source.etag, source.last_modified)
+                await self._ingest.repository().save_ingest_state(state)
 
-    def fail(self, code: str, problem: BaseException, *, retries: int = 0) -> None:
-        """Add an error to the summary and log it."""
-        self.summary = replace(self.summary, error=code, retries=retries or self.summary.retries)
+    def fail(self, code: str, problem: BaseException) -> None:
+        """Record the error that ended the run, and log it."""
+        self._error, self._retries = code, getattr(problem, "retries", 0) or self._retries
         logger.warning("Ingest of %s: %s", self._source, problem or code)
 
-    async def _download(self, source: FeedDownload, spool: IO[bytes]) -> FeedError | None:
+    def summary(self, latency_ms: int) -> IngestSummary:
+        download = self._download
+        downloaded_hash = None if download is None else download.sha256
+        return IngestSummary(
+            self._source,
+            fetched=self.fetched,
+            upserted=self.upserted,
+            skipped=self.skipped,
+            rejected={**self._rejected, **{f"STORE_{code}": count for code, count in self._failed.items()}},
+            unchanged=self._unchanged is not None,
+            retries=self._retries,
+            upstream_size=0 if download is None else download.size,
+            upstream_hash=downloaded_hash if self._unchanged is None else self._unchanged.upstream_hash,
+            latency_ms=latency_ms,
+            error=self._error or next(iter(self._failed), None),
+        )
+
+    async def _spool(self, source: "FeedDownload", spool: IO[bytes]) -> FeedError | None:
         """Download the whole feed before it is read: its hash shows whether it is the same as the last one.
 
         Return the error that interrupted the download, if any.
         """
+        self._download = source
         try:
             async for part in source.chunks():
                 spool.write(part)
-                self._progress.received = source.size
-                self._on_progress(self._progress)
+                self.received = source.size
+                self._on_progress(self)
         except FeedError as problem:
             if problem.code not in INTERRUPTIONS:
                 raise
             return problem
         finally:
             spool.seek(0)
-            self.summary = replace(
-                self.summary, retries=source.retries, upstream_size=source.size, upstream_hash=source.sha256
-            )
         return None
 
     async def _store_spool(self, spool: IO[bytes], interruption: FeedError | None) -> None:
@@ -215,16 +208,11 @@ class _Run:
         if interruption is not None:
             raise interruption
 
-    def _report_unchanged(self, state: IngestState, source: FeedDownload) -> None:
-        self.summary = replace(
-            self.summary,
-            fetched=state.fetched,
-            skipped=state.fetched - sum(state.rejected.values()),
-            rejected=dict(state.rejected),
-            unchanged=True,
-            retries=source.retries,
-            upstream_hash=state.upstream_hash,
-        )
+    def _keep_state(self, state: IngestState) -> None:
+        """Count the events of the last run, since the feed has not changed."""
+        self._unchanged = state
+        self._rejected = Counter(state.rejected)
+        self.fetched, self.skipped = state.fetched, state.fetched - self._rejected.total()
 
     async def _store_all(self, events: AsyncIterator[Earthquake | Rejection]) -> None:
         """Write the events with a limit of concurrent writes, so that a large feed does not fill the memory."""
@@ -233,19 +221,19 @@ class _Run:
         try:
             async for event in events:
                 if isinstance(event, Rejection) and not (event.reason is RejectionReason.DELETED and event.event_id):
-                    self._progress.fetched += 1
+                    self.fetched += 1
                     self._rejected[event.reason.value] += 1
                     continue
                 await slots.acquire()
-                self._check_failures()
-                self._progress.fetched += 1
+                if self._failed.total() >= MAX_FAILURES:
+                    raise _StoreFailed(self._failed.most_common(1)[0][0])
+                self.fetched += 1
                 put = asyncio.create_task(self._put(event, slots))
                 puts.add(put)
                 put.add_done_callback(puts.discard)
         finally:
             # The events before an error are stored and counted.
             await asyncio.gather(*puts)
-            self._summarize()
 
     async def _put(self, event: Earthquake | Rejection, slots: asyncio.Semaphore) -> None:
         try:
@@ -262,9 +250,9 @@ class _Run:
         if isinstance(event, Rejection):
             self._rejected[event.reason.value] += 1
         else:
-            self._progress.upserted += new
-            self._progress.skipped += not new
-        self._on_progress(self._progress)
+            self.upserted += new
+            self.skipped += not new
+        self._on_progress(self)
 
     async def _write(self, event: Earthquake | Rejection) -> bool:
         repository = self._ingest.repository()
@@ -272,30 +260,3 @@ class _Run:
             return await repository.insert(event)
         deleted_at_ms = self._ingested_at_ms if event.updated_at_ms is None else event.updated_at_ms
         return await repository.withdraw(event.event_id or "", deleted_at_ms, self._ingested_at_ms)
-
-    def _check_failures(self) -> None:
-        if self._failed.total() >= MAX_FAILURES:
-            raise _StoreFailed(self._failed.most_common(1)[0][0])
-
-    def _summarize(self) -> None:
-        failed = {f"STORE_{code}": count for code, count in self._failed.items()}
-        self.summary = replace(
-            self.summary,
-            fetched=self._progress.fetched,
-            upserted=self._progress.upserted,
-            skipped=self._progress.skipped,
-            rejected={**self._rejected, **failed},
-            error=next(iter(self._failed), None),
-        )
-
-    async def _save_state(self, source: FeedDownload) -> None:
-        await self._ingest.repository().save_ingest_state(
-            IngestState(
-                source=self._source,
-                upstream_hash=source.sha256,
-                fetched=self._progress.fetched,
-                rejected=dict(self._rejected),
-                etag=source.etag,
-                last_modified=source.last_modified,
-            )
-        )

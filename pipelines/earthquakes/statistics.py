@@ -3,10 +3,9 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from datastore.change_streams.change import Change
-from datastore.change_streams.shards.shard_reader import Wire
 from datastore.dynamodb.client import RequestRefused
 from datastore.earthquakes.statistics import (
     StatisticsRebuild,
@@ -19,8 +18,7 @@ from datastore.errors import DomainError
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.model.timestamps import from_epoch_ms
 from datastore.session.store import Store
-from pipelines.consumer.batches import BatchProcessor
-from pipelines.consumer.consumer import Consumer
+from pipelines.consumer.consumer import Consumer, Instance
 from pipelines.consumer.metrics import StreamMetrics
 from pipelines.consumer.shard_worker import ConsumerIntervals
 
@@ -52,25 +50,15 @@ class CountEarthquakes:
 
 
 class EarthquakeStatisticsPipeline:
-    """One instance of the pipeline. Any number of instances may share the tables; each has its own `instance_id`."""
+    """One instance of the pipeline. Any number of instances may share the tables."""
 
-    def __init__(
-        self,
-        wire: Wire,
-        prefix: str,
-        open_store: Callable[[], Store],
-        *,
-        instance_id: str,
-        now: Callable[[], datetime],
-        metrics: StreamMetrics,
-        pace: ConsumerIntervals = ConsumerIntervals(),  # noqa: B008 - frozen
-    ) -> None:
-        self._open_store = open_store
-        self._now = now
+    def __init__(self, instance: Instance, metrics: StreamMetrics, pace: ConsumerIntervals) -> None:
+        self._open_store = instance.open_store
+        self._now = instance.now
         self._metrics = metrics
-        self._rebuild = StatisticsRebuild(open_store, now)
-        batches = BatchProcessor([CountEarthquakes(open_store)], open_store, now, metrics, outage=pace.outage)
-        self._consumer = Consumer(wire, EARTHQUAKES, prefix, batches, open_store, instance_id, now, metrics, pace=pace)
+        self._rebuild = StatisticsRebuild(instance.open_store, instance.now)
+        handlers = [CountEarthquakes(instance.open_store)]
+        self._consumer = Consumer(instance, EARTHQUAKES, handlers, metrics, pace=pace)
 
     async def run(self) -> None:
         """Count until cancelled."""

@@ -6,7 +6,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from datastore.dynamodb.codec import BEYOND_FLOAT, SMALLEST
-from datastore.earthquakes.events import EARLIEST_MS, EARTHQUAKE, LATEST_MS, MAX_EVENT_ID, Earthquake
+from datastore.earthquakes.events import EARTHQUAKE, MAX_EVENT_ID, Earthquake, int32_or_none, moment_or_none
 
 # In characters.
 MAX_PLACE, MAX_WORD, MAX_URL = 512, 64, 1_000
@@ -64,7 +64,7 @@ def _earthquake(feature: dict[str, object], ingested_at_ms: int) -> Earthquake:
         raise _Rejected(RejectionReason.NOT_A_FEATURE)
     properties = _members(feature.get("properties"))
     if _is_deleted(properties):  # checked first: a deleted feature may lack any other property
-        raise _Rejected(RejectionReason.DELETED, _optional_time(properties.get("updated")))
+        raise _Rejected(RejectionReason.DELETED, moment_or_none(properties.get("updated")))
     event_id = _event_id(feature.get("id"))
     magnitude = _number(properties.get("mag"), RejectionReason.MISSING_MAGNITUDE)
     latitude, longitude, depth = _position(_members(feature.get("geometry")).get("coordinates"))
@@ -80,10 +80,10 @@ def _earthquake(feature: dict[str, object], ingested_at_ms: int) -> Earthquake:
         ingested_at_ms=ingested_at_ms,
         type=_type(properties.get("type")),
         status=_word(properties.get("status")),
-        updated_at_ms=_optional_time(properties.get("updated")),
+        updated_at_ms=moment_or_none(properties.get("updated")),
         alert=_word(properties.get("alert")),
         tsunami=_flag(properties.get("tsunami")),
-        significance=_whole(properties.get("sig")),
+        significance=int32_or_none(properties.get("sig")),
         url=_url(properties.get("url")),
         other_ids=_other_ids(properties.get("ids"), event_id),
     )
@@ -102,16 +102,8 @@ def _word(value: object) -> str | None:
     return _text(value.strip().lower(), MAX_WORD) or None if isinstance(value, str) else None
 
 
-def _optional_time(value: object) -> int | None:
-    return value if type(value) is int and EARLIEST_MS <= value <= LATEST_MS else None
-
-
 def _flag(value: object) -> bool | None:
     return bool(value) if isinstance(value, int) else None
-
-
-def _whole(value: object) -> int | None:
-    return value if type(value) is int and abs(value) < 2**31 else None
 
 
 def _url(value: object) -> str | None:
@@ -194,9 +186,9 @@ def _depth(value: object) -> float:
 def _time(value: object) -> int:
     if value is None:
         raise _Rejected(RejectionReason.MISSING_TIME)
-    if isinstance(value, bool) or not isinstance(value, int) or not EARLIEST_MS <= value <= LATEST_MS:
+    if (moment := moment_or_none(value)) is None:
         raise _Rejected(RejectionReason.BAD_VALUE)
-    return value
+    return int(moment)
 
 
 def _place(value: object) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import itertools
-import random
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
@@ -17,11 +17,7 @@ from yarl import URL
 
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.dynamodb.retry.retry_after import retry_after_seconds
-from pipelines.earthquakes.usgs_feed import FeedCode, FeedError
-
-SUMMARY = "https://earthquake.usgs.gov/earthquakes/feed/v1.0/summary/"
-SIZES = ("significant", "4.5", "2.5", "1.0", "all")
-AGES = ("hour", "day", "week", "month")
+from pipelines.earthquakes.usgs_feed import AGES, SIZES, FeedCode, FeedError, feed_url
 
 RETRY = Backoff(initial=0.5, maximum=10.0, attempts=4)
 # The total includes the time that the caller takes between two chunks, so it is generous.
@@ -40,7 +36,9 @@ class FeedDownload:
     Bytes are counted after the session has decoded any Content-Encoding. A .gz file stays compressed.
     """
 
-    parts: AsyncIterator[bytes]
+    read: Callable[[], Awaitable[bytes]]
+    #: The part that was read before.
+    part: bytes = b""
     #: The expected size in bytes, if it is known.
     total: int | None = None
     #: The number of repeated requests.
@@ -60,23 +58,12 @@ class FeedDownload:
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield the body. Raises `FeedError` TOO_LARGE, TIMEOUT, or TRUNCATED when the connection is lost."""
         _refuse_large(self.total)
-        async for part in self.parts:
+        while part := self.part or await self.read():
+            self.part = b""
             self.size += len(part)
             _refuse_large(self.size)
             self._hash.update(part)
             yield part
-
-
-def feed_url(name: str) -> str:
-    """Return the URL of a summary feed such as `all_day`. Raises `FeedError` BAD_SOURCE for an unknown name."""
-    size, _, age = name.partition("_")
-    if size not in SIZES or age not in AGES:
-        raise FeedError(
-            FeedCode.BAD_SOURCE,
-            f"There is no feed {name[:100]!r}. A name is SIZE_AGE, SIZE one of {', '.join(SIZES)}; "
-            f"AGE one of {', '.join(AGES)}.",
-        )
-    return f"{SUMMARY}{name}.geojson"
 
 
 @asynccontextmanager
@@ -88,7 +75,6 @@ async def open_source(
     etag: str | None = None,
     last_modified: str | None = None,
     limits: aiohttp.ClientTimeout = LIMITS,
-    uniform: Callable[[], float] = random.random,
 ) -> AsyncIterator[FeedDownload]:
     """Open a feed by name, http(s) URL or file (only for callers that may read the gateway's files).
 
@@ -96,31 +82,27 @@ async def open_source(
     there are no chunks. Failures that may pass are retried until the first byte has arrived. Raises `FeedError`.
     """
     path = Path(source)
-    if "://" in source:
-        url = source
-    elif await asyncio.to_thread(_is_feed_name, source, path):
-        url = feed_url(source)
-    else:
-        async with _opened_file(path) as opened:
-            yield opened
+    if "://" not in source and not await asyncio.to_thread(_is_feed_name, source, path):
+        with await asyncio.to_thread(_opened, path) as file:
+            read = partial(asyncio.to_thread, file.read, CHUNK)
+            yield FeedDownload(read, total=os.fstat(file.fileno()).st_size)
         return
+    url = source if "://" in source else feed_url(source)
     conditions = {"If-None-Match": etag, "If-Modified-Since": last_modified}
     headers = {"User-Agent": USER_AGENT} | {name: value for name, value in conditions.items() if value}
     attempt = partial(_first_part, session, url, headers, limits)
-    response, first, retries = await _with_retries(attempt, retry.delays(uniform))
+    response, first, retries = await _with_retries(attempt, retry.delays())
     with closing(response):
         plain = response.status == 200 and "Content-Encoding" not in response.headers
         yield FeedDownload(
-            _http_parts(url, response, first),
+            partial(_next_part, url, response),
+            first,
             total=response.content_length if plain else None,
             retries=retries,
             not_modified=response.status == 304,
             etag=response.headers.get("ETag"),
             last_modified=response.headers.get("Last-Modified"),
         )
-
-
-# Files
 
 
 def _is_feed_name(source: str, path: Path) -> bool:
@@ -134,26 +116,13 @@ def _is_feed_name(source: str, path: Path) -> bool:
     return len(path.parts) == 1 and path.suffix not in (".geojson", ".json", ".gz") and not path.exists()
 
 
-@asynccontextmanager
-async def _opened_file(path: Path) -> AsyncIterator[FeedDownload]:
+def _opened(path: Path) -> IO[bytes]:
     try:
-        file = await asyncio.to_thread(path.open, "rb")
+        return path.open("rb")
     except FileNotFoundError as error:
         raise FeedError(FeedCode.NOT_FOUND, f"There is no file {str(path)!r}.") from error
     except (OSError, ValueError) as error:
         raise FeedError(FeedCode.BAD_SOURCE, f"The file {str(path)!r} cannot be read.") from error
-    try:
-        yield FeedDownload(_file_parts(file), total=(await asyncio.to_thread(path.stat)).st_size)
-    finally:
-        await asyncio.to_thread(file.close)
-
-
-async def _file_parts(file: IO[bytes]) -> AsyncIterator[bytes]:
-    while part := await asyncio.to_thread(file.read, CHUNK):
-        yield part
-
-
-# HTTP
 
 
 async def _with_retries(
@@ -230,11 +199,9 @@ def _check_status(response: aiohttp.ClientResponse) -> None:
     raise FeedError(code, f"The service answered with HTTP {status}.", wait=wait)
 
 
-async def _http_parts(url: str, response: aiohttp.ClientResponse, part: bytes) -> AsyncIterator[bytes]:
-    while part:
-        yield part
-        with _feed_errors(url, FeedCode.TRUNCATED):
-            part = await response.content.readany()
+async def _next_part(url: str, response: aiohttp.ClientResponse) -> bytes:
+    with _feed_errors(url, FeedCode.TRUNCATED):
+        return await response.content.readany()
 
 
 @contextmanager

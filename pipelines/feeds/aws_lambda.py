@@ -41,7 +41,9 @@ async def feed_batches() -> AsyncIterator[BatchProcessor]:
 
         def open_store() -> Store:
             deadline = Deadline(STORE_SECONDS)
-            return Store(database.client, prefix=options.prefix, deadline=deadline, token=lambda: str(uuid.uuid4()))
+            return Store(
+                database.client, prefix=options.prefix, deadline=deadline, token=lambda: str(uuid.uuid4()), now=_now
+            )
 
         handlers = feed_handlers(open_store, _now, fan_out_bound=bound)
         yield BatchProcessor(handlers, open_store, _now, StreamMetrics(), outage=OUTAGE, forever=False)

@@ -10,14 +10,13 @@ from functools import partial
 
 from datastore.change_streams.change import Change
 from datastore.dynamodb.codec import Item
-from datastore.feeds.cascade_delete import PostChildren
 from datastore.feeds.comments import is_comment
 from datastore.feeds.likes import is_like
-from datastore.feeds.posts import deleted_post
+from datastore.feeds.posts import PostChildren, deleted_post
 from datastore.keyspace.feeds.posts import post_parts
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.composite_keys import Key, key_of
-from datastore.primitives.tasks import CONCURRENCY, bounded_gather
+from datastore.primitives.tasks import bounded_gather
 from datastore.session.store import Store
 
 PAGE = 500
@@ -28,10 +27,9 @@ class CascadeDelete:
 
     name = "cleanup"
 
-    def __init__(self, open_store: Callable[[], Store], *, page: int = PAGE, concurrency: int = CONCURRENCY) -> None:
+    def __init__(self, open_store: Callable[[], Store], *, page: int = PAGE) -> None:
         self._open_store = open_store
         self._page = page
-        self._concurrency = concurrency
 
     async def handle(self, changes: Sequence[Change]) -> None:
         """Delete the items of unavailable posts. The posts of all changes are read in one batch."""
@@ -42,8 +40,7 @@ class CascadeDelete:
         children = PostChildren(self._open_store())
         unavailable = await children.unavailable([*deleted, *added.values()])
         await children.delete([key for key, post_id in added.items() if post_id in unavailable.deleted - deleted])
-        jobs = [partial(self._delete_children, post_id) for post_id in deleted & unavailable.all]
-        await bounded_gather(jobs, self._concurrency)
+        await bounded_gather(partial(self._delete_children, post_id) for post_id in deleted & unavailable.all)
 
     async def _delete_children(self, post_id: str) -> None:
         start: Item | None = None

@@ -14,10 +14,9 @@ from datastore.change_streams.change import Change
 from datastore.change_streams.exactly_once import Effect, Write
 from datastore.feeds.change_completion import complete_changes, foreign_tag
 from datastore.feeds.comments import Comment, added_comment, deleted_comment
-from datastore.feeds.engagement_counters import Counted, author_month, tag_windows
-from datastore.feeds.follows import Follow, following_from, is_following
-from datastore.feeds.leaderboard_snapshots import LeaderboardSnapshots
-from datastore.feeds.likes import Like, is_like, like_from
+from datastore.feeds.follows import Follow, is_following
+from datastore.feeds.leaderboards import Counted, LeaderboardSnapshots, author_month, tag_windows
+from datastore.feeds.likes import Like, is_like
 from datastore.feeds.posts import Post, created_post, deleted_post
 from datastore.feeds.visibility import Visibility
 from datastore.keyspace.feeds import leaderboards, posts, users
@@ -25,13 +24,13 @@ from datastore.keyspace.feeds.leaderboards import FEED_METRICS
 from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.keyspace.feeds.table import FEED
 from datastore.session.store import Store
-from pipelines.feeds.leaderboard_refresh import SHOWN, LeaderboardRefresh, Period
+from pipelines.feeds.leaderboard_refresh import LeaderboardRefresh, Period
 
 STEPS = {"INSERT": 1, "REMOVE": -1}
 
 
 class Counters:
-    """The handler that counts. `uniform` is the jitter of its backoff, `shown` the length of a leaderboard."""
+    """The handler that counts. `uniform` is the jitter of its backoff."""
 
     name = "counters"
 
@@ -41,11 +40,10 @@ class Counters:
         now: Callable[[], datetime],
         *,
         uniform: Callable[[], float] = random.random,
-        shown: int = SHOWN,
     ) -> None:
         self._open_store = open_store
         self._now = now
-        self._leaderboards = LeaderboardRefresh(shown=shown, uniform=uniform)
+        self._leaderboards = LeaderboardRefresh(uniform=uniform)
 
     async def handle(self, changes: Sequence[Change]) -> None:
         now = self._now()
@@ -67,7 +65,7 @@ def _changed_names(counted: Sequence[Effect]) -> dict[Period, set[str]]:
     changed: dict[Period, set[str]] = defaultdict(set)
     for write in (write for effect in counted for write in effect.writes):
         if write.table is FEED_METRICS:
-            kind, period, name = leaderboards.counter_parts(write.key)
+            kind, period, *_, name = leaderboards.counters.parts(write.key)
             changed[kind, period].add(name)
     return changed
 
@@ -79,17 +77,18 @@ def writes_of(change: Change, now: datetime) -> list[Write]:
     if (post := deleted_post(change)) is not None:
         return _of_post(post, -1, now)
     if (comment := added_comment(change)) is not None:
-        return _of_engagement(comment, "comments", 1)
+        return _of_engagement(comment, comment.author_id, "comments", 1)
     if (comment := deleted_comment(change)) is not None:
-        return _of_engagement(comment, "comments", -1)
+        return _of_engagement(comment, comment.author_id, "comments", -1)
     step = STEPS.get(change.kind, 0)
     item = change.new if step > 0 else change.old
     if not step or item is None:
         return []
     if is_like(change.keys):
-        return _of_engagement(like_from(item), "likes", step)
+        like = Like.decoder(item)
+        return _of_engagement(like, like.user_id, "likes", step)
     if is_following(change.keys):
-        return _of_follow(following_from(item), step)
+        return _of_follow(Follow.decoder(item), step)
     if (tag := foreign_tag(change, item)) is not None:
         return tag_windows(tag[:1], tag[1], step, now)
     return []
@@ -106,11 +105,11 @@ def _of_post(post: Post, step: int, now: datetime) -> list[Write]:
     return counted
 
 
-def _of_engagement(engagement: Like | Comment, counted: Counted, step: int) -> list[Write]:
-    """Return the writes for a like or comment. It counts for the author's month if another user's post is public."""
+def _of_engagement(engagement: Like | Comment, user_id: str, counted: Counted, step: int) -> list[Write]:
+    """Return the writes for a user's like or comment. It counts for the author's month if another's post is public."""
     writes = [Write(FEED, posts.post(engagement.post_id), add={counted: step}, only_if=posts.NOT_DELETED)]
     author_id = engagement.post_author
-    if engagement.post_visibility is Visibility.PUBLIC and author_id is not None and engagement.user_id != author_id:
+    if engagement.post_visibility is Visibility.PUBLIC and author_id is not None and user_id != author_id:
         writes.append(author_month(author_id, engagement.created_at, counted, step))
     return writes
 

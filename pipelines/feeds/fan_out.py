@@ -15,7 +15,7 @@ from datastore.change_streams.change import Change
 from datastore.feeds.fan_out import FanOutProgress, PostEntry, entry_of_post
 from datastore.feeds.posts import created_post, deleted_post
 from datastore.feeds.visibility import Visibility
-from datastore.primitives.tasks import CONCURRENCY, bounded_gather
+from datastore.primitives.tasks import bounded_gather
 from datastore.session.store import Store
 from pipelines.feeds.fan_out_on_read import promote
 from pipelines.feeds.follower_fan_out import PAGE, FollowerFanOut
@@ -35,11 +35,9 @@ class FanOut:
         *,
         max_followers: int = MAX_FOLLOWERS,
         page: int = PAGE,
-        concurrency: int = CONCURRENCY,
     ) -> None:
         self._followers = FollowerFanOut(open_store, now, page)
         self._max_followers = max_followers
-        self._concurrency = concurrency
 
     async def handle(self, changes: Sequence[Change]) -> None:
         """Handle authors concurrently, and the posts of one author serially: only the first promotes the author."""
@@ -48,7 +46,7 @@ class FanOut:
             post = created_post(change) or deleted_post(change)
             if post is not None and post.visibility is not Visibility.PRIVATE:
                 by_author[post.author_id].append(change)
-        await bounded_gather([partial(self._handle_all, author) for author in by_author.values()], self._concurrency)
+        await bounded_gather(partial(self._handle_all, author) for author in by_author.values())
 
     async def _handle_all(self, changes: Sequence[Change]) -> None:
         for change in changes:

@@ -15,8 +15,8 @@ from functools import partial
 from datastore.change_streams.change import Change
 from datastore.dynamodb.codec import Item
 from datastore.feeds.fan_out import Author, AuthorSource, FanOuts, PostEntry
-from datastore.feeds.follows import Follow, following_from, is_following
-from datastore.primitives.tasks import CONCURRENCY, bounded_gather
+from datastore.feeds.follows import Follow, is_following
+from datastore.primitives.tasks import bounded_gather
 from datastore.session.store import Store
 from pipelines.feeds.follower_fan_out import PAGE
 
@@ -26,18 +26,10 @@ class FollowBackfill:
 
     name = "followings"
 
-    def __init__(
-        self,
-        open_store: Callable[[], Store],
-        now: Callable[[], datetime],
-        *,
-        page: int = PAGE,
-        concurrency: int = CONCURRENCY,
-    ) -> None:
+    def __init__(self, open_store: Callable[[], Store], now: Callable[[], datetime], *, page: int = PAGE) -> None:
         self._open_store = open_store
         self._now = now
         self._page = page
-        self._concurrency = concurrency
 
     async def handle(self, changes: Sequence[Change]) -> None:
         """Handle all changes of one follow together: only its current state and its oldest time matter."""
@@ -46,8 +38,7 @@ class FollowBackfill:
             for follow in _follows(change):
                 pair = follow.follower_id, follow.followee_id
                 oldest[pair] = min(follow.since, oldest.get(pair, follow.since))
-        jobs = [partial(self._reconcile, *pair, since) for pair, since in oldest.items()]
-        await bounded_gather(jobs, self._concurrency)
+        await bounded_gather(partial(self._reconcile, *pair, since) for pair, since in oldest.items())
 
     def _tables(self) -> FanOuts:
         return FanOuts(self._open_store(), self._now())
@@ -106,4 +97,4 @@ def _follows(change: Change) -> list[Follow]:
     """Return the follow before and after a change."""
     if not is_following(change.keys):
         return []
-    return [following_from(image) for image in (change.old, change.new) if image is not None]
+    return [Follow.decoder(image) for image in (change.old, change.new) if image is not None]

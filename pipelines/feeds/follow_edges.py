@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from datastore.change_streams.change import Change
-from datastore.feeds.follow_edges import FollowEdges
-from datastore.feeds.follows import edge_from, is_edge
-from datastore.primitives.tasks import CONCURRENCY, bounded_gather
+from datastore.feeds.follows import FollowEdges, edge_from, is_edge
+from datastore.primitives.tasks import bounded_gather
 from datastore.session.store import Store
 
 
@@ -20,9 +19,8 @@ class FollowEdgeHandler:
 
     name = "edges"
 
-    def __init__(self, open_store: Callable[[], Store], *, concurrency: int = CONCURRENCY) -> None:
+    def __init__(self, open_store: Callable[[], Store]) -> None:
         self._open_store = open_store
-        self._concurrency = concurrency
 
     async def handle(self, changes: Sequence[Change]) -> None:
         """Handle all changes of one follow together: the result depends only on the stored edges."""
@@ -33,8 +31,7 @@ class FollowEdgeHandler:
             inserted[pair] = inserted.get(pair, False) or change.kind == "INSERT"
         if inserted:
             edges = FollowEdges(self._open_store())
-            jobs = [partial(edges.reconcile, *pair, inserted=is_insert) for pair, is_insert in inserted.items()]
-            await bounded_gather(jobs, self._concurrency)
+            await bounded_gather(partial(edges.reconcile, *pair, inserted=is_new) for pair, is_new in inserted.items())
 
 
 def _is_foreign(change: Change) -> bool:

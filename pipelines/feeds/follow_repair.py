@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from datastore.feeds.follow_edges import FollowEdges, scan_edges
+from datastore.feeds.follows import FollowEdges, scan_edges
 from datastore.primitives.tasks import CONCURRENCY, bounded_gather
 from datastore.session.store import Store
 

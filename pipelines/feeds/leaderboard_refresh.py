@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import Throttled
-from datastore.feeds.leaderboard_snapshots import LeaderboardMember, LeaderboardSnapshot, LeaderboardSnapshots
+from datastore.feeds.leaderboards import LeaderboardMember, LeaderboardSnapshot, LeaderboardSnapshots
 from datastore.primitives.tasks import gather_all
 
 SHOWN = 100

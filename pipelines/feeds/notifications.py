@@ -19,11 +19,10 @@ from hashlib import sha256
 from datastore.change_streams import exactly_once as effects
 from datastore.change_streams.change import Change
 from datastore.change_streams.exactly_once import Effect
-from datastore.feeds.cascade_delete import PostChildren
 from datastore.feeds.change_completion import complete_changes
 from datastore.feeds.comments import Comment, added_comment, deleted_comment
-from datastore.feeds.follows import Follow, following_from, is_following
-from datastore.feeds.likes import Like, is_like, like_from
+from datastore.feeds.follows import Follow, is_following
+from datastore.feeds.likes import Like, is_like
 from datastore.feeds.notifications import (
     LIFETIME,
     LIKES_WINDOW,
@@ -34,7 +33,7 @@ from datastore.feeds.notifications import (
     retract,
     retract_of_post,
 )
-from datastore.feeds.posts import Post, created_post, deleted_post
+from datastore.feeds.posts import Post, PostChildren, created_post, deleted_post
 from datastore.feeds.visibility import Visibility
 from datastore.keyspace.feeds import notifications as keys
 from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
@@ -93,7 +92,7 @@ class NotificationHandler:
         The posts of likes are read in one batch. The key of a notification does not follow from the post alone if its
         like was deleted before the post. The author's unread notifications are therefore read.
         """
-        likes = [like_from(change.old) for change in changes if is_like(change.keys) and change.old is not None]
+        likes = [Like.decoder(change.old) for change in changes if is_like(change.keys) and change.old is not None]
         unavailable = (await PostChildren(store).unavailable(like.post_id for like in likes)).all if likes else set()
         notifications = [pending for like in likes if like.post_id in unavailable for pending in _of_like(like)]
         notifications += [pending for change in changes for pending in _of_deletion(change)]
@@ -143,9 +142,9 @@ def notifications_of(change: Change) -> list[PendingNotification]:
     if (post := created_post(change)) is not None:
         return _of_post(post)
     if is_like(change.keys):
-        return _of_like(like_from(change.new))
+        return _of_like(Like.decoder(change.new))
     if is_following(change.keys):
-        return _of_follow(following_from(change.new))
+        return _of_follow(Follow.decoder(change.new))
     return []
 
 
@@ -173,11 +172,11 @@ def _of_comment(comment: Comment) -> list[PendingNotification]:
     about = comment.post_id, comment.comment_id
     mentioned = (user for user in comment.mentions or () if user != comment.post_author)
     audience = comment.post_author, comment.post_visibility
-    mentions = _mentions(mentioned, comment.user_id, comment.created_at, about, audience)
-    if comment.user_id == comment.post_author:
+    mentions = _mentions(mentioned, comment.author_id, comment.created_at, about, audience)
+    if comment.author_id == comment.post_author:
         return mentions
     notification = _notification(
-        NotificationKind.COMMENT, comment.post_author, comment.created_at, comment.user_id, about, *about
+        NotificationKind.COMMENT, comment.post_author, comment.created_at, comment.author_id, about, *about
     )
     return [PendingNotification(("comment", *about), notification), *mentions]
 

@@ -1,18 +1,17 @@
-"""The consumer that keeps the search index current with the table `feed`, beside the feed's other handlers.
+"""The handler that keeps the search index current with the table `feed`.
 
-It has its own leases and checkpoints, so an unavailable search host delays no other handler.
+Its consumer is of a group of its own, with its own leases and checkpoints, so that an unavailable search host delays no
+other handler.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
-from datetime import datetime
 
 from prometheus_client import CollectorRegistry, Counter
 
 from datastore.change_streams.change import Change
-from datastore.change_streams.shards.shard_reader import Wire
 from datastore.feeds.search_entries import (
+    current_post,
     indexed_of_post,
     indexed_of_user,
     post_entry,
@@ -21,20 +20,13 @@ from datastore.feeds.search_entries import (
     user_id_of,
     version_of,
 )
-from datastore.feeds.search_source import current_post
-from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.feeds.users import META
 from datastore.search import Kind, SearchEntry, SearchIndex
 from datastore.session.store import Store
-from pipelines.consumer.batches import RETRIES, BatchProcessor
-from pipelines.consumer.consumer import Consumer
 from pipelines.consumer.metrics import StreamMetrics
-from pipelines.consumer.shard_worker import ConsumerIntervals
 
 GROUP = "search"
 CONCURRENCY = 8
-
-logger = logging.getLogger(__name__)
 
 
 class SearchMetrics:
@@ -99,47 +91,6 @@ class SearchSync:
             self._metrics.failed()
             raise
         self._metrics.indexed(kind, len(entries))
-
-
-class SearchPipeline:
-    """One instance of the consumer. Any number may run on the same tables.
-
-    With a `leader`, the feed's consumer in this process, it reuses the pages that the leader reads.
-    """
-
-    def __init__(
-        self,
-        wire: Wire,
-        prefix: str,
-        open_store: Callable[[], Store],
-        index: SearchIndex,
-        *,
-        instance_id: str,
-        now: Callable[[], datetime],
-        metrics: SearchMetrics,
-        leader: Consumer | None = None,
-        pace: ConsumerIntervals = ConsumerIntervals(),  # noqa: B008 - frozen
-    ) -> None:
-        stream = metrics.stream
-        handler = SearchSync(index, open_store, metrics)
-        batches = BatchProcessor([handler], open_store, now, stream, retries=RETRIES, outage=pace.outage)
-        self.consumer = Consumer(
-            wire,
-            FEED,
-            prefix,
-            batches,
-            open_store,
-            instance_id,
-            now,
-            stream,
-            group=GROUP,
-            leader=leader,
-            pace=pace,
-        )
-
-    async def run(self) -> None:
-        """Run until cancelled, then release the leases."""
-        await self.consumer.run()
 
 
 def _user(change: Change) -> SearchEntry | None:

@@ -9,16 +9,15 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 
-from datastore.change_streams.shards.shard_reader import Wire, stream_of
+from datastore.change_streams.shards.shard_reader import stream_of
 from datastore.dynamodb.retry.backoff import Backoff
-from datastore.feeds.search_source import ScannedPage, scan_entries
+from datastore.feeds.search_entries import ScannedPage, scan_entries
 from datastore.keyspace.feeds.table import FEED
 from datastore.primitives.retries import OutageLog, retry
 from datastore.search import BuildReplaced, Kind, SearchIndex
-from datastore.session.store import Store
+from pipelines.consumer.consumer import Instance
 from pipelines.consumer.failures import is_outage, is_store_error
 
 BATCH_SIZE = 500
@@ -38,24 +37,14 @@ class RebuildProgress:
     damaged: int = 0
 
 
+@dataclass(frozen=True, slots=True)
 class SearchRebuild:
-    """A rebuild of the index. `open_store` opens a store for each page, after which `on_progress` is called."""
+    """A rebuild of the index."""
 
-    def __init__(
-        self,
-        wire: Wire,
-        prefix: str,
-        open_store: Callable[[], Store],
-        index: SearchIndex,
-        now: Callable[[], datetime],
-        on_progress: Callable[[RebuildProgress], None] = lambda _: None,
-    ) -> None:
-        self._wire = wire
-        self._prefix = prefix
-        self._open_store = open_store
-        self._index = index
-        self._now = now
-        self._on_progress = on_progress
+    instance: Instance
+    index: SearchIndex
+    #: Is called after each page.
+    on_progress: Callable[[RebuildProgress], None] = lambda _: None
 
     async def run(self) -> RebuildProgress:
         """Build the new index and swap it in. Return the final progress.
@@ -63,14 +52,14 @@ class SearchRebuild:
         Waits while the index is unavailable. Raises `BuildReplaced` if another rebuild has begun, and the store's
         errors.
         """
-        source = await stream_of(self._wire, FEED.name, self._prefix)
-        build = await self._index.begin_rebuild()
+        source = await self._stream()
+        build = await self.index.begin_rebuild()
         progress = RebuildProgress()
-        async for page in scan_entries(self._open_store):
+        async for page in scan_entries(self.instance.open_store):
             await self._fill(build, page)
             progress = _after(progress, page)
-            self._on_progress(progress)
-        await self._index.finish_rebuild(build, source, self._now())
+            self.on_progress(progress)
+        await self.index.finish_rebuild(build, source, self.instance.now())
         if progress.damaged:
             logger.warning("%d damaged items of the feed are missing from the search index.", progress.damaged)
         return progress
@@ -83,7 +72,10 @@ class SearchRebuild:
         return await retry(self._is_of_another_table, RETRIES.endless_delays(), is_store_error, OutageLog(_log_outage))
 
     async def _is_of_another_table(self) -> bool:
-        return (await self._index.status()).source != await stream_of(self._wire, FEED.name, self._prefix)
+        return (await self.index.status()).source != await self._stream()
+
+    async def _stream(self) -> str:
+        return await stream_of(self.instance.wire, FEED.name, self.instance.prefix)
 
     async def run_if_needed(self) -> None:
         """Build the index unless it belongs to the table. Another process may build it at the same time."""
@@ -98,7 +90,7 @@ class SearchRebuild:
     async def _fill(self, build: str, page: ScannedPage) -> None:
         for kind, entries in ((Kind.POSTS, page.posts), (Kind.USERS, page.users)):
             for start in range(0, len(entries), BATCH_SIZE):
-                fill = partial(self._index.fill, build, kind, entries[start : start + BATCH_SIZE])
+                fill = partial(self.index.fill, build, kind, entries[start : start + BATCH_SIZE])
                 await retry(fill, RETRIES.endless_delays(), is_outage, OutageLog(_log_outage))
 
 

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
@@ -15,12 +14,11 @@ from datastore.matches.display import MatchNames
 from datastore.matches.display_states import DisplayStates
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_state import ActiveMatch
-from datastore.matches.locks import LIFETIME_SECONDS
 from datastore.primitives.lru_cache import LruCache
 from datastore.primitives.tasks import every
 from datastore.session.store import Store
 from pipelines.matches.live.metrics import PollMetrics
-from pipelines.matches.live.orchestrator import LINGER, RECONCILE_SECONDS, TICK_SECONDS, MatchOrchestrator
+from pipelines.matches.live.orchestrator import MatchOrchestrator, PollIntervals
 from pipelines.matches.live.poller import LiveChange, ScorePoller
 from pipelines.matches.providers.provider import Provider
 from pipelines.matches.push.live_activities import LACoordinator
@@ -34,18 +32,6 @@ FIRST_SYNC_SECONDS = 10.0
 END_RETRY_LIMIT = timedelta(minutes=10)
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class PollIntervals:
-    """The intervals of the pipeline's periodic work."""
-
-    tick_seconds: float = TICK_SECONDS
-    reconcile_seconds: float = RECONCILE_SECONDS
-    lock_seconds: float = LIFETIME_SECONDS
-    #: How long a finished match is still polled.
-    linger: timedelta = LINGER
-    sync_seconds: float = 900.0
 
 
 class CricketPipeline:
@@ -63,7 +49,7 @@ class CricketPipeline:
         *,
         instance_id: str,
         now: Callable[[], datetime],
-        intervals: PollIntervals = PollIntervals(),
+        intervals: PollIntervals = PollIntervals(),  # noqa: B008 - frozen
         on_change: Callable[[LiveChange], None] = lambda _: None,
         on_sync: Callable[[], None] = lambda: None,
         metrics: PollMetrics | None = None,
@@ -88,10 +74,7 @@ class CricketPipeline:
             instance_id,
             now,
             self._ended,
-            tick_seconds=intervals.tick_seconds,
-            reconcile_seconds=intervals.reconcile_seconds,
-            lock_seconds=intervals.lock_seconds,
-            linger=intervals.linger,
+            intervals=intervals,
             metrics=metrics,
         )
         jobs = (LeagueSyncJob, TeamSyncJob, FixtureSyncJob)

@@ -6,15 +6,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-
-import aiohttp
+from typing import TYPE_CHECKING
 
 from pipelines.demo.matches import DemoProvider
 from pipelines.matches.providers.provider import Provider
-from pipelines.matches.providers.sportmonks.http import BASE_URL
-from pipelines.matches.providers.sportmonks.provider import SportMonks
+from pipelines.matches.providers.sportmonks import BASE_URL
 from pipelines.matches.push.apns_credentials import PRODUCTION, ApnsCredentials
 from pipelines.matches.push.push_service import LoggedPushService, PushService
+
+if TYPE_CHECKING:
+    import aiohttp
 
 CREDENTIAL_VARIABLES = ("APNS_KEY_FILE", "APNS_KEY_ID", "APNS_TEAM_ID", "APNS_BUNDLE_ID")
 VARIABLES = ("SPORTMONKS_API_TOKEN", "SPORTMONKS_URL", *CREDENTIAL_VARIABLES, "APNS_URL")
@@ -42,9 +43,14 @@ class PipelineSetup:
     #: None: notifications are logged and not sent.
     apns: ApnsCredentials | None = None
 
-    def provider(self, session: aiohttp.ClientSession, now: Callable[[], datetime]) -> Provider:
+    def provider(self, open_session: Callable[[], "aiohttp.ClientSession"], now: Callable[[], datetime]) -> Provider:
         if self.source is MatchSource.SPORTMONKS:
-            return SportMonks(session, self.sportmonks_token, base_url=self.sportmonks_url, now=now)
+            # Imported late: aiohttp is only loaded if a service is asked.
+            from pipelines.matches.providers.sportmonks.http import SportMonksHttp
+            from pipelines.matches.providers.sportmonks.provider import SportMonks
+
+            http = SportMonksHttp(open_session(), self.sportmonks_token, base_url=self.sportmonks_url, now=now)
+            return SportMonks(http, now=now)
         return DemoProvider(now)
 
     def delivery(self, now: Callable[[], datetime]) -> PushService:

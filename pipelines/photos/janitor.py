@@ -5,8 +5,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 from datastore.model.log_redaction import redact_emails
-from datastore.objects import ObjectStore
-from datastore.objects.none import NoObjects
+from datastore.objects import NoObjects, ObjectStore
 from datastore.photos.file_deletion_outbox import FileDeletionOutbox
 from datastore.photos.reservation_expiry import ReservationExpiry
 from datastore.primitives.tasks import every

@@ -8,9 +8,11 @@ idempotent. The run stores a checkpoint after each page, from which the next run
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from datastore.dynamodb.codec import Item
 from datastore.dynamodb.records import record_or_error
@@ -19,7 +21,7 @@ from datastore.keyspace.photos import photos as library
 from datastore.keyspace.photos import stripping as keys
 from datastore.objects import ObjectStore
 from datastore.photos.metadata import Damaged, Separated, content_type, separate
-from datastore.photos.photos import Photo, file_attribute, photo_from
+from datastore.photos.photos import Photo
 from datastore.photos.upload_reservations import MAX_ORIGINAL_BYTES
 from datastore.primitives.tasks import gather_all
 from datastore.session.store import Store
@@ -71,19 +73,15 @@ class StrippingSummary:
         setattr(self, outcome.value, getattr(self, outcome.value) + 1)
 
 
+@dataclass(frozen=True, slots=True)
 class Stripping:
-    """A run over all photos. `open_store` opens a store for each piece of work.
+    """A run over all photos. With `dry_run` it counts, and changes nothing."""
 
-    With `dry_run` it counts, and changes nothing.
-    """
-
-    def __init__(
-        self, open_store: Callable[[], Store], objects: ObjectStore, *, page: int = PAGE, dry_run: bool = False
-    ) -> None:
-        self._open_store = open_store
-        self._objects = objects
-        self._page = page
-        self._dry_run = dry_run
+    #: Opens a store for each piece of work.
+    open_store: Callable[[], Store]
+    objects: ObjectStore
+    page: int = PAGE
+    dry_run: bool = False
 
     async def run(
         self, report: Callable[[StrippingSummary], None], *, from_the_start: bool = False
@@ -93,40 +91,39 @@ class Stripping:
         Raises the stores' errors. The next run continues after the last page.
         """
         start, summary = None, StrippingSummary()
-        if not (self._dry_run or from_the_start):
+        if not (self.dry_run or from_the_start):
             start, summary.earlier = await self._checkpoint()
         while True:
             values = {"partition": library.TYPE}
-            page = await self._open_store().query(keys.STORED_PHOTOS, values, start=start, limit=self._page)
+            page = await self.open_store().query(keys.STORED_PHOTOS, values, start=start, limit=self.page)
             for index in range(0, len(page.items), CONCURRENCY):
                 for outcome in await gather_all(map(self._strip_item, page.items[index : index + CONCURRENCY])):
                     summary.count(outcome)
             start = page.next_start
-            if not self._dry_run:
+            if not self.dry_run:
                 await self._save_checkpoint(start, summary)
             report(summary)
             if start is None:
                 return summary
 
     async def _checkpoint(self) -> tuple[Item | None, int]:
-        item = await self._open_store().get(keys.STRIP_PROGRESS, keys.CHECKPOINT)
+        item = await self.open_store().get(keys.STRIP_PROGRESS, keys.checkpoint())
         return (None, 0) if item is None else (item["after"], int(item["photos"]))
 
     async def _save_checkpoint(self, start: Item | None, summary: StrippingSummary) -> None:
         if start is None:
-            await self._open_store().delete(keys.END_STRIP_PROGRESS, keys.CHECKPOINT)
+            await self.open_store().delete(keys.END_STRIP_PROGRESS, keys.checkpoint())
             return
-        key, done = keys.CHECKPOINT, summary.earlier + summary.photos
-        item = {"PK": key.partition, "SK": key.sort, "after": start, "photos": done}
-        await self._open_store().put(keys.SAVE_STRIP_PROGRESS, item)
+        item = keys.checkpoint.item() | {"after": start, "photos": summary.earlier + summary.photos}
+        await self.open_store().put(keys.SAVE_STRIP_PROGRESS, item)
 
     async def _strip_item(self, item: Item) -> StrippingOutcome:
-        photo = record_or_error(photo_from, item)
+        photo = record_or_error(Photo.decoder, item)
         return StrippingOutcome.UNREADABLE if isinstance(photo, Internal) else await self._strip(photo)
 
     async def _strip(self, photo: Photo) -> StrippingOutcome:
         original, thumbnail = [await self._separated(key) for key in (photo.original_key, photo.thumbnail_key)]
-        if not self._dry_run:
+        if not self.dry_run:
             files = {photo.original_key: original, photo.thumbnail_key: thumbnail}
             bare = {
                 key: file.bare for key, file in files.items() if file.outcome is StrippingOutcome.STRIPPED and file.bare
@@ -143,15 +140,15 @@ class Stripping:
             if not await self._describe(replace(after, keeps_metadata=True)):
                 return  # the photo was deleted meanwhile
             for key, bare in files.items():
-                await self._objects.write(key, bare.content, content_type=content_type(bare.content))
+                await self.objects.write(key, bare.content, content_type=content_type(bare.content))
         elif after == photo:
             return
         if not await self._describe(after) and files:
-            await self._objects.delete(files.keys())  # the photo may have been deleted before this write
+            await self.objects.delete(files.keys())  # the photo may have been deleted before this write
 
     async def _separated(self, key: str) -> _File:
         try:
-            content = await self._objects.read(key, max_bytes=MAX_ORIGINAL_BYTES)
+            content = await self.objects.read(key, max_bytes=MAX_ORIGINAL_BYTES)
             if content is None:
                 return _File(StrippingOutcome.MISSING)
             bare = await asyncio.to_thread(separate, content)
@@ -161,8 +158,8 @@ class Stripping:
 
     async def _describe(self, photo: Photo) -> bool:
         """Write the description of the photo's original. Return False if the photo was deleted."""
-        file = file_attribute(photo) or {}
-        store = self._open_store()
+        file = photo.item().get("file", {})
+        store = self.open_store()
         return (await store.update(keys.DESCRIBE_FILE, photo.key, file=file, original=photo.original_key)).ok
 
 

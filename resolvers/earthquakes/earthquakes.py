@@ -1,36 +1,32 @@
 """Earthquakes: QUAKE-1, QUAKE-2, QUAKE-5 and QUAKE-S1."""
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Unpack
 from urllib.parse import urlsplit
 
 import strawberry
+from strawberry.utils.str_converters import to_camel_case
 
 from datastore.change_streams.change import Change
-from datastore.change_streams.subscriptions.event_source import SharedSource, SourceReader
+from datastore.change_streams.subscriptions.event_source import EventSource, EventStream
 from datastore.earthquakes.earthquakes import IngestSummary
-from datastore.earthquakes.events import (
-    MAX_EVENT_ID,
-    Earthquake,
-    SeismicEventKind,
-    event_from,
-    event_with,
-    is_event,
-)
+from datastore.earthquakes.events import MAX_EVENT_ID, Earthquake, SeismicEventKind
 from datastore.errors import BadUserInput
 from datastore.keyspace import earthquakes as keys
-from datastore.model.access_patterns import DEFAULT_PAGE_SIZE
+from datastore.model.access_patterns import DEFAULT_PAGE_SIZE, consistently
 from datastore.model.timestamps import epoch_ms, iso
-from resolvers.earthquakes.query_window import LARGEST_MAGNITUDE, checked_time, window_of
+from resolvers.earthquakes.query_window import LARGEST_MAGNITUDE, From, To, checked_time, window_of
 from resolvers.earthquakes.request_logs import LoggedQuery, logged
 from resolvers.shared import validation as validate
-from resolvers.shared.arguments import After, Before, Buffer, End, First, Last, MinMagnitude, Start, WhenSlow
+from resolvers.shared.arguments import Buffer, Consistent, MinMagnitude, WhenSlow, argument, required
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
 from resolvers.shared.event_source import follow, queue_limits
-from resolvers.shared.paging import Connection
+from resolvers.shared.global_ids import local_id
+from resolvers.shared.paging import Connection, Paging, connection_of, paged
 from resolvers.shared.selected_fields import selected_node_fields
 
 RECENT_MS = 24 * 3_600_000
@@ -38,37 +34,18 @@ LARGEST_INGEST_SOURCE = 1024
 # The cost model of `earthquakes`.
 EARTHQUAKE_COSTS = "earthquakes"
 # The attribute of the record that each field of the type Earthquake needs.
-RECORD_FIELDS = {
-    "id": "event_id",
-    "eventId": "event_id",
-    "occurredAt": "occurred_at_ms",
-    "magnitude": "magnitude",
-    "place": "place",
-    "latitude": "latitude",
-    "longitude": "longitude",
-    "depthKm": "depth_km",
-    "source": "source",
-    "ingestedAt": "ingested_at_ms",
-    "type": "type",
-    "status": "status",
-    "updatedAt": "updated_at_ms",
-    "alert": "alert",
-    "tsunami": "tsunami",
-    "significance": "significance",
-    "url": "url",
-    "latest": "event_id",
-    "revisions": "event_id",
-}
+RECORD_FIELDS = {to_camel_case(name.removesuffix("_ms")): name for name in Earthquake.__declaration__.attributes}
+RECORD_FIELDS |= dict.fromkeys(("id", "latest", "revisions"), "event_id")
 
 
 @strawberry.input(
     description="A rectangle on the globe. If it crosses the 180th meridian, `west` is greater than `east`."
 )
-class BoundingBox:
-    south: float = strawberry.field(description="The latitude of the southern edge in degrees, -90 to 90.")
-    west: float = strawberry.field(description="The longitude of the western edge in degrees, -180 to 180.")
-    north: float = strawberry.field(description="The latitude of the northern edge in degrees, -90 to 90.")
-    east: float = strawberry.field(description="The longitude of the eastern edge in degrees, -180 to 180.")
+class GeoBoundingBoxInput:
+    south: float = required("The latitude of the southern edge in degrees, -90 to 90.")
+    west: float = required("The longitude of the western edge in degrees, -180 to 180.")
+    north: float = required("The latitude of the northern edge in degrees, -90 to 90.")
+    east: float = required("The longitude of the eastern edge in degrees, -180 to 180.")
 
     def check(self) -> None:
         """Raise `BadUserInput`, which names the edge, for an edge off the globe."""
@@ -91,68 +68,64 @@ class BoundingBox:
         return longitude >= self.west or longitude <= self.east
 
 
-EventId = Annotated[strawberry.ID, strawberry.argument(description="The id that USGS gave the event.")]
-Feed = Annotated[
-    str, strawberry.argument(description="The feed: the name of a USGS feed, such as `all_day`, or an http(s) address.")
-]
+EventId = Annotated[strawberry.ID, argument("The id that USGS gave the event, or the earthquake's `id`.")]
+Feed = Annotated[str, argument("The feed: the name of a USGS feed, such as `all_day`, or an http(s) address.")]
 Kind = Annotated[
     SeismicEventKind,
-    strawberry.argument(
-        description="The kind of events: EARTHQUAKE, OTHER (such as quarry blasts, explosions and ice quakes), or "
+    argument(
+        "The kind of events: EARTHQUAKE, OTHER (such as quarry blasts, explosions and ice quakes), or "
         "ANY. The field `type` is USGS's type of an event."
     ),
 ]
-Since = Annotated[
+Earliest = Annotated[
     datetime | None,
     strawberry.argument(
-        description="The earliest time of an event. By default, events are sent that were at most 24 hours old "
-        "when they were stored, so the ingestion of an old feed sends no events."
+        name="from",
+        description="The earliest time of an event, inclusive. By default, events are sent that were at most 24 hours "
+        "old when they were stored, so the ingestion of an old feed sends no events.",
     ),
 ]
-Box = Annotated[
-    BoundingBox | None, strawberry.argument(description="The area of the events; by default the whole globe.")
-]
+Box = Annotated[GeoBoundingBoxInput | None, argument("The area of the events; by default the whole globe.")]
 
 
-async def earthquake(info: Info, event_id: EventId) -> Earthquake | None:
+async def earthquake(info: Info, id: EventId, consistent: Consistent = False) -> Earthquake | None:
+    event_id = local_id("id", id, "Earthquake")
     if not 1 <= len(event_id) <= MAX_EVENT_ID:
-        raise BadUserInput(f"`eventId` must have 1 to {MAX_EVENT_ID} characters.", field="eventId")
-    return await info.context.earthquakes.by_id(event_id)
+        raise BadUserInput(f"`id` must have 1 to {MAX_EVENT_ID} characters.", field="id")
+    return await info.context.earthquakes.by_id(event_id, consistently(keys.EVENT, consistent))
 
 
-async def latest(parent: strawberry.Parent[Earthquake], info: Info) -> Earthquake | None:
-    return await info.context.earthquakes.latest(parent.event_id)
+async def latest(event_ids: Sequence[str], info: Info) -> Sequence[Earthquake | Exception | None]:
+    return await info.context.earthquakes.latest(event_ids)
 
 
-async def revisions(parent: strawberry.Parent[Earthquake], info: Info) -> list[Earthquake]:
-    return await info.context.earthquakes.revisions(parent.event_id)
+async def revisions(event_ids: Sequence[str], info: Info) -> Sequence[list[Earthquake] | BaseException]:
+    return await asyncio.gather(*map(info.context.earthquakes.revisions, event_ids), return_exceptions=True)
 
 
+@paged
 async def earthquakes(
     info: Info,
-    start: Start = None,
-    end: End = None,
+    from_: From = None,
+    to: To = None,
     min_magnitude: MinMagnitude = None,
     kind: Kind = SeismicEventKind.EARTHQUAKE,
-    first: First = None,
-    after: After = None,
-    last: Last = None,
-    before: Before = None,
+    **paging: Unpack[Paging],
 ) -> Connection[Earthquake]:
-    context, paging = info.context, (first, after, last, before)
-    with logged(context, LoggedQuery(first or last or DEFAULT_PAGE_SIZE)) as query:
-        query.window = window = window_of(context.now, start, end)
+    context = info.context
+    with logged(context, LoggedQuery(paging.get("first") or paging.get("last") or DEFAULT_PAGE_SIZE)) as query:
+        query.window = window = window_of(context.now, from_, to)
         query.min_magnitude = minimum = _magnitude(min_magnitude)
         fields = frozenset(RECORD_FIELDS[name] for name in selected_node_fields(info) if name in RECORD_FIELDS)
-        connection = Connection(
-            context.services.cursors,
-            keys.EVENTS_BY_DAY,
-            "Query.earthquakes",
-            {"window": [start and iso(window.start), end and iso(window.end)], "minMagnitude": minimum, "kind": kind},
-            event_with(fields),
-        )
+        decoder = Earthquake.decoder.projected(fields)
+        # The default window moves with the clock, so the cursors are bound to the arguments.
+        given = {"window": [from_ and iso(window.start), to and iso(window.end)], "minMagnitude": minimum}
+        connection = connection_of(info, keys.EVENTS_BY_DAY, decoder, {**given, "kind": kind}, replaces=("from", "to"))
         query.page = await context.earthquakes.between(
-            window.start, window.end, connection.span(*paging), min_magnitude=minimum, kind=kind, fields=fields
+            *(window.start, window.end, connection.span(**paging)),
+            min_magnitude=minimum,
+            kind=kind,
+            attributes=decoder.attributes,
         )
         return connection.of(query.page)
 
@@ -193,30 +166,28 @@ async def earthquake_detected(
     min_magnitude: MinMagnitude = None,
     bounding_box: Box = None,
     kind: Kind = SeismicEventKind.EARTHQUAKE,
-    since: Since = None,
+    from_: Earliest = None,
     when_slow: WhenSlow = keys.DETECTED.default_policy,
     buffer: Buffer = None,
-) -> SharedSource[Earthquake]:
+) -> EventSource[Earthquake]:
     minimum = _magnitude(min_magnitude)
     if bounding_box is not None:
         bounding_box.check()
     limits = queue_limits(when_slow, buffer)
-    earliest = None if since is None else epoch_ms(checked_time("since", since))
+    earliest = None if from_ is None else epoch_ms(checked_time("from", from_))
+    parse = info.context.services.earthquake_parser.parse
 
     def detected(change: Change) -> Earthquake | None:
-        if change.kind != "INSERT" or change.new is None or not is_event(change.new):
+        event = parse(change) if change.kind == "INSERT" else None
+        if event is None:
             return None
-        event = event_from(change.new)
         strong = minimum is None or event.magnitude >= minimum
         near = bounding_box is None or bounding_box.contains(event.latitude, event.longitude)
         # Compare with the time of storing, not of delivery: a client that resumes receives the same events as others.
         recent = event.occurred_at_ms >= (event.ingested_at_ms - RECENT_MS if earliest is None else earliest)
         return event if strong and near and recent and kind.holds(event) else None
 
-    def events(reader: SourceReader[Earthquake]) -> AsyncGenerator[Earthquake, None]:
-        return follow(info.context, keys.EARTHQUAKES, detected, limits, reader=reader)
-
-    return SharedSource(info.context, limits, events)
+    return EventSource(lambda reader: EventStream(follow(reader, keys.EARTHQUAKES, detected, limits)), limits)
 
 
 @dataclass(frozen=True, slots=True)

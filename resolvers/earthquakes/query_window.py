@@ -1,4 +1,4 @@
-"""The arguments of queries for earthquakes: time windows, and the factors of their cost.
+"""The arguments of queries for earthquakes: ranges of times, and the factors of their cost.
 
 Cost factors are computed from the unvalidated arguments, which may have any type.
 """
@@ -6,8 +6,9 @@ Cost factors are computed from the unvalidated arguments, which may have any typ
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
+import strawberry
 from strawberry.exceptions import StrawberryInputCoercionError
 
 from datastore.earthquakes.events import EARLIEST_MS, SeismicEventKind
@@ -15,6 +16,7 @@ from datastore.errors import BadUserInput
 from datastore.model.timestamps import from_epoch_ms
 from datastore.session.pagination import SPARSE_AFTER
 from resolvers.shared import validation as validate
+from resolvers.shared.arguments import argument
 
 DEFAULT_WINDOW = timedelta(days=30)
 LONGEST_WINDOW = timedelta(days=3_660)
@@ -22,6 +24,16 @@ EARLIEST = from_epoch_ms(EARLIEST_MS)
 LARGEST_MAGNITUDE = 10
 # The maximum number of events read per event of a page. With more, the query reads all events of a month anyway.
 MAX_SCANNED = 250.0
+
+From = Annotated[
+    datetime | None,
+    strawberry.argument(
+        name="from",
+        description="The earliest time, inclusive, at most 3,660 days before `to`; by default the time 30 days before "
+        "`to`.",
+    ),
+]
+To = Annotated[datetime | None, argument("The latest time, inclusive; by default the present time.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +44,15 @@ class Window:
     end: datetime
 
 
-def window_of(now: datetime, start: datetime | None, end: datetime | None) -> Window:
+def window_of(now: datetime, from_: datetime | None, to: datetime | None) -> Window:
     """Return the window of a query's arguments. Raises `BadUserInput` naming the invalid argument."""
-    until = now if end is None else checked_time("end", end)
-    since = max(until - DEFAULT_WINDOW, EARLIEST) if start is None else checked_time("start", start)
-    if since > until:
-        raise BadUserInput("`start` must not be after `end`.", field="start")
-    if until - since > LONGEST_WINDOW:
-        raise BadUserInput(f"`start` may be at most {LONGEST_WINDOW.days} days before `end`.", field="start")
-    return Window(since, until)
+    end = now if to is None else checked_time("to", to)
+    start = max(end - DEFAULT_WINDOW, EARLIEST) if from_ is None else checked_time("from", from_)
+    if start > end:
+        raise BadUserInput("`from` must not be after `to`.", field="from")
+    if end - start > LONGEST_WINDOW:
+        raise BadUserInput(f"`from` may be at most {LONGEST_WINDOW.days} days before `to`.", field="from")
+    return Window(start, end)
 
 
 def days_between(arguments: Mapping[str, Any], now: datetime) -> float:
@@ -55,11 +67,11 @@ def days_between(arguments: Mapping[str, Any], now: datetime) -> float:
 def days_of_window(arguments: Mapping[str, Any], now: datetime) -> float:
     """Return the number of days of the window, from the unvalidated arguments."""
     try:
-        until = parse_time(arguments.get("end")) or now
-        since = parse_time(arguments.get("start")) or until - DEFAULT_WINDOW
+        end = parse_time(arguments.get("to")) or now
+        start = parse_time(arguments.get("from")) or end - DEFAULT_WINDOW
     except (StrawberryInputCoercionError, OverflowError):
         return 1.0 + LONGEST_WINDOW.days
-    return 1.0 + min(max((until.date() - since.date()).days, 0), LONGEST_WINDOW.days)
+    return 1.0 + min(max((end.date() - start.date()).days, 0), LONGEST_WINDOW.days)
 
 
 def events_scanned_for_one(arguments: Mapping[str, Any]) -> float:

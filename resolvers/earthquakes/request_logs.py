@@ -6,22 +6,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
-from typing import Annotated
+from typing import Annotated, Unpack
 
-import strawberry
-
-from datastore.earthquakes.earthquakes import LOG_WRITE_UNITS, LogType, RequestLog, log_from
+from datastore.earthquakes.earthquakes import LOG_WRITE_UNITS, LogType, RequestLog
 from datastore.errors import BadCursor, BadUserInput, DomainError, Internal, Throttled, Timeout, Unavailable
 from datastore.keyspace import earthquakes as keys
+from datastore.model.access_patterns import Arguments
 from datastore.model.composite_keys import split
-from datastore.session.pagination import Page
+from datastore.session.pagination import Page, SortOrder
 from resolvers.earthquakes.query_window import Window
-from resolvers.shared.arguments import After, Before, First, Last
-from resolvers.shared.authorization import require
+from resolvers.shared.arguments import argument
 from resolvers.shared.context import Context, Info
-from resolvers.shared.paging import Connection
+from resolvers.shared.paging import Connection, Paging, connection_of, paged_in
 
 ROUTE = "graphql/earthquakes"
+# The assumed number of logs for each log of an ingest. Nearly all logs are of queries.
+LOGS_PER_INGEST = 20.0
 CANCELLED = "CANCELLED"
 # The HTTP statuses that request logs contain, by error code.
 STATUS = {
@@ -36,8 +36,8 @@ STATUS = {
 # The codes of rejected arguments.
 REJECTIONS = (BadUserInput.code, BadCursor.code)
 
-Day = Annotated[date | None, strawberry.argument(description="The UTC day of the requests; by default today.")]
-Type = Annotated[LogType | None, strawberry.argument(description="The kind of requests; by default both.")]
+Day = Annotated[date | None, argument("The UTC day of the requests; by default today.")]
+Type = Annotated[LogType | None, argument("The kind of requests; by default both.")]
 
 
 @dataclass(slots=True)
@@ -54,7 +54,8 @@ class LoggedQuery:
 @contextmanager
 def logged(context: Context, query: LoggedQuery) -> Iterator[LoggedQuery]:
     """Write a request log when the query ends. An operation writes at most one log of rejected arguments."""
-    started, error = time.perf_counter(), None
+    started = time.perf_counter()
+    error: str | None = None
     try:
         yield query
     except DomainError as problem:
@@ -94,21 +95,18 @@ def _log(context: Context, query: LoggedQuery, latency_ms: int, error: str | Non
     )
 
 
+def logs_scanned_for_one(arguments: Arguments) -> float:
+    """Return the number of logs that are read for each log of a page, for unchecked arguments."""
+    return LOGS_PER_INGEST if arguments.get("type") == LogType.INGEST.value else 1.0
+
+
+@paged_in(SortOrder.DESCENDING, consistent=True)
 async def request_logs(
-    info: Info,
-    day: Day = None,
-    type: Type = None,
-    first: First = None,
-    after: After = None,
-    last: Last = None,
-    before: Before = None,
+    info: Info, day: Day = None, type: Type = None, **paging: Unpack[Paging]
 ) -> Connection[RequestLog]:
     context = info.context
-    require(context.identity, keys.LOGS_OF_DAY)
-    connection = Connection(
-        context.services.cursors, keys.LOGS_OF_DAY, "Query.requestLogs", {"day": day, "type": type}, log_from
-    )
-    span = connection.span(first, after, last, before)
+    connection = connection_of(info, keys.LOGS_OF_DAY, RequestLog.decoder, {"day": day, "type": type})
+    span = connection.span(**paging)
     bucket = f"{day or context.now:%Y%m%d}"
     if day is None and span.start is not None:
         # A caller that pages through today's logs at midnight continues in the day of the first page.

@@ -5,29 +5,27 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
-import strawberry
-
 from datastore.earthquakes.regions import SeismicRegion
 from datastore.earthquakes.statistics import GREATEST_CLASS, LEAST_CLASS
 from datastore.earthquakes.totals import EarthquakeStatistics, Grouping
-from resolvers.earthquakes.query_window import days_of_window, window_of
+from resolvers.earthquakes.query_window import From, To, days_of_window, window_of
 from resolvers.earthquakes.request_logs import LoggedQuery, logged
-from resolvers.shared.arguments import End, Start
+from resolvers.shared.arguments import argument
 from resolvers.shared.context import Info
 
 ROUTE = "graphql/earthquakeStatistics"
 # The days of statistics in one block of 4 KB.
 DAYS_OF_BLOCK = 27
 
-By = Annotated[Grouping, strawberry.argument(description="How the earthquakes are grouped.")]
+By = Annotated[Grouping, argument("How the earthquakes are grouped.")]
 
 
 async def earthquake_statistics(
-    info: Info, start: Start = None, end: End = None, by: By = Grouping.DAY
+    info: Info, from_: From = None, to: To = None, by: By = Grouping.DAY
 ) -> EarthquakeStatistics:
     context = info.context
     with logged(context, LoggedQuery(route=ROUTE)) as query:
-        query.window = window = window_of(context.now, start, end)
+        query.window = window = window_of(context.now, from_, to)
         return await context.earthquakes.statistics(window.start, window.end, by)
 
 

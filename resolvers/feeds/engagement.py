@@ -5,12 +5,12 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from datastore.change_streams.change import Change
-from datastore.change_streams.subscriptions.event_source import SharedSource, SourceReader
+from datastore.change_streams.subscriptions.delivery import Delivery
+from datastore.change_streams.subscriptions.event_source import EventSource, EventStream, SourceReader
 from datastore.errors import Forbidden, NotFound
-from datastore.feeds.posts import Post, is_live, post_from
+from datastore.feeds.posts import Post, full_post, is_live
 from datastore.feeds.visibility import VisibilityPolicy
-from datastore.keyspace.feeds import engagement as keys
-from datastore.keyspace.feeds import posts as post_keys
+from datastore.keyspace.feeds import posts as keys
 from datastore.keyspace.feeds.table import FEED
 from datastore.queues import QueueLimits
 from resolvers.shared import validation as validate
@@ -36,7 +36,7 @@ class _PostDeleted:
 
 async def post_engagement(
     info: Info, post_id: PostId, when_slow: WhenSlow = keys.POST_ENGAGEMENT.default_policy, buffer: Buffer = None
-) -> SharedSource[PostEngagement]:
+) -> EventSource[PostEngagement]:
     """Return the present counts, then each change, until the post is deleted.
 
     Counts from just before the start may follow the present ones. The latest event is always correct.
@@ -46,53 +46,57 @@ async def post_engagement(
         Forbidden: the caller may no longer see the post.
     """
     limits = queue_limits(when_slow, buffer)
-    counts = _PostCounts(info.context, validate.id("postId", post_id), limits)
-    return SharedSource(
-        info.context,
-        limits,
-        counts.events,
-        first=counts.present,
-        since=_CountsJoinFilter,
-        check=_check_visible,
-    )
+    post = validate.id("postId", post_id, of=("Post",))
+
+    async def first(context: Context) -> PostEngagement:
+        return await _present_counts(context, post)
+
+    def open_stream(reader: SourceReader[PostEngagement]) -> EventStream[PostEngagement]:
+        return EventStream(_count_changes(reader, post, limits), _CountsJoinFilter)
+
+    return EventSource(open_stream, limits, first=first, check=_check_visible)
 
 
-class _PostCounts:
-    """The counts of a post and their changes."""
+async def _present_counts(context: Context, post_id: str) -> PostEngagement:
+    post = await context.posts.visible(post_id, keys.POST_ENGAGEMENT)
+    if post is None:
+        raise NotFound("There is no such post.")
+    return _engagement(post)
 
-    def __init__(self, context: Context, post_id: str, limits: QueueLimits) -> None:
-        self._latest: PostEngagement | None = None
-        self._context = context
-        self._post_id = post_id
-        self._limits = limits
 
-    async def present(self, context: Context) -> PostEngagement:
-        post = await context.posts.visible(self._post_id, keys.POST_ENGAGEMENT)
-        if post is None:
-            raise NotFound("There is no such post.")
-        return _engagement(post)
+async def _count_changes(
+    reader: SourceReader[PostEngagement], post_id: str, limits: QueueLimits
+) -> AsyncGenerator[Delivery[PostEngagement], None]:
+    """Yield the counts of a post whenever they change, until the post is deleted."""
 
-    async def events(self, reader: SourceReader[PostEngagement]) -> AsyncGenerator[PostEngagement, None]:
-        states: AsyncGenerator[PostEngagement | _PostDeleted, None] = follow(
-            self._context, FEED, self._select, self._limits, first=reader.read_first, reader=reader
-        )
-        async with aclosing(states):
-            async for state in states:
-                if isinstance(state, _PostDeleted):
-                    return
-                if state != self._latest:
-                    self._latest = state
-                    yield state
-
-    def _select(self, change: Change) -> PostEngagement | _PostDeleted | None:
-        if (change.keys["PK"], change.keys["SK"]) != post_keys.post(self._post_id):
+    def select(change: Change) -> PostEngagement | _PostDeleted | None:
+        if (change.keys["PK"], change.keys["SK"]) != keys.post(post_id):
             return None
         if change.new is None or not is_live(change.new):
             return _PostDeleted()
-        counts = _engagement(post_from(change.new))
+        counts = _engagement(full_post(change.new))
         # Other changes of the post are no events, and do not count as conflated for a slow subscriber.
-        is_changed = change.old is None or not is_live(change.old) or _engagement(post_from(change.old)) != counts
+        is_changed = change.old is None or not is_live(change.old) or _engagement(full_post(change.old)) != counts
         return counts if is_changed else None
+
+    latest: PostEngagement | None = None
+    dropped = 0
+    states: AsyncGenerator[Delivery[PostEngagement | _PostDeleted], None] = follow(
+        reader, FEED, select, limits, first=reader.read_first
+    )
+    async with aclosing(states):
+        async for delivery in states:
+            state = delivery.event
+            if isinstance(state, _PostDeleted):
+                return
+            if state is None:
+                yield delivery.without_event()
+            elif state == latest:
+                dropped += delivery.dropped
+            else:
+                latest = state
+                yield delivery.with_event(state, delivery.known, dropped)
+                dropped = 0
 
 
 class _CountsJoinFilter:

@@ -1,84 +1,51 @@
 """Follows between users: FEED-008, FEED-N3 and FEED-W4."""
 
+from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
+from typing import Unpack
 
 import strawberry
 
 from datastore.errors import BadUserInput
-from datastore.feeds.follows import Follow, edge_from, following_from
-from datastore.feeds.users import User
+from datastore.feeds.follows import Follow, edge_from
 from datastore.keyspace.feeds import follows as keys
+from datastore.session.pagination import SortOrder
 from resolvers.shared import validation as validate
-from resolvers.shared.arguments import After, Before, First, Last, UserId
+from resolvers.shared.arguments import UserId
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
-from resolvers.shared.paging import Connection
+from resolvers.shared.paging import Connection, Paging, connection_of, connections_of, paged_in
 from resolvers.shared.selected_fields import has_child_reads
 
 
-async def followers(
-    info: Info, user_id: UserId, first: First = None, after: After = None, last: Last = None, before: Before = None
-) -> Connection[Follow]:
+@paged_in(SortOrder.DESCENDING)
+async def followers(info: Info, user_id: UserId, **paging: Unpack[Paging]) -> Connection[Follow]:
     context, followee = info.context, validate.user_id("userId", user_id)
-    connection = Connection(
-        context.services.cursors, keys.FOLLOWERS, "Query.followers", {"userId": followee}, edge_from
-    )
-    page = await context.follows.followers(followee, connection.span(first, after, last, before))
+    connection = connection_of(info, keys.FOLLOWERS, edge_from)
+    page = await context.follows.followers(followee, connection.span(**paging))
     return connection.of(page)
 
 
-async def followers_of_user(
-    parent: strawberry.Parent[User],
-    info: Info,
-    first: First = None,
-    after: After = None,
-    last: Last = None,
-    before: Before = None,
-) -> Connection[Follow]:
+@paged_in(SortOrder.DESCENDING)
+async def followers_of_users(
+    user_ids: Sequence[str], info: Info, **paging: Unpack[Paging]
+) -> Sequence[Connection[Follow] | BaseException]:
+    read = partial(info.context.follows.followers_of_each, has_child_reads=has_child_reads(info))
+    return await connections_of(info, keys.FOLLOWERS, edge_from, "userId", user_ids, paging, read)
+
+
+@paged_in(SortOrder.ASCENDING)
+async def followed_by_users(
+    user_ids: Sequence[str], info: Info, **paging: Unpack[Paging]
+) -> Sequence[Connection[Follow] | BaseException]:
+    read = partial(info.context.follows.followed_by_each, has_child_reads=has_child_reads(info))
+    return await connections_of(info, keys.FOLLOWED, Follow.decoder, "userId", user_ids, paging, read)
+
+
+async def followed_by_viewer(user_ids: Sequence[str], info: Info) -> Sequence[bool | Exception | None]:
     context = info.context
-    connection = Connection(
-        context.services.cursors, keys.FOLLOWERS, "User.followers", {"userId": parent.user_id}, edge_from
-    )
-    span = connection.span(first, after, last, before)
-    page = await context.follows.followers(parent.user_id, span, has_child_reads=has_child_reads(info, "user"))
-    return connection.of(page)
-
-
-async def followed_by_user(
-    parent: strawberry.Parent[User],
-    info: Info,
-    first: First = None,
-    after: After = None,
-    last: Last = None,
-    before: Before = None,
-) -> Connection[Follow]:
-    context = info.context
-    connection = Connection(
-        context.services.cursors, keys.FOLLOWED, "User.following", {"userId": parent.user_id}, following_from
-    )
-    span = connection.span(first, after, last, before)
-    page = await context.follows.followed(parent.user_id, span, has_child_reads=has_child_reads(info, "user"))
-    return connection.of(page)
-
-
-async def followed_by_viewer(parent: strawberry.Parent[User], info: Info) -> bool | None:
-    return None if info.context.identity is None else await info.context.visibility.follows(parent.user_id)
-
-
-async def follower(parent: strawberry.Parent[Follow], info: Info) -> User | None:
-    return await info.context.users.by_id(parent.follower_id)
-
-
-async def followed(parent: strawberry.Parent[Follow], info: Info) -> User | None:
-    return await info.context.users.by_id(parent.followee_id)
-
-
-def follower_id(parent: strawberry.Parent[Follow]) -> str:
-    return parent.follower_id
-
-
-def followee_id(parent: strawberry.Parent[Follow]) -> str:
-    return parent.followee_id
+    return [None] * len(user_ids) if context.identity is None else await context.visibility.are_followed(user_ids)
 
 
 def followed_at(parent: strawberry.Parent[Follow]) -> datetime:

@@ -1,49 +1,41 @@
 """Leaderboards: FEED-010."""
 
-import re
 from datetime import datetime
 from functools import partial
 from typing import Annotated
 
-import strawberry
-
-from datastore.errors import BadUserInput
-from datastore.feeds.engagement_counters import month_of
-from datastore.feeds.leaderboards import AuthorRank, TagTrend, TagWindow
-from datastore.feeds.users import User
+from datastore.feeds.leaderboards import AuthorRank, TagTrend, TagWindow, month_of
+from datastore.keyspace.feeds import leaderboards as keys
+from datastore.model.access_patterns import consistently
 from resolvers.shared import validation as validate
+from resolvers.shared.arguments import Consistent, argument
 from resolvers.shared.context import Info
 
-MONTH = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
-DEFAULT_TOP, LARGEST_TOP = 10, 100
+DEFAULT_FIRST, LARGEST_FIRST = 10, 100
 
-Month = Annotated[
-    str | None,
-    strawberry.argument(description="A UTC month, such as `2026-06`; by default the present month."),
-]
-Top = Annotated[int, strawberry.argument(description="The number of ranks, 1 to 100.")]
-Window = Annotated[TagWindow, strawberry.argument(description="The length of the time window.")]
-At = Annotated[
-    datetime | None, strawberry.argument(description="A time within the hour or day; by default the present time.")
-]
+InMonth = Annotated[datetime | None, argument("A time within the calendar month in UTC; by default the present time.")]
+First = Annotated[int, argument("The number of ranks, 1 to 100.")]
+Window = Annotated[TagWindow, argument("The length of the time window.")]
+At = Annotated[datetime | None, argument("A time within the hour or day in UTC; by default the present time.")]
 
-checked_top = partial(validate.number, "top", minimum=1, maximum=LARGEST_TOP)
+checked_first = partial(validate.number, "first", minimum=1, maximum=LARGEST_FIRST)
 
 
-async def top_authors(info: Info, month: Month = None, top: Top = DEFAULT_TOP) -> list[AuthorRank]:
-    if month is None:
-        month = month_of(info.context.now)
-    elif not MONTH.fullmatch(month):
-        raise BadUserInput("`month` must be a year and a month, such as 2026-06.", field="month")
-    return await info.context.leaderboards.top_authors(month, checked_top(top))
-
-
-async def author(parent: strawberry.Parent[AuthorRank], info: Info) -> User | None:
-    return await info.context.users.by_id(parent.author_id)
+async def top_authors(
+    info: Info, at: InMonth = None, first: First = DEFAULT_FIRST, consistent: Consistent = False
+) -> list[AuthorRank]:
+    moment = info.context.now if at is None else validate.timestamp("at", at)
+    pattern = consistently(keys.TOP_AUTHORS, consistent)
+    return await info.context.leaderboards.top_authors(month_of(moment), checked_first(first), pattern)
 
 
 async def trending_tags(
-    info: Info, window: Window = TagWindow.DAY, at: At = None, top: Top = DEFAULT_TOP
+    info: Info,
+    window: Window = TagWindow.DAY,
+    at: At = None,
+    first: First = DEFAULT_FIRST,
+    consistent: Consistent = False,
 ) -> list[TagTrend]:
     moment = info.context.now if at is None else validate.timestamp("at", at)
-    return await info.context.leaderboards.trending_tags(window, moment, checked_top(top))
+    pattern = consistently(keys.TRENDING_TAGS, consistent)
+    return await info.context.leaderboards.trending_tags(window, moment, checked_first(first), pattern)

@@ -1,55 +1,43 @@
 """Notifications: FEED-009, FEED-W5 and the subscription FEED-S1."""
 
-import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Unpack
 
 import strawberry
 
 from datastore.change_streams.change import Change
-from datastore.change_streams.subscriptions.event_source import UnsharedSource
+from datastore.change_streams.subscriptions.event_source import EventSource
 from datastore.feeds.comments import Comment
-from datastore.feeds.notifications import Notification, notification_from
+from datastore.feeds.notifications import Notification
 from datastore.feeds.posts import Post
-from datastore.feeds.users import User
 from datastore.keyspace.feeds import comments as comment_keys
 from datastore.keyspace.feeds import notifications as keys
 from datastore.keyspace.feeds import posts as post_keys
-from datastore.keyspace.feeds.table import FEED
 from datastore.model.access_patterns import AccessPattern
+from datastore.session.pagination import SortOrder
+from resolvers.feeds.comments import visible_comment
 from resolvers.shared import validation as validate
-from resolvers.shared.arguments import After, Before, Buffer, First, Last, UserId, WhenSlow
+from resolvers.shared.arguments import Buffer, UserId, WhenSlow, argument
 from resolvers.shared.authorization import require
-from resolvers.shared.context import Context, Info
-from resolvers.shared.event_source import follow, is_event, queue_limits
-from resolvers.shared.paging import Connection
+from resolvers.shared.context import Info
+from resolvers.shared.event_source import is_event, owned_changes
+from resolvers.shared.paging import Connection, Paging, connection_of, paged_in
 
 LONGEST_ID = 1000
 
-NotificationId = Annotated[strawberry.ID, strawberry.argument(description="The notification's `notificationId`.")]
+NotificationId = Annotated[strawberry.ID, argument("The `notificationId` or `id` of a notification of the caller.")]
 
 
-async def notifications(
-    info: Info, user_id: UserId, first: First = None, after: After = None, last: Last = None, before: Before = None
-) -> Connection[Notification]:
+@paged_in(SortOrder.DESCENDING)
+async def notifications(info: Info, user_id: UserId, **paging: Unpack[Paging]) -> Connection[Notification]:
     context, owner = info.context, validate.user_id("userId", user_id)
-    require(context.identity, keys.UNREAD, owner=owner)
-    connection = Connection(
-        context.services.cursors, keys.UNREAD, "Query.notifications", {"userId": owner}, notification_from
-    )
-    page = await context.notifications.unread(owner, connection.span(first, after, last, before))
+    connection = connection_of(info, keys.UNREAD, Notification.decoder, owner=owner)
+    page = await context.notifications.unread(owner, connection.span(**paging))
     return connection.of(page)
 
 
-async def actor(parent: strawberry.Parent[Notification], info: Info) -> User | None:
-    return None if parent.actor_id is None else await info.context.users.by_id(parent.actor_id)
-
-
-async def post(parent: strawberry.Parent[Notification], info: Info) -> Post | None:
-    if parent.post_id is None:
-        return None
-    return await info.context.posts.visible(parent.post_id, _post_pattern(info))
+async def posts(ids: Sequence[str], info: Info) -> Sequence[Post | Exception | None]:
+    return await info.context.posts.all_visible(ids, _post_pattern(info))
 
 
 def _post_pattern(info: Info) -> AccessPattern:
@@ -57,50 +45,26 @@ def _post_pattern(info: Info) -> AccessPattern:
 
 
 async def comment(parent: strawberry.Parent[Notification], info: Info) -> Comment | None:
-    context = info.context
     if parent.post_id is None or parent.comment_id is None:
         return None
     pattern = comment_keys.COMMENT_OF_EVENT if is_event(info) else comment_keys.COMMENT
-    post, comment = await asyncio.gather(
-        context.posts.visible(parent.post_id, _post_pattern(info)),
-        context.comments.by_key(parent.post_id, parent.comment_id, pattern),
-    )
-    return comment if post else None
+    return await visible_comment(info.context, parent.post_id, parent.comment_id, _post_pattern(info), pattern)
 
 
-async def mark_notification_read(info: Info, notification_id: NotificationId) -> Notification | None:
+async def mark_notification_read(info: Info, id: NotificationId) -> Notification | None:
     caller = require(info.context.identity, keys.MARK_READ)
-    id = validate.id("notificationId", notification_id, LONGEST_ID)
-    return await info.context.notifications.mark_read(caller.user_id, id)
+    own = validate.id("id", id, LONGEST_ID, of=("Notification",), within=(caller.user_id,))
+    return await info.context.notifications.mark_read(caller.user_id, own)
 
 
 async def notification_received(
     info: Info, user_id: UserId, when_slow: WhenSlow = keys.NOTIFICATION_RECEIVED.default_policy, buffer: Buffer = None
-) -> UnsharedSource[Notification]:
-    owner = validate.user_id("userId", user_id)
-    require(info.context.identity, keys.NOTIFICATION_RECEIVED, owner=owner)
-
-    def received(change: Change) -> Notification | None:
-        if change.keys["PK"] != keys.unread(owner) or change.new is None:
-            return None
-        notification = notification_from(change.new)
-        before = -1 if change.old is None else int(change.old.get("actor_count", 0))
-        return notification if notification.actor_count > before else None
-
-    limits = queue_limits(when_slow, buffer)
-    notifications = follow(info.context, FEED, received, limits, key=_id)
-    return UnsharedSource(limits, _unexpired(info.context, notifications), _id)
+) -> EventSource[Notification]:
+    return owned_changes(
+        info, keys.NOTIFICATION_RECEIVED, Notification, user_id, when_slow, buffer, is_event=_has_further_actors
+    )
 
 
-def _id(notification: Notification) -> str:
-    return notification.notification_id
-
-
-async def _unexpired(
-    context: Context, notifications: AsyncGenerator[Notification, None]
-) -> AsyncGenerator[Notification, None]:
-    """Yield the notifications that have not expired by the time they are delivered."""
-    async with aclosing(notifications):
-        async for notification in notifications:
-            if notification.is_kept_at(context.services.now()):
-                yield notification
+def _has_further_actors(notification: Notification, change: Change) -> bool:
+    before = -1 if change.old is None else int(change.old.get("actor_count", 0))
+    return notification.actor_count > before

@@ -4,10 +4,11 @@ import strawberry
 
 from datastore.keyspace.matches import active_matches as keys
 from datastore.matches.cricket import Match
-from datastore.matches.fixtures import no_match
+from datastore.matches.fixtures import existing
 from datastore.matches.live_state import ActiveMatch, LiveScore
-from resolvers.shared import validation as validate
-from resolvers.shared.arguments import MatchId
+from datastore.model.access_patterns import consistently
+from resolvers.matches import ids
+from resolvers.shared.arguments import Consistent, MatchId
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
 from resolvers.shared.selected_fields import selected_child_fields
@@ -20,12 +21,10 @@ SUMMARY_FIELDS = frozenset(
     }
 )
 
-__all__ = ["active_match", "active_matches"]
 
-
-async def active_match(info: Info, id: MatchId) -> ActiveMatch | None:
+async def active_match(info: Info, id: MatchId, consistent: Consistent = False) -> ActiveMatch | None:
     require(info.context.identity, keys.STATE)
-    return await info.context.active_matches.by_id(validate.id("id", id))
+    return await info.context.active_matches.by_id(ids.match_id("id", id), consistently(keys.STATE, consistent))
 
 
 async def active(parent: strawberry.Parent[Match], info: Info) -> ActiveMatch | None:
@@ -53,24 +52,18 @@ def listed_score(parent: strawberry.Parent[ActiveMatch]) -> LiveScore:
     return parent.live
 
 
-async def match(parent: strawberry.Parent[ActiveMatch], info: Info) -> Match | None:
-    return await info.context.fixtures.by_id(parent.match_id)
-
-
 async def register_active_match(info: Info, id: MatchId) -> ActiveMatch:
     require(info.context.identity, keys.REGISTER)
-    match_id = validate.id("id", id)
-    match = await info.context.fixtures.latest(match_id)
-    if match is None:
-        raise no_match(match_id)
+    match_id = ids.match_id("id", id)
+    match = existing(await info.context.fixtures.latest(match_id), match_id)
     return await info.context.active_matches.register(match)
 
 
 async def deactivate_match(info: Info, id: MatchId) -> ActiveMatch:
     require(info.context.identity, keys.DEACTIVATE)
-    return await info.context.active_matches.deactivate(validate.id("id", id))
+    return await info.context.active_matches.deactivate(ids.match_id("id", id))
 
 
 async def delete_active_match(info: Info, id: MatchId) -> ActiveMatch | None:
     require(info.context.identity, keys.DELETE)
-    return await info.context.active_matches.delete(validate.id("id", id))
+    return await info.context.active_matches.delete(ids.match_id("id", id))

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Sequence
+from operator import attrgetter
 from typing import Any, Generic, Protocol, TypeVar
 
-from datastore.change_streams.subscriptions.resume_position import ResumePosition, SubscriptionProgress
+from datastore.change_streams.subscriptions.delivery import Delivery, Phase, ReadAhead, ResumePosition
 from resolvers.shared.event_source import close_reader
 
 
@@ -22,47 +23,53 @@ U = TypeVar("U", bound=ConflatableUpdate)
 
 
 async def conflated(
-    updates: AsyncGenerator[Sequence[U], None],
-    seconds: float,
-    ahead: SubscriptionProgress,
-    progress: SubscriptionProgress,
-) -> AsyncGenerator[Sequence[U], None]:
+    batches: AsyncGenerator[Delivery[Sequence[U]], None], seconds: float
+) -> AsyncGenerator[Delivery[Sequence[U]], None]:
     """Yield the first batch at once, then each match at most once in `seconds` unless its update is urgent.
 
-    Waiting updates of a match are conflated. With 0 seconds every batch passes unchanged. `ahead` is the progress of
-    `updates`. `progress` is that of the yielded batches: its position precedes all waiting updates.
+    Waiting updates of a match are conflated. With 0 seconds every batch passes unchanged. The position of a yielded
+    batch precedes all waiting updates.
     """
     loop = asyncio.get_running_loop()
-    waiting = _WaitingUpdates[U](seconds)
-    is_first = True
-    next_batch = asyncio.ensure_future(anext(updates))
+    waiting, ahead = _WaitingUpdates[U](seconds), ReadAhead()
+    phase, is_first = Phase.LIVE, True
+    next_batch = asyncio.ensure_future(anext(batches))
+
+    def delivery_of(updates: Sequence[U]) -> Delivery[Sequence[U]]:
+        return Delivery(phase, updates, waiting.position)
+
     try:
         while True:
-            progress.has_emitted_all = not waiting
+            ahead.has_emitted_all = not waiting
             await asyncio.wait([next_batch], timeout=waiting.seconds_until_due(loop.time()))
-            progress.has_emitted_all = False
+            ahead.has_emitted_all = False
             urgent: set[str] = set()
+            has_batch = False
             if next_batch.done():
-                batch = next_batch.result()
-                waiting.add(batch, ahead.position)
-                urgent = {update.match_id for update in batch if update.is_urgent}
-                next_batch = asyncio.ensure_future(anext(updates))
+                delivery = next_batch.result()
+                if delivery.start is not None:
+                    yield ahead.started(delivery, delivery.known)
+                elif delivery.event is None:
+                    phase = Phase.LIVE
+                    yield delivery
+                else:
+                    phase, has_batch = delivery.phase, True
+                    waiting.add(delivery.event, delivery.position)
+                    urgent = {update.match_id for update in delivery.event if update.is_urgent}
+                next_batch = asyncio.ensure_future(anext(batches))
             ready = waiting.take(loop.time(), urgent)
-            if ready or is_first:
+            if ready or (is_first and has_batch):
                 is_first = False
-                progress.set_position(waiting.position)
-                yield ready
+                yield delivery_of(ready)
     except StopAsyncIteration:
         if rest := waiting.take_all():
-            progress.set_position(waiting.position)
-            yield rest
+            yield delivery_of(rest)
     except Exception:
         if rest := waiting.take_all():
-            progress.set_position(waiting.position)
-            yield rest
+            yield delivery_of(rest)
         raise
     finally:
-        await close_reader(next_batch, updates)
+        await close_reader(next_batch, batches)
 
 
 class _WaitingUpdates(Generic[U]):
@@ -83,7 +90,8 @@ class _WaitingUpdates(Generic[U]):
     @property
     def position(self) -> ResumePosition | None:
         """The latest position that precedes all waiting updates."""
-        return min(filter(None, self._positions.values()), default=self._latest_position)
+        positions = filter(None, self._positions.values())
+        return min(positions, key=attrgetter("number"), default=self._latest_position)
 
     def seconds_until_due(self, now: float) -> float | None:
         """Return the seconds until the first waiting update is due, or None if none waits."""

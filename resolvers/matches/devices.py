@@ -1,7 +1,8 @@
 """Devices for push notifications: DEV-1 … DEV-4."""
 
 import re
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import strawberry
 
@@ -11,21 +12,14 @@ from datastore.matches.devices import Device, Platform
 from datastore.model.identifiers import ascii_lower
 from datastore.model.identity import Identity, Role
 from resolvers.shared import validation as validate
-from resolvers.shared.arguments import ExpectedVersion, UserId
+from resolvers.shared.arguments import EXPECTED_VERSION, Consistent, UserId, argument, optional, required
 from resolvers.shared.authorization import require
-from resolvers.shared.context import Context, Info
+from resolvers.shared.context import Info
 
 LONGEST_VERSION = 40
 _PUSH_TOKEN = re.compile(r"[0-9a-f]{32,200}", re.ASCII | re.IGNORECASE)
 
-DeviceToken = Annotated[strawberry.ID, strawberry.argument(description="The device's `deviceToken`.")]
-PushToStartToken = Annotated[
-    str,
-    strawberry.argument(
-        description="The token that starts a Live Activity on the device, as supplied by iOS: 32 to 200 "
-        "hexadecimal digits."
-    ),
-]
+DeviceToken = Annotated[strawberry.ID, argument("The device's `deviceToken`.")]
 
 
 # The enum is registered before the input: Strawberry would otherwise register it under the name of its class.
@@ -38,23 +32,27 @@ strawberry.enum(
 
 @strawberry.input(description="A device to register.")
 class RegisterDeviceInput:
-    device_token: strawberry.ID = strawberry.field(
-        description="The APNs device token, as supplied by iOS: 32 to 200 hexadecimal digits."
-    )
-    platform: Platform = strawberry.field(description="The operating system.")
-    apns_token: str | None = strawberry.field(
-        description="The token that receives notifications; by default `deviceToken`.", default=None
-    )
-    os_version: str = strawberry.field(description="The version of the operating system, 1 to 40 characters.")
-    app_version: str = strawberry.field(description="The version of the app, 1 to 40 characters.")
+    device_token: strawberry.ID = required("The APNs device token, as supplied by iOS: 32 to 200 hexadecimal digits.")
+    platform: Platform = required("The operating system.")
+    apns_token: str | None = optional("The token that receives notifications; by default `deviceToken`.")
+    os_version: str = required("The version of the operating system, 1 to 40 characters.")
+    app_version: str = required("The version of the app, 1 to 40 characters.")
 
 
-NewDevice = Annotated[RegisterDeviceInput, strawberry.argument(description="The caller's device.")]
+@strawberry.input(description="The token that starts a Live Activity on a device.")
+class UpdatePushToStartTokenInput:
+    push_to_start_token: str = required("The token, as supplied by iOS: 32 to 200 hexadecimal digits.")
+    expected_version: int | None = optional(EXPECTED_VERSION)
 
 
-async def device(info: Info, user_id: UserId) -> Device | None:
-    require(info.context.identity, keys.DEVICE_OF_USER, owner=user_id)
-    return await info.context.devices.of_user(validate.user_id("userId", user_id))
+NewToken = Annotated[UpdatePushToStartTokenInput, argument("The token.")]
+NewDevice = Annotated[RegisterDeviceInput, argument("The caller's device.")]
+
+
+async def device(info: Info, user_id: UserId, consistent: Consistent = False) -> Device | None:
+    owner = validate.user_id("userId", user_id)
+    require(info.context.identity, keys.DEVICE_OF_USER, owner=owner)
+    return await info.context.devices.of_user(owner, consistent=consistent)
 
 
 async def my_device(parent: strawberry.Parent[Identity], info: Info) -> Device | None:
@@ -77,15 +75,14 @@ async def register_device(info: Info, input: NewDevice) -> Device:
 async def update_push_to_start_token(
     info: Info,
     device_token: DeviceToken,
-    push_to_start_token: PushToStartToken,
-    expected_version: ExpectedVersion = None,
+    input: NewToken,
 ) -> Device:
     caller = require(info.context.identity, keys.UPDATE_PUSH_TO_START)
     return await info.context.devices.update_push_to_start_token(
         caller.user_id,
         push_token("deviceToken", device_token),
-        push_token("pushToStartToken", push_to_start_token),
-        validate.version(expected_version),
+        push_token("pushToStartToken", input.push_to_start_token),
+        validate.version(input.expected_version),
     )
 
 
@@ -94,22 +91,15 @@ async def delete_device(info: Info, device_token: DeviceToken) -> Device | None:
     return await info.context.devices.delete(caller.user_id, push_token("deviceToken", device_token))
 
 
-def device_token(parent: strawberry.Parent[Device], info: Info) -> str | None:
-    return parent.device_token if may_see_tokens(info.context, parent.user_id) else None
+def visible_token(name: str) -> Callable[..., str | None]:
+    """Return the resolver of a push token, which its owner and the services that send notifications see."""
 
+    def token(parent: strawberry.Parent[Any], info: Info) -> str | None:
+        caller = info.context.identity
+        may_see = caller is not None and (caller.user_id == parent.user_id or caller.role is Role.SYSTEM)
+        return getattr(parent, name) if may_see else None
 
-def apns_token(parent: strawberry.Parent[Device], info: Info) -> str | None:
-    return parent.apns_token if may_see_tokens(info.context, parent.user_id) else None
-
-
-def push_to_start_token(parent: strawberry.Parent[Device], info: Info) -> str | None:
-    return parent.push_to_start_token if may_see_tokens(info.context, parent.user_id) else None
-
-
-def may_see_tokens(context: Context, owner: str) -> bool:
-    """Return whether the caller may see a device's push tokens: the owner, and the services that send notifications."""
-    caller = context.identity
-    return caller is not None and (caller.user_id == owner or caller.role is Role.SYSTEM)
+    return token
 
 
 def push_token(field: str, value: str) -> str:

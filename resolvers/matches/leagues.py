@@ -7,102 +7,77 @@ import strawberry
 
 from datastore.keyspace.matches import leagues as keys
 from datastore.matches.leagues import League
-from datastore.matches.team_seasons import Season
+from resolvers.matches import ids
 from resolvers.shared import validation as validate
-from resolvers.shared.arguments import EXPECTED_VERSION
+from resolvers.shared.arguments import EXPECTED_VERSION, Consistent, argument, optional, required
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
 
-CHECKS: dict[str, validate.Check] = {
-    "name": validate.name,
-    "code": validate.code,
-    "active": validate.boolean,
-    "season_id": validate.id,
-    "image_url": validate.url,
-    "country_id": validate.id,
-    "type": validate.id,
-}
-INPUT_CHECKS: dict[str, validate.Check] = {"league_id": validate.id, **CHECKS}
-REMOVABLE = ("season_id", "image_url", "country_id", "type")
+OWN_CHECKS: dict[str, validate.Check] = {"season_id": ids.season_id}
 
-Id = Annotated[strawberry.ID, strawberry.argument(description="The league's `leagueId`.")]
-Active = Annotated[
-    bool | None,
-    strawberry.argument(description="Whether to return active or inactive leagues; by default all."),
-]
+Id = Annotated[strawberry.ID, argument("The league's `leagueId`.")]
+Active = Annotated[bool | None, argument("Whether to return active or inactive leagues; by default all.")]
 
 
 @strawberry.input(description="A league as the source describes it.")
 class LeagueInput:
-    league_id: strawberry.ID = strawberry.field(description="The league's id at the source, 1 to 100 characters.")
-    name: str = strawberry.field(description="The full name, 1 to 200 characters.")
-    code: str = strawberry.field(
-        description="The short name, such as IPL, 1 to 20 characters. It is stored in upper case."
-    )
+    name: str = required("The full name, 1 to 200 characters.")
+    code: str = required("The short name, such as IPL, 1 to 20 characters. It is stored in upper case.")
     active: bool = strawberry.field(
         description="Whether the league's matches are synchronised and polled.", default=True
     )
-    season_id: strawberry.ID | None = strawberry.field(
-        description="The current season's id at the source.", default=None
-    )
-    image_url: str | None = strawberry.field(description="The http(s) address of the league's badge.", default=None)
-    country_id: strawberry.ID | None = strawberry.field(description="The country's id at the source.", default=None)
-    type: str | None = strawberry.field(description="The kind of league, such as league or phase.", default=None)
+    season_id: strawberry.ID | None = optional("The current season's id at the source.")
+    image_url: str | None = optional("The http(s) address of the league's badge.")
+    country_id: strawberry.ID | None = optional("The country's id at the source.")
+    type: str | None = optional("The kind of league, such as league or phase.")
 
 
 @strawberry.input(description="The fields of a league to change. Omitted fields keep their values.")
 class UpdateLeagueInput:
-    name: strawberry.Maybe[str | None] = strawberry.field(
-        description="The full name, 1 to 200 characters.", default=None
+    name: strawberry.Maybe[str | None] = optional("The full name, 1 to 200 characters.")
+    code: strawberry.Maybe[str | None] = optional(
+        "The short name, 1 to 20 characters. Stored matches keep the previous code."
     )
-    code: strawberry.Maybe[str | None] = strawberry.field(
-        description="The short name, 1 to 20 characters. Stored matches keep the previous code.", default=None
+    active: strawberry.Maybe[bool | None] = optional("Whether the league's matches are synchronised and polled.")
+    season_id: strawberry.Maybe[strawberry.ID | None] = optional(
+        "The current season's id at the source, 1 to 100 characters. Null removes it."
     )
-    active: strawberry.Maybe[bool | None] = strawberry.field(
-        description="Whether the league's matches are synchronised and polled.", default=None
+    image_url: strawberry.Maybe[str | None] = optional("The http(s) address of the league's badge. Null removes it.")
+    country_id: strawberry.Maybe[strawberry.ID | None] = optional(
+        "The country's id at the source, 1 to 100 characters. Null removes it."
     )
-    season_id: strawberry.Maybe[strawberry.ID | None] = strawberry.field(
-        description="The current season's id at the source, 1 to 100 characters. Null removes it.", default=None
-    )
-    image_url: strawberry.Maybe[str | None] = strawberry.field(
-        description="The http(s) address of the league's badge. Null removes it.", default=None
-    )
-    country_id: strawberry.Maybe[strawberry.ID | None] = strawberry.field(
-        description="The country's id at the source, 1 to 100 characters. Null removes it.", default=None
-    )
-    type: strawberry.Maybe[str | None] = strawberry.field(
-        description="The kind of league, 1 to 100 characters. Null removes it.", default=None
-    )
-    expected_version: int | None = strawberry.field(description=EXPECTED_VERSION, default=None)
+    type: strawberry.Maybe[str | None] = optional("The kind of league, 1 to 100 characters. Null removes it.")
+    expected_version: int | None = optional(EXPECTED_VERSION)
 
 
-Input = Annotated[LeagueInput, strawberry.argument(description="The league to store.")]
-Changes = Annotated[UpdateLeagueInput, strawberry.argument(description="The changes, at least one field.")]
+Input = Annotated[LeagueInput, argument("The league to store.")]
+Changes = Annotated[UpdateLeagueInput, argument("The changes, at least one field.")]
 
 
-async def league(info: Info, id: Id) -> League | None:
-    return await info.context.leagues.by_id(validate.id("id", id))
+async def league(info: Info, id: Id, consistent: Consistent = False) -> League | None:
+    return await info.context.leagues.by_id(ids.league_id("id", id), consistent=consistent)
+
+
+async def leagues_by_id(league_ids: Sequence[str], info: Info) -> Sequence[League | Exception | None]:
+    return await info.context.leagues.by_ids(league_ids)
 
 
 async def leagues(info: Info, active: Active = None) -> Sequence[League]:
     return await info.context.leagues.all(active=active)
 
 
-async def season(parent: strawberry.Parent[League]) -> Season | None:
-    return None if parent.season_id is None else Season(parent.season_id)
-
-
-async def put_league(info: Info, input: Input) -> League:
+async def put_league(info: Info, id: Id, input: Input) -> League:
     require(info.context.identity, keys.PUT_LEAGUE)
-    return await info.context.leagues.put(League(**validate.fields(input, INPUT_CHECKS)))
+    league_id = ids.league_id("id", id)
+    return await info.context.leagues.put(League(league_id, **validate.fields(input, League, own=OWN_CHECKS)))
 
 
 async def update_league(info: Info, id: Id, input: Changes) -> League:
     require(info.context.identity, keys.UPDATE_LEAGUE)
-    changes, expected = validate.changes(input, CHECKS, REMOVABLE), validate.version(input.expected_version)
-    return await info.context.leagues.update(validate.id("id", id), changes, expected)
+    changes, expected = validate.changes(input, League, own=OWN_CHECKS), validate.version(input.expected_version)
+    return await info.context.leagues.update(ids.league_id("id", id), changes, expected)
 
 
-async def delete_league(info: Info, id: Id) -> League:
+async def delete_league(info: Info, id: Id) -> League | None:
     require(info.context.identity, keys.DELETE_LEAGUE)
-    return await info.context.leagues.delete(validate.id("id", id))
+    return await info.context.leagues.delete(ids.league_id("id", id))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from datastore.errors import Internal
-from datastore.matches.cricket import CricketEvent, CricketEventKind
+from datastore.matches.cricket_events import CricketEvent, CricketEventKind
 from datastore.matches.live_state import ActiveMatch, ActiveStatus, LiveScore, LiveStatePart
 
 # Events of these kinds may wait for the subscriber's interval. All others are delivered at once.
@@ -50,17 +50,12 @@ class MatchUpdate:
             return replace(self, left=True)
         if later.is_snapshot:
             return replace(later, events=self.events + later.events)
-        return MatchUpdate(
-            later.match_id,
-            later.league_code,
-            later.version,
-            later.live,
-            self.is_snapshot,
-            tuple(dict.fromkeys(self.changed + later.changed)),
-            self.events + later.events,
-            self.conflated + 1 + later.conflated,
-            later.left,
-            later.is_final,
+        return replace(
+            later,
+            is_snapshot=self.is_snapshot,
+            changed=tuple(dict.fromkeys(self.changed + later.changed)),
+            events=self.events + later.events,
+            conflated=self.conflated + 1 + later.conflated,
         )
 
 

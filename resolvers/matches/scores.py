@@ -3,14 +3,8 @@
 import strawberry
 
 from datastore.matches.cricket import BattingLine, InningsScore
-from datastore.matches.teams import Team
-from resolvers.shared.context import Info
 
 BALLS_PER_RATE = 6
-
-
-async def innings_team(parent: strawberry.Parent[InningsScore], info: Info) -> Team | None:
-    return await info.context.teams.by_id(parent.team_id)
 
 
 def run_rate(parent: strawberry.Parent[InningsScore]) -> float | None:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from datastore.matches.active_matches import ActiveMatches
-from datastore.matches.fixtures import Fixtures, no_match
+from datastore.matches.fixtures import Fixtures, existing
 from datastore.matches.live_state import ActiveMatch, initial_state
 from resolvers.matches.match_update import MatchUpdate, snapshot_of
 from resolvers.shared.context import Context
@@ -28,7 +28,5 @@ async def read_fixture_snapshot(context: Context, match_id: str) -> MatchUpdate:
 
     Raises: `NotFound` for an unknown match.
     """
-    match = await Fixtures(context.new_store(), context.services.now()).latest(match_id)
-    if match is None:
-        raise no_match(match_id)
+    match = existing(await Fixtures(context.new_store(), context.services.now()).latest(match_id), match_id)
     return replace(snapshot_of(initial_state(match)), is_final=match.phase.is_over)

@@ -7,31 +7,24 @@ import strawberry
 
 from datastore.keyspace.matches import teams as keys
 from datastore.matches.teams import Team
+from resolvers.matches import ids
 from resolvers.shared import validation as validate
-from resolvers.shared.arguments import EXPECTED_VERSION
+from resolvers.shared.arguments import EXPECTED_VERSION, Consistent, argument, optional, required
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
 
-CHECKS: dict[str, validate.Check] = {
-    "name": validate.name,
-    "code": validate.code,
-    "image_url": validate.url,
-    "country_id": validate.id,
-    "national": validate.boolean,
-}
-INPUT_CHECKS: dict[str, validate.Check] = {"team_id": validate.id, **CHECKS}
-REMOVABLE = ("image_url", "country_id")
+OWN_CHECKS: dict[str, validate.Check] = {"team_id": ids.team_id}
 
-Id = Annotated[strawberry.ID, strawberry.argument(description="The team's `teamId`.")]
+Id = Annotated[strawberry.ID, argument("The team's `teamId`.")]
 
 
 @strawberry.input(description="A team as the source describes it.")
 class TeamInput:
-    team_id: strawberry.ID = strawberry.field(description="The team's id at the source, 1 to 100 characters.")
-    name: str = strawberry.field(description="The full name, 1 to 200 characters.")
-    code: str = strawberry.field(description="The short name, such as IND, 1 to 20 characters.")
-    image_url: str | None = strawberry.field(description="The http(s) address of the team's badge.", default=None)
-    country_id: strawberry.ID | None = strawberry.field(description="The country's id at the source.", default=None)
+    team_id: strawberry.ID = required("The team's id at the source, 1 to 100 characters.")
+    name: str = required("The full name, 1 to 200 characters.")
+    code: str = required("The short name, such as IND, 1 to 20 characters.")
+    image_url: str | None = optional("The http(s) address of the team's badge.")
+    country_id: strawberry.ID | None = optional("The country's id at the source.")
     national: bool = strawberry.field(
         description="Whether the team is a country's side; otherwise it is a club.", default=False
     )
@@ -39,45 +32,41 @@ class TeamInput:
 
 @strawberry.input(description="The fields of a team to change. Omitted fields keep their values.")
 class UpdateTeamInput:
-    name: strawberry.Maybe[str | None] = strawberry.field(
-        description="The full name, 1 to 200 characters.", default=None
+    name: strawberry.Maybe[str | None] = optional("The full name, 1 to 200 characters.")
+    code: strawberry.Maybe[str | None] = optional("The short name, 1 to 20 characters.")
+    image_url: strawberry.Maybe[str | None] = optional("The http(s) address of the team's badge. Null removes it.")
+    country_id: strawberry.Maybe[strawberry.ID | None] = optional(
+        "The country's id at the source, 1 to 100 characters. Null removes it."
     )
-    code: strawberry.Maybe[str | None] = strawberry.field(
-        description="The short name, 1 to 20 characters.", default=None
-    )
-    image_url: strawberry.Maybe[str | None] = strawberry.field(
-        description="The http(s) address of the team's badge. Null removes it.", default=None
-    )
-    country_id: strawberry.Maybe[strawberry.ID | None] = strawberry.field(
-        description="The country's id at the source, 1 to 100 characters. Null removes it.", default=None
-    )
-    national: strawberry.Maybe[bool | None] = strawberry.field(
-        description="Whether the team is a country's side.", default=None
-    )
-    expected_version: int | None = strawberry.field(description=EXPECTED_VERSION, default=None)
+    national: strawberry.Maybe[bool | None] = optional("Whether the team is a country's side.")
+    expected_version: int | None = optional(EXPECTED_VERSION)
 
 
-TeamInputs = Annotated[list[TeamInput], strawberry.argument(description="The teams, at most 100.")]
-Changes = Annotated[UpdateTeamInput, strawberry.argument(description="The changes, at least one field.")]
+TeamInputs = Annotated[list[TeamInput], argument("The teams, at most 100.")]
+Changes = Annotated[UpdateTeamInput, argument("The changes, at least one field.")]
 
 
-async def team(info: Info, id: Id) -> Team | None:
-    return await info.context.teams.by_id(validate.id("id", id))
+async def team(info: Info, id: Id, consistent: Consistent = False) -> Team | None:
+    return await info.context.teams.by_id(ids.team_id("id", id), consistent=consistent)
+
+
+async def teams_by_id(team_ids: Sequence[str], info: Info) -> Sequence[Team | Exception | None]:
+    return await info.context.teams.by_ids(team_ids)
 
 
 async def teams(info: Info) -> Sequence[Team]:
     return await info.context.teams.all()
 
 
-async def sync_teams(info: Info, teams: TeamInputs) -> list[Team]:
+async def sync_teams(info: Info, input: TeamInputs) -> list[Team]:
     require(info.context.identity, keys.SYNC_TEAMS)
-    validate.list_size("teams", teams)
+    validate.list_size("input", input)
     return await info.context.teams.put_all(
-        [Team(**validate.fields(team, INPUT_CHECKS, f"teams[{index}].")) for index, team in enumerate(teams)]
+        [Team(**validate.fields(team, Team, f"input[{index}].", own=OWN_CHECKS)) for index, team in enumerate(input)]
     )
 
 
 async def update_team(info: Info, id: Id, input: Changes) -> Team:
     require(info.context.identity, keys.UPDATE_TEAM)
-    changes, expected = validate.changes(input, CHECKS, REMOVABLE), validate.version(input.expected_version)
-    return await info.context.teams.update(validate.id("id", id), changes, expected)
+    changes, expected = validate.changes(input, Team), validate.version(input.expected_version)
+    return await info.context.teams.update(ids.team_id("id", id), changes, expected)

@@ -12,21 +12,21 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from datastore.change_streams.change import Change
+from datastore.change_streams.change import Change, log_unreadable
+from datastore.change_streams.subscriptions.delivery import Delivery
 from datastore.change_streams.subscriptions.event_source import SourceReader
-from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
 from datastore.dynamodb.codec import Item
 from datastore.dynamodb.records import DAMAGE_ERRORS, DAMAGED_RECORD
 from datastore.errors import Internal
 from datastore.keyspace.matches import active_matches as keys
 from datastore.keyspace.matches.fixtures import FIXTURES
-from datastore.matches.fixture_changes import is_shown
+from datastore.matches.fixture_items import is_shown
 from datastore.matches.live_state import ActiveMatch, ActiveStatus, LiveScore
 from datastore.queues import QueueLimits
 from resolvers.matches.match_update import MatchUpdate, UnreadableUpdate, Updates, is_over, snapshot_of
 from resolvers.matches.snapshots import latest_state, read_fixture_snapshot, read_snapshot
 from resolvers.shared.context import Context
-from resolvers.shared.event_source import SecondTable, follow, log_unreadable
+from resolvers.shared.event_source import SecondTable, follow
 
 # The attributes of a state that updates show. A poll that found nothing new writes only other attributes.
 SHOWN = (
@@ -41,6 +41,18 @@ SHOWN = (
 )
 # An event contains the changes since the previous version, so only a conflated event may replace others.
 QUEUE_LIMITS = QueueLimits(keys.MATCH_UPDATES.default_policy)
+
+
+class _StateChanged(NamedTuple):
+    """The state of a match was changed."""
+
+    active: ActiveMatch
+    #: Whether the change kept the version: another program has corrected the state.
+    is_correction: bool
+
+    @property
+    def match_id(self) -> str:
+        return self.active.match_id
 
 
 class _MatchEnded(NamedTuple):
@@ -61,7 +73,7 @@ class _FixtureChanged(NamedTuple):
     match_id: str
 
 
-_Change = ActiveMatch | UnreadableUpdate | _StateDeleted | _FixtureChanged | _MatchEnded | Updates
+_Change = _StateChanged | UnreadableUpdate | _StateDeleted | _FixtureChanged | _MatchEnded | Updates
 
 
 class VersionSequence:
@@ -79,7 +91,7 @@ class VersionSequence:
 
     def __init__(
         self,
-        context: Context,
+        reader: SourceReader[Any],
         includes: Callable[[Item], bool],
         known: Mapping[str, int],
         *,
@@ -88,7 +100,9 @@ class VersionSequence:
     ) -> None:
         self.seen = {**known}
         self.left = {}
-        self._context = context
+        self._reader = reader
+        self._context: Context = reader.context
+        self._is_resumed = False
         self._includes = includes
         self._only_live = only_live
         self._match_id = match_id
@@ -96,30 +110,33 @@ class VersionSequence:
         self._last_version: int | None = None
         self._is_deleted = False
 
-    async def updates(
-        self,
-        read_first: Callable[[], Awaitable[Updates]],
-        progress: SubscriptionProgress | None,
-        reader: SourceReader[Any],
-    ) -> AsyncGenerator[Updates, None]:
+    async def updates(self, read_first: Callable[[], Awaitable[Updates]]) -> AsyncGenerator[Delivery[Updates], None]:
         """Yield the batch that `read_first` returns, then a batch of one for each update."""
-        changes: AsyncGenerator[_Change, None] = follow(
-            self._context,
+        changes: AsyncGenerator[Delivery[_Change], None] = follow(
+            self._reader,
             keys.ACTIVE_MATCHES,
             self._select,
             QUEUE_LIMITS,
-            prepare=partial(self._read_last_version, progress),
+            prepare=self._read_last_version,
             first=partial(self._begin, read_first),
             second_table=SecondTable(FIXTURES, self._select_fixture),
             on_resume=self._read_fixture_again,
-            progress=progress,
-            reader=reader,
         )
         async with aclosing(changes):
-            async for change in changes:
-                batch = await self._batch(change)
+            async for delivery in changes:
+                if delivery.start is not None:
+                    self._is_resumed = self._reader.resume is not None and not delivery.start.is_too_old
+                if delivery.event is None:
+                    yield delivery.without_event()
+                    continue
+                try:
+                    batch = await self._batch(delivery.event)
+                except Internal as error:  # a damaged item
+                    if not isinstance(delivery.event, _StateChanged | _StateDeleted | _FixtureChanged):
+                        raise
+                    batch = [UnreadableUpdate(delivery.event.match_id, error)]
                 if batch is not None:
-                    yield batch
+                    yield delivery.with_event(batch, delivery.known)
                 if self._has_ended():
                     return
 
@@ -131,9 +148,9 @@ class VersionSequence:
         self._delivered = {update.match_id: update for update in snapshots}
         return updates
 
-    async def _read_last_version(self, progress: SubscriptionProgress | None) -> _MatchEnded | None:
+    async def _read_last_version(self) -> _MatchEnded | None:
         """Return the last version of the match if it has ended and the client resumes, else None."""
-        if self._match_id is None or progress is None or not progress.is_resumed:
+        if self._match_id is None or not self._is_resumed:
             return None
         update = await read_snapshot(self._context, self._match_id)
         return _MatchEnded(update.version) if update.is_final else None
@@ -149,15 +166,6 @@ class VersionSequence:
         return None if update is None else [update]
 
     async def _batch(self, change: _Change) -> Updates | None:
-        """Return the updates of a change, or None if it has none. A damaged item gives an `UnreadableUpdate`."""
-        try:
-            return await self._batch_of(change)
-        except Internal as error:
-            if not isinstance(change, ActiveMatch | _StateDeleted | _FixtureChanged):
-                raise
-            return [UnreadableUpdate(change.match_id, error)]
-
-    async def _batch_of(self, change: _Change) -> Updates | None:
         """Return the updates of a change, or None if it has none. Record the last version, or the state's deletion.
 
         Raises `Internal` if an item is damaged.
@@ -175,10 +183,10 @@ class VersionSequence:
             case _FixtureChanged(match_id):
                 update = await self._fixture_update(match_id)
                 self._record_last_version([] if update is None else [update])
-            case ActiveMatch():
-                update = await self._update(change)
-                if is_over(change) and await self._is_over_now(change):
-                    self._last_version = change.version
+            case _StateChanged(active, is_correction):
+                update = await self._update(active, is_correction=is_correction)
+                if is_over(active) and await self._is_over_now(active):
+                    self._last_version = active.version
             case _:
                 self._record_last_version(change)
                 return change
@@ -213,19 +221,20 @@ class VersionSequence:
             return False
         return self.seen.get(self._match_id, -1) >= self._last_version
 
-    def _select(self, change: Change) -> ActiveMatch | UnreadableUpdate | _StateDeleted | None:
-        image = change.new or change.old
+    def _select(self, change: Change) -> _StateChanged | UnreadableUpdate | _StateDeleted | None:
+        image, old = change.new or change.old, change.old or {}
         if image is None or not self._includes(image):
             return None
         if change.new is None:
             return _StateDeleted(image["matchId"])
-        if not _is_shown_change(change.old or {}, image):
+        if not _is_shown_change(old, image):
             return None  # the poll found nothing new
         try:
-            return self._context.services.active_match_parser.parse(change)
+            active = self._context.services.active_match_parser.parse(change)
         except DAMAGE_ERRORS as problem:
             log_unreadable(change, problem)
             return self._unreadable(image)
+        return None if active is None else _StateChanged(active, old.get("version") == image.get("version"))
 
     def _unreadable(self, image: Item) -> UnreadableUpdate | None:
         """Return the error of a damaged item; None for a match that is not live in a sequence of live matches."""
@@ -279,7 +288,7 @@ class VersionSequence:
         is_same = delivered is not None and _content(delivered) == _content(update)
         return None if update.version != seen or is_same else update
 
-    async def _update(self, active: ActiveMatch) -> MatchUpdate | None:
+    async def _update(self, active: ActiveMatch, *, is_correction: bool) -> MatchUpdate | None:
         if active.is_partial:  # read the league and the version, which the change lacks
             active = await latest_state(self._context, active.match_id) or active
             if not self._includes({"matchId": active.match_id, "leagueCode": active.league_code}):
@@ -290,8 +299,7 @@ class VersionSequence:
                 return None
             return replace(snapshot_of(active), is_snapshot=False, left=True)
         seen = self.seen.get(active.match_id)
-        if seen == active.version and active.status is ActiveStatus.ACTIVE:
-            # Another program has changed the state without a new version.
+        if is_correction and seen == active.version and active.status is ActiveStatus.ACTIVE:
             update = await self._corrected(active.match_id, active.version)
         else:
             update = await _next_update(self._context, active, seen)

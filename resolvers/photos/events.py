@@ -19,6 +19,7 @@ from datastore.session.batch_write import BATCH_WRITES
 from resolvers.photos.photo_access import caller_email
 from resolvers.shared import user_text
 from resolvers.shared import validation as validate
+from resolvers.shared.arguments import argument, optional, required
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
 
@@ -32,31 +33,26 @@ MAX_AHEAD, MAX_AGE = timedelta(minutes=5), timedelta(days=7)
 
 @strawberry.input(description="An event of an app.")
 class LogEventInput:
-    event_type: str = strawberry.field(
-        description="The type of the event, such as PHOTO_VIEW: 1 to 50 letters, digits, `_`, `-` and `.`."
-    )
-    event_data: JSON | None = strawberry.field(
-        description="The details of the event: an object of at most 4 KB with at most 100 values in at most 5 "
+    event_type: str = required("The type of the event, such as PHOTO_VIEW: 1 to 50 letters, digits, `_`, `-` and `.`.")
+    event_data: JSON | None = optional(
+        "The details of the event: an object of at most 4 KB with at most 100 values in at most 5 "
         "levels. Keys have 1 to 100 characters, numbers lie in the range of 64-bit integers, and texts contain no "
-        "control characters. Texts are stored in NFC. By default an empty object.",
-        default=None,
+        "control characters. Texts are stored in NFC. By default an empty object."
     )
-    at: datetime | None = strawberry.field(
-        description="The time of the event: at most 7 days ago and at most five minutes ahead; by default the "
-        "present time.",
-        default=None,
+    at: datetime | None = optional(
+        "The time of the event: at most 7 days ago and at most five minutes ahead; by default the present time."
     )
 
 
-Events = Annotated[list[LogEventInput], strawberry.argument(description="The events, 1 to 25.")]
+Events = Annotated[list[LogEventInput], argument("The events, 1 to 25.")]
 
 
-async def log_event(info: Info, events: Events) -> list[LoggedEvent]:
+async def log_event(info: Info, input: Events) -> list[LoggedEvent]:
     context = info.context
     require(context.identity, keys.LOG_EVENT)
-    if not 1 <= len(events) <= BATCH_WRITES:
-        raise BadUserInput(f"`events` must contain between 1 and {BATCH_WRITES}, not {len(events)}.", field="events")
-    logged = [_logged(info, event, f"events[{index}].") for index, event in enumerate(events)]
+    if not 1 <= len(input) <= BATCH_WRITES:
+        raise BadUserInput(f"`input` must contain between 1 and {BATCH_WRITES}, not {len(input)}.", field="input")
+    logged = [_logged(info, event, f"input[{index}].") for index, event in enumerate(input)]
     await context.photo_events.log(logged)
     return logged
 

@@ -1,94 +1,68 @@
-"""Persons on photos: SPARKS-6, SPARKS-N1 and the mutations of persons (SPARKS-W1)."""
+"""Persons on photos and their photos: SPARKS-6, SPARKS-7, SPARKS-N1 and the mutations of persons (SPARKS-W1)."""
 
 import asyncio
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any, Unpack
 
 import strawberry
 
 from datastore.errors import BadUserInput, DomainError
+from datastore.keyspace.photos import faces as face_keys
 from datastore.keyspace.photos import persons as keys
+from datastore.model.access_patterns import consistently
 from datastore.model.ids import uuid7
 from datastore.photos.faces import Face
-from datastore.photos.persons import Person, person_from
+from datastore.photos.person_photos import PersonPhoto
+from datastore.photos.persons import Person
 from datastore.photos.photos import Photo
 from datastore.session.pagination import SortOrder
-from resolvers.photos.photo_access import Consistent, NotConsistent, check_index_read, holds_email, is_admin
+from resolvers.photos.photo_access import holds_email, is_admin, list_of_type
 from resolvers.shared import validation as validate
-from resolvers.shared.arguments import EXPECTED_VERSION, After, Before, First, Last, Order
+from resolvers.shared.arguments import EXPECTED_VERSION, Consistent, argument, optional, required
 from resolvers.shared.authorization import require
 from resolvers.shared.client_ids import uuid7_id
 from resolvers.shared.context import Info
-from resolvers.shared.paging import Connection
+from resolvers.shared.paging import Connection, Edge, Paging, connection_of, paged_in
 
-PersonId = Annotated[strawberry.ID, strawberry.argument(description="The person's `personId`, not the global `id`.")]
-LONGEST_NAME = 100
+PERSON = ("Person",)
 
-
-def person_name(field: str, value: str) -> str:
-    return validate.line(field, value, LONGEST_NAME)
-
-
-CREATE_CHECKS: dict[str, validate.Check] = {"name": person_name, "thumbnail_url": validate.url, "person_id": uuid7_id}
-CHECKS: dict[str, validate.Check] = {"name": person_name, "thumbnail_url": validate.url}
+PersonId = Annotated[strawberry.ID, argument("The person's `personId`.")]
 
 
 @strawberry.input(description="A person to create.")
 class CreatePersonInput:
-    name: str = strawberry.field(description="The name, 1 to 100 characters.")
-    thumbnail_url: str | None = strawberry.field(
-        description="The http(s) address of a picture of the person, at most 1,000 characters.", default=None
-    )
-    person_id: strawberry.ID | None = strawberry.field(
-        default=None,
-        description="An id chosen by the client, which makes repeated requests safe: a UUID of version 7 in lower "
-        "case. By default the gateway creates one.",
+    name: str = required("The name, 1 to 100 characters.")
+    thumbnail_url: str | None = optional("The http(s) address of a picture of the person, at most 1,000 characters.")
+    person_id: strawberry.ID | None = optional(
+        "An id chosen by the client, which makes repeated requests safe: a UUID of version 7 in lower "
+        "case. By default the gateway creates one."
     )
 
 
 @strawberry.input(description="The fields of a person to change. Omitted fields keep their values.")
 class UpdatePersonInput:
-    person_id: strawberry.ID = strawberry.field(description="The person's `personId`.")
-    name: strawberry.Maybe[str | None] = strawberry.field(description="The name, 1 to 100 characters.", default=None)
-    thumbnail_url: strawberry.Maybe[str | None] = strawberry.field(
-        description="The http(s) address of a picture of the person, at most 1,000 characters. Null removes it.",
-        default=None,
+    name: strawberry.Maybe[str | None] = optional("The name, 1 to 100 characters.")
+    thumbnail_url: strawberry.Maybe[str | None] = optional(
+        "The http(s) address of a picture of the person, at most 1,000 characters. Null removes it."
     )
-    expected_version: int | None = strawberry.field(description=EXPECTED_VERSION, default=None)
+    expected_version: int | None = optional(EXPECTED_VERSION)
 
 
-NewPerson = Annotated[CreatePersonInput, strawberry.argument(description="The person.")]
-Changes = Annotated[UpdatePersonInput, strawberry.argument(description="The changes, at least one field.")]
-From = Annotated[
-    strawberry.ID,
-    strawberry.argument(
-        name="from", description="The `personId` of the person that is merged into the other one and deleted."
-    ),
+NewPerson = Annotated[CreatePersonInput, argument("The person.")]
+Changes = Annotated[UpdatePersonInput, argument("The changes, at least one field.")]
+MergedId = Annotated[
+    strawberry.ID, argument("The `personId` of the person that is merged into the other one and deleted.")
 ]
-Into = Annotated[
-    strawberry.ID, strawberry.argument(description="The `personId` of the person that remains, with the faces of both.")
-]
+RemainingId = Annotated[strawberry.ID, argument("The `personId` of the person that remains, with the faces of both.")]
 
 
 async def person(info: Info, id: PersonId, consistent: Consistent = False) -> Person | None:
-    pattern = keys.PERSON_CONSISTENT if consistent else keys.PERSON
-    return await info.context.persons.by_id(validate.id("id", id), None, pattern)
-
-
-async def persons(
-    info: Info,
-    first: First = None,
-    after: After = None,
-    last: Last = None,
-    before: Before = None,
-    order: Order = SortOrder.ASCENDING,
-    consistent: NotConsistent = False,
-) -> Connection[Person]:
-    check_index_read(consistent)
-    connection = Connection(
-        info.context.services.cursors, keys.PERSONS, "Query.persons", {"order": order.value}, person_from
+    return await info.context.persons.by_id(
+        validate.id("id", id, of=PERSON), None, consistently(keys.PERSON, consistent)
     )
-    page = await info.context.persons.all(connection.span(first, after, last, before), order)
-    return connection.of(page)
+
+
+persons = list_of_type(keys.PERSONS, Person.decoder, keys.TYPE, SortOrder.ASCENDING)
 
 
 def thumbnail_url(parent: strawberry.Parent[Person], info: Info) -> str | None:
@@ -109,14 +83,14 @@ async def persons_on_photo(parent: strawberry.Parent[Photo], info: Info) -> list
 
 async def person_of_face(parent: strawberry.Parent[Face], info: Info) -> Person | None:
     name = parent.photo.person_names.get(parent.person_id) if parent.photo else None
-    pattern = keys.PERSON_CONSISTENT if parent.just_changed else keys.PERSON
+    pattern = consistently(keys.PERSON, parent.just_changed)
     return await info.context.persons.by_id(parent.person_id, name, pattern)
 
 
 async def create_person(info: Info, input: NewPerson) -> Person:
     context = info.context
     require(context.identity, keys.CREATE_PERSON)
-    values = validate.fields(input, CREATE_CHECKS)
+    values = validate.fields(input, Person, own={"person_id": uuid7_id})
     return await context.person_rename.create(
         values["person_id"] or uuid7(context.requested_at, context.new_id(info)),
         name=values["name"],
@@ -125,16 +99,55 @@ async def create_person(info: Info, input: NewPerson) -> Person:
     )
 
 
-async def update_person(info: Info, input: Changes) -> Person:
+async def update_person(info: Info, id: PersonId, input: Changes) -> Person:
     require(info.context.identity, keys.UPDATE_PERSON)
-    person_id, changes = validate.id("personId", input.person_id), validate.changes(input, CHECKS, {"thumbnail_url"})
-    attributes = validate.attributes(changes)
-    return await info.context.person_rename.update(person_id, attributes, validate.version(input.expected_version))
+    person_id, changes = validate.id("id", id, of=PERSON), validate.changes(input, Person)
+    return await info.context.person_rename.update(person_id, changes, validate.version(input.expected_version))
 
 
-async def merge_persons(info: Info, from_: From, into: Into) -> Person:
+async def merge_persons(info: Info, from_id: MergedId, into_id: RemainingId) -> Person:
     require(info.context.identity, keys.MERGE_PERSONS)
-    source, target = validate.id("from", from_), validate.id("into", into)
+    source, target = validate.id("fromId", from_id, of=PERSON), validate.id("intoId", into_id, of=PERSON)
     if source == target:
-        raise BadUserInput("`into` must differ from `from`.", field="into")
+        raise BadUserInput("`intoId` must differ from `fromId`.", field="intoId")
     return await info.context.person_merge.merge(source, target)
+
+
+class PersonPhotoEdge(Edge[Photo]):
+    """An entry of the list of a person's photos, with the person's faces on the photo."""
+
+    person_photo: PersonPhoto
+
+
+@paged_in(SortOrder.DESCENDING)
+async def photos_of_person(
+    info: Info,
+    person_id: PersonId,
+    **paging: Unpack[Paging],
+) -> Connection[Photo]:
+    id = validate.id("personId", person_id, of=PERSON)
+    return await _photos(info, id, paging)
+
+
+@paged_in(SortOrder.DESCENDING)
+async def photos_of_parent(
+    parent: strawberry.Parent[Person], info: Info, **paging: Unpack[Paging]
+) -> Connection[Photo]:
+    return await _photos(info, parent.person_id, paging)
+
+
+async def _photos(info: Info, person_id: str, paging: Paging) -> Connection[Photo]:
+    connection = connection_of(info, face_keys.PHOTOS_OF_PERSON, Photo.decoder, {"personId": person_id})
+    span = connection.span(**paging)
+    connection.page, person_photos = await info.context.person_photos.of_person(person_id, span)
+    connection.items, connection.records = [each.item for each in person_photos], person_photos
+    connection.edge = _edge
+    return connection
+
+
+def _edge(connection: Connection[Any], item: Mapping[str, Any], person_photo: PersonPhoto) -> PersonPhotoEdge:
+    return PersonPhotoEdge(connection, item, person_photo.photo, person_photo)
+
+
+async def faces_on_edge(parent: strawberry.Parent[PersonPhotoEdge]) -> list[Face | DomainError]:
+    return await parent.person_photo.faces()

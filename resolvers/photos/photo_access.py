@@ -1,29 +1,26 @@
 """Access to the photo library, which identifies callers by the verified email of their token."""
 
 import re
-from typing import Annotated
+from collections.abc import Awaitable, Callable
+from typing import Any, Unpack
 from urllib.parse import unquote
 
-import strawberry
-
+from datastore.dynamodb.record_decoder import RecordDecoder
 from datastore.errors import BadUserInput, Forbidden
+from datastore.keyspace.photos.table import of_type
 from datastore.model import identifiers
 from datastore.model.access_patterns import AccessPattern
 from datastore.model.identity import Identity, Role
+from datastore.session.pagination import SortOrder, read_page
 from resolvers.shared import validation as validate
 from resolvers.shared.authorization import require
-from resolvers.shared.context import Context
+from resolvers.shared.context import Context, Info
+from resolvers.shared.global_ids import local_id
+from resolvers.shared.paging import Connection, Paging, connection_of, paged_in
+from resolvers.shared.selected_fields import has_child_reads
 
 # An @ that does not begin the pixel density of a file name: this matches ada@2x.com, but not thumbnail@2x.jpg.
 _AT = re.compile(r"@(?!\d(\.\d)?x\.(jpe?g|png|webp|gif|avif|heic|svg)([?#]|\Z))", re.ASCII | re.IGNORECASE)
-
-Consistent = Annotated[
-    bool, strawberry.argument(description="Whether to read with strong consistency, for twice the read units.")
-]
-NotConsistent = Annotated[
-    bool,
-    strawberry.argument(description="Must be false: this list is read from an index, which is eventually consistent."),
-]
 
 
 def caller_email(identity: Identity | None) -> str | None:
@@ -72,14 +69,19 @@ def given_email(context: Context, *, email: str | None, user_id: str | None) -> 
     if (email is None) == (user_id is None):
         raise BadUserInput("Give either `email` or `userId`.", field="userId" if email is None else "email")
     if user_id is not None:
-        return context.services.user_ids.decrypt(user_id)
+        return context.services.user_ids.decrypt(local_id("userId", user_id, "PhotoUser"))
     return validate.email("email", email or "")
 
 
-def check_index_read(consistent: bool) -> None:
-    """Raise `BadUserInput` if a consistent read of an index is requested."""
-    if consistent:
-        raise BadUserInput(
-            "`consistent` must be false here: DynamoDB supports only eventually consistent reads of indexes.",
-            field="consistent",
-        )
+def list_of_type(
+    pattern: AccessPattern, convert: RecordDecoder[Any], kind: str, order: SortOrder
+) -> Callable[..., Awaitable[Connection[Any]]]:
+    """Return the resolver of the list of all items of a kind, by default in this order."""
+
+    @paged_in(order)
+    async def resolve(info: Info, **paging: Unpack[Paging]) -> Connection[Any]:
+        connection = connection_of(info, pattern, convert)
+        span, reads, values = connection.span(**paging), has_child_reads(info), of_type.values_of(kind)
+        return connection.of(await read_page(info.context.store, pattern, [values], span, has_child_reads=reads))
+
+    return resolve

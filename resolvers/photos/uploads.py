@@ -1,5 +1,6 @@
 """Uploads of photos (SPARKS-W1)."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
@@ -7,73 +8,57 @@ import strawberry
 
 from datastore.keyspace.photos import uploads as keys
 from datastore.objects import FILE_FIELD, UploadTarget
-from datastore.photos.capture_time import check_past
 from datastore.photos.image_types import PictureType
 from datastore.photos.photos import Photo
 from datastore.photos.reservation_expiry import LIFETIME
-from datastore.photos.reservations import Reservation
+from datastore.photos.reservations import Reservation, check_past, uploader_claims
 from datastore.photos.upload_reservations import PhotoUpload
-from datastore.photos.upload_tokens import uploader_claims
-from resolvers.photos import photo_validation
 from resolvers.photos.photo_access import uploader
+from resolvers.photos.photos import OWN_CHECKS
 from resolvers.shared import validation as validate
+from resolvers.shared.arguments import argument, optional, required
 from resolvers.shared.authorization import require
-from resolvers.shared.client_ids import new_object_id
+from resolvers.shared.client_ids import CLIENT_ID, new_object_id
 from resolvers.shared.context import Info
 
 strawberry.enum(PictureType, description="The image format of a file.")
 
-ImageId = Annotated[strawberry.ID, strawberry.argument(description="The `imageId` of the reservation.")]
-
-
-CHECKS: dict[str, validate.Check] = {
-    "description": photo_validation.description,
-    "tags": photo_validation.tags,
-    "taken_at": validate.timestamp,
-    "camera": photo_validation.camera,
-}
+ReservationId = Annotated[strawberry.ID, argument("The `imageId` of the reservation.")]
 
 
 @strawberry.input(description="A photo to upload.")
 class CreatePhotoInput:
-    content_type: PictureType = strawberry.field(description="The image format of the original.")
-    description: str | None = strawberry.field(description="The description, 1 to 1,000 characters.", default=None)
-    tags: list[str] | None = strawberry.field(
-        description="The tags, at most 20, each 1 to 50 characters. They are stored in lower case, each once.",
-        default=None,
+    content_type: PictureType = required("The image format of the original.")
+    description: str | None = optional("The description, 1 to 1,000 characters.")
+    tags: list[str] | None = optional(
+        "The tags, at most 20, each 1 to 50 characters. They are stored in lower case, each once."
     )
-    taken_at: datetime | None = strawberry.field(
-        description="The time at which the photo was taken, at most five minutes ahead of the gateway's clock. By "
+    taken_at: datetime | None = optional(
+        "The time at which the photo was taken, at most five minutes ahead of the gateway's clock. By "
         "default the time in the original's metadata (EXIF DateTimeOriginal with OffsetTimeOriginal, or UTC "
-        "without an offset), or the time of the reservation if there is none.",
-        default=None,
+        "without an offset), or the time of the reservation if there is none."
     )
-    camera: str | None = strawberry.field(
-        description="The maker and model of the camera, 1 to 100 characters; by default those in the original's "
-        "metadata.",
-        default=None,
+    camera: str | None = optional(
+        "The maker and model of the camera, 1 to 100 characters; by default those in the original's metadata."
     )
-    image_id: strawberry.ID | None = strawberry.field(
-        description="An id chosen by the client, which makes repeated requests safe: a UUID of version 7 in lower "
-        "case, whose time is at most one day ago and at most five minutes ahead. By default the gateway creates "
-        "one.",
-        default=None,
-    )
+    image_id: strawberry.ID | None = optional(CLIENT_ID)
 
 
-NewPhoto = Annotated[CreatePhotoInput, strawberry.argument(description="The photo.")]
+NewPhoto = Annotated[CreatePhotoInput, argument("The photo.")]
 
 
-@strawberry.type(description="A field of a form.")
+@dataclass(frozen=True, slots=True)
 class UploadField:
-    name: str = strawberry.field(description="The name of the field.")
-    value: str = strawberry.field(description="The value of the field.")
+    """A field of a form."""
+
+    name: str
+    value: str
 
 
 async def create_photo(info: Info, input: NewPhoto) -> PhotoUpload:
     context = info.context
     email = uploader(context.identity, keys.CREATE_PHOTO)
-    values = validate.fields(input, CHECKS)
+    values = validate.fields(input, Reservation, own=OWN_CHECKS)
     if values["taken_at"] is not None:
         check_past("takenAt", values["taken_at"], context.now)
     reservation = Reservation(
@@ -100,14 +85,14 @@ async def create_photo(info: Info, input: NewPhoto) -> PhotoUpload:
     )
 
 
-async def complete_photo(info: Info, image_id: ImageId) -> Photo:
+async def complete_photo(info: Info, id: ReservationId) -> Photo:
     email = uploader(info.context.identity, keys.COMPLETE_PHOTO)
-    return await info.context.uploads.complete(validate.id("imageId", image_id), email)
+    return await info.context.uploads.complete(validate.id("id", id, of=("PhotoUpload",)), email)
 
 
-async def cancel_upload(info: Info, image_id: ImageId) -> bool:
+async def cancel_upload(info: Info, id: ReservationId) -> bool:
     email = uploader(info.context.identity, keys.CANCEL_UPLOAD)
-    return await info.context.upload_reservations.cancel(validate.id("imageId", image_id), email)
+    return await info.context.upload_reservations.cancel(validate.id("id", id, of=("PhotoUpload",)), email)
 
 
 def reserved_id(parent: strawberry.Parent[PhotoUpload]) -> strawberry.ID:

@@ -1,88 +1,66 @@
 """Users of the photo library: SPARKS-1, SPARKS-4 and the mutations of users (SPARKS-W1)."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import strawberry
 
 from datastore.errors import BadUserInput, Forbidden
 from datastore.keyspace.photos import users as keys
+from datastore.model.access_patterns import consistently
 from datastore.model.identity import Identity, Role
 from datastore.photos.photos import Photo
-from datastore.photos.users import PhotoUser, photo_user_from
+from datastore.photos.users import UPLOAD_LIMIT, PhotoUser
 from datastore.session.pagination import SortOrder
 from resolvers.photos.photo_access import (
-    Consistent,
-    NotConsistent,
     caller_email,
-    check_index_read,
     given_email,
     is_admin,
+    list_of_type,
     may_see_email,
     uploader,
 )
 from resolvers.shared import validation as validate
-from resolvers.shared.arguments import EXPECTED_VERSION, After, Before, First, Last, Order
+from resolvers.shared.arguments import EXPECTED_VERSION, Consistent, argument, optional, required
 from resolvers.shared.authorization import require
-from resolvers.shared.context import Info
-from resolvers.shared.paging import Connection
+from resolvers.shared.context import Context, Info
+from resolvers.shared.global_ids import global_id, local_id
 
-LONGEST_NAME = 100
-MAX_UPLOADS = 1_000_000
-
-Email = Annotated[
-    str | None, strawberry.argument(description="The user's email address. The case of ASCII letters is ignored.")
-]
+Email = Annotated[str | None, argument("The user's email address. The case of ASCII letters is ignored.")]
 OwnEmail = Annotated[
     str | None,
-    strawberry.argument(
-        description="The user's email address: the caller's own, or any for admins. The case of ASCII letters is "
-        "ignored."
-    ),
+    argument("The user's email address: the caller's own, or any for admins. The case of ASCII letters is ignored."),
 ]
-PhotoUserId = Annotated[strawberry.ID | None, strawberry.argument(description="The user's `userId`.")]
-
-
-def display_name(field: str, value: str) -> str:
-    return validate.line(field, value, LONGEST_NAME)
-
-
-def upload_limit(field: str, value: int) -> int:
-    return validate.number(field, value, minimum=0, maximum=MAX_UPLOADS)
-
-
-CHECKS: dict[str, validate.Check] = {"display_name": display_name, "upload_limit": upload_limit}
+PhotoUserId = Annotated[strawberry.ID | None, argument("The user's `userId`.")]
 
 
 @strawberry.input(description="A user of the photo library to create.")
 class CreatePhotoUserInput:
-    display_name: str = strawberry.field(description="The name, 1 to 100 characters.")
-    email: str | None = strawberry.field(
-        description="The email address of the user; by default the caller's. Only admins may name another user.",
-        default=None,
+    display_name: str = required("The name, 1 to 100 characters.")
+    email: str | None = optional(
+        "The email address of the user; by default the caller's. Only admins may name another user."
     )
-    upload_limit: int | None = strawberry.field(
-        description="The maximum number of photos of the user, 0 to 1,000,000; by default 100. Only admins may set it.",
-        default=None,
+    upload_limit: int = strawberry.field(
+        description="The maximum number of photos of the user, 0 to 1,000,000. Only admins may set another one.",
+        default=UPLOAD_LIMIT,
     )
 
 
 @strawberry.input(description="The fields of a user to change. Omitted fields keep their values.")
 class UpdatePhotoUserInput:
-    user_id: strawberry.ID | None = strawberry.field(
-        description="The `userId` of the user; by default the caller's. Only admins may name another user.",
-        default=None,
+    display_name: strawberry.Maybe[str | None] = optional("The name, 1 to 100 characters.")
+    upload_limit: strawberry.Maybe[int | None] = optional(
+        "The maximum number of photos of the user, 0 to 1,000,000. Only admins may set it."
     )
-    display_name: strawberry.Maybe[str | None] = strawberry.field(
-        description="The name, 1 to 100 characters.", default=None
-    )
-    upload_limit: strawberry.Maybe[int | None] = strawberry.field(
-        description="The maximum number of photos of the user, 0 to 1,000,000. Only admins may set it.", default=None
-    )
-    expected_version: int | None = strawberry.field(description=EXPECTED_VERSION, default=None)
+    expected_version: int | None = optional(EXPECTED_VERSION)
 
 
-NewPhotoUser = Annotated[CreatePhotoUserInput, strawberry.argument(description="The user.")]
-Changes = Annotated[UpdatePhotoUserInput, strawberry.argument(description="The changes, at least one field.")]
+NewPhotoUser = Annotated[CreatePhotoUserInput, argument("The user.")]
+ChangedUserId = Annotated[
+    strawberry.ID | None,
+    argument("The `userId` of the user; by default the caller's. Only admins may name another user."),
+]
+Changes = Annotated[UpdatePhotoUserInput, argument("The changes, at least one field.")]
 
 
 async def photo_user(
@@ -92,9 +70,7 @@ async def photo_user(
     address = given_email(context, email=email, user_id=user_id)
     if email is not None:
         _require_owner(context.identity, address)
-        pattern = keys.PHOTO_USER_BY_EMAIL_CONSISTENT if consistent else keys.PHOTO_USER_BY_EMAIL
-    else:
-        pattern = keys.PHOTO_USER_CONSISTENT if consistent else keys.PHOTO_USER
+    pattern = consistently(keys.PHOTO_USER if email is None else keys.PHOTO_USER_BY_EMAIL, consistent)
     return None if address is None else await context.photo_users.by_email(address, pattern)
 
 
@@ -108,22 +84,7 @@ def _require_owner(identity: Identity | None, address: str | None) -> None:
         raise Forbidden("`email` must be your own: read other users by `userId`.")
 
 
-async def photo_users(
-    info: Info,
-    first: First = None,
-    after: After = None,
-    last: Last = None,
-    before: Before = None,
-    order: Order = SortOrder.ASCENDING,
-    consistent: NotConsistent = False,
-) -> Connection[PhotoUser]:
-    require(info.context.identity, keys.PHOTO_USERS)
-    check_index_read(consistent)
-    connection = Connection(
-        info.context.services.cursors, keys.PHOTO_USERS, "Query.photoUsers", {"order": order.value}, photo_user_from
-    )
-    page = await info.context.photo_users.all(connection.span(first, after, last, before), order)
-    return connection.of(page)
+photo_users = list_of_type(keys.PHOTO_USERS, PhotoUser.decoder, keys.TYPE, SortOrder.ASCENDING)
 
 
 async def me(parent: strawberry.Parent[Identity], info: Info) -> PhotoUser | None:
@@ -131,12 +92,21 @@ async def me(parent: strawberry.Parent[Identity], info: Info) -> PhotoUser | Non
     return None if email is None else await info.context.photo_users.by_email(email)
 
 
-async def user(parent: strawberry.Parent[Photo], info: Info) -> PhotoUser | None:
-    return await info.context.photo_users.by_email(parent.email)
+async def users_by_email(emails: Sequence[str], info: Info) -> Sequence[PhotoUser | Exception | None]:
+    return await info.context.photo_users.by_emails(emails)
 
 
 def user_id(parent: strawberry.Parent[PhotoUser | Photo], info: Info) -> strawberry.ID:
     return strawberry.ID(info.context.services.user_ids.encrypt(parent.email))
+
+
+def global_user_id(parent: strawberry.Parent[PhotoUser], info: Info) -> str:
+    return global_id("PhotoUser", info.context.services.user_ids.encrypt(parent.email))
+
+
+async def photo_user_by_id(context: Context, user_id: str) -> PhotoUser | None:
+    email = context.services.user_ids.decrypt(user_id)
+    return None if email is None else await context.photo_users.by_email(email)
 
 
 def email(parent: strawberry.Parent[PhotoUser | Photo], info: Info) -> str | None:
@@ -146,30 +116,31 @@ def email(parent: strawberry.Parent[PhotoUser | Photo], info: Info) -> str | Non
 async def create_photo_user(info: Info, input: NewPhotoUser) -> PhotoUser:
     context = info.context
     caller = require(context.identity, keys.CREATE_PHOTO_USER)
-    values = validate.fields(input, CHECKS)
+    values = validate.fields(input, PhotoUser)
     own_email = uploader(caller, keys.CREATE_PHOTO_USER) if input.email is None else None
     address = own_email or validate.email("email", input.email or "")
-    _require_admin(caller, {"email": address != caller_email(caller), "uploadLimit": input.upload_limit is not None})
+    _require_admin(
+        caller, {"email": address != caller_email(caller), "uploadLimit": input.upload_limit != UPLOAD_LIMIT}
+    )
     if not address.isascii():
         raise BadUserInput("`email` must be ASCII for a new user.", field="email")
     return await context.photo_users.create(
-        address, **{name: value for name, value in values.items() if value is not None}
+        address, display_name=values["display_name"], upload_limit=values["upload_limit"]
     )
 
 
-async def update_photo_user(info: Info, input: Changes) -> PhotoUser:
+async def update_photo_user(info: Info, input: Changes, id: ChangedUserId = None) -> PhotoUser:
     context = info.context
     caller = require(context.identity, keys.UPDATE_PHOTO_USER)
-    if input.user_id is None:
+    if id is None:
         address: str | None = uploader(caller, keys.UPDATE_PHOTO_USER)
     else:
-        address = context.services.user_ids.decrypt(input.user_id)
-    _require_admin(caller, {"userId": address != caller_email(caller), "uploadLimit": input.upload_limit is not None})
-    changes = validate.changes(input, CHECKS, removable=())
+        address = context.services.user_ids.decrypt(local_id("id", id, "PhotoUser"))
+    _require_admin(caller, {"id": address != caller_email(caller), "uploadLimit": input.upload_limit is not None})
+    changes = validate.changes(input, PhotoUser)
     if address is None:
-        raise BadUserInput("`userId` is not the id of a photo user.", field="userId")
-    attributes = validate.attributes(changes)
-    return await context.photo_users.update(address, attributes, validate.version(input.expected_version))
+        raise BadUserInput("`id` is not the id of a photo user.", field="id")
+    return await context.photo_users.update(address, changes, validate.version(input.expected_version))
 
 
 def _require_admin(caller: Identity, used: dict[str, bool]) -> None:

@@ -9,6 +9,10 @@ from resolvers.shared.context import Info
 # A client's clock may be ahead, and a client may repeat a request later. Objects are listed by the time of their ids,
 # so an id must not place a new object far from its time.
 MAX_AHEAD, MAX_AGE = timedelta(minutes=5), timedelta(days=1)
+CLIENT_ID = (
+    "An id chosen by the client, which makes repeated requests safe: a UUID of version 7 in lower case, whose time is "
+    "at most one day ago and at most five minutes ahead. By default the gateway creates one."
+)
 
 
 def new_object_id(info: Info, field: str, given: str | None) -> str:

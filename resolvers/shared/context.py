@@ -5,7 +5,6 @@ from weakref import WeakSet
 
 import strawberry
 
-from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
 from datastore.earthquakes.earthquakes import Earthquakes
 from datastore.feeds.comments import Comments
 from datastore.feeds.follows import Follows
@@ -36,9 +35,8 @@ from datastore.photos.livestreams import Livestreams
 from datastore.photos.lookups import Lookups
 from datastore.photos.merge_persons import PersonMerge
 from datastore.photos.person_photos import PersonPhotos
-from datastore.photos.persons import Persons
+from datastore.photos.persons import PersonRename, Persons
 from datastore.photos.photos import Photos
-from datastore.photos.rename_person import PersonRename
 from datastore.photos.update_photo import PhotoUpdates
 from datastore.photos.upload_reservations import UploadReservations
 from datastore.photos.uploads import Uploads
@@ -53,37 +51,59 @@ from resolvers.shared.lazy_attribute import LazyAttribute
 from resolvers.shared.services import Services
 
 
+class _StoreAttribute:
+    """The store of a context, opened when it is first used: the events of many subscriptions read nothing."""
+
+    def __get__(self, context: "Context", _: type) -> Store:
+        services, now, source = context.services, context.now, context._id_source
+        store = context.__dict__["store"] = Store(
+            services.client,
+            prefix=services.prefix,
+            deadline=Deadline(services.deadline_seconds),
+            token=services.new_id,
+            meter=context.meter,
+            now=lambda: now,
+        )
+        store.freshness, store.resolves_at_once = context.freshness, context.resolves_at_once
+        store.is_retry = source is not None and source.is_retry
+        return store
+
+
 class Context:
     """The context of one operation. The source of a subscription has one, and each of its events has its own."""
 
     #: The time of the operation or event.
     now: datetime
     #: The store of the operation or event.
-    store: Store
+    store = _StoreAttribute()
+    #: Which reads of other operations may serve this one.
+    freshness: ReadFreshness
+    #: Whether compiled code executes the operation.
+    resolves_at_once: bool
     #: Whether the identity was read, so that the result may depend on it.
     used_identity: bool
-    #: The resume position of a subscription; None for other operations.
-    progress: SubscriptionProgress | None
     #: Whether a request log of a rejected field was written.
     has_logged_rejection: bool
     #: The names of the lazy attributes that were computed.
     lazy_names: list[str]
 
-    def __init__(self, services: Services, identity: Identity | None) -> None:
+    def __init__(self, services: Services, identity: Identity | None, freshness: ReadFreshness, compiled: bool) -> None:
+        """Create a context. `freshness` are the reads of other operations that may serve it.
+
+        compiled: whether compiled code executes the operation.
+        """
         self.services = services
-        self.progress = None
         self.used_identity = False
         self._identity = identity
         self.meter = Meter()
         self.has_logged_rejection = False
-        # Stores other than the present one. The stores of past events are garbage-collected.
+        # Stores other than the present one. Unused ones are garbage-collected.
         self._other_stores: WeakSet[Store] | None = None
         self.lazy_names = []
-        self._freshness = ReadFreshness.OWN
         self._id_source: IdSource | None = None
         self._id_counts: dict[str, int] = {}
+        self.freshness, self.resolves_at_once = freshness, compiled
         self.now = services.now()
-        self.store = self._open_store()
 
     @property
     def identity(self) -> Identity | None:
@@ -91,14 +111,9 @@ class Context:
         self.used_identity = True
         return self._identity
 
-    def set_freshness(self, freshness: ReadFreshness) -> None:
-        """Set which reads of other operations may serve this one. Call it before the first read."""
-        self._freshness = self.store.freshness = freshness
-
     def use_id_source(self, source: IdSource) -> None:
-        """Derive new ids from the mutation's Idempotency-Key. Call it before the first write."""
+        """Derive new ids from the mutation's Idempotency-Key. Call it before the first use of the store."""
         self._id_source = source
-        self.store.is_retry = source.is_retry
 
     @property
     def requested_at(self) -> datetime:
@@ -124,49 +139,24 @@ class Context:
         if shared is not None:
             shared.advance_watermark()
 
-    def reset(self) -> None:
-        """Prepare for the next event of a subscription: set its time, and forget all reads."""
-        self._track(self.store)
-        self._clear_lazy_attributes()
-        self.now = self.services.now()
-        self.store = self._open_store()
-
     def close(self) -> None:
-        """Cancel the reads that are still queued."""
-        self.store.close()
+        """Cancel the reads that are still queued, and delete the lazy attributes."""
+        if "store" in self.__dict__:
+            self.store.close()
         for store in self._other_stores or ():
             store.close()
-        self._clear_lazy_attributes()
-
-    def _clear_lazy_attributes(self) -> None:
-        """Delete the lazy attributes. Some reference the context, in a cycle that would keep all reads in memory."""
+        # Some lazy attributes reference the context, in a cycle that would keep all reads in memory.
         for name in self.lazy_names:
-            self.__dict__.pop(name, None)
-        self.lazy_names.clear()
+            del self.__dict__[name]
+        self.lazy_names = []
 
     def new_store(self) -> Store:
         """Return a store with its own deadline and no previous reads."""
-        store = self._open_store()
-        self._track(store)
-        return store
-
-    def _open_store(self) -> Store:
-        services = self.services
-        store = Store(
-            services.client,
-            prefix=services.prefix,
-            deadline=Deadline(services.deadline_seconds),
-            token=services.new_id,
-            meter=self.meter,
-        )
-        store.freshness = self._freshness
-        store.is_retry = self.is_retry
-        return store
-
-    def _track(self, store: Store) -> None:
+        store = self.store.reopened(Deadline(self.services.deadline_seconds))
         if self._other_stores is None:
             self._other_stores = WeakSet()
         self._other_stores.add(store)
+        return store
 
     @LazyAttribute
     def sightings(self) -> Sightings:
@@ -283,7 +273,7 @@ class Context:
 
     @LazyAttribute
     def persons(self) -> Persons:
-        return Persons(self.store, self.lookups, self.now)
+        return Persons(self.store, self.lookups)
 
     @LazyAttribute
     def faces(self) -> Faces:

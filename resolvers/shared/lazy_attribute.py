@@ -29,5 +29,5 @@ class LazyAttribute(Generic[T]):
             return self
         attributes = instance.__dict__
         value = attributes[self._name] = self._compute(instance)
-        attributes["lazy_names"].append(self._name)
+        attributes["lazy_names"] += (self._name,)
         return value

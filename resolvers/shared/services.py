@@ -4,13 +4,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from datastore.change_streams.change import ChangeParser
 from datastore.change_streams.change_feed import ChangeFeed
 from datastore.dynamodb.client import Client
 from datastore.earthquakes.earthquakes import IngestSummary
+from datastore.earthquakes.events import Earthquake, event_of
 from datastore.earthquakes.request_logs import RequestLogs
-from datastore.matches.live_state import ActiveMatchParser
+from datastore.matches.live_state import ActiveMatch, active_match_from
 from datastore.objects import ObjectStore
-from datastore.photos.decoder_pool import DecoderPool
+from datastore.photos.decoder import DecoderPool
 from datastore.photos.encrypted_user_ids import UserIds
 from datastore.search import SearchIndex
 from datastore.session.cursors import Cursors
@@ -50,5 +52,6 @@ class Services:
     deadline_seconds: float = 30.0
     #: Whether originals of photos are stored with their metadata.
     keeps_metadata: bool = False
-    active_match_parser: ActiveMatchParser = field(default_factory=ActiveMatchParser)
+    active_match_parser: ChangeParser[ActiveMatch] = field(default_factory=lambda: ChangeParser(active_match_from))
+    earthquake_parser: ChangeParser[Earthquake | None] = field(default_factory=lambda: ChangeParser(event_of))
     decoder_pool: DecoderPool = field(default_factory=DecoderPool)

@@ -1,42 +1,60 @@
 """Checks of input values. The error of a check names the field and the limit."""
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from strawberry import Some
 from strawberry.exceptions import StrawberryInputCoercionError
 from strawberry.schema.types.base_scalars import DateTimeDefinition
 from strawberry.utils.str_converters import to_camel_case
 
 from datastore.errors import BadUserInput
+from datastore.items import forms
+from datastore.items.forms import Form
+from datastore.items.stored_item import StoredItem
 from datastore.model import identifiers
 from datastore.model.identifiers import MAX_EMAIL_CHARACTERS, MAX_USER_ID_BYTES
 from datastore.model.text_characters import has_forbidden_characters
 from datastore.model.timestamps import FIRST_YEAR, LAST_YEAR
 from resolvers.shared import user_text
+from resolvers.shared.global_ids import GLOBAL_ID_PREFIX, local_id
 
 Number = TypeVar("Number", int, float)
 # A function of the field's name in the API and its value. It returns the checked value, or raises `BadUserInput`.
 Check = Callable[[str, Any], Any]
+NO_CHECKS: Mapping[str, Check] = {}
+Declared = type[StoredItem] | Mapping[str, Check]
 
+# The types whose objects have the id of a user.
+USERS = ("User", "UserProfile")
 LONGEST_ID = 100
 LONGEST_CODE = 20
-LONGEST_URL = 1000
+LONGEST_URL = forms.Url().longest
 LONGEST_LIST = 100
 GREATEST_INT = 2**31 - 1  # the greatest Int of GraphQL
 SHORTEST_DATE = len("20260625")
+# Nearly all ids: visible ASCII characters.
+_PLAIN = re.compile(r"[!-~]+")
 
 assert DateTimeDefinition.parse_value is not None
 _parse_iso: Callable[[object], datetime] = DateTimeDefinition.parse_value
 
 
-def fields(input: object, checks: Mapping[str, Check], prefix: str = "") -> dict[str, Any]:
-    """Return the checked values of an input's fields. None is not checked. Raises `BadUserInput`.
+def fields(input: object, item: Declared, prefix: str = "", *, own: Mapping[str, Check] = NO_CHECKS) -> dict[str, Any]:
+    """Return the checked values of an input's fields, as the stored item declares them. None is not checked.
 
-    `prefix` is the path of the input, such as `teams[3].`.
+    `prefix` is the path of the input, such as `teams[3].`. `own` are checks that replace those of the declaration.
+    Raises `BadUserInput`.
     """
+    return checked(input, _checks(input, item, own), prefix)
+
+
+def checked(input: object, checks: Mapping[str, Check], prefix: str = "") -> dict[str, Any]:
+    """Return the checked values of an input's fields, each by its own check. None is not checked."""
     values = {name: getattr(input, name) for name in checks}
     return {
         name: None if value is None else checks[name](prefix + to_camel_case(name), value)
@@ -44,34 +62,76 @@ def fields(input: object, checks: Mapping[str, Check], prefix: str = "") -> dict
     }
 
 
-def changes(input: object, checks: Mapping[str, Check], removable: Collection[str]) -> dict[str, Any]:
-    """Return the checked values of the present fields of an input of `Maybe`s. None removes a `removable` field.
+def changes(
+    input: object, item: Declared, removable: Collection[str] = (), *, own: Mapping[str, Check] = NO_CHECKS
+) -> dict[str, Any]:
+    """Return the checked values of the present fields of an input of `Maybe`s. None removes a removable field.
 
-    Raises `BadUserInput`, also if no field is present.
+    The stored item declares the fields. `own` are checks that replace those of the declaration. Raises `BadUserInput`,
+    also if no field is present.
     """
-    values = {name: maybe.value for name in checks if (maybe := getattr(input, name)) is not None}
+    checks = _checks(input, item, own)
+    values = {name: maybe.value for name in checks if isinstance(maybe := getattr(input, name), Some)}
     if not values:
         raise BadUserInput("`input` must name at least one field to change.", field="input")
     for name, value in values.items():
         field = to_camel_case(name)
         if value is not None:
             values[name] = checks[name](field, value)
-        elif name not in removable:
+        elif name not in (removable if isinstance(item, Mapping) else item.__declaration__.removable):
             raise BadUserInput(f"`{field}` must not be null.", field=field)
     return values
 
 
-def attributes(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values under the names of their attributes in the table, such as `startTime` for `start_time`."""
-    return {to_camel_case(name): value for name, value in values.items()}
+def field(item: type[StoredItem], name: str, value: Any) -> Any:
+    """Return the checked value of a field that a stored item declares. Raises `BadUserInput`."""
+    return _declared_checks(item)[name](to_camel_case(name), value)
+
+
+def _checks(input: object, item: Declared, own: Mapping[str, Check]) -> Mapping[str, Check]:
+    """Return the checks of the fields that an input has."""
+    if isinstance(item, Mapping):
+        return item
+    checks = {**_declared_checks(item), **own}
+    return {name: checks[name] for name in checks if hasattr(input, name)}
+
+
+@cache
+def _declared_checks(item: type[StoredItem]) -> Mapping[str, Check]:
+    return {name: _check_of(form) for name, form in item.__declaration__.forms.items()}
+
+
+def _check_of(form: Form) -> Check:
+    """Return the check of a form."""
+    match form:
+        case forms.Line(longest):
+            return partial(line, longest=longest)
+        case forms.Prose(longest, may_be_blank):
+            checks = partial(prose, longest=longest)
+            return (lambda field, value: checks(field, value) if value.strip() else None) if may_be_blank else checks
+        case forms.Identifier(longest):
+            return partial(id, longest=longest)
+        case forms.Url():
+            return url
+        case forms.Boolean():
+            return boolean
+        case forms.Moment():
+            return timestamp
+        case forms.Whole(minimum, maximum):
+            return partial(number, minimum=minimum, maximum=maximum)
 
 
 line = user_text.line
 prose = user_text.prose
 
 
-def user_id(field: str, value: str) -> str:
-    """Return the id of a user unchanged, as tokens contain it. Raises `BadUserInput` for any other text."""
+def user_id(field: str, value: str, of: tuple[str, ...] = USERS) -> str:
+    """Return the id of a user unchanged, as tokens contain it. Raises `BadUserInput` for any other text.
+
+    `of` are the types whose global ids are accepted in its place.
+    """
+    if value.startswith(GLOBAL_ID_PREFIX):
+        value = local_id(field, value, *of)
     if identifiers.is_user_id(value):
         return value
     if value.strip() and identifiers.user_id_fits(value):
@@ -79,11 +139,20 @@ def user_id(field: str, value: str) -> str:
     raise BadUserInput(f"`{field}` must have between 1 and {MAX_USER_ID_BYTES} bytes of UTF-8.", field=field)
 
 
-def id(field: str, value: str, longest: int = LONGEST_ID) -> str:
-    """Return the id without the spaces around it.
+def id(
+    field: str, value: str, longest: int = LONGEST_ID, *, of: tuple[str, ...] = (), within: tuple[str, ...] = ()
+) -> str:
+    """Return the local id without the spaces around it.
+
+    `of` are the types whose global ids are accepted in its place. `within` are the parts of a key that precede the
+    local id, as other arguments state them.
 
     Raises `BadUserInput` unless it has 1 to `longest` characters, without control and invisible characters.
     """
+    if of and value.startswith(GLOBAL_ID_PREFIX):
+        value = local_id(field, value, *of, within=within)
+    if _PLAIN.fullmatch(value) and len(value) <= longest:
+        return value
     text = value.strip()
     if not 1 <= len(text) <= longest or not user_text.visible(text):
         raise BadUserInput(f"`{field}` must have between 1 and {longest} characters.", field=field)
@@ -101,14 +170,14 @@ name = partial(line, longest=200)
 note = partial(prose, longest=1000)
 
 
-def ids(field: str, values: Sequence[str]) -> Sequence[str]:
-    """Return the ids, each checked and stripped as `id` does."""
+def ids(field: str, values: Sequence[str], *, of: tuple[str, ...] = ()) -> Sequence[str]:
+    """Return the local ids, each checked and stripped as `id` does."""
     characters = "".join(values)
     # Nearly all lists pass this test, which is cheaper than checking each id.
     plain = characters.isascii() and characters.isprintable() and " " not in characters and all(values)
-    if plain and max(map(len, values), default=0) <= LONGEST_ID:
+    if plain and max(map(len, values), default=0) <= LONGEST_ID and not (of and GLOBAL_ID_PREFIX in characters):
         return values
-    return [id(field, value) for value in values]
+    return [id(field, value, of=of) for value in values]
 
 
 def url(field: str, value: str) -> str:

@@ -3,72 +3,67 @@
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Annotated, Any
+from datetime import datetime
+from typing import Annotated, Any, Unpack
 
 import strawberry
 
 from datastore.change_streams.change import Change
-from datastore.change_streams.subscriptions.event_source import SharedSource, SourceReader, UnsharedSource
-from datastore.errors import BadUserInput, NotFound
+from datastore.change_streams.subscriptions.delivery import Delivery
+from datastore.change_streams.subscriptions.event_source import EventSource, EventStream, SourceReader
+from datastore.errors import BadUserInput
 from datastore.keyspace import sightings as keys
+from datastore.model.access_patterns import consistently
 from datastore.model.composite_keys import Key
 from datastore.queues import QueueLimits
+from datastore.session.pagination import SortOrder
 from datastore.sightings.demo import DEMO_SIGHTINGS, demo_reporters, demo_sightings
 from datastore.sightings.reporters import UserProfile
-from datastore.sightings.sightings import Freshness, Sighting, Trend, chronological_key, is_sighting, sighting_from
-from datastore.sightings.watches import Watch, is_watch, watch_from
+from datastore.sightings.sightings import Freshness, Sighting, Trend, TrendingWindow, chronological_key
+from datastore.sightings.watches import Watch
 from resolvers.shared import validation as validate
 from resolvers.shared.arguments import (
-    After,
     AnyArea,
     AnyCategory,
     Area,
-    Before,
     Buffer,
     Category,
-    First,
-    Last,
+    Consistent,
     UserId,
     WhenSlow,
+    argument,
+    required,
 )
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
-from resolvers.shared.event_source import follow, queue_limits
-from resolvers.shared.paging import Connection, page_of_items
+from resolvers.shared.event_source import filtered, follow, queue_limits
+from resolvers.shared.global_ids import global_id, key_of
+from resolvers.shared.paging import Connection, Paging, connection_of, page_of_items, paged_in
 from resolvers.shared.selected_fields import selects
 
-LONGEST_WINDOW_HOURS = 48
-HOUR = timedelta(hours=1)
-LONGEST_DESCRIPTION = 500
 LONGEST_PLACE = 256
 # The blocks of 4 KB in the window of a category: some 30 sightings.
 BLOCKS_PER_WINDOW = 3
 # The number of categories to assume if the argument has no list.
 DEFAULT_CATEGORIES = 5.0
 
-SightingId = Annotated[strawberry.ID, strawberry.argument(description="The sighting's `sightingId`.")]
-WatchId = Annotated[strawberry.ID, strawberry.argument(description="The watch's `watchId`.")]
-Categories = Annotated[
-    list[str] | None, strawberry.argument(description="The categories, some of `categories`; by default all.")
-]
-WindowHours = Annotated[
-    float,
-    strawberry.argument(description="The length of the time window before the present, in hours: above 0, at most 48."),
-]
+SightingId = Annotated[strawberry.ID, argument("The sighting's `sightingId` or `id`.")]
+WatchId = Annotated[strawberry.ID, argument("The watch's `watchId` or `id`.")]
+Categories = Annotated[list[str] | None, argument("The categories, some of `categories`; by default all.")]
+Window = Annotated[TrendingWindow, argument("The length of the time window, which ends at the present time.")]
 
 
 @strawberry.input(description="A sighting to report.")
 class ReportSightingInput:
-    area: str = strawberry.field(description="The area, one of `areas`.")
-    category: str = strawberry.field(description="The category, one of `categories`.")
-    description: str = strawberry.field(description="What the reporter sees, in words, 1 to 500 characters.")
+    area: str = required("The area, one of `areas`.")
+    category: str = required("The category, one of `categories`.")
+    description: str = required("What the reporter sees, in words, 1 to 500 characters.")
 
 
 @strawberry.input(description="A watch to create: an area and a category.")
 class CreateWatchInput:
-    area: str = strawberry.field(description="The area, one of `areas`.")
-    category: str = strawberry.field(description="The category, one of `categories`.")
+    area: str = required("The area, one of `areas`.")
+    category: str = required("The category, one of `categories`.")
 
 
 async def areas(info: Info) -> Sequence[str]:
@@ -79,28 +74,25 @@ async def categories(info: Info) -> Sequence[str]:
     return info.context.services.places.categories
 
 
-async def sightings(
-    info: Info,
-    area: Area,
-    first: First = None,
-    after: After = None,
-    last: Last = None,
-    before: Before = None,
-) -> Connection[Sighting]:
+@paged_in(SortOrder.DESCENDING, consistent=True)
+async def sightings(info: Info, area: Area, **paging: Unpack[Paging]) -> Connection[Sighting]:
     _check_configured(info.context, area=area)
-    connection = Connection(
-        info.context.services.cursors, keys.ACTIVE_IN_AREA, "Query.sightings", {"area": area}, sighting_from
-    )
-    page = await info.context.sightings.active_in(area, connection.span(first, after, last, before))
+    connection = connection_of(info, keys.ACTIVE_IN_AREA, Sighting.decoder)
+    page = await info.context.sightings.active_in(area, connection.span(**paging))
     return connection.of(page)
 
 
-async def user_profile(info: Info, user_id: UserId) -> UserProfile | None:
-    return await info.context.reporters.by_id(validate.user_id("userId", user_id))
+async def user_profile(info: Info, id: UserId, consistent: Consistent = False) -> UserProfile | None:
+    pattern = consistently(keys.USER_PROFILE, consistent)
+    return await info.context.reporters.by_id(validate.user_id("id", id), pattern)
 
 
-async def reporter(parent: strawberry.Parent[Sighting], info: Info) -> UserProfile | None:
-    return await info.context.reporters.by_id(parent.reporter_id)
+async def reporters_by_id(ids: Sequence[str], info: Info) -> Sequence[UserProfile | Exception | None]:
+    return await info.context.reporters.by_ids(ids)
+
+
+def global_sighting_id(parent: strawberry.Parent[Sighting]) -> str:
+    return global_id("Sighting", *keys.sighting.parts(parent.key))
 
 
 def confidence(parent: strawberry.Parent[Sighting], info: Info) -> float:
@@ -111,19 +103,17 @@ def freshness(parent: strawberry.Parent[Sighting], info: Info) -> Freshness:
     return parent.freshness(info.context.now)
 
 
-async def watches(info: Info, user_id: UserId) -> list[Watch]:
-    require(info.context.identity, keys.WATCHES_OF_USER, owner=user_id)
-    return await info.context.watches.of_user(user_id)
+async def watches(info: Info, user_id: UserId, consistent: Consistent = False) -> list[Watch]:
+    owner = validate.user_id("userId", user_id)
+    require(info.context.identity, keys.WATCHES_OF_USER, owner=owner)
+    return await info.context.watches.of_user(owner, consistently(keys.WATCHES_OF_USER, consistent))
 
 
-async def trending(info: Info, categories: Categories = None, window_hours: WindowHours = 6) -> list[Trend]:
+async def trending(info: Info, categories: Categories = None, window: Window = TrendingWindow.SIX_HOURS) -> list[Trend]:
     context = info.context
-    if not 0 < window_hours <= LONGEST_WINDOW_HOURS:
-        raise BadUserInput(f"`windowHours` must be above 0 and at most {LONGEST_WINDOW_HOURS}.", field="windowHours")
     for category in categories or ():
         _check_configured(context, category=category)
     selected = tuple(dict.fromkeys(context.services.places.categories if categories is None else categories))
-    window = timedelta(hours=window_hours)
     return await context.sightings.trending(selected, window, with_items=selects(info, "sightings"))
 
 
@@ -133,19 +123,13 @@ def blocks_read(arguments: Mapping[str, Any], _now: datetime) -> float:
     return BLOCKS_PER_WINDOW * (float(len(categories)) if isinstance(categories, list) else DEFAULT_CATEGORIES)
 
 
+@paged_in(SortOrder.DESCENDING)
 async def trending_sightings(
-    parent: strawberry.Parent[Trend],
-    info: Info,
-    first: First = None,
-    after: After = None,
-    last: Last = None,
-    before: Before = None,
+    parent: strawberry.Parent[Trend], info: Info, **paging: Unpack[Paging]
 ) -> Connection[Sighting]:
-    arguments = {"category": parent.category, "hours": parent.window / HOUR}
-    connection = Connection(
-        info.context.services.cursors, keys.TRENDING, "TrendingCategory.sightings", arguments, sighting_from
-    )
-    page = page_of_items(list(parent.items), chronological_key, connection.span(first, after, last, before))
+    trend = {"category": parent.category, "window": parent.window}
+    connection = connection_of(info, keys.TRENDING, Sighting.decoder, trend)
+    page = page_of_items(list(parent.items), chronological_key, connection.span(**paging))
     return connection.of(page)
 
 
@@ -153,17 +137,28 @@ async def confirm_sighting(info: Info, area: Area, sighting_id: SightingId) -> S
     context = info.context
     caller = require(context.identity, keys.CONFIRM)
     _check_configured(context, area=area)
-    sighting = validate.id("sightingId", sighting_id)
+    sighting = validate.id("sightingId", _local_sighting_id(area, sighting_id))
     return await context.sightings.confirm(area, sighting, user_id=caller.user_id, nano_id=context.new_id(info))
 
 
-async def report_sighting(
-    info: Info, input: Annotated[ReportSightingInput, strawberry.argument(description="The sighting.")]
-) -> Sighting:
+def _local_sighting_id(area: str, given: str) -> str:
+    """Return the local id of a sighting. A global id also names the area and the time.
+
+    Raises `BadUserInput` for a global id of another type or of another area.
+    """
+    match key_of("sightingId", given, "Sighting"):
+        case None:
+            return given
+        case [named_area, _, sighting_id] if named_area == area:
+            return sighting_id
+    raise BadUserInput("`sightingId` is a global id that does not fit `area`.", field="sightingId")
+
+
+async def report_sighting(info: Info, input: Annotated[ReportSightingInput, argument("The sighting.")]) -> Sighting:
     context = info.context
     caller = require(context.identity, keys.REPORT)
     _check_configured(context, area=input.area, category=input.category)
-    description = validate.prose("description", input.description, LONGEST_DESCRIPTION)
+    description = validate.field(Sighting, "description", input.description)
     return await context.sightings.report(
         sighting_id=context.new_id(info),
         area=input.area,
@@ -174,25 +169,20 @@ async def report_sighting(
     )
 
 
-async def create_watch(
-    info: Info, input: Annotated[CreateWatchInput, strawberry.argument(description="The watch.")]
-) -> Watch:
+async def create_watch(info: Info, input: Annotated[CreateWatchInput, argument("The watch.")]) -> Watch:
     context = info.context
     caller = require(context.identity, keys.CREATE_WATCH)
     _check_configured(context, area=input.area, category=input.category)
     return await context.watches.create(caller.user_id, input.area, input.category, context.now)
 
 
-async def delete_watch(info: Info, area: Area, category: Category, watch_id: WatchId) -> Watch:
+async def delete_watch(info: Info, area: Area, category: Category, watch_id: WatchId) -> Watch | None:
     context = info.context
     caller = require(context.identity, keys.DELETE_WATCH)
     # The area and the category may no longer be configured.
     names = validate.id("area", area, LONGEST_PLACE), validate.id("category", category, LONGEST_PLACE)
-    watch = keys.watch(caller.user_id, *names, validate.id("watchId", watch_id))
-    deleted = await context.watches.delete(watch)
-    if deleted is None:
-        raise NotFound(f"You have no watch {watch_id!r} for this area and category.")
-    return deleted
+    own_id = validate.id("watchId", watch_id, of=("Watch",), within=(caller.user_id, *names))
+    return await context.watches.delete(keys.watch(caller.user_id, *names, own_id))
 
 
 async def seed_demo(info: Info) -> list[Sighting]:
@@ -210,7 +200,7 @@ async def sighting_reported(
     category: AnyCategory = None,
     when_slow: WhenSlow = keys.SIGHTING_REPORTED.default_policy,
     buffer: Buffer = None,
-) -> SharedSource[Sighting]:
+) -> EventSource[Sighting]:
     _check_configured(info.context, area=area, category=category)
     limits = queue_limits(when_slow, buffer)
 
@@ -220,29 +210,31 @@ async def sighting_reported(
             return None
         return sighting
 
-    def events(reader: SourceReader[Sighting]) -> AsyncGenerator[Sighting, None]:
-        sightings = follow(info.context, keys.BLIP, reported, limits, key=_area_and_category, reader=reader)
-        return _unexpired(info.context, sightings)
+    def open_stream(reader: SourceReader[Sighting]) -> EventStream[Sighting]:
+        sightings = follow(reader, keys.BLIP, reported, limits, key=_area_and_category)
+        return EventStream(_unexpired(reader.context, sightings))
 
-    return SharedSource(info.context, limits, events, key=_area_and_category)
+    return EventSource(open_stream, limits, key=_area_and_category)
 
 
-async def _unexpired(context: Context, sightings: AsyncGenerator[Sighting, None]) -> AsyncGenerator[Sighting, None]:
+def _unexpired(
+    context: Context, sightings: AsyncGenerator[Delivery[Sighting], None]
+) -> AsyncGenerator[Delivery[Sighting], None]:
     """Yield the sightings that have not expired by the time they are delivered."""
-    async with aclosing(sightings):
-        async for sighting in sightings:
-            if sighting.expires_at > context.services.now():
-                yield sighting
+    return filtered(sightings, lambda sighting: sighting.expires_at > context.services.now())
 
 
 async def watch_alerts(
     info: Info, user_id: UserId, when_slow: WhenSlow = keys.WATCH_ALERTS.default_policy, buffer: Buffer = None
-) -> UnsharedSource[Sighting]:
-    require(info.context.identity, keys.WATCH_ALERTS, owner=user_id)
+) -> EventSource[Sighting]:
+    owner = validate.user_id("userId", user_id)
+    require(info.context.identity, keys.WATCH_ALERTS, owner=owner)
     limits = queue_limits(when_slow, buffer)
-    return UnsharedSource(
-        limits, _unexpired(info.context, _watch_alerts(info.context, user_id, limits)), _area_and_category
-    )
+
+    def open_stream(reader: SourceReader[Sighting]) -> EventStream[Sighting]:
+        return EventStream(_unexpired(reader.context, _watch_alerts(reader, owner, limits)))
+
+    return EventSource(open_stream, limits, is_shared=False, key=_area_and_category)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,41 +244,48 @@ class _Unwatched:
     watch_id: str
 
 
-async def _watch_alerts(context: Context, user_id: str, limits: QueueLimits) -> AsyncGenerator[Sighting, None]:
+async def _watch_alerts(
+    reader: SourceReader[Sighting], user_id: str, limits: QueueLimits
+) -> AsyncGenerator[Delivery[Sighting], None]:
     """Yield the sightings that match the watches.
 
     The watches are read after the change feed is followed, and changes update them, so that none is missed.
     """
     watches: dict[str, Watch] = {}
-    progress = context.progress
+    context: Context = reader.context
 
     async def read_watches() -> None:
         watches.update({watch.watch_id: watch for watch in await context.watches.at_start(user_id)})
 
-    def select(change: Change) -> Sighting | Watch | _Unwatched | None:
-        if is_watch(change.keys) and change.keys["PK"] == keys.user(user_id):
-            return None if progress is not None and progress.is_past else _watch_change(change)
-        return _new_sighting(change)
+    def is_own_watch(change: Change) -> bool:
+        return keys.watch.matches(change.keys) and change.keys["PK"] == keys.watch.partition_of(user_id)
 
-    changes: AsyncGenerator[Sighting | Watch | _Unwatched, None] = follow(
-        context, keys.BLIP, select, limits, key=_queue_key, prepare=read_watches
+    def select(change: Change) -> Sighting | Watch | _Unwatched | None:
+        return _watch_change(change) if is_own_watch(change) else _new_sighting(change)
+
+    def select_past(change: Change) -> Sighting | None:
+        return None if is_own_watch(change) else _new_sighting(change)
+
+    changes: AsyncGenerator[Delivery[Sighting | Watch | _Unwatched], None] = follow(
+        reader, keys.BLIP, select, limits, key=_queue_key, prepare=read_watches, select_past=select_past
     )
     async with aclosing(changes):
-        async for change in changes:
+        async for delivery in changes:
+            change = delivery.event
             if isinstance(change, Watch):
                 watches[change.watch_id] = change
             elif isinstance(change, _Unwatched):
                 watches.pop(change.watch_id, None)
+            elif change is None:
+                yield delivery.without_event()
             elif any((watch.area, watch.category) == _area_and_category(change) for watch in watches.values()):
-                yield change
-            elif progress is not None:
-                progress.take_dropped()  # the dropped sightings match no watch either
+                yield delivery.with_event(change, delivery.known)
 
 
 def _watch_change(change: Change) -> Watch | _Unwatched | None:
     if change.new is not None:
-        return watch_from(change.new)
-    return _Unwatched(keys.watch_parts(Key(change.keys["PK"], change.keys["SK"]))[3])
+        return Watch.decoder(change.new)
+    return _Unwatched(keys.watch.parts(Key(change.keys["PK"], change.keys["SK"]))[3])
 
 
 def _queue_key(event: Sighting | Watch | _Unwatched) -> tuple[str, str]:
@@ -294,9 +293,9 @@ def _queue_key(event: Sighting | Watch | _Unwatched) -> tuple[str, str]:
 
 
 def _new_sighting(change: Change) -> Sighting | None:
-    if change.kind != "INSERT" or change.new is None or not is_sighting(change.keys):
+    if change.kind != "INSERT" or change.new is None or not keys.sighting.matches(change.keys):
         return None
-    return sighting_from(change.new)
+    return Sighting.decoder(change.new)
 
 
 def _area_and_category(sighting: Sighting) -> tuple[str, str]:

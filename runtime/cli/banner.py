@@ -3,7 +3,7 @@
 from datastore.database import StoreOptions
 from datastore.engine.programs import Dynoxide
 from datastore.objects.local import LocalObjects
-from runtime.cli.output import notes
+from runtime.console import note
 from runtime.container import Gateway
 
 READY_SECONDS = 2.0
@@ -17,21 +17,21 @@ async def welcome(gateway: Gateway, options: StoreOptions, *, alone: bool = True
 
 def _print_set_up(gateway: Gateway, options: StoreOptions, *, alone: bool) -> None:
     settings = gateway.settings
-    notes.print(f"GraphQL and GraphiQL  {settings.url}/graphql")
-    notes.print(f"{'Store':<21} {_store_name(options)}{_replacement_engine(gateway)}")
-    notes.print(f"{'Set up':<21} {gateway.server.summary(alone=alone)}")
+    note(f"GraphQL and GraphiQL  {settings.url}/graphql")
+    note(f"{'Store':<21} {_store_name(options)}{_replacement_engine(gateway)}")
+    note(f"{'Set up':<21} {gateway.server.summary(alone=alone)}")
     tokens = gateway.server.demo_tokens()
     for token in tokens:
-        notes.print(f"{token['name'] + ' token':<21} {token['token']}")
+        note(f"{token['name'] + ' token':<21} {token['token']}")
     if settings.demo and options.in_aws:
-        notes.print("Demo tokens are not offered: they would open tables in AWS to every user of this machine.")
+        note("Demo tokens are not offered: they would open tables in AWS to every user of this machine.")
     elif settings.demo and not settings.loopback:
-        notes.print("Demo tokens are not offered: this gateway listens beyond this machine.")
+        note("Demo tokens are not offered: this gateway listens beyond this machine.")
     elif tokens:
-        notes.print("Send a token as the header Authorization: Bearer <token>. GraphiQL has them already.")
+        note("Send a token as the header Authorization: Bearer <token>. GraphiQL has them already.")
     if isinstance(gateway.objects, LocalObjects) and not settings.is_reachable:
-        notes.print(f"Warning: the URLs of pictures begin with {settings.reached_at}; set GATEWAY_PUBLIC_URL.")
-    notes.print("Stop with Ctrl-C.")
+        note(f"Warning: the URLs of pictures begin with {settings.reached_at}; set GATEWAY_PUBLIC_URL.")
+    note("Stop with Ctrl-C.")
 
 
 def _store_name(options: StoreOptions) -> str:
@@ -51,7 +51,7 @@ def _replacement_engine(gateway: Gateway) -> str:
 async def _warn_unless_ready(gateway: Gateway) -> None:
     state = await gateway.readiness(READY_SECONDS)
     if state["store"] == "unreachable":
-        notes.print("Warning: the store cannot be reached. Until it can be, requests fail with UNAVAILABLE.")
+        note("Warning: the store cannot be reached. Until it can be, requests fail with UNAVAILABLE.")
     elif state["store"] == "tables missing":
         missing = ", ".join(state["missing"])
-        notes.print(f"Warning: the store lacks the tables {missing}. Create them with `gateway.py tables create`.")
+        note(f"Warning: the store lacks the tables {missing}. Create them with `gateway.py tables create`.")

@@ -12,7 +12,7 @@ import typer
 from datastore.database import StoreOptions
 from datastore.gateway.persisted_documents import StoredDocuments
 from runtime.cli.options import takes_store, with_gateway
-from runtime.cli.output import mistake
+from runtime.console import mistake
 from runtime.container import Gateway
 from server.documents.document_cache import Document, Documents
 from server.documents.persisted.extraction import extract_manifest

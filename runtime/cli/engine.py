@@ -12,7 +12,8 @@ from datastore.engine.process import EngineFailed, is_free
 from datastore.engine.ttl_sweeper import sweep_forever
 from datastore.keyspace import TABLES
 from runtime.cli.options import DATA_DIR, DataDir, Prefix
-from runtime.cli.output import mistake, notes, run, until_stopped
+from runtime.cli.output import until_stopped
+from runtime.console import mistake, note, run
 from runtime.container import utc_now
 
 ALL_ADDRESSES, LOOPBACK = "0.0.0.0", "127.0.0.1"
@@ -44,9 +45,9 @@ def run_engine(
                 raise EngineFailed(
                     f"Another process has opened the data in {data_dir}: stop it, or choose another --data-dir."
                 )
-            notes.print(f"The embedded engine answers at http://{host}:{port}, with its data in {data_dir}.")
+            note(f"The embedded engine answers at http://{host}:{port}, with its data in {data_dir}.")
             key_source = VARIABLE if VARIABLE in os.environ else data_dir / KEY_FILE
-            notes.print(f"Clients need the access key: set {VARIABLE} to that of {key_source}.")
+            note(f"Clients need the access key: set {VARIABLE} to that of {key_source}.")
             await sweep_forever(database.client, TABLES, prefix, utc_now)
 
     if not is_free(port):

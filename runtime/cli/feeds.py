@@ -16,9 +16,10 @@ from pipelines.consumer.redrive import Redrive
 from pipelines.feeds.fan_out import MAX_FOLLOWERS
 from pipelines.feeds.follow_repair import FollowRepair, RepairProgress
 from pipelines.feeds.handlers import feed_handlers
-from runtime.cli.options import poll_interval, search, takes_store, with_gateway
-from runtime.cli.output import mistake, show_progress
+from runtime.cli.options import POLL_INTERVAL, SEARCH_URL, named_settings, takes_store, with_gateway
+from runtime.cli.output import show_progress
 from runtime.cli.pipelines import MetricsOptions, run_until_stopped, takes_metrics
+from runtime.console import mistake
 from runtime.container import Gateway, utc_now
 
 FanOutBound = Annotated[
@@ -46,9 +47,9 @@ def run_pipeline(*, fan_out_bound: FanOutBound = MAX_FOLLOWERS, metrics: Metrics
 
     async def consume(gateway: Gateway) -> None:
         feed = gateway.background.feed_pipeline(fan_out_bound=fan_out_bound)
-        await supervise_all([feed.run, *gateway.background.search_jobs(feed.consumer)])
+        await supervise_all([feed.run, *gateway.background.search_jobs(feed)])
 
-    run_until_stopped(consume, store, metrics, **(poll_interval() | search()))
+    run_until_stopped(consume, store, metrics, **named_settings(POLL_INTERVAL, SEARCH_URL))
 
 
 @letters.command("list")
@@ -92,9 +93,9 @@ def replay_letters(
         replayed, failed = await _replay(redrive, letters if every else await _chosen(letters, set(ids or ())))
         typer.echo(f"{replayed} replayed, {failed} failed")
         if failed:
-            raise typer.Exit(1)
+            raise SystemExit(1)
 
-    with_gateway(replay, store, **search())
+    with_gateway(replay, store, **named_settings(SEARCH_URL))
 
 
 @follows.command("repair")
@@ -106,14 +107,10 @@ def repair_follows(store: StoreOptions) -> None:
     """
 
     async def repair(gateway: Gateway) -> None:
-        result = await FollowRepair(gateway.open_store, _show_repair).run()
+        result = await FollowRepair(gateway.open_store, lambda progress: show_progress(_repair_line(progress))).run()
         typer.echo(_repair_line(result))
 
     with_gateway(repair, store)
-
-
-def _show_repair(progress: RepairProgress) -> None:
-    show_progress(_repair_line(progress))
 
 
 def _repair_line(progress: RepairProgress) -> str:

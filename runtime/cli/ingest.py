@@ -7,7 +7,8 @@ import typer
 from datastore.database import StoreOptions
 from datastore.earthquakes.earthquakes import IngestSummary
 from runtime.cli.options import takes_store, with_gateway
-from runtime.cli.output import mistake, progress, shortened
+from runtime.cli.output import progress, shortened
+from runtime.console import mistake
 from runtime.container import Gateway
 
 commands = typer.Typer(no_args_is_help=True, help="Import data from other services.")

@@ -11,8 +11,8 @@ import typer
 from datastore.database import StoreOptions
 from datastore.matches.fixtures import Fixtures
 from datastore.primitives.tasks import cancel
+from pipelines.matches.live.orchestrator import PollIntervals
 from pipelines.matches.live.poller import LiveChange
-from pipelines.matches.pipeline import PollIntervals
 from pipelines.matches.providers.cricsheet.reader import load
 from pipelines.matches.providers.provider import ProviderError
 from pipelines.matches.providers.recordings import Recording
@@ -20,8 +20,9 @@ from pipelines.matches.providers.replay import ReplayProvider
 from pipelines.matches.push.apns_credentials import CredentialsError
 from pipelines.matches.setup import MatchSource, PipelineSetup, SetupError, pipeline_setup
 from runtime.cli.options import takes_store, with_gateway
-from runtime.cli.output import mistake, until_stopped
+from runtime.cli.output import until_stopped
 from runtime.cli.pipelines import MetricsOptions, run_until_stopped, takes_metrics
+from runtime.console import mistake
 from runtime.container import Gateway, utc_now
 
 # At full speed a tick covers an over, and the next one follows at once.

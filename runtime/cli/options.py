@@ -11,13 +11,16 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from datastore.database import StoreMisconfigured, StoreOptions
-from runtime.cli.output import log_in_lines, mistake, run
+from runtime import configuration
+from runtime.cli.output import log_in_lines
+from runtime.console import mistake, run
 from runtime.container import Gateway
-from server.settings import Misconfigured, Settings, from_environment, local_secret
+from server.settings import Misconfigured, Settings, from_environment
 
 R = TypeVar("R")
 
 DATA_DIR = Path(".data")
+# The interval between reads of a stream, the limit on a hang of the event loop, the search index, the photos' bucket.
 POLL_INTERVAL = "GATEWAY_POLL_INTERVAL_SECONDS"
 WATCHDOG = "GATEWAY_WATCHDOG_SECONDS"
 SEARCH_URL = "GATEWAY_SEARCH_URL"
@@ -97,44 +100,15 @@ takes_store = OptionGroup(store_options)
 
 
 def settings_of(store: StoreOptions, data_dir: Path, **given: Any) -> Settings:
-    """Return the settings from the environment and `given`. End the command if they cannot be used.
-
-    Without GATEWAY_SECRET, a secret is kept in `data_dir`. A store in AWS requires GATEWAY_SECRET, because the
-    gateways that share the store share the secret.
-    """
+    """Return the settings from the environment and `given`. End the command if they cannot be used."""
     try:
-        found = from_environment(**given)
-        if store.in_aws and "secret" not in found:
-            raise Misconfigured(
-                "Set GATEWAY_SECRET (cursors are signed with it, and tokens without GATEWAY_JWKS_URL): "
-                "a store that others share gets no secret made up for it."
-            )
-        return Settings(**{"secret": found.get("secret") or local_secret(data_dir), **found})
+        return configuration.settings_of(store, data_dir, **given)
     except Misconfigured as problem:
         raise mistake(problem, 2) from None
 
 
-def poll_interval() -> dict[str, float]:
-    """Return the interval between reads of a stream from the environment; empty if it is not set."""
-    return _named(POLL_INTERVAL)
-
-
-def watchdog() -> dict[str, float]:
-    """Return the limit on a hang of the event loop from the environment; empty if it is not set."""
-    return _named(WATCHDOG)
-
-
-def search() -> dict[str, str]:
-    """Return the URL of the search index from the environment; empty if it is not set."""
-    return _named(SEARCH_URL)
-
-
-def bucket() -> dict[str, str]:
-    """Return the bucket of the photos from the environment; empty if it is not set."""
-    return _named(*BUCKET)
-
-
-def _named(*names: str) -> dict[str, Any]:
+def named_settings(*names: str) -> dict[str, Any]:
+    """Return the settings of these environment variables, of those that are set. End the command for invalid values."""
     try:
         return from_environment({name: os.environ[name] for name in names if name in os.environ})
     except Misconfigured as problem:

@@ -1,49 +1,23 @@
-"""Output of the command line: notes and progress on stderr, errors in one line."""
+"""Output of the command line: usage errors in one line, progress on a terminal, and logs."""
 
 import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-import typer
-from botocore.exceptions import BotoCoreError, ClientError
-from rich.console import Console
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from datastore.database import StoreMisconfigured
-from datastore.dynamodb.client import RequestRefused
-from datastore.engine.process import EngineFailed
-from datastore.engine.programs import EngineMissing
-from datastore.errors import DomainError
-from datastore.private_files import FolderUnusable
-from server.settings import Misconfigured
-from server.uvicorn import loop_factory
+from runtime.console import note
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress
 
-T = TypeVar("T")
-
 NAME_WIDTH = 28
-# Errors that a user can correct: the command prints their message without a traceback.
-USER_ERRORS = (
-    Misconfigured,
-    StoreMisconfigured,
-    EngineMissing,
-    EngineFailed,
-    FolderUnusable,
-    DomainError,
-    RequestRefused,
-    BotoCoreError,
-    ClientError,
-)
-
-# Paths and messages may contain brackets, which are no markup here.
-notes = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
 class OneLine(TyperGroup):
@@ -69,25 +43,8 @@ def usage_mistake(problem: TyperException) -> int:
     if message:
         context = getattr(problem, "ctx", None)
         stop = "" if message.endswith((".", "?")) else "."
-        notes.print(f"Error: {message}{stop} See {context.command_path if context else 'gateway.py'} --help.")
+        note(f"Error: {message}{stop} See {context.command_path if context else 'gateway.py'} --help.")
     return problem.exit_code
-
-
-def mistake(problem: object, status: int = 1) -> typer.Exit:
-    """Print an error in one line, and return the exception that the caller raises to end the command."""
-    notes.print(f"Error: {problem}")
-    return typer.Exit(status)
-
-
-def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine in a new event loop. Print an error that a user can correct in one line, without a traceback."""
-    try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(work())
-    except USER_ERRORS as problem:
-        raise mistake(problem) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
 
 
 async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
@@ -99,7 +56,7 @@ async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
     try:
         await task
     except asyncio.CancelledError:
-        notes.print("Stopped.")
+        note("Stopped.")
 
 
 def log_in_lines() -> None:
@@ -109,21 +66,26 @@ def log_in_lines() -> None:
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
 
 
+def _console() -> "Console":
+    from rich.console import Console  # imported late: most commands show no progress
+
+    return Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
+
+
 def progress() -> "Progress":
     """Return a progress bar, which is invisible if stderr is no terminal."""
-    # Imported late: most commands show no progress.
     from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn
 
     stored = TextColumn("{task.fields[stored]} events")
     name = TextColumn("{task.description}", markup=False)
     columns = (SpinnerColumn(), name, BarColumn(bar_width=16), DownloadColumn(), stored)
-    return Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal)
+    return Progress(*columns, console=_console(), transient=True, disable=not sys.stderr.isatty())
 
 
 def show_progress(line: str) -> None:
     """Overwrite the current line of a terminal; print nothing if stderr is no terminal."""
-    if notes.is_terminal:
-        notes.print(line, end="\r")
+    if sys.stderr.isatty():
+        note(line, end="\r")
 
 
 def shortened(source: str) -> str:
@@ -133,4 +95,4 @@ def shortened(source: str) -> str:
 
 def waiting(message: str) -> AbstractContextManager[object]:
     """Show an animated message during the context; show nothing if stderr is no terminal."""
-    return notes.status(message) if notes.is_terminal else nullcontext()
+    return _console().status(message) if sys.stderr.isatty() else nullcontext()

@@ -6,8 +6,8 @@ import typer
 
 from datastore.database import StoreOptions
 from pipelines.photos.stripping import PAGE, Stripping, StrippingSummary
-from runtime.cli.options import bucket, takes_store, with_gateway
-from runtime.cli.output import notes
+from runtime.cli.options import BUCKET, named_settings, takes_store, with_gateway
+from runtime.console import note
 from runtime.container import Gateway
 
 MAX_PAGE = 1000
@@ -43,9 +43,9 @@ def strip_photos(
         summary = await stripping.run(_print_progress, from_the_start=from_the_start)
         typer.echo(_summary_lines(summary, dry_run))
         if summary.unreadable:
-            raise typer.Exit(1)
+            raise SystemExit(1)
 
-    bucket_settings = bucket()
+    bucket_settings = named_settings(*BUCKET)
     if store.memory and "photo_bucket" not in bucket_settings:
         # The folder of the photos is temporary, and only the gateway that made it knows its path.
         raise typer.BadParameter("works with photos in a bucket only: set GATEWAY_PHOTO_BUCKET", param_hint="--memory")
@@ -53,7 +53,7 @@ def strip_photos(
 
 
 def _print_progress(summary: StrippingSummary) -> None:
-    notes.print(f"{summary.earlier + summary.photos} photos")
+    note(f"{summary.earlier + summary.photos} photos")
 
 
 def _summary_lines(summary: StrippingSummary, dry_run: bool) -> str:

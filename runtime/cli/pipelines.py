@@ -9,7 +9,7 @@ import typer
 
 from datastore.database import StoreOptions
 from pipelines.consumer.metrics import LOCAL
-from runtime.cli.options import OptionGroup, watchdog, with_gateway
+from runtime.cli.options import WATCHDOG, OptionGroup, named_settings, with_gateway
 from runtime.cli.output import until_stopped
 from runtime.container import Gateway
 from runtime.jobs import metrics_served
@@ -55,7 +55,7 @@ def run_until_stopped(
     The process logs from INFO on, ends when its event loop hangs, and serves its metrics if `metrics` has a port.
     `settings` are the gateway's.
     """
-    settings |= watchdog()
+    settings |= named_settings(WATCHDOG)
 
     async def run(gateway: Gateway) -> None:
         logging.getLogger().setLevel(logging.INFO)

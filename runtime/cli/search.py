@@ -9,9 +9,10 @@ from datastore.database import StoreOptions
 from datastore.model.timestamps import iso
 from datastore.search import BuildReplaced, NoIndex, Status
 from pipelines.feeds.search_rebuild import RebuildProgress
-from runtime.cli.options import poll_interval, search, takes_store, with_gateway
-from runtime.cli.output import mistake, show_progress
+from runtime.cli.options import POLL_INTERVAL, SEARCH_URL, named_settings, takes_store, with_gateway
+from runtime.cli.output import show_progress
 from runtime.cli.pipelines import MetricsOptions, run_until_stopped, takes_metrics
+from runtime.console import mistake
 from runtime.container import Gateway
 
 commands = typer.Typer(no_args_is_help=True, help="The search index of posts and users.")
@@ -30,7 +31,7 @@ def run_pipeline(metrics: MetricsOptions, store: StoreOptions) -> None:
         _require_index(gateway)
         await gateway.background.search_pipeline().run()
 
-    run_until_stopped(consume, store, metrics, **(poll_interval() | search()))
+    run_until_stopped(consume, store, metrics, **named_settings(POLL_INTERVAL, SEARCH_URL))
 
 
 @commands.command("rebuild")
@@ -49,7 +50,7 @@ def rebuild(store: StoreOptions) -> None:
             raise mistake(problem) from None
         typer.echo(_line(result))
 
-    with_gateway(build, store, **search())
+    with_gateway(build, store, **named_settings(SEARCH_URL))
 
 
 @commands.command("status")
@@ -70,7 +71,7 @@ def status(
         for name, value in fields.items():
             typer.echo(f"{name:<10} {value if value is not None else '-'}")
 
-    with_gateway(show, store, **search())
+    with_gateway(show, store, **named_settings(SEARCH_URL))
 
 
 def _require_index(gateway: Gateway) -> None:

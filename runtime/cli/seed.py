@@ -3,7 +3,7 @@
 import typer
 
 from datastore.database import StoreOptions
-from runtime.cli.options import bucket, takes_store, with_gateway
+from runtime.cli.options import BUCKET, named_settings, takes_store, with_gateway
 from runtime.container import Gateway
 
 
@@ -16,4 +16,4 @@ def seed(store: StoreOptions) -> None:
         counts = f"{loaded.earthquakes} earthquakes, {loaded.sightings} sightings, {loaded.posts} posts"
         typer.echo(f"{counts} and {loaded.photos} photos stored")
 
-    with_gateway(load, store, **bucket())
+    with_gateway(load, store, **named_settings(*BUCKET))

@@ -9,16 +9,15 @@ from typing import Annotated, Any
 import typer
 
 from datastore.database import StoreOptions
-from pipelines.earthquakes.usgs_feed import FeedError
-from pipelines.earthquakes.usgs_fetch import feed_url
+from pipelines.earthquakes.usgs_feed import FeedError, feed_url
 from pipelines.feeds.fan_out import MAX_FOLLOWERS
 from pipelines.matches.setup import MatchSource
 from runtime.cli import matches
 from runtime.cli.feeds import FanOutBound
 from runtime.cli.options import settings_of, store_options, takes_store
-from runtime.cli.output import mistake
 from runtime.cli.pipelines import MetricsOptions, takes_metrics
 from runtime.cli.processes import start
+from runtime.console import mistake
 from server.settings import Settings
 
 MAX_WORKERS = 256

@@ -7,9 +7,9 @@ import typer
 
 from datastore.database import StoreOptions
 from datastore.model.timestamps import day_bucket
-from runtime.cli.options import poll_interval, takes_store, with_gateway
-from runtime.cli.output import mistake
+from runtime.cli.options import POLL_INTERVAL, named_settings, takes_store, with_gateway
 from runtime.cli.pipelines import MetricsOptions, run_until_stopped, takes_metrics
+from runtime.console import mistake
 from runtime.container import Gateway
 
 DAY = timedelta(days=1)
@@ -32,7 +32,7 @@ def run_pipeline(metrics: MetricsOptions, store: StoreOptions) -> None:
     async def consume(gateway: Gateway) -> None:
         await gateway.background.earthquake_statistics().run()
 
-    run_until_stopped(consume, store, metrics, **poll_interval())
+    run_until_stopped(consume, store, metrics, **named_settings(POLL_INTERVAL))
 
 
 @commands.command("rebuild")

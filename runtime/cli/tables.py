@@ -16,7 +16,8 @@ from datastore.infrastructure.table_differences import Difference
 from datastore.infrastructure.terraform import terraform
 from datastore.keyspace import TABLES
 from runtime.cli.options import takes_store
-from runtime.cli.output import mistake, run, waiting
+from runtime.cli.output import waiting
+from runtime.console import mistake, run
 
 commands = typer.Typer(no_args_is_help=True, help="The tables in the store.")
 

@@ -9,7 +9,7 @@ import typer
 from datastore.database import StoreOptions
 from datastore.model.identity import Role
 from runtime.cli.options import DATA_DIR, settings_of, takes_store
-from runtime.cli.output import mistake
+from runtime.console import mistake
 from server.security.jwt import Tokens, TokenSettings
 from server.wiring import DEMO_USERS
 

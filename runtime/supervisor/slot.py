@@ -47,12 +47,12 @@ class Address:
 
 
 class Slot:
-    """One worker and its successors. `start` starts a worker.
+    """One worker and its successors. `start` starts a worker on listening sockets.
 
     A worker for background jobs has no `address`. At most one such worker runs at any time.
     """
 
-    def __init__(self, start: Callable[[], Awaitable[Worker]], address: Address | None) -> None:
+    def __init__(self, start: Callable[[list[socket.socket]], Awaitable[Worker]], address: Address | None) -> None:
         self.worker: Worker | None = None
         self._start = start
         self._address = address
@@ -72,7 +72,7 @@ class Slot:
             return await worker.is_ready()
 
     async def _start_worker(self) -> Worker:
-        worker = await self._start()
+        worker = await self._start([] if self._address is None else self._address.sockets())
         worker.when_ended(self._has_ended.set)
         return worker
 

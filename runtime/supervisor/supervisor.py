@@ -6,8 +6,10 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from datastore.primitives.tasks import cancel
@@ -25,13 +27,22 @@ logger = logging.getLogger(__name__)
 class Supervisor:
     """A runner of `command` in `workers` serving processes on one address, and in one process for background jobs."""
 
-    def __init__(self, command: Sequence[str], workers: int, host: str, port: int) -> None:
-        """Raise `OSError` if the address is taken."""
+    def __init__(
+        self,
+        command: Sequence[str],
+        workers: int,
+        host: str,
+        port: int,
+        options: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        """Raise `OSError` if the address is taken. `options` are those of `serve` for the workers, for JSON."""
         self._command = command
+        self._options = options
         self._workers: set[Worker] = set()
         addresses = _addresses(host, port, workers)
-        self._slots = [Slot(self._starter(number, address), address) for number, address in enumerate(addresses, 1)]
-        self._slots.append(Slot(self._start_jobs, None))
+        serving = [partial(self._start, ProcessPart.SERVING, number) for number in range(1, workers + 1)]
+        self._slots = [Slot(start, address) for start, address in zip(serving, addresses, strict=True)]
+        self._slots.append(Slot(partial(self._start, ProcessPart.JOBS, 0), None))
         self._stopped = asyncio.Event()
         self._opening: asyncio.Task[Any] | None = None
         self._replacing: asyncio.Task[None] | None = None
@@ -39,14 +50,8 @@ class Supervisor:
         # `nohup` ignores SIGHUP for its command, which is to outlive the terminal.
         self._needs_terminal = has_terminal() and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
 
-    def _starter(self, number: int, address: Address) -> Callable[[], Awaitable[Worker]]:
-        return lambda: self._start(ProcessPart.SERVING, number, address.sockets())
-
-    def _start_jobs(self) -> Awaitable[Worker]:
-        return self._start(ProcessPart.JOBS, 0, [])
-
     async def _start(self, part: ProcessPart, number: int, sockets: Sequence[socket.socket]) -> Worker:
-        worker = await Worker.start(self._command, part, number, sockets)
+        worker = await Worker.start(self._command, part, number, sockets, self._options)
         self._workers.add(worker)
         worker.when_ended(lambda: self._workers.discard(worker))
         return worker

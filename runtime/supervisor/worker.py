@@ -8,9 +8,10 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Self
+from types import MappingProxyType
+from typing import Any, Self
 
 from runtime.container import ProcessPart
 from runtime.supervisor import heartbeats
@@ -40,13 +41,21 @@ class Worker:
 
     @classmethod
     async def start(
-        cls, command: Sequence[str], part: ProcessPart, number: int, sockets: Sequence[socket.socket] = ()
+        cls,
+        command: Sequence[str],
+        part: ProcessPart,
+        number: int,
+        sockets: Sequence[socket.socket] = (),
+        options: Mapping[str, Any] = MappingProxyType({}),
     ) -> Self:
-        """Start `command` as a worker that listens on `sockets`. Raise `OSError` if it cannot be started."""
+        """Start `command` as a worker that listens on `sockets`. Raise `OSError` if it cannot be started.
+
+        `options` are those of `serve`, for JSON.
+        """
         channel, workers_end = socket.socketpair()
         channel.setblocking(False)
         listening = tuple(listener.fileno() for listener in sockets)
-        assignment = Assignment(part, number, workers_end.fileno(), listening)
+        assignment = Assignment(part, number, workers_end.fileno(), listening, dict(options))
         try:
             with workers_end:
                 process = await asyncio.create_subprocess_exec(

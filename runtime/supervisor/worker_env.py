@@ -5,8 +5,8 @@ import os
 import socket
 import stat
 from collections.abc import MutableMapping
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 from runtime.container import ProcessPart
 from server.settings import Misconfigured
@@ -27,20 +27,19 @@ class Assignment:
     channel: int
     #: The descriptors of the listening sockets.
     listening: tuple[int, ...] = ()
+    #: The options of `serve`, as JSON has them.
+    options: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, environment: MutableMapping[str, str]) -> Self | None:
-        """Remove the assignment from the environment and return it; None if the process is no worker.
+    def of(cls, environment: MutableMapping[str, str]) -> Self:
+        """Remove the assignment from the environment and return it: the child processes of a worker are no workers.
 
-        Its own child processes are no workers either, hence the removal. Raise `Misconfigured` for a value that no
-        supervisor has written.
+        Raise `Misconfigured` for a value that no supervisor has written.
         """
-        value = environment.pop(VARIABLE, None)
-        if value is None:
-            return None
         try:
-            given = json.loads(value)
-            assignment = cls(ProcessPart(given["part"]), int(given["number"]), given["line"], tuple(given["listening"]))
+            given = json.loads(environment.pop(VARIABLE))
+            descriptors_given = (given["line"], tuple(given["listening"]))
+            assignment = cls(ProcessPart(given["part"]), int(given["number"]), *descriptors_given, given["options"])
             descriptors = (assignment.channel, *assignment.listening)
             are_sockets = all(stat.S_ISSOCK(os.fstat(descriptor).st_mode) for descriptor in descriptors)
         except (ValueError, TypeError, LookupError, OSError, OverflowError):
@@ -55,7 +54,7 @@ class Assignment:
         Its names must not change, because a supervisor may run older code than the workers that it starts.
         """
         text = {"part": self.part, "number": self.number, "line": self.channel, "listening": self.listening}
-        return json.dumps(text)
+        return json.dumps({**text, "options": self.options})
 
     def sockets(self) -> list[socket.socket]:
         """Return the listening sockets."""

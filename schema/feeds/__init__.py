@@ -1,9 +1,6 @@
 """GraphQL types and fields of the social feed: a module for each entity."""
 
-import strawberry
-
 from schema.feeds.comments import Comment, CommentMutations, CommentQueries
-from schema.feeds.engagement import EngagementSubscriptions
 from schema.feeds.follows import FollowMutations, FollowQueries
 from schema.feeds.home_feeds import HomeFeedQueries, HomeFeedSubscriptions
 from schema.feeds.leaderboards import LeaderboardQueries
@@ -14,40 +11,24 @@ from schema.feeds.notifications import (
     NotificationQueries,
     NotificationSubscriptions,
 )
-from schema.feeds.posts import Post, PostMutations, PostQueries
+from schema.feeds.posts import EngagementSubscriptions, Post, PostMutations, PostQueries
 from schema.feeds.search import SearchQueries
 from schema.feeds.users import User, UserMutations, UserQueries
+from schema.systems import System
 
-NODES = [Comment, Notification, Post, User]
-
-
-@strawberry.type
-class FeedQueries(
-    UserQueries,
-    PostQueries,
-    CommentQueries,
-    LikeQueries,
-    FollowQueries,
-    HomeFeedQueries,
-    NotificationQueries,
-    LeaderboardQueries,
-    SearchQueries,
-):
-    pass
-
-
-@strawberry.type
-class FeedMutations(
-    UserMutations,
-    PostMutations,
-    CommentMutations,
-    LikeMutations,
-    FollowMutations,
-    NotificationMutations,
-):
-    pass
-
-
-@strawberry.type
-class FeedSubscriptions(HomeFeedSubscriptions, NotificationSubscriptions, EngagementSubscriptions):
-    pass
+SYSTEM = System(
+    queries=(
+        UserQueries,
+        PostQueries,
+        CommentQueries,
+        LikeQueries,
+        FollowQueries,
+        HomeFeedQueries,
+        NotificationQueries,
+        LeaderboardQueries,
+        SearchQueries,
+    ),
+    mutations=(UserMutations, PostMutations, CommentMutations, LikeMutations, FollowMutations, NotificationMutations),
+    subscriptions=(HomeFeedSubscriptions, NotificationSubscriptions, EngagementSubscriptions),
+    nodes=(User, Post, Comment, Notification),
+)

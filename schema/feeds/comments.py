@@ -6,47 +6,32 @@ import strawberry
 
 from datastore.feeds import comments as records
 from datastore.keyspace.feeds import comments as patterns
-from datastore.keyspace.feeds import posts as post_patterns
-from datastore.keyspace.feeds import users as user_patterns
-from datastore.model.access_patterns import Extent
 from resolvers.feeds import comments as resolve
-from resolvers.feeds import nodes
-from schema.connections import Connection, Node, is_record, node_id
-from schema.feeds.lazy_types import LazyPost, LazyUser
-from schema.fields import pattern_field
+from schema.connections import Connection
+from schema.feeds.lazy_types import post_field, user_field
+from schema.fields import described, pattern_field
+from schema.nodes import Node, node_type
 
 
-@strawberry.type(description="A comment on a post. Comments never change.")
+@node_type(
+    records.Comment,
+    patterns.COMMENT,
+    parts=("post_id", "comment_id"),
+    read=resolve.visible_comment,
+    description="A comment on a post. Comments never change.",
+)
 class Comment(Node):
-    id = node_id(nodes.comment_id)
-    post_id: strawberry.ID = strawberry.field(description="The id of the post.")
-    post = pattern_field(
-        post_patterns.POST,
-        resolver=resolve.post,
-        graphql_type=LazyPost | None,
-        # A post for followers takes a second read: whether the caller follows its author.
-        extent=Extent(reads=2),
-        description="The post; null if it was deleted or the caller may not see it.",
+    post_id: strawberry.ID = described("The id of the post.")
+    post = post_field("The post; null if it was deleted or the caller may not see it.")
+    comment_id: strawberry.ID = described("The comment's id, unique among the comments on the post. Ids sort by time.")
+    author_id: strawberry.ID = described("The id of the author.")
+    author = user_field("author_id", "The author's present profile; null if there is none.")
+    created_at: datetime = described("The time at which the comment was written.")
+    text: str = described("The text, 1 to 1,000 characters.")
+    text_length: int = described("The length of the text in characters.")
+    mentions: list[strawberry.ID] = described(
+        "The user ids that the text mentions (`@userId`), at most 20, whether or not such users exist."
     )
-    comment_id: strawberry.ID = strawberry.field(
-        description="The comment's id, unique among the comments on the post. Ids sort by time."
-    )
-    user_id: strawberry.ID = strawberry.field(description="The id of the author.")
-    author = pattern_field(
-        user_patterns.USER,
-        resolver=resolve.author,
-        depends_on="user_id",
-        graphql_type=LazyUser | None,
-        description="The author's present profile; null if there is none.",
-    )
-    created_at: datetime = strawberry.field(description="The time at which the comment was written.")
-    text: str = strawberry.field(description="The text, 1 to 1,000 characters.")
-    text_length: int = strawberry.field(description="The length of the text in characters.")
-    mentions: list[strawberry.ID] = strawberry.field(
-        description="The user ids that the text mentions (`@userId`), whether or not such users exist."
-    )
-
-    is_type_of = is_record(records.Comment)
 
 
 @strawberry.type

@@ -5,43 +5,27 @@ from datetime import datetime
 import strawberry
 
 from datastore.keyspace.feeds import follows as patterns
-from datastore.keyspace.feeds import users as user_patterns
 from datastore.model.access_patterns import Extent
 from resolvers.feeds import follows as resolve
 from schema.connections import Connection
-from schema.feeds.lazy_types import LazyUser
+from schema.feeds.lazy_types import user_field
 from schema.fields import pattern_field
+from schema.nodes import object_type
 
 
-@strawberry.type(description="A follower of a user.")
+@object_type("followee_id", "follower_id", description="A follower of a user.")
 class Follower:
-    user_id = strawberry.field(
-        resolver=resolve.follower_id, graphql_type=strawberry.ID, description="The id of the follower."
-    )
-    user = pattern_field(
-        user_patterns.USER,
-        resolver=resolve.follower,
-        depends_on="follower_id",
-        graphql_type=LazyUser | None,
-        description="The follower's present profile; null if there is none.",
-    )
+    follower_id: strawberry.ID = strawberry.field(name="userId", description="The id of the follower.")
+    user = user_field("follower_id", "The follower's present profile; null if there is none.")
     followed_at = strawberry.field(
         resolver=resolve.followed_at, graphql_type=datetime, description="The time at which the follow began."
     )
 
 
-@strawberry.type(description="A user that another user follows.")
+@object_type("follower_id", "followee_id", description="A user that another user follows.")
 class Following:
-    user_id = strawberry.field(
-        resolver=resolve.followee_id, graphql_type=strawberry.ID, description="The id of the followed user."
-    )
-    user = pattern_field(
-        user_patterns.USER,
-        resolver=resolve.followed,
-        depends_on="followee_id",
-        graphql_type=LazyUser | None,
-        description="The followed user's present profile; null if there is none.",
-    )
+    followee_id: strawberry.ID = strawberry.field(name="userId", description="The id of the followed user.")
+    user = user_field("followee_id", "The followed user's present profile; null if there is none.")
     followed_at = strawberry.field(
         resolver=resolve.followed_at, graphql_type=datetime, description="The time at which the follow began."
     )

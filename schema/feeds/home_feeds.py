@@ -6,39 +6,26 @@ from datetime import datetime
 import strawberry
 
 from datastore.keyspace.feeds import home_feeds as patterns
-from datastore.keyspace.feeds import posts as post_patterns
-from datastore.keyspace.feeds import users as user_patterns
 from datastore.model.access_patterns import Extent
-from resolvers.feeds import home_feed_updates as resolve_updates
 from resolvers.feeds import home_feeds as resolve
 from schema.connections import Connection
-from schema.feeds.posts import Post
-from schema.feeds.users import User
-from schema.fields import pattern_field, pattern_subscription
+from schema.feeds.lazy_types import post_field, user_field
+from schema.fields import described, pattern_field, pattern_subscription
+from schema.nodes import object_type
 
 
-@strawberry.type(description="An entry of a user's home feed: a post.")
+@object_type("user_id", "post_id", description="An entry of a user's home feed: a post.")
 class FeedEntry:
-    post_id: strawberry.ID = strawberry.field(description="The id of the post.")
-    author_id: strawberry.ID | None = strawberry.field(
-        description="The id of the author; null if another program stored no author and the caller may not see "
-        "the post."
+    post_id: strawberry.ID = described("The id of the post.")
+    author_id: strawberry.ID | None = described(
+        "The id of the author; null if another program stored no author and the caller may not see the post."
     )
-    author = pattern_field(
-        user_patterns.USER,
-        resolver=resolve.author,
-        depends_on="author_id",
-        graphql_type=User | None,
-        description="The author's present profile; null if there is none.",
-    )
-    created_at: datetime = strawberry.field(description="The time at which the post was written.")
-    post = pattern_field(
-        post_patterns.POST,
-        resolver=resolve.post,
-        graphql_type=Post | None,
-        # A post for followers takes a second read: whether the caller follows its author.
-        extent=Extent(reads=2),
-        description="The post; null if it was just deleted or the caller may no longer see it.",
+    author = user_field("author_id", "The author's present profile; null if there is none.")
+    created_at: datetime = described("The time at which the post was written.")
+    post = post_field(
+        "The post; null if it was just deleted or the caller may no longer see it.",
+        resolver=resolve.posts,
+        depends_on=None,
     )
 
 
@@ -63,7 +50,7 @@ class HomeFeedQueries:
 class HomeFeedSubscriptions:
     home_feed_updated = pattern_subscription(
         patterns.HOME_FEED_UPDATED,
-        resolver=resolve_updates.home_feed_updated,
+        resolver=resolve.home_feed_updated,
         graphql_type=AsyncGenerator[FeedEntry, None],
         description="Receive posts as they arrive in a user's home feed, each once. With `whenSlow: LATEST` the "
         "newest post of each author waits. Users receive their own feed; admins and the system receive any user's.",

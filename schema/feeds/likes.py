@@ -5,35 +5,20 @@ from datetime import datetime
 import strawberry
 
 from datastore.keyspace.feeds import likes as patterns
-from datastore.keyspace.feeds import posts as post_patterns
-from datastore.keyspace.feeds import users as user_patterns
-from datastore.model.access_patterns import Extent
 from resolvers.feeds import likes as resolve
 from schema.connections import Connection
-from schema.feeds.lazy_types import LazyPost, LazyUser
-from schema.fields import pattern_field
+from schema.feeds.lazy_types import post_field, user_field
+from schema.fields import described, pattern_field
+from schema.nodes import object_type
 
 
-@strawberry.type(description="A user's like of a post.")
+@object_type("post_id", "user_id", description="A user's like of a post.")
 class Like:
-    post_id: strawberry.ID = strawberry.field(description="The id of the post.")
-    post = pattern_field(
-        post_patterns.POST,
-        resolver=resolve.post,
-        graphql_type=LazyPost | None,
-        # A post for followers takes a second read: whether the caller follows its author.
-        extent=Extent(reads=2),
-        description="The post; null if it was deleted or the caller may not see it.",
-    )
-    user_id: strawberry.ID = strawberry.field(description="The id of the user.")
-    user = pattern_field(
-        user_patterns.USER,
-        resolver=resolve.user,
-        depends_on="user_id",
-        graphql_type=LazyUser | None,
-        description="The user's present profile; null if there is none.",
-    )
-    created_at: datetime = strawberry.field(description="The time of the like.")
+    post_id: strawberry.ID = described("The id of the post.")
+    post = post_field("The post; null if it was deleted or the caller may not see it.")
+    user_id: strawberry.ID = described("The id of the user.")
+    user = user_field("user_id", "The user's present profile; null if there is none.")
+    created_at: datetime = described("The time of the like.")
 
 
 @strawberry.type

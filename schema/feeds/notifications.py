@@ -8,16 +8,13 @@ import strawberry
 from datastore.feeds import notifications as records
 from datastore.keyspace.feeds import comments as comment_patterns
 from datastore.keyspace.feeds import notifications as patterns
-from datastore.keyspace.feeds import posts as post_patterns
-from datastore.keyspace.feeds import users as user_patterns
 from datastore.model.access_patterns import Extent
-from resolvers.feeds import nodes
 from resolvers.feeds import notifications as resolve
-from schema.connections import Connection, Node, is_record, node_id
+from schema.connections import Connection
 from schema.feeds.comments import Comment
-from schema.feeds.posts import Post
-from schema.feeds.users import User
-from schema.fields import pattern_field, pattern_subscription
+from schema.feeds.lazy_types import post_field, user_field
+from schema.fields import described, pattern_field, pattern_subscription
+from schema.nodes import Node, node_type
 
 strawberry.enum(
     records.NotificationKind,
@@ -26,50 +23,45 @@ strawberry.enum(
 )
 
 
-@strawberry.type(description="An unread notification of a user. Notifications are kept for at most 90 days.")
+@node_type(
+    records.Notification,
+    patterns.NOTIFICATION,
+    parts=("user_id", "notification_id"),
+    owner="user_id",
+    read=lambda context, *key: context.notifications.by_id(*key),
+    description="An unread notification of a user. Notifications are kept for at most 90 days.",
+)
 class Notification(Node):
-    id = node_id(nodes.notification_id)
-    notification_id: strawberry.ID = strawberry.field(
-        description="The notification's id, unique among the user's notifications."
+    notification_id: strawberry.ID = described("The notification's id, unique among the user's notifications.")
+    kind: records.NotificationKind | None = described(
+        "The kind of the notification; null if another program stored none."
     )
-    kind: records.NotificationKind | None = strawberry.field(
-        description="The kind of the notification; null if another program stored none."
+    created_at: datetime = described(
+        "The time of the event. For likes that are combined in one notification, the time of the last one."
     )
-    created_at: datetime = strawberry.field(
-        description="The time of the event. For likes that are combined in one notification, the time of the last one."
+    expires_at: datetime | None = described(
+        "The time at which the notification expires, read or not; null if it never expires."
     )
-    expires_at: datetime | None = strawberry.field(
-        description="The time at which the notification expires, read or not; null if it never expires."
-    )
-    actor_id: strawberry.ID | None = strawberry.field(
-        description="The id of the user who caused the notification. If several users did, the id of the last one. "
+    actor_id: strawberry.ID | None = described(
+        "The id of the user who caused the notification. If several users did, the id of the last one. "
         "Null if another program stored none."
     )
-    actor = pattern_field(
-        user_patterns.USER,
-        resolver=resolve.actor,
-        depends_on="actor_id",
-        graphql_type=User | None,
-        description="The present profile of that user; null if there is none.",
-    )
-    actor_count: int = strawberry.field(
-        description="The number of users who caused the notification. Likes within five minutes are combined in "
+    actor = user_field("actor_id", "The present profile of that user; null if there is none.")
+    actor_count: int = described(
+        "The number of users who caused the notification. Likes within five minutes are combined in "
         "one notification, and count even if they were taken back. 0 if another program stored no actor."
     )
-    post_id: strawberry.ID | None = strawberry.field(
-        description="The id of the post that the notification is about; null if it is about no post."
+    post_id: strawberry.ID | None = described(
+        "The id of the post that the notification is about; null if it is about no post."
     )
-    post = pattern_field(
-        post_patterns.POST,
-        resolver=resolve.post,
-        graphql_type=Post | None,
-        # A post for followers takes a second read: whether the caller follows its author.
-        extent=Extent(reads=2),
-        description="The post; null if the notification is about no post, the post was deleted, or the caller may "
+    post = post_field(
+        "The post; null if the notification is about no post, the post was deleted, or the caller may "
         "no longer see it.",
+        resolver=resolve.posts,
+        depends_on="post_id",
     )
-    comment_id: strawberry.ID | None = strawberry.field(
-        description="The id of the comment that the notification is about; null if it is about no comment."
+    comment_id: strawberry.ID | None = described(
+        "The id of the comment that the notification is about; null if it is about no comment."
     )
     comment = pattern_field(
         comment_patterns.COMMENT,
@@ -80,8 +72,6 @@ class Notification(Node):
         description="The comment; null if the notification is about no comment, the comment was deleted, or the "
         "caller may no longer see its post.",
     )
-
-    is_type_of = is_record(records.Notification)
 
 
 @strawberry.type

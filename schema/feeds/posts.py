@@ -1,5 +1,6 @@
-"""GraphQL types and fields of posts."""
+"""GraphQL types and fields of posts and their counts."""
 
+from collections.abc import AsyncGenerator
 from datetime import datetime
 
 import strawberry
@@ -9,45 +10,41 @@ from datastore.feeds.visibility import Visibility
 from datastore.keyspace.feeds import comments as comment_patterns
 from datastore.keyspace.feeds import likes as like_patterns
 from datastore.keyspace.feeds import posts as patterns
-from datastore.keyspace.feeds import users as user_patterns
 from datastore.model.access_patterns import Extent
 from resolvers.feeds import comments as resolve_comments
+from resolvers.feeds import engagement as resolve_engagement
 from resolvers.feeds import likes as resolve_likes
-from resolvers.feeds import nodes
 from resolvers.feeds import posts as resolve
-from resolvers.feeds import users as resolve_users
-from schema.connections import Connection, Node, is_record, node_id
+from schema.connections import Connection
 from schema.feeds.comments import Comment
+from schema.feeds.lazy_types import user_field
 from schema.feeds.likes import Like
-from schema.feeds.users import User
-from schema.fields import pattern_field
+from schema.fields import batch_field, described, pattern_field, pattern_subscription
+from schema.nodes import Node, node_type, object_type
 
 
-@strawberry.type(description="A post. Posts never change, except for their counts, which are updated within moments.")
+@node_type(
+    records.Post,
+    patterns.POST,
+    parts=("post_id",),
+    read=lambda context, *key: context.posts.visible(*key),
+    description="A post. Posts never change, except for their counts, which are updated within moments.",
+)
 class Post(Node):
-    id = node_id(nodes.post_id)
-    post_id: strawberry.ID = strawberry.field(description="The post's id, unique among posts.")
-    author_id: strawberry.ID = strawberry.field(description="The id of the author.")
-    author = pattern_field(
-        user_patterns.USER,
-        resolver=resolve_users.author,
-        depends_on="author_id",
-        graphql_type=User | None,
-        description="The author's present profile; null if there is none.",
-    )
-    created_at: datetime = strawberry.field(description="The time at which the post was written.")
-    visibility: Visibility = strawberry.field(description="The users who may see the post.")
-    text: str = strawberry.field(description="The text, 1 to 2,000 characters.")
-    media_ref: str | None = strawberry.field(
-        description="A reference to a picture or video, as the author supplied it; null without one."
-    )
-    tags: list[str] = strawberry.field(description="The tags in the text, in lower case, without `#`.")
+    post_id: strawberry.ID = described("The post's id, unique among posts.")
+    author_id: strawberry.ID = described("The id of the author.")
+    author = user_field("author_id", "The author's present profile; null if there is none.")
+    created_at: datetime = described("The time at which the post was written.")
+    visibility: Visibility = described("The users who may see the post.")
+    text: str = described("The text, 1 to 2,000 characters.")
+    media_ref: str | None = described("A reference to a picture or video, as the author supplied it; null without one.")
+    tags: list[str] = described("The tags in the text, at most 10, in lower case, without `#`.")
     mentions = pattern_field(
         patterns.POST,
         resolver=resolve.mentions,
         preloaded="mentions",
         graphql_type=list[strawberry.ID],
-        description="The user ids that the text mentions (`@userId`), whether or not such users exist.",
+        description="The user ids that the text mentions (`@userId`), at most 20, whether or not such users exist.",
     )
     like_count = pattern_field(
         patterns.POST,
@@ -63,26 +60,27 @@ class Post(Node):
         graphql_type=int,
         description="The number of comments.",
     )
-    comments = pattern_field(
+    comments = batch_field(
         comment_patterns.COMMENTS,
-        resolver=resolve_comments.comments_of_post,
+        resolver=resolve_comments.comments_of_posts,
+        depends_on="post_id",
         graphql_type=Connection[Comment],
         description="The comments on the post, oldest first.",
     )
-    likes = pattern_field(
+    likes = batch_field(
         like_patterns.LIKES,
-        resolver=resolve_likes.likes_of_post,
+        resolver=resolve_likes.likes_of_posts,
+        depends_on="post_id",
         graphql_type=Connection[Like],
         description="The likes of the post by user id, in descending order.",
     )
-    liked_by_viewer = pattern_field(
+    liked_by_viewer = batch_field(
         like_patterns.LIKE_OF_USER,
         resolver=resolve_likes.liked_by_viewer,
+        depends_on="post_id",
         graphql_type=bool | None,
         description="Whether the caller likes the post; null without a token.",
     )
-
-    is_type_of = is_record(records.Post)
 
 
 @strawberry.type
@@ -129,4 +127,23 @@ class PostMutations:
         extent=Extent(written=4),
         description="Delete a post of the caller. Return the post as it was, or null if it was deleted already. "
         "Its likes, comments and feed entries are deleted within moments.",
+    )
+
+
+@object_type("post_id", description="The counts of a post. Later counts of the post have the same `id`.")
+class PostEngagement:
+    post_id: strawberry.ID = described("The id of the post.")
+    post: Post = described("The post, with these counts.")
+    like_count: int = described("The number of likes.")
+    comment_count: int = described("The number of comments.")
+
+
+@strawberry.type
+class EngagementSubscriptions:
+    post_engagement = pattern_subscription(
+        patterns.POST_ENGAGEMENT,
+        resolver=resolve_engagement.post_engagement,
+        graphql_type=AsyncGenerator[PostEngagement, None],
+        description="Receive the present counts of likes and comments of a post, then each change. The "
+        "subscription ends when the post is deleted, and with FORBIDDEN when the caller may no longer see it.",
     )

@@ -5,32 +5,37 @@ from datetime import datetime
 import strawberry
 
 from datastore.feeds import users as records
+from datastore.keyspace import sightings
 from datastore.keyspace.feeds import follows as follow_patterns
 from datastore.keyspace.feeds import posts as post_patterns
 from datastore.keyspace.feeds import users as patterns
 from resolvers.feeds import follows as resolve_follows
-from resolvers.feeds import nodes
 from resolvers.feeds import posts as resolve_posts
 from resolvers.feeds import users as resolve
-from schema.connections import Connection, Node, is_record, node_id
+from resolvers.sightings.sightings import reporters_by_id
+from schema.connections import Connection
 from schema.feeds.follows import Follower, Following
-from schema.feeds.lazy_types import LazyPost
-from schema.fields import VERSION, pattern_field
+from schema.feeds.lazy_types import LazyPost, LazyUserProfile
+from schema.fields import VERSION, batch_field, described, pattern_field
+from schema.nodes import Node, node_type
 
 
-@strawberry.type(description="A user of the feed. The counts are updated within moments.")
+@node_type(
+    records.User,
+    patterns.USER,
+    parts=("user_id",),
+    read=lambda context, *key: context.users.by_id(*key),
+    description="A user of the feed. The counts are updated within moments.",
+)
 class User(Node):
-    id = node_id(nodes.user_id)
-    user_id: strawberry.ID = strawberry.field(description="The user's id: the `sub` of the user's token.")
-    name: str = strawberry.field(description="The user's name, or the user's id if no name is stored.")
-    bio: str | None = strawberry.field(description="The user's description of themselves; null without one.")
-    avatar_ref: str | None = strawberry.field(
-        description="A reference to the user's picture, as the user supplied it; null without one."
+    user_id: strawberry.ID = described("The user's id: the `sub` of the user's token.")
+    name: str = described("The user's name, or the user's id if no name is stored.")
+    bio: str | None = described("The user's description of themselves; null without one.")
+    avatar_ref: str | None = described("A reference to the user's picture, as the user supplied it; null without one.")
+    created_at: datetime | None = described(
+        "The time at which the user joined the feed; null if another program stored the user without it."
     )
-    created_at: datetime | None = strawberry.field(
-        description="The time at which the user joined the feed; null if another program stored the user without it."
-    )
-    version: int = strawberry.field(description=VERSION)
+    version: int = described(VERSION)
     post_count = strawberry.field(
         resolver=resolve.post_count,
         graphql_type=int,
@@ -48,26 +53,34 @@ class User(Node):
         graphql_type=Connection[LazyPost],
         description="The user's posts that the caller may see, newest first.",
     )
-    followers = pattern_field(
+    followers = batch_field(
         follow_patterns.FOLLOWERS,
-        resolver=resolve_follows.followers_of_user,
+        resolver=resolve_follows.followers_of_users,
+        depends_on="user_id",
         graphql_type=Connection[Follower],
         description="The user's followers, newest first.",
     )
-    following = pattern_field(
+    following = batch_field(
         follow_patterns.FOLLOWED,
-        resolver=resolve_follows.followed_by_user,
+        resolver=resolve_follows.followed_by_users,
+        depends_on="user_id",
         graphql_type=Connection[Following],
         description="The users that this user follows, by user id.",
     )
-    followed_by_viewer = pattern_field(
+    profile = batch_field(
+        sightings.USER_PROFILE,
+        resolver=reporters_by_id,
+        depends_on="user_id",
+        graphql_type=LazyUserProfile | None,
+        description="The user's profile as a reporter of sightings; null before the first report.",
+    )
+    followed_by_viewer = batch_field(
         follow_patterns.FOLLOWING,
         resolver=resolve_follows.followed_by_viewer,
+        depends_on="user_id",
         graphql_type=bool | None,
         description="Whether the caller follows this user; null without a token.",
     )
-
-    is_type_of = is_record(records.User)
 
 
 @strawberry.type

@@ -6,16 +6,16 @@ from datetime import datetime
 import strawberry
 
 from datastore.keyspace.matches import active_matches as patterns
-from datastore.keyspace.matches import fixtures as fixture_patterns
 from datastore.matches import cricket, live_state
 from datastore.model.access_patterns import Extent
 from resolvers.matches import active_matches as resolve
 from resolvers.matches import live as resolve_live
-from resolvers.matches import nodes
-from schema.connections import Node, is_record, node_id
-from schema.fields import pattern_field, pattern_subscription
-from schema.matches.fixtures import Match, Result, Target
-from schema.matches.scores import Ball, BattingLine, BowlingLine, CricketEvent, Innings, Partnership
+from resolvers.matches import parts
+from schema.fields import described, pattern_field, pattern_subscription
+from schema.matches.fixtures import Result, Target
+from schema.matches.lazy_types import match_field
+from schema.matches.scores import Ball, BattingLine, BowlingLine, Partnership, events_field, innings_field
+from schema.nodes import Node, node_type, object_type, value_type
 
 strawberry.enum(
     live_state.ActiveStatus,
@@ -30,29 +30,40 @@ strawberry.enum(
 )
 
 
-@strawberry.type(description="The live score of a match: innings, batters, bowlers and the latest balls.")
+@object_type("match_id", description="The live score of a match: innings, batters, bowlers and the latest balls.")
 class LiveScore:
-    version: int = strawberry.field(description="The version of the state. It grows with each change.")
-    updated_at: datetime = strawberry.field(description="The time of the latest change.")
-    status: str = strawberry.field(description="The status in the source's words, such as `1st Innings`.")
-    phase: cricket.MatchPhase = strawberry.field(description="The status as one of a fixed set of phases.")
-    innings: list[Innings] = strawberry.field(description="The total of each innings.")
-    batting: list[BattingLine] = strawberry.field(description="The batters at the crease.")
-    bowling: list[BowlingLine] = strawberry.field(description="The current bowlers.")
-    partnership: Partnership | None = strawberry.field(description="The current partnership; null if there is none.")
-    target: Target | None = strawberry.field(
-        description="The target of the side that bats last; null before there is one."
+    match_id: strawberry.ID = described("The `matchId` of the match.")
+    version: int = described("The version of the state. It grows with each change.")
+    updated_at: datetime = described("The time of the latest change.")
+    status: str = described("The status in the source's words, such as `1st Innings`.")
+    phase: cricket.MatchPhase = described("The status as one of a fixed set of phases.")
+    innings = innings_field("The total of each innings.")
+    batting = strawberry.field(
+        resolver=parts.current_batting,
+        graphql_type=list[BattingLine],
+        description="The batters at the crease, usually two.",
     )
-    result: Result | None = strawberry.field(description="The result; null until there is one.")
-    note: str | None = strawberry.field(description="A remark of the source; null without one.")
-    recent_balls: list[Ball] = strawberry.field(description="The latest balls, at most 30, oldest first.")
+    bowling = strawberry.field(
+        resolver=parts.current_bowling,
+        graphql_type=list[BowlingLine],
+        description="The current bowlers, usually one.",
+    )
+    partnership: Partnership | None = described("The current partnership; null if there is none.")
+    target: Target | None = described("The target of the side that bats last; null before there is one.")
+    result: Result | None = described("The result; null until there is one.")
+    note: str | None = described("A remark of the source; null without one.")
+    recent_balls = strawberry.field(
+        resolver=parts.recent_balls,
+        graphql_type=list[Ball],
+        description="The latest balls, at most 30, oldest first.",
+    )
 
 
-@strawberry.type(description="A live match.")
+@object_type("match_id", description="A live match.")
 class LiveMatch:
-    match_id: strawberry.ID = strawberry.field(description="The `matchId` of the match.")
-    league_code: str = strawberry.field(description="The league's `code`.")
-    version: int = strawberry.field(description="The version of the match's state. It grows with each change.")
+    match_id: strawberry.ID = described("The `matchId` of the match.")
+    league_code: str = described("The league's `code`.")
+    version: int = described("The version of the match's state. It grows with each change.")
     live_score = pattern_field(
         patterns.LIVE_DETAILS,
         resolver=resolve.listed_score,
@@ -61,94 +72,77 @@ class LiveMatch:
         description="The live score. Selecting `batting`, `bowling` or `recentBalls` costs one read per match; "
         "the other fields are read with the list.",
     )
-    match = pattern_field(
-        fixture_patterns.FIXTURE,
-        resolver=resolve.match,
-        graphql_type=Match | None,
-        description="The match with all its details.",
-    )
+    match = match_field("The match with all its details.")
 
 
-@strawberry.type(description="A match with the state that its poller maintains, for the system.")
+@node_type(
+    live_state.ActiveMatch,
+    patterns.STATE,
+    parts=("match_id",),
+    read=lambda context, *key: context.active_matches.by_id(*key),
+    description="A match with the state that its poller maintains, for the system.",
+)
 class ActiveMatch(Node):
-    id = node_id(nodes.active_match_id)
-    match_id: strawberry.ID = strawberry.field(description="The `matchId` of the match.")
-    match = pattern_field(
-        fixture_patterns.FIXTURE,
-        resolver=resolve.match,
-        graphql_type=Match | None,
-        description="The match with all its details.",
-    )
-    league_code: str = strawberry.field(description="The league's `code`.")
-    status: live_state.ActiveStatus = strawberry.field(description="Whether the match is polled.")
-    instance_id: strawberry.ID | None = strawberry.field(
-        description="The instance that polls the match; null until one does."
-    )
-    fence: int = strawberry.field(
-        description="The fencing token: the number of times that another instance took over the match. Writes with a "
+    match_id: strawberry.ID = described("The `matchId` of the match.")
+    match = match_field("The match with all its details.")
+    league_code: str = described("The league's `code`.")
+    status: live_state.ActiveStatus = described("Whether the match is polled.")
+    instance_id: strawberry.ID | None = described("The instance that polls the match; null until one does.")
+    fence: int = described(
+        "The fencing token: the number of times that another instance took over the match. Writes with a "
         "lower token are rejected."
     )
-    version: int = strawberry.field(description="The version of the match's state. It grows with each change.")
-    last_tick_at: datetime | None = strawberry.field(description="The time of the latest poll; null before the first.")
-    updated_at: datetime = strawberry.field(description="The time of the latest change.")
-    previous_ball_id: strawberry.ID = strawberry.field(
-        description="The id of the latest ball whose events were sent; 0 if there is none."
-    )
+    version: int = described("The version of the match's state. It grows with each change.")
+    last_tick_at: datetime | None = described("The time of the latest poll; null before the first.")
+    updated_at: datetime = described("The time of the latest change.")
+    previous_ball_id: strawberry.ID = described("The id of the latest ball whose events were sent; 0 if there is none.")
     live: LiveScore = strawberry.field(name="liveScore", description="The live score.")
-    changed: list[live_state.LiveStatePart] = strawberry.field(
-        description="The parts of the state that the latest change updated."
-    )
-    events: list[CricketEvent] = strawberry.field(description="The events of the latest change.")
-    expires_at: datetime | None = strawberry.field(
-        description="The time at which the state of an ended match expires; null for other matches."
+    changed: list[live_state.LiveStatePart] = described("The parts that the latest change updated, each once.")
+    events = events_field("The events of the latest change, oldest first: at most 40, or those of one ball.")
+    expires_at: datetime | None = described(
+        "The time at which the state of an ended match expires; null for other matches."
     )
 
-    is_type_of = is_record(live_state.ActiveMatch)
 
-
-@strawberry.type(description="A version of a match, with the changes and events since the previous update.")
+@object_type(
+    "match_id", "version", description="A version of a match, with the changes and events since the previous update."
+)
 class MatchUpdate:
-    match_id: strawberry.ID = strawberry.field(description="The `matchId` of the match.")
-    league_code: str = strawberry.field(description="The league's `code`.")
-    version: int = strawberry.field(
-        description="The version of the match's state. It is one more than in the previous update of the match, "
-        "plus `conflated`."
+    match_id: strawberry.ID = described("The `matchId` of the match.")
+    league_code: str = described("The league's `code`.")
+    version: int = described(
+        "The version of the match's state. It is one more than in the previous update of the match, plus `conflated`."
     )
-    is_snapshot: bool = strawberry.field(
-        description="Whether the update is a snapshot, which replaces the client's state: the first update of a "
+    is_snapshot: bool = described(
+        "Whether the update is a snapshot, which replaces the client's state: the first update of a "
         "match, and the first one after a gap."
     )
-    conflated: int = strawberry.field(
-        description="The number of versions that this update replaces. Their events are included here."
+    conflated: int = described("The number of versions that this update replaces. Their events are included here.")
+    changed: list[live_state.LiveStatePart] = described(
+        "The parts of the state that changed since the previous update, each once."
     )
-    changed: list[live_state.LiveStatePart] = strawberry.field(
-        description="The parts of the state that changed since the previous update."
+    events = events_field(
+        "The events since the previous update, oldest first: for each version at most 40, or those of one ball."
     )
-    events: list[CricketEvent] = strawberry.field(description="The events since the previous update, oldest first.")
     live: LiveScore = strawberry.field(name="liveScore", description="The live score at this version.")
     server_time = strawberry.field(
         resolver=resolve_live.server_time,
         graphql_type=datetime,
         description="The time at which the server sent this update.",
     )
-    match = pattern_field(
-        fixture_patterns.FIXTURE,
-        resolver=resolve_live.match,
-        graphql_type=Match | None,
-        description="The match with all its details. It is read when the update is sent, and may be newer than "
-        "`version`.",
+    match = match_field(
+        "The match with all its details. It is read when the update is sent, and may be newer than `version`."
     )
 
 
-@strawberry.type(description="Updates of live matches.")
+@value_type(description="Updates of live matches.")
 class LiveScores:
-    is_snapshot: bool = strawberry.field(
-        description="Whether the updates are a snapshot of all live matches: the first event. Later events "
-        "contain changes only."
+    is_snapshot: bool = described(
+        "Whether the updates are a snapshot of all live matches: the first event. Later events contain changes only."
     )
-    updates: list[MatchUpdate] = strawberry.field(description="The updates, at most one per match.")
-    ended: list[strawberry.ID] = strawberry.field(
-        description="The `matchId` of each match that is no longer live: it has ended, was suspended, or was taken "
+    updates: list[MatchUpdate] = described("The updates, at most one per match.")
+    ended: list[strawberry.ID] = described(
+        "The `matchId` of each match that is no longer live: it has ended, was suspended, or was taken "
         "off the list. A match that returns starts with a snapshot."
     )
 
@@ -166,14 +160,14 @@ class ActiveMatchQueries:
         resolver=resolve.active_matches,
         graphql_type=list[ActiveMatch],
         extent=Extent(size=10),
-        description="Return all matches with a state: active, idle, and ended within the last day.",
+        description="Return one state for each match that is active, idle, or ended within the last day.",
     )
     live_matches = pattern_field(
         patterns.LIVE_MATCHES,
         resolver=resolve.live_matches,
         graphql_type=list[LiveMatch],
         extent=Extent(size=10),
-        description="Return the live matches.",
+        description="Return one entry for each live match.",
     )
 
 

@@ -1,6 +1,7 @@
 """GraphQL types and fields of devices."""
 
 from datetime import datetime
+from typing import Any
 
 import strawberry
 
@@ -8,39 +9,38 @@ from datastore.keyspace.matches import devices as patterns
 from datastore.matches import devices as records
 from datastore.model.access_patterns import Extent
 from resolvers.matches import devices as resolve
-from schema.fields import VERSION, pattern_field
+from schema.fields import VERSION, described, pattern_field
+from schema.nodes import Node, node_type
 
 TOKENS = "Visible to its owner and the system; null for all other callers."
 
 
-@strawberry.type(description="The device that receives a user's push notifications. A user has at most one.")
-class Device:
-    user_id: strawberry.ID = strawberry.field(description="The id of the user.")
-    device_token = strawberry.field(
-        resolver=resolve.device_token,
-        graphql_type=strawberry.ID | None,
-        description=f"The APNs device token, in lower case. {TOKENS}",
-    )
-    platform: records.Platform = strawberry.field(description="The operating system.")
-    apns_token = strawberry.field(
-        resolver=resolve.apns_token,
-        graphql_type=str | None,
-        description=f"The token that receives notifications. {TOKENS}",
-    )
-    push_to_start_token = strawberry.field(
-        resolver=resolve.push_to_start_token,
-        graphql_type=str | None,
-        description=f"The token that starts a Live Activity; null without one. {TOKENS}",
-    )
-    os_version: str | None = strawberry.field(
-        description="The version of the operating system at the latest registration."
-    )
-    app_version: str | None = strawberry.field(description="The version of the app at the latest registration.")
-    registered_at: datetime | None = strawberry.field(description="The time of the latest registration.")
-    expires_at: datetime = strawberry.field(
-        description="The time at which the registration expires, 90 days after the latest one."
-    )
-    version: int = strawberry.field(description=VERSION)
+def token_field(name: str, description: str, kind: Any = str) -> Any:
+    """Return the field of a push token."""
+    resolver = resolve.visible_token(name)
+    return strawberry.field(resolver=resolver, graphql_type=kind | None, description=f"{description} {TOKENS}")
+
+
+@node_type(
+    records.Device,
+    patterns.DEVICE_OF_USER,
+    parts=("user_id",),
+    owner="user_id",
+    read=lambda context, *key: context.devices.of_user(*key),
+    description="The device that receives a user's push notifications. A user has at most one, so its `id` is derived "
+    "from the user's, and remains when another device replaces it.",
+)
+class Device(Node):
+    user_id: strawberry.ID = described("The id of the user.")
+    device_token = token_field("device_token", "The APNs device token, in lower case.", strawberry.ID)
+    platform: records.Platform = described("The operating system.")
+    apns_token = token_field("apns_token", "The token that receives notifications.")
+    push_to_start_token = token_field("push_to_start_token", "The token that starts a Live Activity; null without one.")
+    os_version: str | None = described("The version of the operating system at the latest registration.")
+    app_version: str | None = described("The version of the app at the latest registration.")
+    registered_at: datetime | None = described("The time of the latest registration.")
+    expires_at: datetime = described("The time at which the registration expires, 90 days after the latest one.")
+    version: int = described(VERSION)
 
 
 @strawberry.type

@@ -11,132 +11,118 @@ from datastore.keyspace.matches import fixtures as patterns
 from datastore.keyspace.matches import leagues as league_patterns
 from datastore.keyspace.matches import live_activities as activity_patterns
 from datastore.keyspace.matches import match_follows as follow_patterns
-from datastore.keyspace.matches import teams as team_patterns
 from datastore.matches import cricket
-from datastore.matches.operator_fields import FixtureField
+from datastore.matches.cricket import FixtureField
 from datastore.model.access_patterns import Extent
 from resolvers.matches import active_matches as resolve_active
 from resolvers.matches import display_states as resolve_display
 from resolvers.matches import fixtures as resolve
+from resolvers.matches import leagues as resolve_leagues
 from resolvers.matches import live_activities as resolve_activities
 from resolvers.matches import match_follows as resolve_follows
-from resolvers.matches import nodes
-from schema.connections import Connection, Node, is_record, node_id
-from schema.fields import pattern_field
+from resolvers.matches import parts, related
+from schema.connections import Connection
+from schema.fields import batch_field, described, pattern_field
 from schema.matches.display_states import DisplayState
 from schema.matches.lazy_types import LazyActiveMatch, LazyLiveScore
 from schema.matches.leagues import League
 from schema.matches.live_activities import LiveActivity
 from schema.matches.match_follows import MatchFollow
-from schema.matches.scores import Innings, Scorecard
+from schema.matches.scores import Scorecard, innings_field
 from schema.matches.team_seasons import Season
-from schema.matches.teams import Team
+from schema.matches.teams import team_field
+from schema.nodes import Node, node_type, object_type, value_type
 
 
-@strawberry.type(description="The place where a match is played.")
+@value_type(description="The place where a match is played.")
 class Venue:
-    venue_id: strawberry.ID | None = strawberry.field(description="The venue's id at the source.")
-    name: str = strawberry.field(description="The name of the ground.")
-    city: str | None = strawberry.field(description="The city.")
-    country: str | None = strawberry.field(description="The country.")
+    venue_id: strawberry.ID | None = described("The venue's id at the source.")
+    name: str = described("The name of the ground.")
+    city: str | None = described("The city.")
+    country: str | None = described("The country.")
 
 
-@strawberry.type(description="The toss before a match.")
+@value_type(description="The toss before a match.")
 class Toss:
-    team_id: strawberry.ID = strawberry.field(description="The `teamId` of the team that won the toss.")
-    elected: str | None = strawberry.field(description="The winner's choice in the source's words: batting or bowling.")
+    team_id: strawberry.ID = described("The `teamId` of the team that won the toss.")
+    elected: str | None = described("The winner's choice in the source's words: batting or bowling.")
 
 
-@strawberry.type(description="The target of the side that bats last.")
+@value_type(description="The target of the side that bats last.")
 class Target:
-    runs: int = strawberry.field(description="The runs that win the match.")
-    overs: str | None = strawberry.field(description="The overs available for the runs; null without a limit.")
-    method: str | None = strawberry.field(
-        description="The method by which the target was revised after rain, such as D/L; null if it was not."
+    runs: int = described("The runs that win the match.")
+    overs: str | None = described("The overs available for the runs; null without a limit.")
+    method: str | None = described(
+        "The method by which the target was revised after rain, such as D/L; null if it was not."
     )
 
 
-@strawberry.type(description="The result of a match.")
+@value_type(description="The result of a match.")
 class Result:
-    kind: cricket.ResultKind = strawberry.field(description="The kind of result.")
-    text: str = strawberry.field(description="The result in one line.")
-    winner_team_id: strawberry.ID | None = strawberry.field(
-        description="The `teamId` of the winner; null if there is none."
-    )
-    by_runs: int | None = strawberry.field(description="The winning margin in runs.")
-    by_wickets: int | None = strawberry.field(description="The winning margin in wickets.")
-    by_innings: bool = strawberry.field(description="Whether the match was won by an innings and `byRuns`.")
-    method: str | None = strawberry.field(
-        description="The method that decided the match after rain, such as D/L; null if none did."
-    )
-    eliminator: bool = strawberry.field(description="Whether a super over or the number of boundaries decided a tie.")
+    kind: cricket.ResultKind = described("The kind of result.")
+    text: str = described("The result in one line.")
+    winner_team_id: strawberry.ID | None = described("The `teamId` of the winner; null if there is none.")
+    by_runs: int | None = described("The winning margin in runs.")
+    by_wickets: int | None = described("The winning margin in wickets.")
+    by_innings: bool = described("Whether the match was won by an innings and `byRuns`.")
+    method: str | None = described("The method that decided the match after rain, such as D/L; null if none did.")
+    eliminator: bool = described("Whether a super over or the number of boundaries decided a tie.")
 
 
-@strawberry.type(description="A player in the line-up of a match.")
+@object_type(id=parts.part_id("LineupPlayer"), description="A player in the line-up of a match.")
 class LineupPlayer:
-    player_id: strawberry.ID = strawberry.field(description="The player's id at the source.")
-    name: str = strawberry.field(description="The player's name.")
-    team_id: strawberry.ID = strawberry.field(description="The `teamId` of the player's team.")
-    captain: bool = strawberry.field(description="Whether the player is the captain.")
-    wicketkeeper: bool = strawberry.field(description="Whether the player is the wicketkeeper.")
-    substitute: bool = strawberry.field(description="Whether the player is a substitute.")
+    player_id: strawberry.ID = described("The player's id at the source.")
+    name: str = described("The player's name.")
+    team_id: strawberry.ID = described("The `teamId` of the player's team.")
+    captain: bool = described("Whether the player is the captain.")
+    wicketkeeper: bool = described("Whether the player is the wicketkeeper.")
+    substitute: bool = described("Whether the player is a substitute.")
 
 
-@strawberry.type(description="A match: its fixture, its score and related objects.")
+@node_type(
+    cricket.Match,
+    patterns.FIXTURE,
+    parts=("match_id",),
+    read=lambda context, *key: context.fixtures.by_id(*key),
+    description="A match: its fixture, its score and related objects.",
+)
 class Match(Node):
-    id = node_id(nodes.match_id)
-    match_id: strawberry.ID = strawberry.field(description="The match's id at the source, unique among matches.")
-    league_id: strawberry.ID = strawberry.field(description="The `leagueId` of the league.")
-    league_code: str = strawberry.field(description="The league's `code`.")
-    league = pattern_field(
+    match_id: strawberry.ID = described("The match's id at the source, unique among matches.")
+    league_id: strawberry.ID = described("The `leagueId` of the league.")
+    league_code: str = described("The league's `code`.")
+    league = batch_field(
         league_patterns.LEAGUE,
-        resolver=resolve.league,
+        resolver=resolve_leagues.leagues_by_id,
         depends_on="league_id",
         graphql_type=League | None,
         description="The league; null if it is unknown.",
     )
     season = strawberry.field(
-        resolver=resolve.season,
+        resolver=related.season,
         graphql_type=Season | None,
         description="The season of the league; null if it is unknown.",
     )
-    home_team_id: strawberry.ID = strawberry.field(
-        description="The `teamId` of the home side, or on neutral ground of the side that the source names first."
+    home_team_id: strawberry.ID = described(
+        "The `teamId` of the home side, or on neutral ground of the side that the source names first."
     )
-    home_team = pattern_field(
-        team_patterns.TEAM,
-        resolver=resolve.home_team,
-        depends_on="home_team_id",
-        graphql_type=Team | None,
-        description="The home side; null if it is unknown.",
-    )
-    away_team_id: strawberry.ID = strawberry.field(description="The `teamId` of the other side.")
-    away_team = pattern_field(
-        team_patterns.TEAM,
-        resolver=resolve.away_team,
-        depends_on="away_team_id",
-        graphql_type=Team | None,
-        description="The other side; null if it is unknown.",
-    )
-    start_time: datetime = strawberry.field(description="The start time.")
-    status: str = strawberry.field(description="The status in the source's words: NS, 1st Innings, Finished.")
-    phase: cricket.MatchPhase = strawberry.field(description="The status as one of a fixed set of phases.")
-    round: str | None = strawberry.field(description="The round, such as 3rd T20I or Final.")
-    format: str | None = strawberry.field(description="The format, such as T20, ODI or Test.")
-    note: str | None = strawberry.field(description="A remark of the source, such as the result in words.")
-    venue: Venue | None = strawberry.field(description="The venue; null if it is unknown.")
-    toss: Toss | None = strawberry.field(description="The toss; null before it.")
-    scheduled_overs: int | None = strawberry.field(description="The scheduled overs per innings; null without a limit.")
-    balls_per_over: int = strawberry.field(description="The legal balls per over, usually 6.")
-    target: Target | None = strawberry.field(
-        description="The target of the side that bats last; null before there is one."
-    )
-    result: Result | None = strawberry.field(description="The result; null until there is one.")
-    follow_on: bool = strawberry.field(description="Whether a side had to follow on.")
-    player_of_match: str | None = strawberry.field(
-        description="The name of the player of the match; null until there is one."
-    )
-    innings: list[Innings] = strawberry.field(description="The total of each innings, super overs included.")
+    home_team = team_field("home_team_id", "The home side")
+    away_team_id: strawberry.ID = described("The `teamId` of the other side.")
+    away_team = team_field("away_team_id", "The other side")
+    start_time: datetime = described("The start time.")
+    status: str = described("The status in the source's words: NS, 1st Innings, Finished.")
+    phase: cricket.MatchPhase = described("The status as one of a fixed set of phases.")
+    round: str | None = described("The round, such as 3rd T20I or Final.")
+    format: str | None = described("The format, such as T20, ODI or Test.")
+    note: str | None = described("A remark of the source, such as the result in words.")
+    venue: Venue | None = described("The venue; null if it is unknown.")
+    toss: Toss | None = described("The toss; null before it.")
+    scheduled_overs: int | None = described("The scheduled overs per innings; null without a limit.")
+    balls_per_over: int = described("The legal balls per over, usually 6.")
+    target: Target | None = described("The target of the side that bats last; null before there is one.")
+    result: Result | None = described("The result; null until there is one.")
+    follow_on: bool = described("Whether a side had to follow on.")
+    player_of_match: str | None = described("The name of the player of the match; null until there is one.")
+    innings = innings_field("The total of each innings, super overs included.")
     scorecards = pattern_field(
         patterns.FIXTURE,
         resolver=resolve.scorecards,
@@ -150,26 +136,20 @@ class Match(Node):
         resolver=resolve.lineups,
         graphql_type=list[LineupPlayer],
         extent=Extent(size=22),
-        description="The line-ups. They are available while the source's latest response is cached, until a week "
-        "after the match.",
+        description="The line-ups: one entry for each named player. They are available while the source's latest "
+        "response is cached, until a week after the match.",
     )
-    version: int = strawberry.field(description="The version of the live state. It grows with each change.")
-    revision: int | None = strawberry.field(
-        description="The version of the match for `expectedVersion`. It grows with every change, including "
+    version: int = described("The version of the live state. It grows with each change.")
+    revision: int | None = described(
+        "The version of the match for `expectedVersion`. It grows with every change, including "
         "changes of the live score. Null in `matchesByLeague`."
     )
-    operator_fields: list[FixtureField] | None = strawberry.field(
-        description="The fields that an operator set, and that the source does not update. Null in `matchesByLeague`."
+    operator_fields: list[FixtureField] | None = described(
+        "The fields that an operator set, each once. The source does not update them. Null in `matchesByLeague`."
     )
-    updated_at: datetime | None = strawberry.field(
-        description="The time at which the match was last stored or changed."
-    )
-    live_updated_at: datetime | None = strawberry.field(
-        description="The time at which the live score was last written."
-    )
-    archived_at: datetime | None = strawberry.field(
-        description="The time at which the match left the live scores; null before that."
-    )
+    updated_at: datetime | None = described("The time at which the match was last stored or changed.")
+    live_updated_at: datetime | None = described("The time at which the live score was last written.")
+    archived_at: datetime | None = described("The time at which the match left the live scores; null before that.")
     live_score = pattern_field(
         active_patterns.LIVE_SCORE,
         resolver=resolve_active.live_score,
@@ -208,8 +188,6 @@ class Match(Node):
         graphql_type=Connection[LiveActivity] | None,
         description="The Live Activity sessions of the match on users' lock screens. Callers: the system.",
     )
-
-    is_type_of = is_record(cricket.Match)
 
 
 @strawberry.type

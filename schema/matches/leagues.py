@@ -8,42 +8,35 @@ from datastore.keyspace.matches import leagues as patterns
 from datastore.matches import leagues as records
 from datastore.model.access_patterns import Extent
 from resolvers.matches import leagues as resolve
-from resolvers.matches import nodes
-from schema.connections import Node, is_record, node_id
-from schema.fields import VERSION, pattern_field
+from resolvers.matches import related
+from schema.fields import VERSION, described, pattern_field
 from schema.matches.team_seasons import Season
+from schema.nodes import Node, node_type
 
 
-@strawberry.type(description="A cricket league or competition.")
+@node_type(
+    records.League,
+    patterns.LEAGUE,
+    parts=("league_id",),
+    read=lambda context, *key: context.leagues.by_id(*key),
+    description="A cricket league or competition.",
+)
 class League(Node):
-    id = node_id(nodes.league_id)
-    league_id: strawberry.ID = strawberry.field(description="The league's id at the source, unique among leagues.")
-    name: str = strawberry.field(description="The full name.")
-    code: str = strawberry.field(
-        description="The short name in upper case, such as IPL. `matchesByLeague` finds matches by it."
-    )
-    active: bool = strawberry.field(description="Whether the league's matches are synchronised and polled.")
-    season_id: strawberry.ID | None = strawberry.field(
-        description="The id of the current season; null if it is unknown."
-    )
+    league_id: strawberry.ID = described("The league's id at the source, unique among leagues.")
+    name: str = described("The full name.")
+    code: str = described("The short name in upper case, such as IPL. `matchesByLeague` finds matches by it.")
+    active: bool = described("Whether the league's matches are synchronised and polled.")
+    season_id: strawberry.ID | None = described("The id of the current season; null if it is unknown.")
     season = strawberry.field(
-        resolver=resolve.season,
+        resolver=related.season,
         graphql_type=Season | None,
         description="The current season with its teams; null if it is unknown.",
     )
-    image_url: str | None = strawberry.field(description="The address of the league's badge; null without one.")
-    country_id: strawberry.ID | None = strawberry.field(
-        description="The country's id at the source; null if it is unknown."
-    )
-    type: str | None = strawberry.field(
-        description="The kind of league in the source's words, such as league or phase."
-    )
-    updated_at: datetime | None = strawberry.field(
-        description="The time at which the league was last stored or changed."
-    )
-    version: int = strawberry.field(description=VERSION)
-
-    is_type_of = is_record(records.League)
+    image_url: str | None = described("The address of the league's badge; null without one.")
+    country_id: strawberry.ID | None = described("The country's id at the source; null if it is unknown.")
+    type: str | None = described("The kind of league in the source's words, such as league or phase.")
+    updated_at: datetime | None = described("The time at which the league was last stored or changed.")
+    version: int = described(VERSION)
 
 
 @strawberry.type
@@ -59,7 +52,7 @@ class LeagueQueries:
         patterns.ACTIVE_LEAGUES,
         resolver=resolve.leagues,
         graphql_type=list[League],
-        extent=Extent(size=10),
+        extent=Extent(size=10, ignores={"active": "The Scan reads all leagues."}),
         description="Return the leagues, by name. Changes by other processes may appear up to 30 seconds later.",
     )
 
@@ -81,6 +74,6 @@ class LeagueMutations:
     delete_league = pattern_field(
         patterns.DELETE_LEAGUE,
         resolver=resolve.delete_league,
-        graphql_type=League,
-        description="Delete a league, and return it as it was. NOT_FOUND if it is unknown.",
+        graphql_type=League | None,
+        description="Delete a league. Return it as it was, or null if there was none.",
     )

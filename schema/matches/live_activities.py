@@ -4,13 +4,14 @@ from datetime import datetime
 
 import strawberry
 
-from datastore.keyspace.matches import fixtures
 from datastore.keyspace.matches import live_activities as patterns
 from datastore.matches import live_activities as records
 from resolvers.matches import live_activities as resolve
 from schema.connections import Connection
-from schema.fields import VERSION, pattern_field
-from schema.matches.lazy_types import LazyMatch
+from schema.fields import VERSION, described, pattern_field
+from schema.matches.devices import token_field
+from schema.matches.lazy_types import match_field
+from schema.nodes import Node, node_type
 
 strawberry.enum(
     records.LiveActivityStatus,
@@ -21,39 +22,31 @@ strawberry.enum(
 )
 
 
-@strawberry.type(
-    description="A Live Activity: a match on the lock screen of one device. A session lasts at most 12 hours."
+@node_type(
+    records.LiveActivity,
+    patterns.ACTIVITY,
+    parts=("match_id", "user_id", "device_id"),
+    owner="user_id",
+    read=lambda context, *key: context.live_activities.by_key(*key),
+    description="A Live Activity: a match on the lock screen of one device. A session lasts at most 12 hours.",
 )
-class LiveActivity:
-    match_id: strawberry.ID = strawberry.field(description="The `matchId` of the match.")
-    user_id: strawberry.ID = strawberry.field(description="The id of the user.")
-    device_id: strawberry.ID = strawberry.field(description="The app's id of the device.")
-    update_token = strawberry.field(
-        resolver=resolve.update_token,
-        graphql_type=str | None,
-        description="The push token that receives the updates. Visible to its owner and the system; null for all "
-        "other callers.",
+class LiveActivity(Node):
+    match_id: strawberry.ID = described("The `matchId` of the match.")
+    user_id: strawberry.ID = described("The id of the user.")
+    device_id: strawberry.ID = described("The app's id of the device.")
+    update_token = token_field("update_token", "The push token that receives the updates.")
+    status: records.LiveActivityStatus = described("The status.")
+    session_started_at: datetime = described("The time at which the session was started or restarted.")
+    ended_at: datetime | None = described("The time at which the session ended; null before that.")
+    end_reason: str | None = described(
+        "The reason for the end: `user`, `system`, or the `reason` that the caller gave; null before the end."
     )
-    status: records.LiveActivityStatus = strawberry.field(description="The status.")
-    session_started_at: datetime = strawberry.field(
-        description="The time at which the session was started or restarted."
+    suspended_at: datetime | None = described(
+        "The time at which the token was rejected; null unless the session is suspended."
     )
-    ended_at: datetime | None = strawberry.field(description="The time at which the session ended; null before that.")
-    end_reason: str | None = strawberry.field(
-        description="The reason for the end: `user`, `system`, or the `reason` that the caller gave; null before the "
-        "end."
-    )
-    suspended_at: datetime | None = strawberry.field(
-        description="The time at which the token was rejected; null unless the session is suspended."
-    )
-    expires_at: datetime = strawberry.field(description="The time at which the session expires.")
-    version: int = strawberry.field(description=VERSION)
-    match = pattern_field(
-        fixtures.FIXTURE,
-        resolver=resolve.match,
-        graphql_type=LazyMatch | None,
-        description="The match in its present state; null if it is unknown.",
-    )
+    expires_at: datetime = described("The time at which the session expires.")
+    version: int = described(VERSION)
+    match = match_field("The match in its present state; null if it is unknown.")
 
 
 @strawberry.type

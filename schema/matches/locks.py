@@ -7,16 +7,15 @@ import strawberry
 from datastore.keyspace.matches import locks as patterns
 from datastore.model.access_patterns import Extent
 from resolvers.matches import locks as resolve
-from schema.fields import pattern_field
+from schema.fields import described, pattern_field
+from schema.nodes import object_type
 
 
-@strawberry.type(description="A lock of the match pipeline: one instance at a time works on a match or a job.")
+@object_type("name", description="A lock of the match pipeline: one instance at a time works on a match or a job.")
 class Lock:
-    name: str = strawberry.field(description="The name of the lock: match:<matchId> or job:<name>.")
-    owner: strawberry.ID = strawberry.field(description="The instance that holds the lock.")
-    expires_at: datetime = strawberry.field(
-        description="The time at which the lock expires unless its holder extends it."
-    )
+    name: str = described("The name of the lock: match:<matchId> or job:<name>.")
+    owner: strawberry.ID = described("The instance that holds the lock.")
+    expires_at: datetime = described("The time at which the lock expires unless its holder extends it.")
 
 
 @strawberry.type
@@ -26,5 +25,5 @@ class LockQueries:
         resolver=resolve.locks,
         graphql_type=list[Lock],
         extent=Extent(size=10),
-        description="Return all locks.",
+        description="Return one entry for each lock, also for expired ones.",
     )

@@ -4,41 +4,32 @@ from datetime import datetime
 
 import strawberry
 
-from datastore.keyspace.matches import fixtures
 from datastore.keyspace.matches import match_follows as patterns
 from datastore.matches import match_follows as records
 from datastore.model.access_patterns import Extent
 from resolvers.matches import match_follows as resolve
-from resolvers.matches import nodes
-from schema.connections import Node, is_record, node_id
-from schema.fields import VERSION, pattern_field
-from schema.matches.lazy_types import LazyMatch
+from schema.fields import VERSION, described, pattern_field
+from schema.matches.lazy_types import match_field
+from schema.nodes import Node, node_type
 
 
-@strawberry.type(
+@node_type(
+    records.MatchFollow,
+    patterns.FOLLOW_OF_USER,
+    parts=("match_id", "user_id"),
+    owner="user_id",
+    read=lambda context, *key: context.match_follows.by_key(*key),
     description="A user's follow of a match. The user receives notifications until 48 hours after the start of the "
-    "match."
+    "match.",
 )
 class MatchFollow(Node):
-    id = node_id(nodes.match_follow_id)
-    match_id: strawberry.ID = strawberry.field(description="The `matchId` of the match.")
-    user_id: strawberry.ID = strawberry.field(description="The id of the user.")
-    team_id: strawberry.ID = strawberry.field(description="The `teamId` of the team that the user supports.")
-    created_at: datetime = strawberry.field(
-        description="The time at which the follow began. A change of the team does not change it."
-    )
-    expires_at: datetime = strawberry.field(
-        description="The time at which the follow expires: 48 hours after the start of the match."
-    )
-    version: int = strawberry.field(description=VERSION)
-    match = pattern_field(
-        fixtures.FIXTURE,
-        resolver=resolve.match,
-        graphql_type=LazyMatch | None,
-        description="The match in its present state; null if it is unknown.",
-    )
-
-    is_type_of = is_record(records.MatchFollow)
+    match_id: strawberry.ID = described("The `matchId` of the match.")
+    user_id: strawberry.ID = described("The id of the user.")
+    team_id: strawberry.ID = described("The `teamId` of the team that the user supports.")
+    created_at: datetime = described("The time at which the follow began. A change of the team does not change it.")
+    expires_at: datetime = described("The time at which the follow expires: 48 hours after the start of the match.")
+    version: int = described(VERSION)
+    match = match_field("The match in its present state; null if it is unknown.")
 
 
 @strawberry.type

@@ -6,45 +6,48 @@ import strawberry
 
 from datastore.keyspace.matches import team_seasons as patterns
 from datastore.keyspace.matches import teams as team_patterns
+from datastore.matches import team_seasons as records
 from resolvers.matches import team_seasons as resolve
+from resolvers.matches import teams as resolve_teams
 from schema.connections import Connection
-from schema.fields import pattern_field
+from schema.fields import batch_field, described, pattern_field
 from schema.matches.teams import Team
+from schema.nodes import Node, node_type, object_type
 
 
-@strawberry.type(description="A team's record in a season of a league. Unknown figures are null.")
-class TeamSeason:
-    season_id: strawberry.ID = strawberry.field(description="The season's id at the source.")
-    season_name: str | None = strawberry.field(
-        description="The name of the season, such as 2026; null if it is unknown."
-    )
-    league_id: strawberry.ID | None = strawberry.field(
-        description="The `leagueId` of the season's league; null if it is unknown."
-    )
-    team_id: strawberry.ID = strawberry.field(description="The `teamId` of the team.")
-    team = pattern_field(
+@node_type(
+    records.TeamSeason,
+    patterns.TEAM_SEASON,
+    parts=("season_id", "team_id"),
+    read=lambda context, *key: context.team_seasons.by_key(*key),
+    description="A team's record in a season of a league. Unknown figures are null.",
+)
+class TeamSeason(Node):
+    season_id: strawberry.ID = described("The season's id at the source.")
+    season_name: str | None = described("The name of the season, such as 2026; null if it is unknown.")
+    league_id: strawberry.ID | None = described("The `leagueId` of the season's league; null if it is unknown.")
+    team_id: strawberry.ID = described("The `teamId` of the team.")
+    team = batch_field(
         team_patterns.TEAM,
-        resolver=resolve.team,
+        resolver=resolve_teams.teams_by_id,
         depends_on="team_id",
         graphql_type=Team | None,
         description="The team; null if it is not stored.",
     )
-    position: int | None = strawberry.field(description="The position in the table, from 1.")
-    played: int | None = strawberry.field(description="The matches played.")
-    won: int | None = strawberry.field(description="The matches won.")
-    lost: int | None = strawberry.field(description="The matches lost.")
-    drawn: int | None = strawberry.field(description="The matches drawn or tied.")
-    no_result: int | None = strawberry.field(description="The matches without a result.")
-    points: float | None = strawberry.field(description="The points.")
-    net_run_rate: float | None = strawberry.field(
-        description="The net run rate: runs scored per over minus runs conceded per over."
-    )
-    updated_at: datetime | None = strawberry.field(description="The time at which the record was last stored.")
+    position: int | None = described("The position in the table, from 1.")
+    played: int | None = described("The matches played.")
+    won: int | None = described("The matches won.")
+    lost: int | None = described("The matches lost.")
+    drawn: int | None = described("The matches drawn or tied.")
+    no_result: int | None = described("The matches without a result.")
+    points: float | None = described("The points.")
+    net_run_rate: float | None = described("The net run rate: runs scored per over minus runs conceded per over.")
+    updated_at: datetime | None = described("The time at which the record was last stored.")
 
 
-@strawberry.type(description="A season of a league.")
+@object_type("season_id", description="A season of a league.")
 class Season:
-    season_id: strawberry.ID = strawberry.field(description="The season's id at the source.")
+    season_id: strawberry.ID = described("The season's id at the source.")
     teams = pattern_field(
         patterns.TEAMS_OF_SEASON,
         resolver=resolve.teams_of_season,

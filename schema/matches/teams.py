@@ -1,33 +1,45 @@
 """GraphQL types and fields of teams."""
 
 from datetime import datetime
+from typing import Any
 
 import strawberry
 
 from datastore.keyspace.matches import teams as patterns
 from datastore.matches import teams as records
 from datastore.model.access_patterns import Extent
-from resolvers.matches import nodes
 from resolvers.matches import teams as resolve
-from schema.connections import Node, is_record, node_id
-from schema.fields import VERSION, pattern_field
+from schema.fields import VERSION, batch_field, described, pattern_field
+from schema.nodes import Node, node_type
 
 
-@strawberry.type(description="A cricket team: a country's side or a club.")
+@node_type(
+    records.Team,
+    patterns.TEAM,
+    parts=("team_id",),
+    read=lambda context, *key: context.teams.by_id(*key),
+    description="A cricket team: a country's side or a club.",
+)
 class Team(Node):
-    id = node_id(nodes.team_id)
-    team_id: strawberry.ID = strawberry.field(description="The team's id at the source, unique among teams.")
-    name: str = strawberry.field(description="The full name.")
-    code: str = strawberry.field(description="The short name, such as IND.")
-    image_url: str | None = strawberry.field(description="The address of the team's badge; null without one.")
-    country_id: strawberry.ID | None = strawberry.field(
-        description="The country's id at the source; null if it is unknown."
-    )
-    national: bool = strawberry.field(description="Whether the team is a country's side; otherwise it is a club.")
-    updated_at: datetime | None = strawberry.field(description="The time at which the team was last stored or changed.")
-    version: int = strawberry.field(description=VERSION)
+    team_id: strawberry.ID = described("The team's id at the source, unique among teams.")
+    name: str = described("The full name.")
+    code: str = described("The short name, such as IND.")
+    image_url: str | None = described("The address of the team's badge; null without one.")
+    country_id: strawberry.ID | None = described("The country's id at the source; null if it is unknown.")
+    national: bool = described("Whether the team is a country's side; otherwise it is a club.")
+    updated_at: datetime | None = described("The time at which the team was last stored or changed.")
+    version: int = described(VERSION)
 
-    is_type_of = is_record(records.Team)
+
+def team_field(key: str, description: str) -> Any:
+    """Return a field of the team whose id is the attribute `key` of the parent."""
+    return batch_field(
+        patterns.TEAM,
+        resolver=resolve.teams_by_id,
+        depends_on=key,
+        graphql_type=Team | None,
+        description=f"{description}; null if it is unknown.",
+    )
 
 
 @strawberry.type

@@ -1,39 +1,25 @@
 """GraphQL types and fields of the photo library: a module for each entity."""
 
-import strawberry
-
 from schema.photos.events import PhotoEventMutations
-from schema.photos.face_tags import TaggingMutations
-from schema.photos.faces import Face
+from schema.photos.faces import AppearanceQueries, Face, TaggingMutations
 from schema.photos.livestreams import Livestream, LivestreamMutations, LivestreamQueries, LivestreamSubscriptions
-from schema.photos.person_photos import AppearanceQueries
 from schema.photos.persons import Person, PersonMutations, PersonQueries
-from schema.photos.photos import LibraryQueries, Photo
-from schema.photos.update_photo import EditingMutations
+from schema.photos.photos import EditingMutations, LibraryQueries, Photo
 from schema.photos.uploads import UploadMutations
 from schema.photos.users import PhotoUser, PhotoUserMutations, PhotoUserQueries
+from schema.systems import System
 
-NODES = [Face, Livestream, Person, Photo, PhotoUser]
-
-
-@strawberry.type
-class PhotoQueries(PhotoUserQueries, LibraryQueries, PersonQueries, AppearanceQueries, LivestreamQueries):
-    pass
-
-
-@strawberry.type
-class PhotoMutations(
-    PhotoUserMutations,
-    UploadMutations,
-    EditingMutations,
-    PersonMutations,
-    TaggingMutations,
-    LivestreamMutations,
-    PhotoEventMutations,
-):
-    pass
-
-
-@strawberry.type
-class PhotoSubscriptions(LivestreamSubscriptions):
-    pass
+SYSTEM = System(
+    queries=(PhotoUserQueries, LibraryQueries, PersonQueries, AppearanceQueries, LivestreamQueries),
+    mutations=(
+        PhotoUserMutations,
+        UploadMutations,
+        EditingMutations,
+        PersonMutations,
+        TaggingMutations,
+        LivestreamMutations,
+        PhotoEventMutations,
+    ),
+    subscriptions=(LivestreamSubscriptions,),
+    nodes=(PhotoUser, Photo, Person, Face, Livestream),
+)

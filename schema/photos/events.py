@@ -7,17 +7,16 @@ from strawberry.scalars import JSON
 
 from datastore.keyspace.photos import events as patterns
 from resolvers.photos import events as resolve
-from schema.fields import pattern_field
+from schema.fields import described, pattern_field
+from schema.nodes import object_type
 
 
-@strawberry.type(description="A logged event of an app.")
+@object_type("event_id", description="A logged event of an app.")
 class LoggedEvent:
-    event_id: strawberry.ID = strawberry.field(
-        description="The event's id, unique among events. Ids sort by the time of logging."
-    )
-    event_type: str = strawberry.field(description="The type of the event, such as PHOTO_VIEW.")
-    event_data: JSON = strawberry.field(description="The details of the event, an object.")
-    created_at: datetime = strawberry.field(description="The time of the event.")
+    event_id: strawberry.ID = described("The event's id, unique among events. Ids sort by the time of logging.")
+    event_type: str = described("The type of the event, such as PHOTO_VIEW.")
+    event_data: JSON = described("The details of the event, an object.")
+    created_at: datetime = described("The time of the event.")
 
 
 @strawberry.type

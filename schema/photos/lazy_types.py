@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 import strawberry
 
 if TYPE_CHECKING:
-    from schema.photos.faces import Face
-    from schema.photos.person_photos import PersonPhotoConnection
+    from schema.photos.faces import Face, PersonPhotoConnection
     from schema.photos.persons import Person
     from schema.photos.photos import Photo
 
 LazyFace = Annotated["Face", strawberry.lazy("schema.photos.faces")]
 LazyPerson = Annotated["Person", strawberry.lazy("schema.photos.persons")]
-LazyPersonPhotos = Annotated["PersonPhotoConnection", strawberry.lazy("schema.photos.person_photos")]
+LazyPersonPhotos = Annotated["PersonPhotoConnection", strawberry.lazy("schema.photos.faces")]
 LazyPhoto = Annotated["Photo", strawberry.lazy("schema.photos.photos")]

@@ -9,34 +9,37 @@ from datastore.keyspace.photos import livestreams as patterns
 from datastore.photos import livestreams as records
 from resolvers.photos import livestream_changes as resolve_changes
 from resolvers.photos import livestreams as resolve
-from resolvers.photos import nodes
-from schema.connections import Connection, Node, is_record, node_id
-from schema.fields import VERSION, pattern_field, pattern_subscription
+from schema.connections import Connection
+from schema.fields import VERSION, described, pattern_field, pattern_subscription
+from schema.nodes import Node, node_type
 
 strawberry.enum(records.LivestreamState, description="The state of a livestream: before, during or after its time.")
 
 
-@strawberry.type(description="A past, present or future livestream.")
+@node_type(
+    records.Livestream,
+    patterns.LIVESTREAM,
+    parts=("livestream_id",),
+    read=lambda context, *key: context.livestreams.by_id(*key),
+    description="A past, present or future livestream.",
+)
 class Livestream(Node):
-    id = node_id(nodes.livestream_id)
-    livestream_id: strawberry.ID = strawberry.field(
-        description="The livestream's id, unique among livestreams. Ids sort by the time of creation."
+    livestream_id: strawberry.ID = described(
+        "The livestream's id, unique among livestreams. Ids sort by the time of creation."
     )
-    title: str = strawberry.field(description="The title, 1 to 200 characters.")
-    description: str | None = strawberry.field(description="The description, 1 to 2,000 characters; null without one.")
-    stream_url: str = strawberry.field(description="The address at which the livestream can be watched.")
-    start_time: datetime = strawberry.field(description="The start time.")
-    end_time: datetime | None = strawberry.field(description="The end time; null if it is unknown.")
-    created_at: datetime = strawberry.field(description="The time at which the livestream was announced.")
-    version: int = strawberry.field(description=VERSION)
+    title: str = described("The title, 1 to 200 characters.")
+    description: str | None = described("The description, 1 to 2,000 characters; null without one.")
+    stream_url: str = described("The address at which the livestream can be watched.")
+    start_time: datetime = described("The start time.")
+    end_time: datetime | None = described("The end time; null if it is unknown.")
+    created_at: datetime = described("The time at which the livestream was announced.")
+    version: int = described(VERSION)
     state = strawberry.field(
         resolver=resolve.state,
         graphql_type=records.LivestreamState,
         description="UPCOMING before `startTime`, LIVE from then on, ENDED from `endTime` on. In an event, the "
         "state at the moment of the event.",
     )
-
-    is_type_of = is_record(records.Livestream)
 
 
 @strawberry.type

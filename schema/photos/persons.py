@@ -8,23 +8,25 @@ from datastore.keyspace.photos import faces as face_patterns
 from datastore.keyspace.photos import persons as patterns
 from datastore.model.access_patterns import Extent
 from datastore.photos import persons as records
-from resolvers.photos import nodes
-from resolvers.photos import person_photos as resolve_appearances
 from resolvers.photos import persons as resolve
-from schema.connections import Connection, Node, is_record, node_id
-from schema.fields import VERSION, pattern_field
+from schema.connections import Connection
+from schema.fields import VERSION, described, pattern_field
+from schema.nodes import Node, node_type
 from schema.photos.lazy_types import LazyPersonPhotos
 
 
-@strawberry.type(description="A person who is on photos.")
+@node_type(
+    records.Person,
+    patterns.PERSON,
+    parts=("person_id",),
+    read=lambda context, *key: context.persons.by_id(*key),
+    description="A person who is on photos.",
+)
 class Person(Node):
-    id = node_id(nodes.person_id)
-    person_id: strawberry.ID = strawberry.field(
-        description="The person's id, unique among persons. Ids sort by the time of creation."
-    )
-    name: str = strawberry.field(description="The name, 1 to 100 characters.")
-    face_count: int = strawberry.field(
-        description="The number of faces on photos. It is 0 until the person's faces are counted, at the next change "
+    person_id: strawberry.ID = described("The person's id, unique among persons. Ids sort by the time of creation.")
+    name: str = described("The name, 1 to 100 characters.")
+    face_count: int = described(
+        "The number of faces on photos. It is 0 until the person's faces are counted, at the next change "
         "of one of these faces."
     )
     thumbnail_url = strawberry.field(
@@ -33,17 +35,15 @@ class Person(Node):
         description="The address of a picture of the person, as it was supplied; null without one. An address "
         "that contains an email address is visible to admins only.",
     )
-    created_at: datetime = strawberry.field(description="The time at which the person was created.")
-    version: int = strawberry.field(description=VERSION)
+    created_at: datetime = described("The time at which the person was created.")
+    version: int = described(VERSION)
     photos = pattern_field(
         face_patterns.PHOTOS_OF_PERSON,
-        resolver=resolve_appearances.photos_of_parent,
+        resolver=resolve.photos_of_parent,
         graphql_type=LazyPersonPhotos,
         extent=Extent(per_entry=True),
         description="The photos of the person, each once, by default the last tagged first.",
     )
-
-    is_type_of = is_record(records.Person)
 
 
 @strawberry.type
@@ -82,10 +82,10 @@ class PersonMutations:
         patterns.MERGE_PERSONS,
         resolver=resolve.merge_persons,
         graphql_type=Person,
-        extent=Extent(written=25),
-        description="Merge two persons, and return the remaining one: all faces of `from` become faces of `into`, "
-        "and `from` is deleted. Repeat the request to resume a merge that was interrupted; a completed merge "
-        "changes nothing, and neither does a `from` that does not exist. CONFLICT with `retryable` while the "
-        "index of faces may be incomplete: repeat the request later. During a merge, tags of `from` become tags "
-        "of `into`.",
+        extent=Extent(written=25, ignores={"into_id": "The number of faces of `fromId` decides, whatever the target."}),
+        description="Merge two persons, and return the remaining one: all faces of `fromId` become faces of `intoId`, "
+        "and `fromId` is deleted. Repeat the request to resume a merge that was interrupted; a completed merge "
+        "changes nothing, and neither does a `fromId` that does not exist. CONFLICT with `retryable` while the "
+        "index of faces may be incomplete: repeat the request later. During a merge, tags of `fromId` become "
+        "tags of `intoId`.",
     )

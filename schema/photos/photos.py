@@ -11,38 +11,36 @@ from datastore.keyspace.photos import users as user_patterns
 from datastore.model.access_patterns import Extent
 from datastore.photos import photos as records
 from resolvers.photos import faces as resolve_faces
-from resolvers.photos import nodes
 from resolvers.photos import persons as resolve_persons
 from resolvers.photos import photos as resolve
 from resolvers.photos import users as resolve_users
-from schema.connections import Connection, Node, is_record, node_id
-from schema.fields import VERSION, pattern_field
+from schema.connections import Connection
+from schema.fields import VERSION, batch_field, described, pattern_field
+from schema.nodes import Node, node_type
 from schema.photos.lazy_types import LazyFace, LazyPerson
 from schema.photos.users import PhotoUser
 
 
-@strawberry.type(description="A photo of the library.")
+@node_type(
+    records.Photo,
+    patterns.PHOTO,
+    parts=resolve.PHOTO_PARTS,
+    id=resolve.global_photo_id,
+    read=lambda context, *key: context.photos.as_taken(*key),
+    description="A photo of the library.",
+)
 class Photo(Node):
-    id = node_id(nodes.photo_id)
-    image_id: strawberry.ID = strawberry.field(
-        description="The photo's id, unique among photos. Ids sort by the time of the upload."
-    )
-    taken_at: datetime = strawberry.field(description="The time at which the photo was taken.")
-    created_at: datetime = strawberry.field(description="The time of the upload.")
-    version: int = strawberry.field(description=VERSION)
-    description: str | None = strawberry.field(description="The description, 1 to 1,000 characters; null without one.")
-    tags: list[str] = strawberry.field(description="The tags, in lower case.")
-    content_type: str | None = strawberry.field(
-        description="The media type of the original, such as image/jpeg; null if it is unknown."
-    )
-    size: int | None = strawberry.field(description="The size of the original in bytes; null if it is unknown.")
-    camera: str | None = strawberry.field(description="The maker and model of the camera; null if they are unknown.")
-    width: int | None = strawberry.field(
-        description="The width in pixels in display orientation; null if it is unknown."
-    )
-    height: int | None = strawberry.field(
-        description="The height in pixels in display orientation; null if it is unknown."
-    )
+    image_id: strawberry.ID = described("The photo's id, unique among photos. Ids sort by the time of the upload.")
+    taken_at: datetime = described("The time at which the photo was taken.")
+    created_at: datetime = described("The time of the upload.")
+    version: int = described(VERSION)
+    description: str | None = described("The description, 1 to 1,000 characters; null without one.")
+    tags: list[str] = described("The tags, in lower case: this API stores at most 20, other programs may store more.")
+    content_type: str | None = described("The media type of the original, such as image/jpeg; null if it is unknown.")
+    size: int | None = described("The size of the original in bytes; null if it is unknown.")
+    camera: str | None = described("The maker and model of the camera; null if they are unknown.")
+    width: int | None = described("The width in pixels in display orientation; null if it is unknown.")
+    height: int | None = described("The height in pixels in display orientation; null if it is unknown.")
     original_url = strawberry.field(
         resolver=resolve.original_url,
         graphql_type=str | None,
@@ -63,29 +61,31 @@ class Photo(Node):
         graphql_type=str | None,
         description="The owner's email address. Visible to the owner and admins; null for all other callers.",
     )
-    user = pattern_field(
+    user = batch_field(
         user_patterns.PHOTO_USER,
-        resolver=resolve_users.user,
+        resolver=resolve_users.users_by_email,
+        depends_on="email",
         graphql_type=PhotoUser | None,
         description="The owner's present record; null if there is none.",
     )
-    person_ids: list[strawberry.ID] = strawberry.field(description="The ids of the persons on the photo.")
+    person_ids: list[strawberry.ID] = described(
+        "The ids of the persons on the photo, each once: at most one for each face."
+    )
     persons = pattern_field(
         person_patterns.PERSON,
         resolver=resolve_persons.persons_on_photo,
         graphql_type=list[LazyPerson | None],
         extent=Extent(size=3, per_entry=True),
-        description="The persons on the photo, each once.",
+        description="The persons on the photo, each once: at most one for each face.",
     )
     faces = pattern_field(
         face_patterns.FACE,
         resolver=resolve_faces.faces_on_photo,
         graphql_type=list[LazyFace | None],
         extent=Extent(size=3, per_entry=True),
-        description="The faces on the photo, in the order of tagging.",
+        description="The faces on the photo, in the order of tagging: this API tags at most 45, other programs may tag "
+        "more.",
     )
-
-    is_type_of = is_record(records.Photo)
 
 
 @strawberry.type
@@ -108,4 +108,25 @@ class LibraryQueries:
         graphql_type=Connection[Photo],
         description="Return the photos of a user, by default the newest upload first. Name the user by either "
         "`userId` or `email`.",
+    )
+
+
+@strawberry.type
+class EditingMutations:
+    update_photo = pattern_field(
+        patterns.UPDATE_PHOTO,
+        resolver=resolve.update_photo,
+        graphql_type=Photo,
+        extent=Extent(written=1),
+        description="Change the description or tags of a photo of the caller, and return the photo. `takenAt` "
+        "cannot be changed: NOT_FOUND if it differs from the photo's.",
+    )
+    delete_photo = pattern_field(
+        patterns.DELETE_PHOTO,
+        resolver=resolve.delete_photo,
+        graphql_type=Photo | None,
+        extent=Extent(written=4),
+        description="Delete a photo of the caller with its faces and files. Return the photo as it was, or null "
+        "if it does not exist. NOT_FOUND if `takenAt` differs from the photo's. Admins may delete any photo. The "
+        "owner may upload another photo in its place.",
     )

@@ -7,35 +7,43 @@ import strawberry
 from datastore.keyspace.photos import uploads as patterns
 from datastore.model.access_patterns import Extent
 from resolvers.photos import uploads as resolve
-from resolvers.photos.uploads import UploadField
-from schema.fields import pattern_field
+from schema.fields import described, pattern_field
+from schema.nodes import object_type, value_type
 from schema.photos.photos import Photo
 
 
-@strawberry.type(
+@value_type(description="A field of a form.")
+class UploadField:
+    name: str = described("The name of the field.")
+    value: str = described("The value of the field.")
+
+
+@value_type(
     description="An upload of a file. Send a form (multipart/form-data) with the `fields`, in their order, "
     "followed by the file."
 )
 class UploadTarget:
-    url: str = strawberry.field(description="The address to which the client sends the form.")
+    url: str = described("The address to which the client sends the form.")
     method = strawberry.field(resolver=resolve.method, graphql_type=str, description="The HTTP method: always POST.")
     fields = strawberry.field(
         resolver=resolve.form_fields,
         graphql_type=list[UploadField],
-        description="The fields of the form that precede the file.",
+        description="The fields of the form that precede the file, at most 20.",
     )
     file_field = strawberry.field(
         resolver=resolve.file_field, graphql_type=str, description="The name of the form field that contains the file."
     )
-    content_type: str = strawberry.field(description="The required Content-Type of the file.")
-    max_bytes: int = strawberry.field(description="The maximum size of the file in bytes.")
-    expires_at: datetime = strawberry.field(
-        description="The time at which the upload target expires. `createPhoto` with the same `imageId` returns a "
-        "new target."
+    content_type: str = described("The required Content-Type of the file.")
+    max_bytes: int = described("The maximum size of the file in bytes.")
+    expires_at: datetime = described(
+        "The time at which the upload target expires. `createPhoto` with the same `imageId` returns a new target."
     )
 
 
-@strawberry.type(description="An upload reservation for a photo, with the upload targets of its files.")
+@object_type(
+    "reservation.image_id",
+    description="An upload reservation for a photo, with the upload targets of its files.",
+)
 class PhotoUpload:
     image_id = strawberry.field(
         resolver=resolve.reserved_id, graphql_type=strawberry.ID, description="The id of the future photo."
@@ -45,9 +53,9 @@ class PhotoUpload:
         graphql_type=datetime,
         description="The time at which the reservation expires unless `completePhoto` confirms the upload.",
     )
-    original: UploadTarget = strawberry.field(description="The upload target of the photo, at most 40 megapixels.")
-    thumbnail: UploadTarget = strawberry.field(
-        description="The upload target of the thumbnail. It is optional: without a thumbnail the gateway creates "
+    original: UploadTarget = described("The upload target of the photo, at most 40 megapixels.")
+    thumbnail: UploadTarget = described(
+        "The upload target of the thumbnail. It is optional: without a thumbnail the gateway creates "
         "one from the original. Its aspect ratio must equal the original's within 5 %."
     )
 

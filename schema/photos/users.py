@@ -7,42 +7,44 @@ import strawberry
 from datastore.keyspace.photos import photos as library_patterns
 from datastore.keyspace.photos import users as patterns
 from datastore.photos import users as records
-from resolvers.photos import nodes
 from resolvers.photos import photos as resolve_library
 from resolvers.photos import users as resolve
-from schema.connections import Connection, Node, is_record, node_id
-from schema.fields import VERSION, pattern_field
+from schema.connections import Connection
+from schema.fields import VERSION, described, pattern_field
+from schema.nodes import Node, node_type
 from schema.photos.lazy_types import LazyPhoto
 
 
-@strawberry.type(description="A user of the photo library. The email address is visible to the user and admins.")
+@node_type(
+    records.PhotoUser,
+    patterns.PHOTO_USER,
+    parts=("user_id",),
+    id=resolve.global_user_id,
+    read=resolve.photo_user_by_id,
+    description="A user of the photo library. The email address is visible to the user and admins.",
+)
 class PhotoUser(Node):
-    id = node_id(nodes.photo_user_id)
     user_id = strawberry.field(
-        resolver=resolve.user_id,
-        graphql_type=strawberry.ID,
-        description="The user's id: the encrypted email address.",
+        resolver=resolve.user_id, graphql_type=strawberry.ID, description="The user's id: the encrypted email address."
     )
     email = strawberry.field(
         resolver=resolve.email,
         graphql_type=str | None,
         description="The email address. Visible to the user and admins; null for all other callers.",
     )
-    display_name: str = strawberry.field(description="The name, 1 to 100 characters.")
-    upload_limit: int = strawberry.field(description="The maximum number of photos of the user.")
-    upload_count: int | None = strawberry.field(
-        description="The number of photos of the user, including unconfirmed uploads; null if they are not counted yet."
+    display_name: str = described("The name, 1 to 100 characters.")
+    upload_limit: int = described("The maximum number of photos of the user.")
+    upload_count: int | None = described(
+        "The number of photos of the user, including unconfirmed uploads; null if they are not counted yet."
     )
-    created_at: datetime = strawberry.field(description="The time at which the user joined the library.")
-    version: int = strawberry.field(description=VERSION)
+    created_at: datetime = described("The time at which the user joined the library.")
+    version: int = described(VERSION)
     photos = pattern_field(
         library_patterns.PHOTOS_BY_USER,
         resolver=resolve_library.photos_of_user,
         graphql_type=Connection[LazyPhoto],
         description="The user's photos, by default the newest upload first.",
     )
-
-    is_type_of = is_record(records.PhotoUser)
 
 
 @strawberry.type

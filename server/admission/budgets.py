@@ -39,8 +39,13 @@ class Allowance(Struct, gc=False):
     limit: float
     #: The read units that remain. A negative number is a debt.
     remaining: float
-    #: The seconds until the budget is full.
-    reset: float
+    #: The units with which the budget is refilled each second.
+    per_second: float
+
+    @property
+    def reset(self) -> float:
+        """The seconds until the budget is full."""
+        return (self.limit - self.remaining) / self.per_second if self.remaining < self.limit else 0.0
 
 
 class OverBudget(Throttled):
@@ -69,9 +74,6 @@ class Budget:
     def seconds_until(self, balance: float, units: float) -> float:
         return max(0.0, (min(units, self.units) - balance) / self.per_second)
 
-    def allowance(self, balance: float) -> Allowance:
-        return Allowance(self.units, balance, (self.units - balance) / self.per_second if balance < self.units else 0.0)
-
 
 class LocalBuckets:
     """The buckets of this process. A full bucket is removed, because it is equal to a new one.
@@ -87,34 +89,31 @@ class LocalBuckets:
     def __len__(self) -> int:
         return len(self._buckets)
 
-    def charge(self, key: str, budget: Budget, units: float) -> tuple[bool, float]:
-        """Take the units if the balance suffices. Return whether they were taken, and the balance afterwards."""
-        now = self._clock()
-        if len(self._buckets) > 1:
+    def take(self, key: str, budget: Budget, units: float, *, always: bool) -> tuple[bool, float]:
+        """Take the units if the balance suffices, or `always`. Refund them if they are negative.
+
+        Return whether they were taken, and the balance afterwards. It may be negative.
+        """
+        now, buckets = self._clock(), self._buckets
+        if not always and len(buckets) > 1:
             self._sweep(now)
-        _, balance, at = self._buckets.get(key) or (budget, budget.units, now)
-        balance = refilled(balance, budget.units, budget.per_second, now - at)
-        if balance < units and not budget.allows(balance, units):
+        if is_full := key not in buckets:
+            balance = budget.units
+        else:
+            _, balance, at = buckets[key]
+            balance = refilled(balance, budget.units, budget.per_second, now - at)
+        if balance < units and not always and not budget.allows(balance, units):
             return False, balance
-        return True, self._update(key, budget, balance - units, now)
-
-    def settle(self, key: str, budget: Budget, units: float) -> float:
-        """Take the units unconditionally, or refund them if negative. Return the balance, which may be negative."""
-        now = self._clock()
-        _, balance, at = self._buckets.get(key) or (budget, budget.units, now)
-        balance = refilled(balance, budget.units, budget.per_second, now - at)
-        return self._update(key, budget, balance - units, now)
-
-    def _update(self, key: str, budget: Budget, balance: float, now: float) -> float:
+        balance -= units
         if balance >= budget.units:
-            self._buckets.pop(key, None)
-            return budget.units
+            buckets.pop(key, None)
+            return True, budget.units
         if balance < 0:
             balance = max(balance, -budget.max_debt)
-        self._buckets[key] = budget, balance, now
-        if len(self._buckets) > self._max_buckets:
-            self._buckets.popitem(last=False)
-        return balance
+        buckets[key] = budget, balance, now
+        if is_full and len(buckets) > self._max_buckets:
+            buckets.popitem(last=False)
+        return True, balance
 
     def _sweep(self, now: float) -> None:
         for _ in range(min(SWEPT, len(self._buckets))):
@@ -146,72 +145,71 @@ class CallerBudgets:
         self._shared = shared
         self._clock = clock
         self._debts = LruCache[str, float](MAX_CALLERS)
-        self._user = Budget(capacity.budget_units, capacity.budget_units_per_second)
-        self._admin = Budget(self._user.units * ADMIN_FACTOR, self._user.per_second * ADMIN_FACTOR)
+        #: Whether callers are known to be in debt.
+        self.has_debts = False
+        units, per_second = capacity.budget_units, capacity.budget_units_per_second
+        # By the value of the role: the hash of a member of an enum takes two calls.
+        self._by_role = {
+            Role.USER.value: Budget(units, per_second),
+            Role.ADMIN.value: Budget(units * ADMIN_FACTOR, per_second * ADMIN_FACTOR),
+            Role.SYSTEM.value: Budget(0, 0),
+        }
         self._anonymous = Budget(capacity.anonymous_budget_units, capacity.anonymous_budget_units_per_second)
 
     def check(self, caller: Caller) -> None:
-        """Raise `OverBudget` if the caller is known to be in debt."""
-        until = self._debts.peek(payer(caller)) if self._debts else None
+        """Raise `OverBudget` if the caller is known to be in debt, which it is not unless `has_debts`."""
+        until = self._debts.peek(payer(caller))
         if until is None:
             return
-        budget = self._budget(caller)
+        identity = caller.identity
+        budget = self._anonymous if identity is None else self._by_role[identity.role._value_]
         debt = (until - self._clock()) * budget.per_second
         if debt > 0:
             raise _refusal(caller, budget, -debt, 0.0)
-        self._debts.pop(payer(caller))
+        self._forget_debt(payer(caller))
 
     async def charge(self, caller: Caller, units: float) -> Allowance | None:
         """Charge the estimate of an operation. Return the allowance, or None for a caller without a budget.
 
         Raises `OverBudget`.
         """
-        budget = self._budget(caller)
+        identity = caller.identity
+        budget = self._anonymous if identity is None else self._by_role[identity.role._value_]
         if not budget.units:
             return None
         key = caller.payer or payer(caller)
         if self._shared is None:
-            admitted, balance = self._local.charge(key, budget, units)
+            admitted, balance = self._local.take(key, budget, units, always=False)
         else:
             admitted, balance = await self._shared.charge(key, budget, units)
         if not admitted:
             raise _refusal(caller, budget, balance, units)
-        return budget.allowance(balance)
+        return Allowance(budget.units, balance, budget.per_second)
 
     async def settle(self, caller: Caller, units: float) -> Allowance | None:
         """Charge the cost beyond the estimate, or refund the rest of the estimate if `units` is negative.
 
         The bucket may be in debt afterwards.
         """
-        budget = self._budget(caller)
+        identity = caller.identity
+        budget = self._anonymous if identity is None else self._by_role[identity.role._value_]
         if not budget.units:
             return None
         key = caller.payer or payer(caller)
         if self._shared is None:
-            balance = self._local.settle(key, budget, units)
+            _, balance = self._local.take(key, budget, units, always=True)
         else:
             balance = await self._shared.settle(key, budget, units)
-        if self._debts:
-            self._debts.pop(key)
         if balance < 0:
             self._debts.put(key, self._clock() - balance / budget.per_second)
-        return budget.allowance(balance)
+            self.has_debts = True
+        elif self.has_debts:
+            self._forget_debt(key)
+        return Allowance(budget.units, balance, budget.per_second)
 
-    def _budget(self, caller: Caller) -> Budget:
-        identity = caller.identity
-        if identity is None:
-            return self._anonymous
-        role = identity.role
-        if role is _USER:
-            return self._user
-        if role is Role.ADMIN:
-            return self._admin
-        return _NONE if role is Role.SYSTEM else self._user
-
-
-# A name of the module is faster to look up than the member of an enum.
-_USER = Role.USER
-_NONE = Budget(0, 0)
+    def _forget_debt(self, key: str) -> None:
+        self._debts.pop(key)
+        self.has_debts = len(self._debts) > 0
 
 
 def _refusal(caller: Caller, budget: Budget, balance: float, units: float) -> OverBudget:
@@ -222,4 +220,4 @@ def _refusal(caller: Caller, budget: Budget, balance: float, units: float) -> Ov
         f"{owner} budget of {budget.units:,.0f} read units, refilled with {budget.per_second:,g} each second, does not "
         f"suffice: the operation may cost {units:,.0f}, and {rest}. Try again in {seconds} s."
     )
-    return OverBudget(message, budget.allowance(balance), retryAfter=seconds)
+    return OverBudget(message, Allowance(budget.units, balance, budget.per_second), retryAfter=seconds)

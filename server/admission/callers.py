@@ -1,13 +1,12 @@
 """Callers of the gateway, and the keys under which their limits are counted."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct
 
 from datastore.model.identity import Identity
 from server.admission.client_address import network_of
 
 
-@dataclass(slots=True)  # not frozen: a frozen dataclass pays a call for each field, and every operation has a caller
-class Caller:
+class Caller(Struct, eq=False):
     """The client of an operation: the identity in its token, or its address if it sends no token.
 
     `payer` is the cached result of `payer()`.
@@ -15,7 +14,7 @@ class Caller:
 
     identity: Identity | None
     address: str = ""
-    payer: str | None = field(default=None, compare=False, repr=False)
+    payer: str | None = None
 
 
 def payer(caller: Caller) -> str:

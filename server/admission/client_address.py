@@ -43,7 +43,7 @@ def _last(addresses: bytes) -> bytes:
 
 def address_in(scope: Scope) -> str:
     """Return the client's address from the scope, after `behind_proxies`; empty on a Unix socket."""
-    client = scope.get("client")
+    client = scope["client"]
     return client[0] if client else ""
 
 

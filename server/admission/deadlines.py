@@ -3,6 +3,8 @@
 import asyncio
 from types import TracebackType
 
+from msgspec import Struct
+
 from datastore.primitives.timer_queue import TimerQueue
 
 
@@ -12,36 +14,34 @@ class Deadlines(TimerQueue["DeadlineScope"]):
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds, DeadlineScope.expire)
 
-    def deadline(self) -> "DeadlineScope":
-        """Return a context manager that cancels the current task at the deadline, and raises `TimeoutError`."""
-        return DeadlineScope(self)
 
+class DeadlineScope(Struct, eq=False):
+    """A context manager that cancels the current task at the deadline of its block, and raises `TimeoutError`."""
 
-class DeadlineScope:
-    """A context manager with the deadline of one block in a task."""
-
-    __slots__ = ("_cancelling", "_deadlines", "_expired", "_task")
-
-    def __init__(self, deadlines: Deadlines) -> None:
-        self._deadlines = deadlines
-        self._expired = False
+    _deadlines: Deadlines
+    _task: asyncio.Task[object] | None = None
+    _cancelling: int = 0
+    _expired: bool = False
 
     def expire(self) -> None:
         """Cancel the task of the block."""
         self._expired = True
+        assert self._task is not None, "The block has begun."
         self._task.cancel()
 
     def __enter__(self) -> None:
-        task = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        task = self._task = asyncio.current_task(loop)
         assert task is not None, "Only a task can be cancelled."
-        self._task: asyncio.Task[object] = task
         self._cancelling = task.cancelling()
-        self._deadlines.add(self)
+        self._deadlines.add(self, loop)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._deadlines.drop(self)
-        # Another cancellation of the task must not be suppressed.
-        if self._expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
-            raise TimeoutError from error
+        if self._expired and self._task is not None:
+            # Another cancellation of the task must not be suppressed.
+            is_last = self._task.uncancel() <= self._cancelling
+            if is_last and kind is asyncio.CancelledError:
+                raise TimeoutError from error

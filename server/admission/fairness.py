@@ -3,8 +3,8 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from types import TracebackType
 
 # The bytes that are processed in one turn of the event loop: 170 frames or some 50 short messages, within a few ms.
 TURN_BYTES = 1024
@@ -53,36 +53,57 @@ class TimeSlices:
     """A limit of the time that each turn of the event loop spends on long work without an `await`.
 
     A turn of the loop runs every ready task: a hundred tasks of 50 ms each would block all sockets for five seconds.
-    Such a task first calls `wait_for_slice`, which waits for a later turn of the loop if the slice is used up. `clock`
-    returns seconds.
+    Such a task first calls `wait_for_slice`, which waits for a later turn of the loop if the slice is used up. It then
+    works in a `with` block, whose time is counted, and which must not `await`. `clock` returns seconds.
     """
 
     def __init__(self, seconds: float = SLICE_SECONDS, clock: Callable[[], float] = time.perf_counter) -> None:
         self._seconds = seconds
         self._clock = clock
-        self._used = 0.0
-
-    @property
-    def is_used_up(self) -> bool:
-        """Whether `wait_for_slice` would wait."""
-        return self._used >= self._seconds
+        self._used = self._started_at = 0.0
+        #: Whether `wait_for_slice` would wait.
+        self.is_used_up = False
+        self._is_renewing = False  # the loop will call `_renew`
+        self._count = 0  # the blocks that were measured in this turn
+        # The tasks that wait for a slice, in order, and those that were woken and found the new slice used up.
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._woken_too_early: list[asyncio.Future[None]] = []
 
     async def wait_for_slice(self) -> None:
         """Wait for a turn of the loop that has time left."""
-        while self._used >= self._seconds:  # noqa: ASYNC110 - it waits for the next turn
-            await asyncio.sleep(0)
+        add = self._waiting.append
+        while self.is_used_up:
+            turn = asyncio.get_running_loop().create_future()
+            add(turn)
+            await turn
+            add = self._woken_too_early.append
 
-    @contextmanager
-    def measure(self) -> Iterator[None]:
-        """Count the time of a block, which must not `await`."""
-        started_at = self._clock()
-        try:
-            yield
-        finally:
-            if not self._used:
-                # The loop calls this in its next turn, before it resumes the tasks that wait for a slice.
-                asyncio.get_running_loop().call_soon(self._renew)
-            self._used += self._clock() - started_at
+    def __enter__(self) -> None:
+        self._started_at = self._clock()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._used += self._clock() - self._started_at
+        self._count += 1
+        self.is_used_up = self._used >= self._seconds
+        if not self._is_renewing:
+            self._renew_soon()
 
     def _renew(self) -> None:
-        self._used = 0.0
+        """Begin a new slice. Wake as many tasks as the last one had time for, and one more."""
+        self._used, self.is_used_up = 0.0, False
+        self._waiting.extendleft(reversed(self._woken_too_early))
+        self._woken_too_early.clear()
+        for _ in range(min(self._count + 1, len(self._waiting))):
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+        self._count, self._is_renewing = 0, False
+        if self._waiting:
+            self._renew_soon()
+
+    def _renew_soon(self) -> None:
+        # The loop calls this in its next turn, before it resumes the tasks that wait for a slice.
+        self._is_renewing = True
+        asyncio.get_running_loop().call_soon(self._renew)

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from msgspec import Struct
+
 from datastore.errors import Throttled, Unavailable
 
 QUEUE_SECONDS = 0.5
@@ -20,14 +22,11 @@ LATE_TURNS = 2
 _log = logging.getLogger(__name__)
 
 
-class _SlotQueue:
+class _SlotQueue(Struct, eq=False):
     """A semaphore with a queue: a released slot goes to the longest waiter."""
 
-    __slots__ = ("_waiting", "free")
-
-    def __init__(self, slots: int) -> None:
-        self.free = slots
-        self._waiting: deque[asyncio.Future[None]] | None = None
+    free: int
+    _waiting: deque[asyncio.Future[None]] | None = None
 
     async def wait(self, seconds: float) -> None:
         """Wait up to `seconds` for a slot and take it. Raises `TimeoutError`."""
@@ -61,11 +60,7 @@ class _SlotQueue:
 class _CallerSlots(_SlotQueue):
     """The slots of one caller."""
 
-    __slots__ = ("active",)
-
-    def __init__(self, slots: int) -> None:
-        super().__init__(slots)
-        self.active = 0
+    active: int = 0
 
 
 class LoadShedder:
@@ -129,10 +124,10 @@ class LoadShedder:
         if self._max_running and not self._slots.free:
             return False
         if self._per_caller and caller:
-            own = self._callers.get(caller)
-            if own is None:
-                own = self._callers[caller] = _CallerSlots(self._per_caller)
-            elif not own.free:
+            if caller not in self._callers:
+                self._callers[caller] = _CallerSlots(self._per_caller)
+            own = self._callers[caller]
+            if not own.free:
                 return False
             own.active += 1
             own.free -= 1

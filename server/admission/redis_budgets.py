@@ -6,13 +6,10 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from redis.asyncio import BlockingConnectionPool, Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import ResponseError
 
 from datastore.primitives.tasks import cancel
-from datastore.redis.failures import REDIS_AWAY
+from datastore.redis.client import REDIS_AWAY, redis_client
 from server.admission.budgets import Budget, LocalBuckets
 
 PREFIX = "gateway:budget:"
@@ -79,15 +76,8 @@ class RedisBuckets:
         timeout: float = TIMEOUT_SECONDS,
         retry_seconds: float = RETRY_SECONDS,
     ) -> None:
-        pool = BlockingConnectionPool.from_url(
-            url,
-            max_connections=CONNECTIONS,
-            timeout=LIBRARY_TIMEOUT_FACTOR * timeout,
-            socket_timeout=LIBRARY_TIMEOUT_FACTOR * timeout,
-            socket_connect_timeout=LIBRARY_TIMEOUT_FACTOR * timeout,
-            retry=Retry(NoBackoff(), 0),
-        )
-        self._redis: Any = Redis.from_pool(pool)
+        seconds = LIBRARY_TIMEOUT_FACTOR * timeout
+        self._redis = redis_client(url, connections=CONNECTIONS, seconds=seconds, read_seconds=seconds)
         self._take = self._redis.register_script(TAKE)
         self._local = LocalBuckets() if local is None else local
         self._prefix = prefix
@@ -104,7 +94,7 @@ class RedisBuckets:
         return self._recovery is None
 
     async def charge(self, key: str, budget: Budget, units: float) -> tuple[bool, float]:
-        """Do what `LocalBuckets.charge` does. If the caller is cancelled, the units are refunded."""
+        """Do what `LocalBuckets.take` does. If the caller is cancelled, the units are refunded."""
         charging = self._start(self._charge(key, budget, units))
         try:
             return await asyncio.shield(charging)
@@ -114,16 +104,16 @@ class RedisBuckets:
             raise
 
     async def settle(self, key: str, budget: Budget, units: float) -> float:
-        """Do what `LocalBuckets.settle` does, also if the caller is cancelled."""
+        """Do what `LocalBuckets.take` does with `always`, also if the caller is cancelled."""
         return await asyncio.shield(self._start(self._settle(key, budget, units)))
 
     async def _charge(self, key: str, budget: Budget, units: float) -> tuple[bool, float]:
         reply = await self._call(key, budget, units, always=False)
-        return self._local.charge(key, budget, units) if reply is None else reply
+        return self._local.take(key, budget, units, always=False) if reply is None else reply
 
     async def _settle(self, key: str, budget: Budget, units: float) -> float:
         reply = await self._call(key, budget, units, always=True)
-        return self._local.settle(key, budget, units) if reply is None else reply[1]
+        return self._local.take(key, budget, units, always=True)[1] if reply is None else reply[1]
 
     async def _refund(self, charging: asyncio.Task[tuple[bool, float]], key: str, budget: Budget, units: float) -> None:
         taken, _ = await charging

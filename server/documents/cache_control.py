@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from weakref import WeakKeyDictionary
 
 from graphql import (
+    BooleanValueNode,
     FieldNode,
     FragmentDefinitionNode,
     FragmentSpreadNode,
@@ -28,7 +29,8 @@ class CacheControl:
     """The `max_age` of operations in seconds, computed once for each operation.
 
     The access patterns of a field declare its age. A field without access patterns has the age of its parent; at the
-    root it is not cacheable. Fields with `@skip` or `@include` always count.
+    root it is not cacheable. Fields with `@skip` or `@include` always count. A field with the argument `consistent` is
+    not cacheable, unless the argument is the literal false.
     """
 
     def __init__(self, schema: GraphQLSchema) -> None:
@@ -67,7 +69,7 @@ class CacheControl:
                     if selection.name.value == TYPENAME:
                         continue
                     fields = list(self._fields(parent, selection.name.value))
-                    yield parent is root, fields
+                    yield parent is root, [] if _may_be_consistent(selection) else fields
                     if selection.selection_set is not None:
                         waiting.append((selection.selection_set, get_named_type(fields[0].type)))
                 elif isinstance(selection, InlineFragmentNode):
@@ -92,6 +94,12 @@ class CacheControl:
         for owner in owners:
             if isinstance(owner, GraphQLObjectType) and name in owner.fields:
                 yield owner.fields[name]
+
+
+def _may_be_consistent(field: FieldNode) -> bool:
+    """Return whether a field may request a consistent read. Its response must show the newest state."""
+    given = [argument.value for argument in field.arguments or () if argument.name.value == "consistent"]
+    return any(not isinstance(value, BooleanValueNode) or value.value for value in given)
 
 
 def _declared(field: GraphQLField) -> int | None:

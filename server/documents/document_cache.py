@@ -4,11 +4,12 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import strawberry
 from graphql import DocumentNode, FieldNode, GraphQLError, GraphQLSchema, OperationDefinitionNode, parse
 from graphql.language import OperationType
+from msgspec import Struct
 
 from datastore.errors import DomainError, Forbidden
 from datastore.model.access_patterns import CostModel
@@ -45,7 +46,7 @@ class InterpretingExecutor(GatewayExecutor):
     compile_after = 0
 
 
-class DocumentText(NamedTuple):
+class DocumentText(Struct, frozen=True):
     """The text of a document, and whether the document is trusted, because the operator has registered it."""
 
     text: str
@@ -110,6 +111,7 @@ class Document:
         max_values: int,
     ) -> None:
         self.text = text
+        self.characters = len(text)
         self.max_values = max_values
         self.executor = executor
         self.node = node
@@ -173,7 +175,8 @@ class Documents:
         self.schema: GraphQLSchema = schema._schema
         self.costs = CostAnalysis(self.schema, models)
         self._sizes = sizes_of(self.schema)
-        self._max_cost = max_cost
+        #: The read units above which an operation is refused.
+        self.max_cost = max_cost
         self._now = now
         self._limits = limits or DocumentLimits()
         self._trusted_limits = trusted_limits(self._limits)
@@ -224,16 +227,12 @@ class Documents:
     def estimate(self, operation: PreparedOperation, variables: Mapping[str, Any]) -> CostEstimate:
         """Return the estimate. Raises `TooCostly` or `TooManyValues` if it exceeds a limit."""
         estimate = operation.formula.fixed or operation.estimate(variables)
-        if estimate.units > self._max_cost:
-            raise TooCostly(estimate.units, self._max_cost)
+        if estimate.units > self.max_cost:
+            raise TooCostly(estimate.units, self.max_cost)
         most_values = operation.document.max_values
         if estimate.values > most_values:
             raise TooManyValues(estimate.values, most_values)
         return estimate
-
-    def read_limit(self, estimate: float) -> float:
-        """Return the read units at which an operation with this estimate is stopped."""
-        return self._max_cost / 2 + 2 * estimate
 
     def _prepare_uncached(self, text: str, limits: DocumentLimits) -> Document | DocumentRejected:
         if not text.strip():

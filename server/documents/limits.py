@@ -1,8 +1,9 @@
 """Limits of documents: the counts are taken in one pass, which visits each fragment once however often it is spread."""
 
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from math import ceil
+from typing import Any
 
 from graphql.language import (
     DocumentNode,
@@ -29,66 +30,49 @@ _COUNTED = re.compile(
 )
 
 
+def _limit(default: int, counted: str) -> Any:
+    """Declare a limit. `counted` is its object in messages."""
+    return field(default=default, metadata={"counted": counted})
+
+
 @dataclass(frozen=True, slots=True)
 class DocumentLimits:
     """The limits of a document. Unless noted, a fragment counts once, however often it is spread."""
 
     #: Characters, and tokens including comments, are checked before the text is parsed.
-    characters: int = 32_768
-    tokens: int = 1_000
-    operations: int = 10
-    variables: int = 100
-    #: The uses of variables in all operations. A fragment counts for each operation that uses it.
-    variable_uses: int = 2_000
-    root_fields: int = 50
-    selections: int = 500
-    #: The executed fields. Those of a fragment count at each spread.
-    fields: int = 5_000
+    characters: int = _limit(32_768, "characters")
+    tokens: int = _limit(1_000, "tokens")
+    operations: int = _limit(10, "operations")
+    variables: int = _limit(100, "variables")
+    variable_uses: int = _limit(
+        2_000, "uses of variables, counting those of a fragment for each operation that uses it"
+    )
+    root_fields: int = _limit(50, "fields at the root")
+    selections: int = _limit(500, "selections")
+    fields: int = _limit(5_000, "fields, counting those of a fragment at each spread")
     #: The levels of fields, including those of spread fragments.
-    depth: int = 16
-    aliases: int = 100
-    directives: int = 50
-    fragments: int = 100
-    spreads: int = 250
+    depth: int = _limit(16, "levels of fields")
+    aliases: int = _limit(100, "aliases")
+    directives: int = _limit(50, "directives")
+    fragments: int = _limit(100, "fragments")
+    spreads: int = _limit(250, "spreads of fragments")
     #: The limits of introspection, the selections beneath `__schema` and `__type`.
-    introspection_fields: int = 400
-    introspection_lists: int = 16
-    introspection_nesting: int = 3
-    introspection_depth: int = 20
+    introspection_fields: int = _limit(400, "fields of introspection")
+    introspection_lists: int = _limit(16, "lists of types in its introspection")
+    introspection_nesting: int = _limit(3, "nested lists of types in its introspection")
+    introspection_depth: int = _limit(20, "levels of introspection")
     #: The values that introspection returns, estimated from the sizes of the schema.
-    introspection_values: int = 30_000
-    #: The steps of comparing fields with equal response names.
-    merging: int = 4_000
+    introspection_values: int = _limit(30_000, "values that its introspection returns")
+    merging: int = _limit(4_000, "steps to compare its fields with equal response names")
     #: The values of a response, estimated from the sizes of its lists and pages. These may depend on variables.
-    values: int = 25_000
+    values: int = _limit(25_000, "values in its response, by the sizes of its lists and pages")
 
 
 # The limits of trusted documents, which stay in memory in parsed form. An item of the table has at most 400 KB, and a
 # request at most 256 KB.
 TRUSTED_FACTOR, TRUSTED_DEPTH, TRUSTED_CHARACTERS = 10, 32, 250_000
-NAMES = {
-    "characters": "characters",
-    "tokens": "tokens",
-    "operations": "operations",
-    "variables": "variables",
-    "variable_uses": "uses of variables, counting those of a fragment for each operation that uses it",
-    "root_fields": "fields at the root",
-    "selections": "selections",
-    "fields": "fields, counting those of a fragment at each spread",
-    "depth": "levels of fields",
-    "aliases": "aliases",
-    "directives": "directives",
-    "fragments": "fragments",
-    "spreads": "spreads of fragments",
-    "introspection_fields": "fields of introspection",
-    "introspection_lists": "lists of types in its introspection",
-    "introspection_nesting": "nested lists of types in its introspection",
-    "introspection_depth": "levels of introspection",
-    "introspection_values": "values that its introspection returns",
-    "merging": "steps to compare its fields with equal response names",
-    "values": "values in its response, by the sizes of its lists and pages",
-}
-assert set(NAMES) == {field.name for field in fields(DocumentLimits)}
+# The texts of what is counted, by limit.
+NAMES = {limit.name: limit.metadata["counted"] for limit in fields(DocumentLimits)}
 
 
 def parse_limits(text: str) -> DocumentLimits:

@@ -26,7 +26,6 @@ from graphql import (
     is_object_type,
 )
 from graphql.language import (
-    ArgumentNode,
     DocumentNode,
     FieldNode,
     FragmentDefinitionNode,
@@ -180,7 +179,7 @@ class OverlapCheck:
             return None
         key = id(field.node)
         if key not in self._arguments:
-            self._arguments[key] = _values(arguments)
+            self._arguments[key] = sorted((argument.name.value, _value(argument.value)) for argument in arguments)
         return self._arguments[key]
 
     def _spend(self, steps: int) -> None:
@@ -215,10 +214,6 @@ def _shape(field: Selected) -> tuple[Any, ...]:
         around.append("[" if is_list_type(of) else "!")
         of = of.of_type
     return (*around, of if is_leaf_type(of) else None)
-
-
-def _values(arguments: Sequence[ArgumentNode]) -> tuple[Any, ...]:
-    return tuple(sorted((argument.name.value, _value(argument.value)) for argument in arguments))
 
 
 def _value(node: ValueNode) -> str:

@@ -1,9 +1,10 @@
 """The parameters of a GraphQL request, the same for HTTP, server-sent events and WebSocket."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 from datastore.errors import BadUserInput
 
@@ -18,8 +19,7 @@ class Stage(StrEnum):
     EXECUTION = "execution"
 
 
-@dataclass(slots=True)  # not frozen: a frozen dataclass pays a call for each field, at every request
-class GraphQLParams:
+class GraphQLParams(Struct):
     """The parameters of a request: a document or its id, the name of an operation, and the variables."""
 
     query: str | None
@@ -55,32 +55,33 @@ class GraphQLParams:
         return document_hash if isinstance(document_hash, str) else None
 
 
+_TEXT, _OBJECT = (str, "a string"), (dict, "an object")
+# The parameters with their types, in the order in which they are checked.
+_NAMES = ("extensions", "documentId", "query", "operationName", "variables")
+_KINDS = (_OBJECT, _TEXT, _TEXT, _TEXT, _OBJECT)
+
+
 def read_params(payload: object, size: int = 0) -> GraphQLParams:
     """Return the parameters in a decoded JSON body or message of `size` bytes.
 
     Raises `BadUserInput` with the name of the invalid parameter.
     """
-    if not isinstance(payload, dict):
+    if payload.__class__ is not dict:
         raise BadUserInput("The request must be a JSON object.")
-    get = payload.get
-    extensions = _object(get("extensions"), "extensions")
-    query, document_id = get("query"), get("documentId")
-    if document_id is not None and not isinstance(document_id, str):
-        raise BadUserInput("`documentId` must be a string.")
+    values = [*map(payload.get, _NAMES)]
+    for value, name, (kind, noun) in zip(values, _NAMES, _KINDS, strict=True):
+        if value is not None and value.__class__ is not kind:
+            raise BadUserInput(f"`{name}` must be {noun}.")
+    extensions, document_id, query, operation_name, variables = values
     if document_id == "":
         raise BadUserInput("`documentId` is empty.")
-    if query is not None and not isinstance(query, str):
-        raise BadUserInput("`query` must be a string.")
     if query is None and document_id is None and "persistedQuery" not in (extensions or {}):
         raise BadUserInput("Send `query`, or `documentId`.")
-    name = get("operationName")
-    if name is not None and not isinstance(name, str):
-        raise BadUserInput("`operationName` must be a string.")
-    key = _idempotency_key(extensions) if extensions else None
-    params = GraphQLParams(query, _object(get("variables"), "variables"), name or None, extensions, document_id, key)
-    params.size = size
-    if extensions and "resumeAfter" in extensions:
-        params.resume_after, params.wants_positions = extensions["resumeAfter"], True
+    params = GraphQLParams(query, variables, operation_name or None, extensions, document_id, size=size)
+    if extensions:
+        params.idempotency_key = _idempotency_key(extensions)
+        if "resumeAfter" in extensions:
+            params.resume_after, params.wants_positions = extensions["resumeAfter"], True
     return params
 
 
@@ -88,9 +89,3 @@ def _idempotency_key(extensions: dict[str, Any]) -> str | None:
     """Return the key of a client that cannot send the header. Another type becomes "", which is refused later."""
     key = extensions.get("idempotencyKey")
     return key if key is None or isinstance(key, str) else ""
-
-
-def _object(value: Any, name: str) -> dict[str, Any] | None:
-    if value is not None and not isinstance(value, dict):
-        raise BadUserInput(f"`{name}` must be an object.")
-    return value

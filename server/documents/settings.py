@@ -12,7 +12,6 @@ VARIABLES = (
     *("GATEWAY_INTROSPECTION", "GATEWAY_MAX_COST", "GATEWAY_DOCUMENT_LIMITS", "GATEWAY_EXECUTOR"),
 )
 MAX_COST = 2_000.0
-_SWITCH = {"on": True, "off": False}
 
 
 class DocumentsMode(StrEnum):
@@ -62,20 +61,21 @@ def document_settings(environment: Mapping[str, str]) -> DocumentSettings:
     return DocumentSettings(
         DocumentsMode(mode),
         source,
-        admin_bypass=_switch("GATEWAY_DOCUMENTS_ADMIN_BYPASS", environment),
-        automatic=_switch("GATEWAY_APQ", environment),
-        introspection=_switch("GATEWAY_INTROSPECTION", environment),
+        admin_bypass=_is_first("GATEWAY_DOCUMENTS_ADMIN_BYPASS", environment, "on", "off"),
+        automatic=_is_first("GATEWAY_APQ", environment, "on", "off"),
+        introspection=_is_first("GATEWAY_INTROSPECTION", environment, "on", "off"),
         max_cost=_units("GATEWAY_MAX_COST", environment),
         limits=_limits("GATEWAY_DOCUMENT_LIMITS", environment),
-        compiles=_executor("GATEWAY_EXECUTOR", environment),
+        compiles=_is_first("GATEWAY_EXECUTOR", environment, "compiled", "interpreted"),
     )
 
 
-def _executor(name: str, environment: Mapping[str, str]) -> bool:
-    text = environment.get(name) or "compiled"
-    if text not in ("compiled", "interpreted"):
-        raise ValueError(f"{name} must be compiled or interpreted, not {text!r}.")
-    return text == "compiled"
+def _is_first(name: str, environment: Mapping[str, str], first: str, second: str) -> bool:
+    """Return whether a variable has the first of two values, which is the default. Raises `ValueError` for others."""
+    text = environment.get(name) or first
+    if text not in (first, second):
+        raise ValueError(f"{name} must be {first} or {second}, not {text!r}.")
+    return text == first
 
 
 def _units(name: str, environment: Mapping[str, str]) -> float:
@@ -95,10 +95,3 @@ def _limits(name: str, environment: Mapping[str, str]) -> DocumentLimits:
         return parse_limits(text) if text else DocumentLimits()
     except ValueError as problem:
         raise ValueError(f"{name}: {problem}.") from None
-
-
-def _switch(name: str, environment: Mapping[str, str]) -> bool:
-    text = environment.get(name) or "on"
-    if text not in _SWITCH:
-        raise ValueError(f"{name} must be on or off, not {text!r}.")
-    return _SWITCH[text]

@@ -24,7 +24,10 @@ def check_variables(variables: Mapping[str, Any]) -> int:
     long. The error's extensions have the `field`, the `measure`, its `limit` and the count `found`.
     """
     count, depth = len(variables), 1
-    level = [(name, value) for name, value in variables.items() if type(value) in _HOLDING]
+    level: list[tuple[str, Any]] = []
+    for name in variables:
+        if variables[name].__class__ in _HOLDING:
+            level.append((name, variables[name]))
     while level or count > MAX_VALUES:
         below: list[tuple[str, Any]] = []
         for name, value in level:

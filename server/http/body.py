@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sized
 from typing import Any
 from urllib.parse import parse_qsl
 
+import orjson
 from starlette.types import Receive
 
 from datastore.errors import BadUserInput, Throttled, Timeout, Unavailable
 from server.admission.quotas import KeyedQuota
-from server.http.asgi_cycle import AsgiCycle
-from server.http.cycle import ClientGone, RequestCycle
+from server.http.cycle import ClientGone
 from server.http.headers import JSON, Headers, is_json
 from server.http.responses import Refused
-from server.security.strict_json import decode_json
+from server.security.strict_json import json_problem
 
 MAX_BODY = 262_144
 BODY_SECONDS = 15.0
@@ -38,17 +38,9 @@ class Bodies:
         max_partial: int = MAX_PARTIAL_BYTES,
         max_partial_per_address: int = MAX_PARTIAL_BYTES_PER_ADDRESS,
     ) -> None:
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._seconds = seconds
         self.held = KeyedQuota("bytes of requests under way", max_partial, max_partial_per_address, "client")
-
-    def take(self, headers: Headers, cycle: RequestCycle | AsgiCycle) -> bytes | None:
-        """Return the body of a POST if all of it has arrived, otherwise None. Raises `Refused`."""
-        self._check(headers)
-        body = cycle.take_content()
-        if body is not None and len(body) > self._max_bytes:
-            raise self._too_large()
-        return body
 
     async def read(self, headers: Headers, receive: Receive, address: str = "") -> bytes:
         """Wait for the body of a POST, and return it. Raises `Refused` and `ClientGone`."""
@@ -71,8 +63,8 @@ class Bodies:
         # By a defect of a browser, pages could send other types without a preflight: advisory GHSA-9q82-xgwf-vj6h.
         if b"content-type" in headers.raw and not is_json(headers.raw[b"content-type"]):
             raise Refused(415, BadUserInput(f"A GET has no body; its Content-Type may only be {JSON}."))
-        if len(query_string) > self._max_bytes:
-            raise Refused(414, BadUserInput(f"A URL's query may hold at most {self._max_bytes:,} bytes: use POST."))
+        if len(query_string) > self.max_bytes:
+            raise Refused(414, BadUserInput(f"A URL's query may hold at most {self.max_bytes:,} bytes: use POST."))
         pairs = _pairs(query_string)
         repeated = [name for name, times in Counter(name for name, _ in pairs).items() if times > 1]
         if repeated:
@@ -81,13 +73,13 @@ class Bodies:
         for name in ("variables", "extensions"):
             if name in parameters:
                 text = parameters[name]
-                parameters[name] = _decoded(text.encode(), f"The parameter {name}") if text else None
+                parameters[name] = decode_content(text.encode(), f"The parameter {name}") if text else None
         return parameters
 
     async def _body(self, headers: Mapping[str, str], receive: Receive, address: str) -> bytes:
         declared = headers.get("content-length", "")
-        if declared.isascii() and declared.isdigit() and (len(declared) > 18 or int(declared) > self._max_bytes):
-            raise self._too_large()
+        if declared.isascii() and declared.isdigit() and (len(declared) > 18 or int(declared) > self.max_bytes):
+            raise self.too_large()
         try:
             async with asyncio.timeout(self._seconds):
                 return await self._streamed(receive, address)
@@ -128,11 +120,12 @@ class Bodies:
             raise Refused(status, error, **{"retry-after": retry_after, "connection": "close"}) from None
 
     def _check_size(self, body: Sized) -> None:
-        if len(body) > self._max_bytes:
-            raise self._too_large()
+        if len(body) > self.max_bytes:
+            raise self.too_large()
 
-    def _too_large(self) -> Refused:
-        return Refused(413, BadUserInput(f"A request may hold at most {self._max_bytes:,} bytes."))
+    def too_large(self) -> Refused:
+        """Return the refusal of a body of more than `max_bytes`."""
+        return Refused(413, BadUserInput(f"A request may hold at most {self.max_bytes:,} bytes."))
 
 
 def _pairs(query_string: bytes) -> list[tuple[str, str]]:
@@ -145,13 +138,9 @@ def _pairs(query_string: bytes) -> list[tuple[str, str]]:
         raise BadUserInput(f"A URL may hold at most {MAX_PARAMETERS} parameters.") from None
 
 
-def decode_body(body: bytes) -> Any:
-    """Return the decoded JSON of a POST; of a repeated key the last value, as in browsers. Raises `BadUserInput`."""
-    return _decoded(body, "The body")
-
-
-def _decoded(text: bytes, what: str) -> Any:
+def decode_content(text: bytes, noun: str) -> Any:
+    """Return the decoded JSON; of a repeated key the last value, as in browsers. Raises `BadUserInput`."""
     try:
-        return decode_json(text, what)
-    except ValueError as problem:
-        raise BadUserInput(str(problem)) from None
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise BadUserInput(json_problem(text, noun, error)) from None

@@ -6,10 +6,9 @@ https://fetch.spec.whatwg.org/#http-cors-protocol
 from collections.abc import Collection
 
 from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from server.http.cycle import cycle_of
-from server.http.headers import lines_of
+from server.http.cycle import CYCLE
 from server.security.origins import canonical_origin, canonical_origins
 
 PREFLIGHT_SECONDS = 600
@@ -71,12 +70,5 @@ class CrossOrigin:
                 return
             shared.append((b"access-control-expose-headers", ", ".join(_RESPONSE_HEADERS).encode()))
 
-        async def share(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message["headers"], *shared]}
-            await send(message)
-
-        cycle = cycle_of(scope)
-        if cycle is not None:
-            cycle.add_header_lines(lambda: lines_of(shared))
-        await self._app(scope, receive, share)
+        scope[CYCLE].add_headers(shared)
+        await self._app(scope, receive, send)

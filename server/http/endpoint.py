@@ -4,22 +4,22 @@ https://graphql.github.io/graphql-over-http/draft/
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection
 from typing import NamedTuple
 
 from graphql.language import OperationType
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from datastore.errors import BadUserInput, Internal, Unauthenticated, Unavailable
 from datastore.model.identity import Identity
 from server.admission.callers import Caller
 from server.admission.client_address import address_in
 from server.documents.request import GraphQLParams, read_params
-from server.http.asgi_cycle import AsgiCycle
-from server.http.body import BODY_SECONDS, MAX_BODY, Bodies, decode_body
+from server.http.body import BODY_SECONDS, MAX_BODY, Bodies, decode_content
 from server.http.cache import Caching
 from server.http.csrf import check_get
-from server.http.cycle import ClientGone, RequestCycle, cycle_of
+from server.http.cycle import CYCLE, ClientGone, RequestCycle
+from server.http.graphiql import is_visit
 from server.http.headers import (
     EVENTS,
     GRAPHQL,
@@ -27,8 +27,7 @@ from server.http.headers import (
     MAX_ACCEPT_BYTES,
     MAX_ACCEPT_TYPES,
     AcceptedTypes,
-    Headers,
-    parse_accept,
+    RequestHeaders,
 )
 from server.http.responses import HttpProfile, Refused, Reply, fault, head_of, refusal, reply
 from server.http.sse import END_ID, EventStreams, Outcomes, send_end
@@ -40,14 +39,11 @@ from server.security.origins import canonical_origins
 from server.subscriptions.manager import SubscriptionManager
 
 _METHODS = "GET, POST"
-_ANYTHING = parse_accept("")
 _NOT_ACCEPTED = (
     f"`Accept` must allow one of: {GRAPHQL}, {JSON}, {EVENTS}. "
     f"It may have at most {MAX_ACCEPT_BYTES:,} bytes and {MAX_ACCEPT_TYPES} media types."
 )
 _QUERY, _MUTATION, _SUBSCRIPTION = OperationType.QUERY, OperationType.MUTATION, OperationType.SUBSCRIPTION
-# Headers with options of an operation. Few requests have one.
-_OPTION_HEADERS = frozenset({b"idempotency-key", b"x-explain", b"traceparent", b"last-event-id"})
 
 
 class Streamed(NamedTuple):
@@ -59,7 +55,7 @@ class Streamed(NamedTuple):
 
 
 class GraphQLHTTP:
-    """The ASGI application behind the GraphQL URL.
+    """The ASGI application behind the GraphQL URL. A browser that visits the URL gets `page`, if there is one.
 
     Pages on `allowed_origins`, as `https://host[:port]`, may send a GET besides those of this host. `caching` marks the
     responses to a GET that caches may store; without it there are none. `cached_identity` returns the identity of a
@@ -78,6 +74,7 @@ class GraphQLHTTP:
         caching: Caching | None = None,
         cached_identity: Callable[[str], Identity | None] = lambda _token: None,
         on_refusal: Callable[[int, str], None] = lambda _status, _code: None,
+        page: Callable[[], ASGIApp] | None = None,
         max_body: int = MAX_BODY,
         body_seconds: float = BODY_SECONDS,
     ) -> None:
@@ -90,17 +87,21 @@ class GraphQLHTTP:
         self._allowed_origins = canonical_origins(allowed_origins)
         self._caching = caching
         self._on_refusal = on_refusal
+        self._page = page
         self._bodies = Bodies(max_body, body_seconds)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers, cycle = Headers(scope["headers"]), cycle_of(scope) or AsgiCycle(receive, send)
-        accept = headers.raw.get(b"accept")
-        accepted = _ANYTHING if accept is None else parse_accept(accept.decode("latin-1"))
+        if self._page is not None and scope["method"] != "POST" and is_visit(scope):
+            await self._page()(scope, receive, send)
+            return
+        cycle: RequestCycle = scope[CYCLE]
+        headers = cycle.headers(scope["headers"])
+        accepted = headers.accepted
         if accepted.events and headers.get("last-event-id") == END_ID:
             await send_end(send)
             return
         try:
-            answer = await self._answer(scope, headers, accepted, receive, cycle)
+            answer = await self._answer(scope, headers, receive, cycle)
         except ClientGone:
             return
         except Refused as refused:
@@ -109,82 +110,79 @@ class GraphQLHTTP:
         except Exception as error:
             self._on_refusal(500, Internal.code)
             answer = fault(error)
-        if isinstance(answer, Streamed):
-            cycle.begin_stream()
-            outcomes, caller, is_subscription = answer
-            client_reads = await self.streams.serve(outcomes, caller, receive, send, is_subscription=is_subscription)
-            if not client_reads:
-                cycle.abort()
-        else:
-            await cycle.respond(answer.status, head_of(answer), answer.body)
+        match answer:
+            case Reply():
+                await cycle.respond(answer.status, head_of(answer), answer.body)
+            case Streamed(outcomes, caller, is_subscription):
+                cycle.begin_stream()
+                if not await self.streams.serve(outcomes, caller, receive, send, is_subscription=is_subscription):
+                    cycle.abort()
 
     async def _answer(
-        self,
-        scope: Scope,
-        headers: Headers,
-        accepted: AcceptedTypes,
-        receive: Receive,
-        cycle: RequestCycle | AsgiCycle,
+        self, scope: Scope, headers: RequestHeaders, receive: Receive, cycle: RequestCycle
     ) -> Reply | Streamed:
-        method = scope["method"]
+        method, accepted = scope["method"], headers.accepted
         if method not in ("GET", "POST"):
             raise Refused(405, BadUserInput("GraphQL is served by GET and POST."), allow=_METHODS)
         if accepted.single is None and not accepted.events:
             raise Refused(406, BadUserInput(_NOT_ACCEPTED))
         if method == "GET":
             check_get(headers, self._allowed_origins)
-        try:
-            self._runner.load.check()
-        except Unavailable as error:
-            # The body of a request that will not be executed is not read.
-            raise Refused(503, error, **{"retry-after": str(error.extensions["retryAfter"])}) from None
+        load = self._runner.load
+        if load.late_turns or load.waiting:
+            try:
+                load.check()
+            except Unavailable as error:
+                # The body of a request that will not be executed is not read.
+                raise Refused(503, error, **{"retry-after": str(error.extensions["retryAfter"])}) from None
         try:
             if method == "GET":
-                operation = read_params(self._bodies.parameters(headers, scope["query_string"]))
+                params = read_params(self._bodies.parameters(headers, scope["query_string"]))
             else:
-                body = self._bodies.take(headers, cycle)
+                body = cycle.take_content() if headers.has_json_content else None
                 if body is None:
                     body = await self._bodies.read(headers, receive, address_in(scope))
-                operation = read_params(decode_body(body), len(body))
-            operation = _with_options(operation, headers)
+                size = len(body)
+                if size > self._bodies.max_bytes:
+                    raise self._bodies.too_large()
+                params = read_params(decode_content(body, "The body"), size)
+            if headers.has_options:
+                _set_options(params, headers)
         except BadUserInput as error:
             raise Refused(400, error) from None
-        identity = None
-        if b"authorization" in headers.raw:
-            authorization = headers["authorization"]
-            identity = self._cached_identity(authorization[7:]) if authorization.startswith("Bearer ") else None
-            identity = identity or await self._identified(authorization)
-        caller = Caller(identity, address_in(scope))
+        identity = None if headers.token is None else self._cached_identity(headers.token)
+        if identity is None and headers.authorization is not None:
+            identity = await self._identified(headers.authorization)
+        caller = Caller(None, address_in(scope)) if identity is None else Caller(identity)
+        single = None if accepted.prefers_events else accepted.single
         cycle.watch()
         try:
-            return await self._execute(operation, caller, method, accepted, headers)
+            request = await self._runner.prepare(params, caller, Transport.HTTP if single else Transport.EVENTS)
+            match request:
+                case Outcome():
+                    # A client that accepts only events gets errors as events: its page sees nothing else.
+                    return reply(request, single, self._profile) if single else Streamed(_only(request), caller)
+            kind = request.operation.kind
+            if kind is not _QUERY:
+                _check_transport(kind, method, accepted)
+            if single is None or kind is _SUBSCRIPTION:
+                return self._streamed(request)
+            outcome = await self._runner.run(request)
         except asyncio.CancelledError:
             cycle.raise_if_gone()
             raise
         finally:
             cycle.unwatch()
-
-    async def _execute(
-        self, params: GraphQLParams, caller: Caller, method: str, accepted: AcceptedTypes, headers: Mapping[str, str]
-    ) -> Reply | Streamed:
-        single = None if accepted.prefers_events else accepted.single
-        request = await self._runner.prepare(params, caller, Transport.HTTP if single else Transport.EVENTS)
-        if not isinstance(request, Request):
-            # A client that accepts only events gets errors as events: an EventSource shows its page nothing else.
-            return reply(request, single, self._profile) if single else Streamed(_only(request), caller)
-        kind = request.operation.kind
-        if kind is not _QUERY:
-            _check_transport(kind, method, accepted)
-        if kind is _SUBSCRIPTION:
-            request.transport = Transport.EVENTS
-            return Streamed(self._subscriptions.stream(request), caller, is_subscription=True)
-        if single is None:
-            return Streamed(self._single(request), caller)
-        outcome = await self._runner.run(request)
         answer = reply(outcome, single, self._profile)
         if self._caching is None or method != "GET":
             return answer
         return self._caching.apply(answer, request, outcome, headers)
+
+    def _streamed(self, request: Request) -> Streamed:
+        if request.operation.kind is not _SUBSCRIPTION:
+            return Streamed(self._single(request), request.caller)
+        request.transport = Transport.EVENTS
+        return Streamed(self._subscriptions.stream(request), request.caller, is_subscription=True)
 
     async def _single(self, request: Request) -> AsyncGenerator[Outcome, None]:
         yield await self._runner.run(request)
@@ -216,18 +214,15 @@ def _check_transport(kind: OperationType, method: str, accepted: AcceptedTypes) 
         raise Refused(406, BadUserInput(hint))
 
 
-def _with_options(operation: GraphQLParams, headers: Headers) -> GraphQLParams:
-    """Set the options that the headers contain, and return the operation. Raise `BadUserInput` for an invalid one."""
-    if _OPTION_HEADERS.isdisjoint(headers.raw):
-        return operation
-    operation.idempotency_key = headers.get("idempotency-key", operation.idempotency_key)
+def _set_options(params: GraphQLParams, headers: RequestHeaders) -> None:
+    """Set the options that the headers contain. Raise `BadUserInput` for an invalid one."""
+    params.idempotency_key = headers.get("idempotency-key", params.idempotency_key)
     explain = headers.get("x-explain")
-    operation.explain = explain is not None and _is_on("X-Explain", explain)
-    operation.traceparent = headers.get("traceparent")
+    params.explain = explain is not None and _is_on("X-Explain", explain)
+    params.traceparent = headers.get("traceparent")
     last_event = headers.get("last-event-id")
     if last_event:  # before the first event an EventSource sends it empty, or not at all
-        operation.resume_after = last_event
-    return operation
+        params.resume_after = last_event
 
 
 def _is_on(name: str, value: str) -> bool:

@@ -9,16 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from graphql import GraphQLSchema
+from graphql.utilities import introspection_from_schema
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, PlainTextResponse, Response
-from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import request_response
+from starlette.types import ASGIApp, Scope
 
+from server.http.content import Assets, Content
 from server.security.origins import canonical_origin
 
 ROOT = Path(__file__).resolve().parents[2] / "web"
 TITLE = "DynamoDB GraphQL gateway"
+EXAMPLES_PATH, SCHEMA_PATH = "/graphiql/examples.json", "/graphiql/schema.json"
 # Monaco writes style elements and inlines its fonts. Scripts, workers and connections (in CSP 3 WebSockets, too) are of
 # the page's own origin only. The page uploads to the bucket of the photos, if there is one, and shows its pictures.
 POLICY = (
@@ -31,10 +35,14 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-# A line such as `# QUAKE-2 …` begins an example; `# tab`, `# as admin`, `# variables {…}` and `# find {…}` are its
-# attributes. Comments of the query itself are indented.
+# A file may begin with `# group …`, the name of its group. A line such as `# QUAKE-2 …` begins an example; `# tab`,
+# `# as admin`, `# variables {…}` and `# find {…}` are its attributes. Comments of the query itself are indented.
+_GROUP = re.compile(r"# group (.+)\n\s*")
 _BEGINNING = re.compile(r"^(?=# [A-Z])", re.M)
-MAX_PATH_CHARACTERS = 256
+# A URL with one of these parameters is an operation, even when a browser follows a link.
+_OPERATION_PARAMETERS = {"query", "documentId", "extensions"}
+# A browser's request for the page is a visit. With a longer query string it is none, and GraphQL reports the error.
+MAX_VISIT_BYTES = 2048
 _THIS_MACHINE = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.I)
 # The headers that browsers and command-line clients send. A proxy adds another header to the requests that it forwards.
 _CLIENT_HEADERS = re.compile(
@@ -54,8 +62,8 @@ class Example:
     query: str
     #: The variables, or a description of each if `find` finds no values.
     variables: dict[str, Any] | None
-    #: A query for values that change daily: the variables are the fields of those names in the first object of its
-    #: response that has all of them.
+    #: A query for values that change daily: variables other than null are the fields of those names in the first object
+    #: of its response that has all of them.
     find: str | None
     #: The role that the operation needs.
     run_as: str | None
@@ -71,7 +79,15 @@ class Example:
 def examples() -> list[Example]:
     """Return the operations in `web/examples`: a file has those of a system or of a part (`matches-reference`)."""
     files = sorted((ROOT / "examples").glob("*.graphql"))
-    return [example for file in files for example in _read(file.stem.replace("-", " ").capitalize(), file.read_text())]
+    return [example for file in files for example in _read_file(file)]
+
+
+def _read_file(file: Path) -> Iterator[Example]:
+    text = file.read_text()
+    heading = _GROUP.match(text)
+    if heading is None:
+        return _read(file.stem.replace("-", " ").capitalize(), text)
+    return _read(heading[1], text[heading.end() :])
 
 
 def _read(group: str, text: str) -> Iterator[Example]:
@@ -91,11 +107,12 @@ def _read(group: str, text: str) -> Iterator[Example]:
 
 
 class Config:
-    """The page and its configuration.
+    """The page, its configuration, its examples and the schema.
 
     `tokens` returns new demo tokens at each call. `url` is the prefix of the gateway's own URLs (signed URLs of files),
     by which the page recognizes them, whatever host name it was opened with. `bucket` returns the origin of the bucket
-    with the photos, if there is one. Without `shows_examples` there are no examples: they reveal the schema.
+    with the photos, if there is one. `schema` returns the schema if every caller may read it. Without it there are no
+    examples either: they reveal the schema.
     """
 
     def __init__(
@@ -104,32 +121,69 @@ class Config:
         url: str = "",
         *,
         bucket: Callable[[], str | None] = lambda: None,
-        shows_examples: bool = True,
+        schema: Callable[[], GraphQLSchema] | None = None,
     ) -> None:
         self._bucket = bucket
         self._tokens = tokens
         self._url = url
-        self._shows_examples = shows_examples
+        self._schema = schema
 
     @cached_property
-    def _examples(self) -> list[dict[str, Any]]:
-        return [example.as_json() for example in examples()]
+    def _examples(self) -> Content:
+        return Content(orjson.dumps([example.as_json() for example in examples()]), "application/json")
 
-    def page(self) -> Response:
+    @cached_property
+    def _introspection(self) -> Content:
+        assert self._schema is not None
+        return Content(orjson.dumps({"data": introspection_from_schema(self._schema())}), "application/json")
+
+    def page(self) -> ASGIApp:
         """Return the page. Except for photos it loads nothing from other origins."""
         index = ROOT / "dist" / "index.html"
         if not index.exists():
             return PlainTextResponse("The GraphiQL page is not built: run `make setup`.\n", status_code=503)
+        content = Content(index.read_bytes(), "text/html")
+        headers = HEADERS | {"Content-Security-Policy": self.policy()}
+        return request_response(lambda request: content.response(request, headers))
+
+    def policy(self) -> str:
+        """Return the Content-Security-Policy of the page."""
         bucket = self._bucket()
-        policy = POLICY.format(bucket=f" {bucket}" if bucket else "")
-        return FileResponse(index, media_type="text/html", headers=HEADERS | {"Content-Security-Policy": policy})
+        return POLICY.format(bucket=f" {bucket}" if bucket else "")
 
     def response(self, request: Request) -> Response:
         """Return the configuration; with demo tokens only if the request comes from this machine."""
-        tokens = self._tokens() if is_from_this_machine(request) else []
-        config = {"title": TITLE, "endpoint": "/graphql", "url": self._url, "tokens": tokens}
-        config["examples"] = self._examples if self._shows_examples else []
+        config = {
+            "title": TITLE,
+            "endpoint": "/graphql",
+            "url": self._url,
+            "media": [f"{origin}/" for origin in (self._url and f"{self._url}/media", self._bucket()) if origin],
+            "examples": EXAMPLES_PATH if self._schema else None,
+            "schema": SCHEMA_PATH if self._schema else None,
+            "tokens": self._tokens() if is_from_this_machine(request) else [],
+        }
         return Response(orjson.dumps(config), media_type="application/json", headers={"Cache-Control": "no-store"})
+
+    def examples(self, request: Request) -> Response:
+        """Return the examples. Raise `HTTPException` if there are none."""
+        if self._schema is None:
+            raise HTTPException(404)
+        return self._examples.response(request)
+
+    def schema(self, request: Request) -> Response:
+        """Return the response to the introspection query. Raise `HTTPException` if callers may not introspect."""
+        if self._schema is None:
+            raise HTTPException(404)
+        return self._introspection.response(request)
+
+
+def is_visit(scope: Scope) -> bool:
+    """Return whether a browser requests the page, and no operation."""
+    if scope["method"] not in ("GET", "HEAD") or len(scope["query_string"]) > MAX_VISIT_BYTES:
+        return False
+    request = Request(scope)
+    accepts_page = "text/html" in request.headers.get("accept", "")
+    return accepts_page and not request.query_params.keys() & _OPERATION_PARAMETERS
 
 
 def is_from_this_machine(request: Request) -> bool:
@@ -174,19 +228,8 @@ def _is_loopback(address: str) -> bool:
         return False
 
 
-class _Assets(StaticFiles):
-    def get_path(self, scope: Scope) -> str:
-        """Return the path of a file. Raise `HTTPException` if it is long: the lookup takes time for each segment."""
-        if len(scope["path"]) > MAX_PATH_CHARACTERS:
-            raise HTTPException(404)
-        return super().get_path(scope)
-
-    def file_response(self, *args: Any, **kwargs: Any) -> Response:
-        response = super().file_response(*args, **kwargs)
-        response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
-        return response
-
-
-def assets() -> StaticFiles:
+def assets() -> Assets:
     """Return the application that serves the built files. They never change: their names contain their hashes."""
-    return _Assets(directory=ROOT / "dist" / "assets", check_dir=False)
+    files = Assets(directory=ROOT / "dist" / "assets", check_dir=False)
+    files.config_checked = True  # the page that is not built is reported by `Config.page`
+    return files

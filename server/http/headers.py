@@ -18,11 +18,18 @@ SECURITY_HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 
+# Headers with options of an operation. Few requests have one.
+_OPTIONS = frozenset({b"idempotency-key", b"x-explain", b"traceparent", b"last-event-id"})
+_BEARER = "Bearer "
+
 # The limit of If-None-Match and Range. A client names few tags or ranges; a longer header is ignored.
 MAX_CONDITION_CHARACTERS = 2048
 
 
-def lines_of(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+Header = tuple[bytes, bytes]
+
+
+def lines_of(headers: Iterable[Header]) -> bytes:
     """Encode headers as lines of a head."""
     return b"".join([b"%b: %b\r\n" % header for header in headers])
 
@@ -59,6 +66,26 @@ class Headers(Mapping[str, str]):
 
     def __len__(self) -> int:
         return len(self.raw)
+
+
+class RequestHeaders(Headers):
+    """The headers of a request to the endpoint, with the facts that every request needs."""
+
+    __slots__ = ("accepted", "authorization", "has_json_content", "has_options", "token")
+
+    def __init__(self, pairs: Iterable[Header]) -> None:
+        super().__init__(pairs)
+        raw = self.raw
+        #: The responses that the client accepts.
+        self.accepted = parse_accept(raw[b"accept"].decode("latin-1")) if b"accept" in raw else _ANYTHING
+        #: Whether the content is JSON in UTF-8 without an encoding.
+        self.has_json_content = b"content-encoding" not in raw and is_json(raw.get(b"content-type", b""))
+        #: Whether there are headers with options of an operation.
+        self.has_options = not _OPTIONS.isdisjoint(raw)
+        self.authorization = self.get("authorization")
+        authorization = self.authorization or ""
+        #: The token of a header Authorization in the usual spelling.
+        self.token = authorization[len(_BEARER) :] if authorization.startswith(_BEARER) else None
 
 
 # --- Media types ------------------------------------------------------------------------------------------------------
@@ -108,6 +135,9 @@ def _parse_accept(accept: str) -> AcceptedTypes:
     events = weights.get(EVENTS, 0.0)
     single = GRAPHQL if graphql > 0 and graphql >= plain else JSON if plain > 0 else None
     return AcceptedTypes(single, events > 0, events > max(graphql, plain))
+
+
+_ANYTHING = parse_accept("")
 
 
 def is_json(content_type: bytes) -> bool:

@@ -23,7 +23,7 @@ from server.documents.request import Stage
 from server.http.headers import GRAPHQL, JSON, lines_of
 from server.operations.outcome import Outcome, encode, format_error, mask_error
 
-_STATUS_OF_CODE = {
+_STATUS_OF_CODE: dict[str, int] = {
     Unauthenticated.code: 401,
     Forbidden.code: 403,
     # https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07#section-2.7
@@ -90,7 +90,16 @@ def head_of(answer: Reply) -> bytes:
     """Return the header lines of a response, for `RequestCycle.respond`."""
     if answer.headers:
         return lines_of(_headers(answer))
-    return _COMMON_LINES[answer.content_type] % len(answer.body) + _budget_lines(answer.allowance)
+    common, allowance = _COMMON_LINES[answer.content_type] % len(answer.body), answer.allowance
+    if allowance is None:
+        return common
+    left, reset = allowance.remaining, allowance.reset
+    return b"%bratelimit-limit: %.0f\r\nratelimit-remaining: %.0f\r\nratelimit-reset: %d\r\n" % (
+        common,
+        allowance.limit,
+        left if left > 0 else 0,
+        math.ceil(reset) if reset else 0,
+    )
 
 
 # The header lines of nearly all responses, formatted in advance.
@@ -99,18 +108,6 @@ _COMMON_LINES = {
     % media.encode()
     for media in (JSON, GRAPHQL)
 }
-
-
-def _budget_lines(allowance: Allowance | None) -> bytes:
-    """Return the header lines of a budget, the same as in `_headers`."""
-    if allowance is None:
-        return b""
-    left, reset = allowance.remaining, allowance.reset
-    return b"ratelimit-limit: %.0f\r\nratelimit-remaining: %.0f\r\nratelimit-reset: %d\r\n" % (
-        allowance.limit,
-        left if left > 0 else 0,
-        math.ceil(reset) if reset else 0,
-    )
 
 
 def _headers(answer: Reply) -> list[tuple[bytes, bytes]]:

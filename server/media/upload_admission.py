@@ -14,7 +14,7 @@ from datastore.objects import INCOMING
 from datastore.objects.ledger import IncomingLimits
 from datastore.objects.local import LocalObjects
 from datastore.objects.partial_files import IncomingFile, UploadGone
-from datastore.photos.upload_tokens import no_reservation, reservation_for, uploader_of
+from datastore.photos.reservations import no_reservation, reservation_for, uploader_of
 from datastore.session.store import Store
 from server.admission.budgets import CallerBudgets
 from server.admission.callers import Caller

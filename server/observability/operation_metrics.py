@@ -138,7 +138,7 @@ class OperationMetrics:
         """Count a call to DynamoDB."""
         prepared = call.prepared
         # Calls to several tables share their values, because clients choose the combination.
-        key = call.operation, prepared.tables if len(prepared.tables) == 1 else (), prepared.index
+        key = call.operation, () if prepared.tables[1:] else prepared.tables, prepared.index
         values = self._of_calls.get(key)
         if values is None:
             values = self._of_calls[key] = self._call_values(*key)

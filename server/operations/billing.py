@@ -27,10 +27,11 @@ MISSED_EVENT_UNITS = 0.05
 WITHHELD_UNITS = 4.0
 
 _MUTATION = OperationType.MUTATION
+# By the value of `OperationType`: the hash of a member of an enum takes two calls.
 _FRESHNESS = {
-    OperationType.QUERY: ReadFreshness.CACHED,
-    OperationType.MUTATION: ReadFreshness.OWN,
-    OperationType.SUBSCRIPTION: ReadFreshness.AFTER_LAST_EVENT,
+    OperationType.QUERY.value: ReadFreshness.CACHED,
+    OperationType.MUTATION.value: ReadFreshness.OWN,
+    OperationType.SUBSCRIPTION.value: ReadFreshness.AFTER_LAST_EVENT,
 }
 
 
@@ -56,12 +57,14 @@ class Billing:
 
     def open_context(self, request: Request) -> OperationContext:
         """Return a new context for a request, with its read limit and freshness set."""
-        context = self._open_context(request.caller.identity)
+        compiled = request.operation.program.compiled is not None and not request.params.explain
+        freshness = _FRESHNESS[request.operation.kind._value_]
+        context = self._open_context(request.caller.identity, freshness, compiled)
         meter = context.meter
         meter.detailed = request.params.explain
-        meter.limit = self._documents.read_limit(request.estimate)
+        # The read units at which the operation is stopped.
+        meter.limit = self._documents.max_cost / 2 + 2 * request.estimate
         meter.completes_writes = request.operation.kind is _MUTATION
-        context.set_freshness(_FRESHNESS[request.operation.kind])
         return context
 
     def explain(self, request: Request, outcome: Outcome, meter: Meter) -> None:
@@ -78,6 +81,16 @@ class Billing:
     async def settle(self, request: Request, units: float) -> Allowance | None:
         """Charge more units after the execution, or refund them if `units` is negative."""
         return await self._budgets.settle(request.caller, units) if units else None
+
+    def open_report(self, request: Request) -> Report:
+        """Return the report of a prepared operation, with its span started."""
+        operation = request.operation
+        report = Report(
+            request.params, request.caller, request.transport, operation.document, operation, request.estimate
+        )
+        if self.tracing is not None:
+            self.tracing.start(report)
+        return report
 
     def start_report(self, report: Report) -> Report:
         """Start the span of a report, and return the report."""
@@ -132,13 +145,13 @@ def withheld_units(request: Request, report: Report) -> float:
     return request.charged + report.withheld * WITHHELD_UNITS if report.withheld else 0.0
 
 
-def owed_units(request: Request, report: Report, outcome: Outcome | None, charged: float) -> float:
+def owed_units(request: Request, report: Report, charged: float) -> float:
     """Return the read units to settle after an operation: its cost minus the units `charged` in advance.
 
     It costs at least `request.min_units`, and the units for the size of the response if it has one.
     """
-    least = request.min_units
-    if outcome is not None and (by_size := len(outcome.body) / RESPONSE_BYTES_PER_UNIT) > least:
+    least, by_size = request.min_units, report.response_bytes / RESPONSE_BYTES_PER_UNIT
+    if by_size > least:
         least = by_size
     if report.withheld:
         least = max(least, withheld_units(request, report))

@@ -1,4 +1,4 @@
-"""Execution of queries and mutations: the choice of the executor."""
+"""Execution of operations and of the events of subscriptions: the choice of the executor."""
 
 from collections.abc import Awaitable
 from typing import Any
@@ -26,22 +26,26 @@ def executor_of(request: Request) -> type[Executor[Any]]:
 
 
 def execute_operation(
-    documents: Documents, request: Request, context: OperationContext
+    documents: Documents, request: Request, context: OperationContext, event: Any = None, *, in_task: bool = False
 ) -> Awaitable[ExecutionResult] | ExecutionResult:
-    """Execute a query or a mutation. Return the result, or an awaitable if a field has to wait."""
+    """Execute a query, a mutation or an event of a subscription. Return the result, or an awaitable of it.
+
+    With `in_task` the caller awaits the result at once, in the current task (see `CachedOperation.execute`).
+    """
     if request.params.explain:
-        return _explained(documents, request, context)
+        return _explained(documents, request, context, event)
     return request.operation.program.execute(
-        context, request.params.variables, hide_suggestions=documents.hides_suggestions
+        context, request.params.variables, root=event, hide_suggestions=documents.hides_suggestions, in_task=in_task
     )
 
 
 def _explained(
-    documents: Documents, request: Request, context: OperationContext
+    documents: Documents, request: Request, context: OperationContext, event: Any
 ) -> Awaitable[ExecutionResult] | ExecutionResult:
     return execute(
         documents.schema,
         request.operation.document.node,
+        event,
         context_value=context,
         variable_values=request.params.variables,
         operation_name=request.operation.name,

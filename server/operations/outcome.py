@@ -2,13 +2,13 @@
 
 import logging
 import traceback
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
 from secrets import token_hex
 from typing import Any
 
 import orjson
 from graphql import ExecutionResult, FieldNode, GraphQLError
+from msgspec import Struct, structs
 
 from datastore.errors import BadUserInput, DomainError, Internal, Resync, Throttled, Timeout, Unavailable
 from datastore.model.log_redaction import redact_emails
@@ -27,8 +27,7 @@ MASKED = "Something went wrong on our side."
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(Struct, eq=False):
     """The result of an operation, or of one event of a subscription."""
 
     data: dict[str, Any] | None = None
@@ -49,14 +48,12 @@ class Outcome:
     number: int = 0
     #: The number of events that conflation merged into this one.
     dropped: int = 0
-    #: The conflation key: a newer event with an equal key replaces this one in a queue.
-    key: Hashable = None
     #: Whether the subscription continues after the errors.
     is_recoverable: bool = False
     #: Whether this is no event, and only reports the resume position.
     is_position_only: bool = False
-    _formatted: list[dict[str, Any]] | None = field(default=None, init=False, repr=False, compare=False)
-    _body: bytes | None = field(default=None, init=False, repr=False, compare=False)
+    _formatted: list[dict[str, Any]] | None = None
+    _body: bytes | None = None
 
     @property
     def is_failure(self) -> bool:
@@ -99,7 +96,8 @@ class Outcome:
         """Set the id and the sequence number of an event."""
         self.event_id, self.number = event_id, number
         if event_id is not None:
-            self.add_extension("eventId", event_id)
+            self.extensions = {**(self.extensions or {}), "eventId": event_id}
+            self._body = None
 
     def set_dropped(self, dropped: int) -> None:
         """Set the number of events that this one replaced, and report it to the client."""
@@ -144,8 +142,8 @@ class Outcome:
         return copy
 
     def _copy(self) -> "Outcome":
-        copy = replace(self)
-        copy._formatted = self.formatted_errors if self.errors else None
+        copy = structs.replace(self)
+        copy._formatted, copy._body = self.formatted_errors if self.errors else None, None
         return copy
 
     @property
@@ -155,17 +153,21 @@ class Outcome:
     @property
     def body(self) -> bytes:
         """The encoded response: without `data` if nothing was executed, with at most `MAX_ERRORS` errors."""
-        if self._body is None:
-            self._body = encode(self._response()) if self.replayed is None else self.replayed
+        if self._body is not None:
+            return self._body
+        if self.replayed is not None:
+            self._body = self.replayed
+        elif self.errors or self.extensions or self.omitted:
+            self._body = encode(self._response())
+        else:
+            self._body = encode({"data": self.data})
         return self._body
 
     def _response(self) -> dict[str, Any]:
-        if not self.errors and not self.extensions and not self.omitted:
-            return {"data": self.data}
         body: dict[str, Any] = {}
         if self.errors:
             body["errors"] = self.formatted_errors
-        if not self.is_failure:
+        if not (self.errors and self.is_failure):
             body["data"] = self.data
         extensions = dict(self.extensions or {})
         omitted = self.omitted + len(self.errors[MAX_ERRORS:])

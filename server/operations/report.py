@@ -1,12 +1,12 @@
 """Reports of operations: the source of logs, metrics and traces."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from graphql.language import OperationType
+from msgspec import Struct
 
-from datastore.dynamodb.calls import Call
+from datastore.dynamodb.calls import ITEM_WRITES, Call
 from datastore.model.log_redaction import redact_emails
 from datastore.session.metering import Meter
 from server.admission.callers import Caller
@@ -14,15 +14,14 @@ from server.documents.document_cache import Document, PreparedOperation
 from server.documents.persisted.manifest import sha256_of
 from server.documents.request import GraphQLParams, Stage
 from server.operations.outcome import Outcome
-from server.operations.request import Request, Transport
+from server.operations.request import Transport
 
 # A subscription may run for days and fail at every event.
 MAX_ERROR_IDS = 20
 MAX_REQUESTED_ID = 100
 
 
-@dataclass(slots=True)
-class Report:
+class Report(Struct, eq=False):
     """The measured result of an operation. The observers receive it once, when the operation ends.
 
     The report of a subscription covers all of its events. A query or a mutation that its client abandoned has the code
@@ -37,11 +36,13 @@ class Report:
     estimate: float = 0.0
     stage: Stage = Stage.EXECUTION
     #: The codes of the errors that were sent, each once.
-    codes: list[str] = field(default_factory=list)
+    codes: list[str] = []
     #: The number of calls to DynamoDB, over all events.
     calls: int = 0
     #: The calls of the latest event. This default and those below are immutable: most operations need no own list.
     latest_calls: Sequence[Call] = ()
+    #: Whether these calls wrote, or may have written.
+    latest_wrote: bool = False
     #: The capacity units that DynamoDB reported. An event that several subscribers share counts with this one's part.
     units: float = 0.0
     #: The billed cost in read units, the unit of estimates.
@@ -49,6 +50,8 @@ class Report:
     retries: int = 0
     patterns: frozenset[str] = frozenset()
     events: int = 0
+    #: The bytes of the response, before it is explained.
+    response_bytes: int = 0
     #: The bytes of all responses.
     sent_bytes: int = 0
     seconds: float = 0.0
@@ -61,8 +64,8 @@ class Report:
     is_complete: bool = True
     #: The number of items that were read and withheld from the caller.
     withheld: int = 0
-    _explained_calls: Meter | None = field(default=None, init=False, repr=False)
-    _hash: str | None = field(default=None, init=False, repr=False)
+    _explained_calls: Meter | None = None
+    _hash: str | None = None
 
     @property
     def explained_calls(self) -> Meter:
@@ -118,12 +121,12 @@ class Report:
             self.withheld += meter.withheld
             meter.withheld = 0
         if not (meter.calls or meter.deferred or meter.open_calls or meter.detailed):
-            self.latest_calls = ()
+            self.latest_calls, self.latest_wrote = (), False
             return 0.0
         if not meter.detailed:
-            is_complete = meter.open_calls == 0
-            calls, deferred = meter.drain()
-            return self._count(calls, deferred, 1, is_complete)
+            calls, deferred = meter.calls, meter.deferred
+            meter.calls, meter.deferred, meter.spent = [], 0.0, 0.0
+            return self._count(calls, deferred, 1, meter.open_calls == 0)
         is_complete = meter.is_complete
         taken = meter.take()
         # The events of a subscription are explained one by one: keeping the calls of all would need unlimited memory.
@@ -139,16 +142,20 @@ class Report:
     def _count(self, calls: Sequence[Call], cost: float, subscribers: int, is_complete: bool) -> float:
         if not is_complete:
             self.is_complete = False
-        self.latest_calls = calls
-        self.calls += len(calls)
+        self.latest_calls, self.latest_wrote = calls, False
+        counted: tuple[str, ...] = ()
         for call in calls:
+            if call.operation in ITEM_WRITES and call.may_have_written:
+                self.latest_wrote = True
+            self.calls += 1
             if call.abandoned:
                 self.is_complete = False
             self.units += call.units / subscribers
             self.retries += call.attempts - 1
             cost += call.cost
-            if not self.patterns.issuperset(call.patterns):
-                self.patterns = self.patterns.union(call.patterns)
+            if call.patterns is not counted:  # calls that are made together share their patterns
+                counted = call.patterns
+                self.patterns = self.patterns.union(counted) if self.patterns else frozenset(counted)
         self.cost += cost / subscribers
         return cost / subscribers
 
@@ -171,15 +178,3 @@ class Tracing(Protocol):
 
     def end(self, report: Report) -> None:
         """End the span."""
-
-
-def new_report(request: Request) -> Report:
-    """Return a new report of a request."""
-    return Report(
-        request.params,
-        request.caller,
-        request.transport,
-        request.operation.document,
-        request.operation,
-        request.estimate,
-    )

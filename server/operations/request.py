@@ -1,14 +1,13 @@
 """Prepared requests, and the read units that an operation costs in addition to its reads."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from graphql.language import OperationType
+from msgspec import Struct
 
 from server.admission.callers import Caller
 from server.documents.document_cache import PreparedOperation
 from server.documents.request import GraphQLParams
-from server.operations.outcome import Outcome
 
 # The read units that an operation costs at least: one that reads nothing causes work as well. The same number is added
 # for each portion of the four sizes below: characters of an untrusted document, values in the variables, introspection
@@ -33,8 +32,7 @@ class Transport(StrEnum):
     WEBSOCKET = "websocket"
 
 
-@dataclass(slots=True)  # not frozen: a frozen dataclass pays a call for each field, at every operation
-class Request:
+class Request(Struct, eq=False):
     """An operation that is ready to be executed: prepared, with an estimate within the limit, and not yet charged."""
 
     params: GraphQLParams
@@ -59,9 +57,11 @@ class Request:
         return self.operation.kind
 
 
-def preparation_units(text: str, values: int = 0, introspected: int = 0, size: int = 0) -> float:
-    """Return the read units that preparing an operation costs, independent of its reads."""
-    characters = len(text)
+def preparation_units(characters: int, values: int = 0, introspected: int = 0, size: int = 0) -> float:
+    """Return the read units that preparing an operation costs, independent of its reads.
+
+    `characters` is the length of the text, or 0 for a trusted document.
+    """
     portions = (characters if characters < MAX_CHARACTERS else MAX_CHARACTERS) // CHARACTERS_PER_PORTION
     return MIN_UNITS * (
         1
@@ -72,8 +72,11 @@ def preparation_units(text: str, values: int = 0, introspected: int = 0, size: i
     )
 
 
-def event_units(request: Request, outcome: Outcome) -> float:
-    """Return the read units that an event costs at least: for its execution, or for its size beyond 4 KB."""
-    size = len(outcome.body)
-    by_size = 0.0 if size <= FREE_EVENT_BYTES else (size - FREE_EVENT_BYTES) / RESPONSE_BYTES_PER_UNIT
-    return max(request.min_units, request.max_values / VALUES_PER_UNIT, by_size)
+def event_units(request: Request, size: int) -> float:
+    """Return the read units that an event of `size` bytes costs at least: for its execution, or for more than 4 KB."""
+    least, values = request.min_units, request.max_values / VALUES_PER_UNIT
+    if values > least:
+        least = values
+    if size <= FREE_EVENT_BYTES:
+        return least
+    return max(least, (size - FREE_EVENT_BYTES) / RESPONSE_BYTES_PER_UNIT)

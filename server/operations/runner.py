@@ -14,7 +14,7 @@ from datastore.model.ids import IdSource
 from datastore.session.metering import Meter
 from server.admission.budgets import CallerBudgets, LocalBuckets
 from server.admission.callers import Caller, payer
-from server.admission.deadlines import Deadlines
+from server.admission.deadlines import Deadlines, DeadlineScope
 from server.admission.fairness import TimeSlices
 from server.admission.load_shedding import LoadShedder
 from server.admission.settings import Capacity
@@ -30,7 +30,7 @@ from server.operations.explain import Explanations
 from server.operations.foreign_cancellation import translate_cancellation
 from server.operations.idempotency import Idempotency
 from server.operations.outcome import MAX_RESPONSE_CHARACTERS, Outcome, ResponseTooLarge, failure, is_too_large
-from server.operations.report import Observe, Report, Tracing, new_report
+from server.operations.report import Observe, Report, Tracing
 from server.operations.request import Request, Transport, preparation_units
 
 DEADLINE = 30.0
@@ -89,7 +89,8 @@ class Runner:
         operation: PreparedOperation | None = None
         estimate = 0.0
         try:
-            self._budgets.check(caller)
+            if self._budgets.has_debts:
+                self._budgets.check(caller)
             if params.explain:
                 self._explanations.check(caller)
             registry = self._registry
@@ -107,7 +108,7 @@ class Runner:
                 await operation.load_statistics(variables)
             estimate, max_values = self.documents.estimate(operation, variables)
             min_units = preparation_units(
-                "" if source.trusted else source.text, values, document.introspection_values, params.size
+                0 if source.trusted else document.characters, values, document.introspection_values, params.size
             )
             if operation.kind is OperationType.SUBSCRIPTION:
                 params.retain_variables(operation.variable_names)
@@ -128,7 +129,7 @@ class Runner:
         if outcome.stage is not Stage.ADMISSION:
             params = report.params
             outcome.allowance = await self._budgets.settle(
-                report.caller, preparation_units(params.query or "", size=params.size)
+                report.caller, preparation_units(len(params.query or ""), size=params.size)
             )
         report.add(outcome)
         self.billing.finish_report(report, started_at)
@@ -150,7 +151,7 @@ class Runner:
 
     async def _with_report(self, request: Request, process: Process) -> Outcome:
         """Process a request, and report its outcome."""
-        report = self.billing.start_report(new_report(request))
+        report = self.billing.open_report(request)
         started_at = time.perf_counter()
         try:
             try:
@@ -178,18 +179,19 @@ class Runner:
         Raises `TimeoutError` at the deadline.
         """
         load, budgets, caller, charged = self.load, self._budgets, request.caller, request.charged
-        with self.deadlines.deadline():
-            if not load.try_acquire(payer(caller)):
-                await load.acquire(payer(caller))
+        key = payer(caller)
+        with DeadlineScope(self.deadlines):
+            if not load.try_acquire(key):
+                await load.acquire(key)
             try:
-                allowance, outcome = await budgets.charge(caller, charged), None
+                allowance = await budgets.charge(caller, charged)
                 try:
                     outcome = await self._execute(request, report)
                 finally:
-                    if units := owed_units(request, report, outcome, charged):
+                    if units := owed_units(request, report, charged):
                         allowance = await budgets.settle(caller, units) or allowance
             finally:
-                load.release(payer(caller))
+                load.release(key)
         outcome.allowance = allowance
         return outcome
 
@@ -202,7 +204,7 @@ class Runner:
 
         async def execute(source: IdSource) -> Outcome:
             try:
-                with self.deadlines.deadline():
+                with DeadlineScope(self.deadlines):
                     async with self.load.slot(payer(caller)):
                         return await self._execute(request, report, source)
             except TimeoutError:
@@ -214,10 +216,12 @@ class Runner:
         try:
             outcome = await idempotency.run_once(request, execute, meter)
         finally:
-            executed = report.latest_calls
+            report.response_bytes = 0 if outcome is None else len(outcome.body)
+            executed, wrote = report.latest_calls, report.latest_wrote
             self.billing.measure(report, meter)
             report.latest_calls = [*executed, *report.latest_calls]
-            if units := owed_units(request, report, outcome, charged):
+            report.latest_wrote |= wrote
+            if units := owed_units(request, report, charged):
                 allowance = await budgets.settle(caller, units) or allowance
         outcome.allowance = allowance
         return outcome
@@ -225,7 +229,7 @@ class Runner:
     def _timed_out(self, report: Report) -> Outcome:
         message = f"The operation did not finish within {self.deadlines.seconds:g} seconds and was stopped."
         outcome = failure(Timeout(message))
-        if _wrote(report):
+        if report.latest_wrote:
             outcome.mark_ambiguous()
         return outcome
 
@@ -236,10 +240,10 @@ class Runner:
         meter = context.meter
         try:
             if request.max_values <= UNSLICED_VALUES:
-                result = execute_operation(self.documents, request, context)
+                result = execute_operation(self.documents, request, context, in_task=True)
             else:
                 await self.slices.wait_for_slice()
-                with self.slices.measure():
+                with self.slices:
                     result = execute_operation(self.documents, request, context)
             if not isinstance(result, ExecutionResult):
                 result = await result
@@ -249,7 +253,7 @@ class Runner:
         finally:
             context.close()
             self.billing.measure(report, meter)
-        wrote = _wrote(report)
+        wrote = report.latest_wrote
         stopped = meter.stop_error
         if request.max_values > UNMEASURED_VALUES and is_too_large(outcome.data):
             outcome = failure(ResponseTooLarge())
@@ -258,16 +262,10 @@ class Runner:
             outcome = failure(stopped)
         if wrote:
             outcome.mark_ambiguous()
-        if len(outcome.body) > MAX_RESPONSE_CHARACTERS and is_too_large(outcome.data):
+        report.response_bytes = len(outcome.body)
+        if report.response_bytes > MAX_RESPONSE_CHARACTERS and is_too_large(outcome.data):
             outcome = failure(ResponseTooLarge())
             if wrote:
                 outcome.mark_ambiguous()
+            report.response_bytes = len(outcome.body)
         return outcome
-
-
-def _wrote(report: Report) -> bool:
-    """Return whether the latest calls wrote, or may have written."""
-    for call in report.latest_calls:  # noqa: SIM110 - a generator for `any` takes longer
-        if call.may_have_written:
-            return True
-    return False

@@ -5,10 +5,9 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import aiohttp
 import jwt
 import orjson
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
@@ -16,7 +15,10 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from datastore.errors import Unauthenticated, Unavailable
 from datastore.primitives.single_flight import SingleFlight
 
-OpenSession = Callable[[], aiohttp.ClientSession]
+if TYPE_CHECKING:
+    import aiohttp
+
+OpenSession = Callable[[], "aiohttp.ClientSession"]
 
 # A key set is refreshed in the background after the first time, and before use after the second: requests do not wait
 # while there is traffic.
@@ -99,6 +101,8 @@ class KeySet:
         return self._url in self._fetches or self._clock() >= self._attempted_at + pause
 
     async def _fetch(self) -> None:
+        import aiohttp  # imported late: many gateways fetch no keys
+
         self._attempted_at, self._failing = self._clock(), True
         try:
             keys = _usable_keys(await self._download())
@@ -118,6 +122,8 @@ class KeySet:
 
     async def _download(self) -> object:
         """Return the document at the URL. Do not follow redirects: the target could serve its own keys."""
+        import aiohttp
+
         limit = aiohttp.ClientTimeout(total=KEYS_FETCH_SECONDS)
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         async with self._open_session().get(

@@ -15,10 +15,11 @@ def decode_json(text: bytes | str, noun: str) -> Any:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise ValueError(_message(text, noun, error)) from None
+        raise ValueError(json_problem(text, noun, error)) from None
 
 
-def _message(text: bytes | str, noun: str, error: orjson.JSONDecodeError) -> str:
+def json_problem(text: bytes | str, noun: str, error: orjson.JSONDecodeError) -> str:
+    """Return a sentence that says why a text cannot be decoded. `noun` names the text."""
     if not text.strip():
         return f"{noun} is empty."
     if not _is_utf8(text):

@@ -1,43 +1,28 @@
-"""The execution of an event for a member of a group, and the members that share its result."""
+"""The execution of an event for a member of a group, whose result its audience shares."""
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Awaitable
+from typing import Any
 
-from graphql.execution import Executor, execute_subscription_event
+from graphql import ExecutionResult
+from msgspec import Struct
 
-from datastore.change_streams.subscriptions.event_source import SharedSource
-from datastore.change_streams.subscriptions.resume_position import ResumePosition, SubscriptionProgress
+from datastore.change_streams.subscriptions.delivery import Delivery, Phase, ResumePosition
+from datastore.change_streams.subscriptions.event_source import EventSource
+from datastore.errors import Timeout
 from datastore.session.metering import Meter
-from server.admission.deadlines import Deadlines
+from server.admission.deadlines import Deadlines, DeadlineScope
 from server.admission.fairness import TimeSlices
+from server.documents.document_cache import Documents
 from server.operations.billing import Billing
 from server.operations.context import OperationContext
+from server.operations.execution import execute_operation
 from server.operations.foreign_cancellation import translate_cancellation
 from server.operations.outcome import Outcome, failure, outcome_of
 from server.subscriptions.group_member import GroupMember
-from server.subscriptions.unshared import too_late
 
 
-class GroupEvent(NamedTuple):
-    """An event with its resume position."""
-
-    event: Any
-    position: ResumePosition | None
-    #: The state of a client after the event: see `SubscriptionProgress.known`.
-    known: str
-    #: The number of earlier events that were dropped: newer events have replaced them.
-    dropped: int = 0
-
-    @classmethod
-    def of(cls, event: Any, progress: SubscriptionProgress) -> "GroupEvent":
-        """Return the event that a source has just emitted, with the position of its progress."""
-        return cls(event, progress.position, progress.known, progress.take_dropped())
-
-
-@dataclass(frozen=True, slots=True)
-class EventResult:
+class EventResult(Struct, frozen=True):
     """The result of an event that was executed for one member."""
 
     event: Any
@@ -48,80 +33,146 @@ class EventResult:
     #: The calls that the execution made.
     meter: Meter
     #: Whether the cost of all calls is known.
-    knows_all: bool
+    is_complete: bool
 
-    def partition(self, members: Sequence[GroupMember]) -> tuple[list[GroupMember], list[GroupMember]]:
-        """Return the members that share this result, and the others."""
-        rights = self.member.rights
-        if not self.is_personal:
-            return [*members], []
-        sharing = [member for member in members if member.rights == rights]
-        return sharing, [] if len(sharing) == len(members) else [
-            member for member in members if member.rights != rights
-        ]
+
+class StartedExecution(Struct, frozen=True, eq=False):
+    """The execution of an event that has to wait. Pass it to `EventExecutor.finish`, or close it."""
+
+    member: GroupMember
+    delivery: Delivery[Any]
+    context: OperationContext
+    #: The result; None if the execution begins with the source's `check`.
+    result: Awaitable[ExecutionResult] | None
+
+    def close(self) -> None:
+        """Abandon the execution."""
+        self.context.close()
+        close = getattr(self.result, "close", None)
+        if close is not None:
+            close()
 
 
 class EventExecutor:
-    """An executor of the events of a source, each in a context of a member."""
+    """An executor of the events of a source, each in a context of a member.
+
+    `source_context` is the context of the stream. An explained result reports its calls as well.
+    """
 
     #: The contexts of the executions in progress.
     open: set[OperationContext]
 
     def __init__(
         self,
+        documents: Documents,
         billing: Billing,
-        source: SharedSource[Any],
-        executor: Executor[Any],
+        source: EventSource[Any],
+        source_context: OperationContext,
         deadlines: Deadlines,
         slices: TimeSlices,
     ) -> None:
+        self._documents = documents
         self._billing = billing
         self._slices = slices
         self._source = source
-        self._executor = executor
+        self._source_context = source_context
         self._deadlines = deadlines
         self.open = set()
+        # The latest delivery, and its resume id: several audiences receive the same.
+        self._latest: Delivery[Any] | None = None
+        self._latest_id = ""
 
-    async def execute(
-        self, member: GroupMember, group_event: GroupEvent | None, settled_position: ResumePosition | None
-    ) -> EventResult:
-        """Execute an event for a member, or read and execute the first state if `group_event` is None.
+    def start(self, member: GroupMember, delivery: Delivery[Any]) -> EventResult | StartedExecution:
+        """Execute an event for a member. Return its result, or the execution if it has to wait."""
+        request = member.subscriber.request
+        context = self._billing.open_context(request)
+        if self._source.check is not None:
+            self.open.add(context)
+            return StartedExecution(member, delivery, context, None)
+        try:
+            with self._slices:
+                result = execute_operation(self._documents, request, context, delivery.event)
+        except asyncio.CancelledError as cancelled:
+            return self._result(member, delivery, context, failure(translate_cancellation(cancelled)))
+        except Exception as problem:
+            return self._result(member, delivery, context, failure(problem))
+        if isinstance(result, ExecutionResult):
+            return self._result(member, delivery, context, outcome_of(result))
+        self.open.add(context)
+        return StartedExecution(member, delivery, context, result)
 
-        `settled_position` is the position up to which everything was delivered before the first state is read.
-        """
+    async def finish(self, started: StartedExecution) -> EventResult:
+        """Wait for the result of an execution, until the deadline."""
+        member, delivery, context = started.member, started.delivery, started.context
+        outcome = await self._until_deadline(context, self._rest_of(started))
+        return self._result(member, delivery, context, outcome)
+
+    async def _rest_of(self, started: StartedExecution) -> Outcome:
+        if started.result is not None:
+            return outcome_of(await started.result)
+        assert self._source.check is not None, "Only a check comes before the execution."
+        await self._source.check(started.context, started.delivery.event)
+        return await self._execute(started.member, started.delivery, started.context)
+
+    async def _until_deadline(self, context: OperationContext, execution: Awaitable[Outcome]) -> Outcome:
+        """Return the outcome of an execution in progress, or that of its error."""
+        try:
+            with DeadlineScope(self._deadlines):
+                return await execution
+        except TimeoutError:
+            seconds = self._deadlines.seconds
+            return failure(Timeout(f"An event was not executed within {seconds:g} seconds: subscribe again."))
+        except asyncio.CancelledError as cancelled:
+            return failure(translate_cancellation(cancelled))
+        except Exception as problem:
+            return failure(problem)
+        finally:
+            self.open.discard(context)
+
+    def abandon(self, started: StartedExecution) -> None:
+        """Abandon an execution: no member waits for its result."""
+        self.open.discard(started.context)
+        started.close()
+
+    async def read_first(self, member: GroupMember, position: ResumePosition | None) -> EventResult:
+        """Read and execute the first state for a member. At `position` everything before the read was delivered."""
         if self._slices.is_used_up:
             await self._slices.wait_for_slice()
         context = self._billing.open_context(member.subscriber.request)
         self.open.add(context)
-        source = self._source
-        event, position, known, dropped = group_event or GroupEvent(None, settled_position, "")
-        try:
-            with self._deadlines.deadline():
-                if group_event is None and source.first is not None:
-                    event = await source.first(context)
-                    context.advance_watermark()
-                    known = source.known(event)
-                elif source.check is not None:
-                    await source.check(context, event)
-                outcome = await self._executed(event, context)
-                if position is not None and not outcome.is_failure:
-                    outcome.set_event_id(position.id(known), position.number)
-                    outcome.set_dropped(dropped)
-        except TimeoutError:
-            outcome = failure(too_late(self._deadlines))
-        except asyncio.CancelledError as cancelled:
-            outcome = failure(translate_cancellation(cancelled))
-        except Exception as problem:
-            outcome = failure(problem)
-        finally:
-            self.open.discard(context)
-            knows_all = context.meter.is_complete
-            context.close()
-        return EventResult(event, outcome, member, context.used_identity, context.meter.take(), knows_all)
+        delivery = Delivery[Any](Phase.FIRST, None, position)
 
-    async def _executed(self, event: Any, context: OperationContext) -> Outcome:
-        with self._slices.measure():
-            executor = self._executor.build_per_event_executor(event)
-            executor.context_value = context
-            result: Any = execute_subscription_event(executor)
-        return outcome_of(await result if executor.is_awaitable(result) else result)
+        async def read() -> Outcome:
+            nonlocal delivery
+            assert self._source.first is not None, "The source has a first state."
+            event = await self._source.first(context)
+            context.advance_watermark()
+            delivery = Delivery(Phase.FIRST, event, position, self._source.known(event))
+            return await self._execute(member, delivery, context)
+
+        outcome = await self._until_deadline(context, read())
+        return self._result(member, delivery, context, outcome)
+
+    async def _execute(self, member: GroupMember, delivery: Delivery[Any], context: OperationContext) -> Outcome:
+        with self._slices:
+            result = execute_operation(self._documents, member.subscriber.request, context, delivery.event)
+        return outcome_of(result if isinstance(result, ExecutionResult) else await result)
+
+    def _result(
+        self, member: GroupMember, delivery: Delivery[Any], context: OperationContext, outcome: Outcome
+    ) -> EventResult:
+        position = delivery.position
+        if position is not None and not (outcome.errors and outcome.is_failure):
+            if self._latest is not delivery:
+                self._latest, self._latest_id = delivery, position.id(delivery.known)
+            outcome.set_event_id(self._latest_id, position.number)
+            if delivery.dropped:
+                outcome.set_dropped(delivery.dropped)
+        meter = context.meter
+        is_complete = meter.is_complete
+        context.close()
+        request = member.subscriber.request
+        if request.params.explain:
+            meter.merge(self._source_context.meter.take())
+            self._billing.explain(request, outcome, meter)
+        return EventResult(delivery.event, outcome, member, context.used_identity, meter, is_complete)

@@ -1,15 +1,20 @@
 """A member of a broadcast group, from its joining to its end."""
 
-from collections.abc import Hashable, Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Hashable, Mapping
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from datastore.change_streams.subscriptions.delivery import ResumePosition
 from datastore.change_streams.subscriptions.event_source import JoinFilter
-from datastore.change_streams.subscriptions.resume_position import ResumePosition
 from datastore.errors import DomainError
 from datastore.model.identity import Identity, Role
 from datastore.queues import BoundedQueue, QueueLimits
 from server.operations.outcome import Outcome, failure
 from server.subscriptions.subscriber import Listener, Subscriber
+
+if TYPE_CHECKING:
+    from server.subscriptions.audience import ResultAudience
+    from server.subscriptions.broadcast_group import BroadcastGroup
 
 
 class Rights(NamedTuple):
@@ -25,52 +30,52 @@ def rights_of(identity: Identity | None) -> Rights | None:
     return None if identity is None else Rights(identity.user_id, identity.role, identity.email)
 
 
+class MemberState(Enum):
+    """The states of a member, in the order of its life."""
+
+    #: The member ignores the events of the group, because its replay will deliver them.
+    REPLAYING = auto()
+    #: The events of the group are queued until the member has received its first state, or the end of its replay.
+    QUEUEING = auto()
+    #: The member receives the events that its first state, or its replay, does not include.
+    CATCHING_UP = auto()
+    #: The member receives every event directly.
+    LIVE = auto()
+    ENDED = auto()
+
+
 class _QueuedResult(NamedTuple):
     event: Any
     outcome: Outcome
     key: Hashable
 
 
-class MemberGroup(Protocol):
-    """The part of a group that a member uses."""
-
-    @property
-    def limits(self) -> QueueLimits: ...
-    def settled_position(self) -> ResumePosition | None: ...
-    def leave(self, member: "GroupMember") -> None: ...
-
-
 class GroupMember:
-    """A subscriber in a group (a `SubscriptionHandle`).
-
-    Events are queued for a member until it has received the first state. It then skips the events that the state
-    includes.
-    """
+    """A subscriber in a group (a `SubscriptionHandle`)."""
 
     __slots__ = (
         "_after",
         "_group",
-        "_is_replaying",
-        "_waiting",
-        "is_live",
-        "is_over",
+        "_queue",
+        "audience",
         "listener",
         "position",
         "report",
         "rights",
         "since",
+        "state",
         "subscriber",
         "wants_resync",
     )
+    #: The members with which this one shares results. The group sets it.
+    audience: "ResultAudience"
 
-    def __init__(self, group: MemberGroup, subscriber: Subscriber, listener: Listener) -> None:
+    def __init__(self, group: "BroadcastGroup", subscriber: Subscriber, listener: Listener) -> None:
         self.subscriber = subscriber
         self.report = subscriber.report
         self.listener = listener
         self.rights = rights_of(subscriber.request.caller.identity)
-        self.is_over = False
-        #: Whether the group delivers each event directly. An attribute, because every delivery reads it.
-        self.is_live = True
+        self.state = MemberState.LIVE
         #: The filter of events that the first state or the replay includes; None once all later events are new.
         self.since: JoinFilter | None = None
         #: The position of the group when the member joined.
@@ -80,34 +85,36 @@ class GroupMember:
         # The number of the last change that the replay delivered; 0 without a replay.
         self._after = 0
         self._group = group
-        # Whether the member ignores the events of the group, because its replay will deliver them.
-        self._is_replaying = False
-        self._waiting: BoundedQueue[_QueuedResult] | None = None
+        self._queue: BoundedQueue[_QueuedResult] | None = None
 
     @property
     def limits(self) -> QueueLimits:
         return self._group.limits
 
     @property
+    def is_over(self) -> bool:
+        return self.state is MemberState.ENDED
+
+    @property
     def is_waiting(self) -> bool:
         """Whether events are queued for this member, or will be after its replay."""
-        return self._waiting is not None or self._is_replaying
+        return self.state in (MemberState.REPLAYING, MemberState.QUEUEING)
 
     def begin_replay(self) -> None:
         """Begin a replay: ignore the events of the group until `wait` is called."""
-        self.is_live, self._is_replaying = False, True
+        self.state = MemberState.REPLAYING
 
     def wait(self) -> None:
         """Queue events from now on, and drop the events that were queued before."""
-        self.is_live = self._is_replaying = False
         self._drop_queue()
-        self._waiting = BoundedQueue(self.limits.upstream, self.listener.byte_budget)
+        self.state = MemberState.QUEUEING
+        self._queue = BoundedQueue(self.limits.upstream, self.listener.byte_budget)
 
     def _drop_queue(self) -> None:
         """Drop the queue, and release its bytes."""
-        if self._waiting is not None:
-            self._waiting.clear()
-            self._waiting = None
+        if self._queue is not None:
+            self._queue.clear()
+            self._queue = None
 
     def begin(self, event: Any, first: Outcome, key: Hashable) -> None:
         """Deliver the first state, then the queued events."""
@@ -128,47 +135,39 @@ class GroupMember:
 
     def go_live_with(self, outcome: Outcome | None, key: Hashable) -> None:
         """Go live: deliver `outcome`, if any, then the queued events."""
-        waiting, self._waiting, self._is_replaying = self._waiting, None, False
+        queue, self._queue = self._queue, None
+        self.state = MemberState.CATCHING_UP
         if outcome is not None:
             self._deliver(outcome, key)
-        while waiting:
-            (event, outcome, key), dropped = waiting.take()
+        while queue:
+            (event, outcome, key), dropped = queue.take()
             if not self.is_over:
-                self.offer(event, outcome.with_dropped(dropped), key)
-        self._update_is_live()
+                self._offer(event, outcome.with_dropped(dropped), key)
+        self._update_state()
 
     def offer(self, event: Any, outcome: Outcome, key: Hashable) -> None:
         """Deliver or queue an event of the group, unless the member already has it."""
-        if self._is_replaying:
-            return
-        if self._waiting is not None:
+        if self._queue is not None:
             try:
                 result = _QueuedResult(event, outcome, key)
-                self._waiting.add(result, key, size=len(outcome.body), dropped=outcome.dropped)
+                self._queue.add(result, key, size=len(outcome.body), dropped=outcome.dropped)
             except Exception as problem:
                 self.stop(problem)
-        elif (self.since is None or self.since.accepts(event)) and not 0 < outcome.number <= self._after:
+        elif self.state in (MemberState.LIVE, MemberState.CATCHING_UP):
+            self._offer(event, outcome, key)
+            self._update_state()
+
+    def _offer(self, event: Any, outcome: Outcome, key: Hashable) -> None:
+        if (self.since is None or self.since.accepts(event)) and not 0 < outcome.number <= self._after:
             self._deliver(outcome, key)
-        if self._waiting is None and outcome.number > self._after > 0:
+        if outcome.number > self._after:
             self._after = 0
-            self._update_is_live()
-        if self._waiting is None and self.since is not None and self.since.is_settled:
+        if self.since is not None and self.since.is_settled:
             self.since = None
-            self._update_is_live()
 
-    def _update_is_live(self) -> None:
-        receives_all = self.since is None and self._after == 0
-        self.is_live = receives_all and self._waiting is None and not self.is_over
-
-    def deliver(self, outcome: Outcome, size: int, key: Hashable) -> None:
-        """Deliver an event without errors to a live member. This is the hot path, so it makes few calls."""
-        report = self.report
-        report.events += 1
-        report.sent_bytes += size
-        try:
-            self.listener.deliver(outcome, key)
-        except Exception as problem:  # a member's error must not affect the others
-            self.stop(problem)
+    def _update_state(self) -> None:
+        if self.state is MemberState.CATCHING_UP and self.since is None and self._after == 0:
+            self.state = MemberState.LIVE
 
     def _deliver(self, outcome: Outcome, key: Hashable) -> None:
         self.subscriber.note(outcome)
@@ -194,6 +193,7 @@ class GroupMember:
             return
         if problem is None:
             self._leave()
+            self._group.leave(self)
         else:
             self.end(failure(problem))
 
@@ -210,24 +210,13 @@ class GroupMember:
             self._finish(outcome)
 
     def _finish(self, outcome: Outcome | None) -> None:
-        self.is_over, self.is_live = True, False
-        self._drop_queue()
-        self.subscriber.leave()
+        self._leave()
         try:
             self.listener.finish(outcome)  # results that the listener withdraws now are not counted
         finally:
             self._group.leave(self)
 
     def _leave(self) -> None:
-        self.is_over, self.is_live = True, False
+        self.state = MemberState.ENDED
         self._drop_queue()
         self.subscriber.leave()
-        self._group.leave(self)
-
-
-def by_rights(members: Iterable[GroupMember]) -> dict[Rights | None, list[GroupMember]]:
-    """Return the members by their rights, each list in the given order."""
-    classes: dict[Rights | None, list[GroupMember]] = {}
-    for member in members:
-        classes.setdefault(member.rights, []).append(member)
-    return classes

@@ -14,7 +14,26 @@ PACING = frozenset(("whenSlow", "buffer", "minIntervalMs"))
 
 
 def binding_of(request: Request) -> bytes:
-    """Return the field and its arguments in a canonical form."""
+    """Return the field and the arguments that determine its events, in a canonical form."""
+    field, arguments = _field_of(request)
+    if field is None:
+        return _bound(request.operation.root_field, arguments)
+    return _bound(field.name.value, {name: value for name, value in arguments.items() if name not in PACING})
+
+
+def stream_key(request: Request) -> bytes:
+    """Return the key of subscriptions that can share a stream: the field and all its arguments.
+
+    For a field in a fragment it is the operation with its variables. Equal keys have equal bindings.
+    """
+    field, arguments = _field_of(request)
+    operation = request.operation
+    head = [operation.document.text, operation.name] if field is None else [field.name.value]
+    return json.dumps([head, arguments], default=_not_json, sort_keys=True).encode(errors="surrogatepass")
+
+
+def _field_of(request: Request) -> tuple[FieldNode | None, dict[str, Any]]:
+    """Return the field of the subscription and its arguments; None and the variables if it is in a fragment."""
     node = request.operation.node
     variables = {
         definition.variable.name.value: value_from_ast_untyped(definition.default_value)
@@ -23,11 +42,15 @@ def binding_of(request: Request) -> bytes:
     } | dict(request.params.variables or {})
     field = node.selection_set.selections[0]
     if not isinstance(field, FieldNode):
-        return _bound(request.operation.root_field, variables)
-    arguments = {
+        return None, variables
+    return field, {
         argument.name.value: value_from_ast_untyped(argument.value, variables) for argument in field.arguments or ()
     }
-    return _bound(field.name.value, {name: value for name, value in arguments.items() if name not in PACING})
+
+
+def _not_json(value: Any) -> Any:
+    """Return the form of a variable that was not given. No JSON value of an argument is equal to it."""
+    return {"": repr(value)}
 
 
 def resume_of(request: Request, ids: ResumeIds) -> ResumeRequest | None:

@@ -1,10 +1,11 @@
 """A subscriber with its quota, charges and final report; and the protocols of listeners and handles."""
 
+import asyncio
 import time
-from collections.abc import Hashable
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Hashable
+from typing import Any, Protocol
 
-from datastore.change_streams.subscriptions.resume_position import ResumePosition
+from datastore.change_streams.subscriptions.delivery import ResumePosition
 from datastore.errors import DomainError
 from datastore.queues import ByteBudget, QueueLimits
 from datastore.session.metering import Meter
@@ -15,12 +16,15 @@ from server.documents.request import Stage
 from server.documents.variables import characters_in
 from server.operations.billing import Billing, check_debt, refusal, unsettled_units, withheld_units
 from server.operations.outcome import Outcome
-from server.operations.report import new_report
-from server.operations.request import Request, event_units
+from server.operations.request import Request
 
 # A subscription takes one unit of its caller's quota, and another one for each of these: characters of its document and
 # variables, and values of one event.
 CHARACTERS_PER_UNIT, VALUES_PER_UNIT = 4_096, 1_000
+
+
+# Starts work that must complete although its group has ended.
+Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
 class Listener(Protocol):
@@ -47,7 +51,7 @@ class Listener(Protocol):
         """
 
     async def drained(self) -> None:
-        """Wait until the listener can send more. An unshared subscription executes its next event after that."""
+        """Wait until the listener can send more. A replay delivers its next event after that."""
 
 
 class SubscriptionHandle(Protocol):
@@ -70,6 +74,19 @@ class SubscriptionHandle(Protocol):
         """Remove a delivered outcome from the report: the listener has dropped it instead of sending it."""
 
 
+class EndedSubscription:
+    """The handle of a subscription that ended at its start."""
+
+    limits = QueueLimits()
+
+    def stop(self, problem: Exception | None = None) -> None: ...
+    def settled_position(self) -> ResumePosition | None: ...
+    def withdraw(self, outcome: Outcome) -> None: ...
+
+
+ENDED = EndedSubscription()
+
+
 class Subscriber:
     """One subscription from its start to its end, with its charges and its report.
 
@@ -80,36 +97,40 @@ class Subscriber:
         "_acquired",
         "_began",
         "_billing",
-        "_is_new",
         "_is_over",
         "_min_units",
         "_paid",
         "_payer",
         "_quota",
-        "_spent",
         "allowance",
+        "due_at",
         "report",
         "request",
+        "spent",
     )
 
     def __init__(self, billing: Billing, quota: KeyedQuota, request: Request) -> None:
         self.request = request
-        self.report = billing.start_report(new_report(request))
+        self.report = billing.open_report(request)
         self.allowance: Allowance | None = None
         self._billing = billing
         self._quota = quota
         self._payer = payer(request.caller)
         self._acquired = 0  # units of the quota
         self._began = time.perf_counter()
-        self._spent = self._paid = 0.0  # read units
+        #: The read units spent so far.
+        self.spent = 0.0
+        self._paid = 0.0  # read units
+        #: The spent units at which to settle: one more than are paid; 0 until the charge at the start is settled.
+        self.due_at = 1.0
         self._min_units = 0.0  # the part of the charge at the start that is never refunded
-        self._is_new = True  # until the charge at the start is settled
         self._is_over = False
 
     async def admit(self) -> None:
         """Charge the estimate. Raises `OverBudget`."""
         self.allowance = await self._billing.charge(self.request)
         self._paid = self.request.charged
+        self.due_at = 0.0 if self._paid > 0 else 1.0
         self._min_units = self.request.min_units
 
     def take_quota(self) -> None:
@@ -122,12 +143,6 @@ class Subscriber:
         units = 1 + characters // CHARACTERS_PER_UNIT + int(request.max_values) // VALUES_PER_UNIT
         self._quota.acquire(self._payer, units)
         self._acquired = units
-
-    @property
-    def resumes_after(self) -> str | None:
-        """The id of the last event that the client received before it reconnected."""
-        after = self.request.params.resume_after
-        return after if isinstance(after, str) else None
 
     def note(self, outcome: Outcome) -> None:
         """Count an outcome that is delivered."""
@@ -144,23 +159,14 @@ class Subscriber:
 
     def measure(self, meter: Meter) -> None:
         """Count the calls made for this subscriber alone since the last measurement."""
-        self._spent += self._billing.measure(self.report, meter)
+        self.spent += self._billing.measure(self.report, meter)
 
-    def share(self, meter: Meter, among: int, result_units: float = 0.0, *, knows_all: bool) -> None:
+    def share(self, meter: Meter, among: int, result_units: float = 0.0, *, is_complete: bool) -> None:
         """Count an equal share of the calls made for `among` subscribers, and of the units for the size of the result.
 
-        `knows_all` is False if the cost of some calls is not known yet.
+        `is_complete` is False if the cost of some calls is not known yet.
         """
-        self._spent += self.report.add_shared(meter, among, is_complete=knows_all) + result_units / among
-
-    def count_execution(self, outcome: Outcome) -> None:
-        """Count the units of a result that was executed for this subscriber alone."""
-        self._spent += event_units(self.request, outcome)
-
-    @property
-    def is_due(self) -> bool:
-        """Whether to settle now: the charge at the start is not settled, or at least one unit is owed."""
-        return (self._is_new and self._paid > 0) or self._spent - self._paid >= 1
+        self.spent += self.report.add_shared(meter, among, is_complete=is_complete) + result_units / among
 
     async def settle(self) -> None:
         """Charge the units read, or refund the surplus of the charge at the start. Raises `OverBudget`."""
@@ -168,14 +174,14 @@ class Subscriber:
 
     async def _settled(self) -> Allowance | None:
         units = self._owed
-        self._is_new = False
-        self._spent, self._min_units = max(self._spent, self._least), 0.0
+        self.spent, self._min_units = max(self.spent, self._least), 0.0
         self._paid += units
+        self.due_at = self._paid + 1
         return await self._billing.settle(self.request, units)
 
     @property
     def _owed(self) -> float:
-        return unsettled_units(self.report, self._spent, self._paid, self._least)
+        return unsettled_units(self.report, self.spent, self._paid, self._least)
 
     @property
     def _least(self) -> float:

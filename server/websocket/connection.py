@@ -1,7 +1,7 @@
 """A WebSocket connection after its handshake: it reads and writes frames without a task, in little memory."""
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from server.admission.connection_limits import Connections, bound_send_buffer
 from server.websocket.frames import (
@@ -21,7 +21,10 @@ from server.websocket.frames import (
     read_frame,
 )
 from server.websocket.messages import GOING_AWAY
-from server.websocket.transport import CLOSE_SECONDS, TransportHandler
+from server.websocket.transport import CLOSE_SECONDS
+
+if TYPE_CHECKING:
+    from server.websocket.socket import Socket
 
 # The time for the peer's reply to a close frame after an error or at a shutdown.
 CLOSE_REPLY_SECONDS = 2.0
@@ -43,7 +46,6 @@ class WebSocketConnection(asyncio.Protocol):
         "_closed_with",
         "_discards_input",
         "_granted",
-        "_handler",
         "_held",
         "_held_message",
         "_limits",
@@ -54,6 +56,7 @@ class WebSocketConnection(asyncio.Protocol):
         "_peers",
         "_reading",
         "_room",
+        "_socket",
         "_turn_requested",
         "_unread",
         "transport",
@@ -62,7 +65,7 @@ class WebSocketConnection(asyncio.Protocol):
 
     def __init__(
         self,
-        handler: TransportHandler,
+        socket: "Socket",
         limits: Connections,
         address: str,
         peers: set[Any],
@@ -70,7 +73,7 @@ class WebSocketConnection(asyncio.Protocol):
         max_size: int,
         early: bytes,
     ) -> None:
-        self._handler = handler
+        self._socket = socket
         self._limits = limits
         self._address = address
         self._peers = peers
@@ -94,7 +97,7 @@ class WebSocketConnection(asyncio.Protocol):
         self.transport = transport
         bound_send_buffer(transport)
         self._peers.add(self)
-        self._handler.begin(self)
+        self._socket.begin(self)
         self._schedule_read()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -106,19 +109,19 @@ class WebSocketConnection(asyncio.Protocol):
         self._limits.release(self._address)
         if self._close_initiated:
             self._limits.on_closed(self._closed_with)
-        self._handler.lost()
+        self._socket.lost()
 
     # Output
 
     def pause_writing(self) -> None:
         self.writable = False
         if not self._closed_with:
-            self._handler.filled()
+            self._socket.filled()
 
     def resume_writing(self) -> None:
         self.writable = True
         if not self._closed_with:
-            self._handler.drained()
+            self._socket.drained()
 
     def send(self, start: bytes, body: bytes = b"", end: bytes = b"") -> None:
         size = len(start) + len(body) + len(end)
@@ -126,9 +129,6 @@ class WebSocketConnection(asyncio.Protocol):
         self.transport.write(b"".join((first, start, body, end)))
 
     def close(self, code: int, reason: str, seconds: float = CLOSE_SECONDS) -> None:
-        self._send_close(code, reason, seconds)
-
-    def _send_close(self, code: int, reason: str, seconds: float) -> None:
         """Begin the closing handshake. The connection ends with the reply of the peer, or after `seconds`."""
         if self._closed_with:
             return
@@ -161,18 +161,18 @@ class WebSocketConnection(asyncio.Protocol):
             self.transport.close()
             self._abort_after(CLOSE_REPLY_SECONDS if self.writable else 0.0)
             return
-        self._send_close(*GOING_AWAY, CLOSE_REPLY_SECONDS)
-        self._handler.closing()
+        self.close(*GOING_AWAY, CLOSE_REPLY_SECONDS)
+        self._socket.closing()
 
     def _fail(self, fault: Fault) -> None:
         """Fail the connection (RFC 6455, 7.1.7). Later input is discarded until the peer closes."""
         self._discards_input = True
         if self._closed_with:
             return
-        self._send_close(fault.code, fault.reason, CLOSE_REPLY_SECONDS)
+        self.close(fault.code, fault.reason, CLOSE_REPLY_SECONDS)
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        self._handler.closing()
+        self._socket.closing()
 
     # Input
 
@@ -184,7 +184,7 @@ class WebSocketConnection(asyncio.Protocol):
     def eof_received(self) -> None:
         """Handle the end of input: the transport closes after its buffer is written."""
         self._abort_after(CLOSE_SECONDS)
-        self._handler.closing()
+        self._socket.closing()
 
     def hold(self) -> None:
         self._held = True
@@ -193,7 +193,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._held = False
         held_message, self._held_message = self._held_message, None
         if held_message is not None and not self._closed_with:
-            self._handler.received(*held_message)
+            self._socket.received(*held_message)
         self._schedule_read()
 
     def _schedule_read(self) -> None:
@@ -297,7 +297,7 @@ class WebSocketConnection(asyncio.Protocol):
         if self._held:
             self._held_message = (text,)
         else:
-            self._handler.received(text)
+            self._socket.received(text)
 
     def _pong(self, data: bytes) -> None:
         """Send a pong, unless the peer has not read the earlier ones: RFC 6455, 5.5.3 allows that."""
@@ -310,7 +310,7 @@ class WebSocketConnection(asyncio.Protocol):
         self.transport.write(frame(CLOSE, data))
         self.transport.close()
         self._abort_after(CLOSE_SECONDS)
-        self._handler.closing()
+        self._socket.closing()
 
     def _handle_after_close(self, received: Frame) -> None:
         """Ignore all frames except the reply to our close frame."""

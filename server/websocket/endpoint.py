@@ -7,12 +7,13 @@ import asyncio
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from typing import Any
+from operator import methodcaller
 
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from datastore.errors import DomainError, Throttled, Unavailable
+from datastore.primitives.timer_queue import TimerQueue
 from server.admission.callers import Caller, payer
 from server.admission.client_address import address_in
 from server.admission.quotas import KeyedQuota
@@ -23,10 +24,8 @@ from server.security.jwt import Identify
 from server.security.origins import Origins
 from server.shutdown import STEP_SECONDS, Delays, end_gradually
 from server.subscriptions.manager import SubscriptionManager
-from server.websocket.asgi import ASGITransport
 from server.websocket.authentication import AUTHORIZATION
 from server.websocket.messages import GOING_AWAY, CloseCode
-from server.websocket.service import Service
 from server.websocket.socket import Socket
 from server.websocket.transport import LIMITS, TAKE_OVER, SocketLimits
 
@@ -52,13 +51,18 @@ class GraphQLWebSocket:
         quota: KeyedQuota | None = None,
         on_refusal: Callable[[int, str], None] = lambda _status, _code: None,
     ) -> None:
+        self.runner = runner
+        self.subscriptions = subscriptions or SubscriptionManager(runner)
+        self.identify = identify
+        self.limits = limits
+        self.clock = clock
+        #: The limit of sockets per caller and in all.
+        self.quota = quota or KeyedQuota("WebSockets", 0, 0)
+        self.sockets: set[Socket] = set()
+        self.init_timeouts = TimerQueue[Socket](limits.init_timeout, methodcaller("check_initialised"))
+        self.pings = TimerQueue[Socket](limits.ping_every, methodcaller("ping"))
         self._on_refusal = on_refusal
-        self._quota = quota or KeyedQuota("WebSockets", 0, 0)
-        subscriptions = subscriptions or SubscriptionManager(runner)
-        self._service = Service(runner, subscriptions, identify, limits, clock, self._quota)
-        self._sockets = self._service.sockets
         self._origins = Origins(allowed_origins)
-        self._asgi_tasks: set[asyncio.Task[Any]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
@@ -68,39 +72,29 @@ class GraphQLWebSocket:
             return
         address = address_in(scope)
         try:
-            self._quota.acquire(payer(Caller(None, address)))
+            self.quota.acquire(payer(Caller(None, address)))
         except (Throttled, Unavailable) as full:
             status = 429 if isinstance(full, Throttled) else 503
             self._on_refusal(status, full.code)
             await _refuse(send, status, full)
             return
-        socket = Socket(self._service, address, ", ".join(headers.getlist(AUTHORIZATION)) or None)
+        socket = Socket(self, address, ", ".join(headers.getlist(AUTHORIZATION)) or None)
         try:
-            await self._accept(socket, scope, receive, send)
+            await self._accept(socket, scope, send)
         except BaseException:
             socket.lost()
             raise
 
-    async def _accept(self, socket: Socket, scope: Scope, receive: Receive, send: Send) -> None:
-        """Attach the socket to the connection of our own server; on other servers use ASGI messages."""
+    async def _accept(self, socket: Socket, scope: Scope, send: Send) -> None:
+        """Accept the handshake, and attach the socket to its connection."""
         is_supported = SUBPROTOCOL in scope["subprotocols"]
         await send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL if is_supported else None})
         if not is_supported:
             asyncio.get_running_loop().call_soon(socket.end, CloseCode(4406, "Subprotocol not acceptable"))
-        take_over = scope.get("extensions", {}).get(TAKE_OVER)
-        if take_over is not None:
-            take_over["attach"](socket)
-            return
-        task = asyncio.current_task()
-        assert task is not None
-        self._asgi_tasks.add(task)
-        try:
-            await ASGITransport(receive, send).run(socket)
-        finally:
-            self._asgi_tasks.discard(task)
+        scope["extensions"][TAKE_OVER]["attach"](socket)
 
     def __len__(self) -> int:
-        return len(self._sockets)
+        return len(self.sockets)
 
     async def drain(self, delays: Delays, seconds: float) -> None:
         """Close all sockets so that their clients reconnect elsewhere.
@@ -112,7 +106,7 @@ class GraphQLWebSocket:
         def close_when_answered(socket: Socket) -> None:
             socket.close_when_answered(delays.next_ms())
 
-        await end_gradually(self._sockets, close_when_answered)
+        await end_gradually(self.sockets, close_when_answered)
         with suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
                 while self._open:  # noqa: ASYNC110 - sockets report no end, and this is rare
@@ -123,15 +117,15 @@ class GraphQLWebSocket:
     @property
     def _open(self) -> list[Socket]:
         """The sockets that have not begun to close."""
-        return [socket for socket in self._sockets if not socket.is_over]
+        return [socket for socket in self.sockets if not socket.is_over]
 
     async def close(self) -> None:
         """Close all sockets, and wait until they have ended."""
-        for socket in tuple(self._sockets):
+        for socket in tuple(self.sockets):
             socket.end(GOING_AWAY)
-        ending = self._asgi_tasks.union(*(socket.tasks for socket in self._sockets))
+        ending = {task for socket in self.sockets for task in (socket.carrier, *socket.tasks) if task is not None}
         if ending:
-            await asyncio.wait(ending, timeout=self._service.limits.send_timeout)
+            await asyncio.wait(ending, timeout=self.limits.send_timeout)
 
 
 async def _refuse(send: Send, status: int, error: DomainError) -> None:

@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from websockets.exceptions import ProtocolError
+from websockets.frames import Close
+
 try:
     from websockets.speedups import apply_mask
 except ImportError:  # the compiled version is not available on every platform
@@ -14,9 +17,6 @@ _FINAL, _RESERVED, _MASKED = 0x80, 0x70, 0x80
 # 5.5: the limit of a control frame. A close frame begins with its code, in two bytes.
 MAX_CONTROL_BYTES = 125
 MAX_REASON_BYTES = MAX_CONTROL_BYTES - 2
-# 7.4: the codes that may be sent, besides 3000 to 4999, which are for libraries and applications.
-_CLOSE_CODES = frozenset({1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014})
-NO_CODE = 1005
 
 unmask: Callable[[bytes | bytearray, bytes | bytearray], bytes] = apply_mask
 
@@ -73,17 +73,13 @@ def read_frame(read: bytearray, start: int, stop: int, room: int) -> Frame | Non
 
 
 def code_of(data: bytes) -> int:
-    """Return the code of a close frame; `NO_CODE` without one. Raises `Fault`."""
-    if not data:
-        return NO_CODE
-    code = int.from_bytes(data[:2], "big")
-    if len(data) < 2 or not (code in _CLOSE_CODES or 3000 <= code < 5000):
-        raise Fault(1002, "a close frame with an invalid code")
+    """Return the code of a close frame; 1005 without one (RFC 6455, 7.1.5). Raises `Fault`."""
     try:
-        data[2:].decode()
+        return Close.parse(data).code
+    except ProtocolError:
+        raise Fault(1002, "a close frame with an invalid code") from None
     except UnicodeDecodeError:
         raise Fault(1007, "a close frame whose reason is not UTF-8") from None
-    return code
 
 
 def head(opcode: int, length: int) -> bytes:

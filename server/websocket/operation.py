@@ -1,59 +1,27 @@
 """An operation on a socket. A query or mutation has a task until it ends, a subscription only until it has started."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Hashable
-from dataclasses import replace
-from typing import Any, Protocol
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
 
 import orjson
 from graphql.language import OperationType
+from msgspec import structs
 
 from datastore.errors import SlowSubscriber
 from datastore.queues import BoundedQueue, ByteBudget, QueueLimits
-from server.admission.callers import Caller
 from server.documents.request import GraphQLParams
 from server.operations.outcome import Outcome, domain_error, encode, failure
 from server.operations.request import Request, Transport
-from server.operations.runner import Runner
-from server.subscriptions.manager import SubscriptionManager
 from server.subscriptions.subscriber import SubscriptionHandle
 from server.websocket.messages import CloseCode, ProtocolError
-from server.websocket.transport import WebSocketTransport
+
+if TYPE_CHECKING:
+    from server.websocket.socket import Socket
 
 EVENTS_PER_TURN = 16
 # The limit of the resume ids in a ping; the next ping contains the others.
 POSITION_CHARACTERS_PER_PING = 16_384
-
-
-class SocketPort(Protocol):
-    """The part of a socket that an operation uses."""
-
-    runner: Runner
-    subscriptions: SubscriptionManager
-    transport: WebSocketTransport
-    byte_budget: ByteBudget
-    clock: Callable[[], float]
-
-    @property
-    def caller(self) -> Caller: ...
-    @property
-    def authenticated_until(self) -> float:
-        """The time at which the token of the peer expires. Operations have a copy, which the socket updates."""
-
-    def check_authenticated(self) -> bool:
-        """Return whether the token is valid. If it has expired, end the socket."""
-
-    def wait(self, operation: "OpenOperation") -> None:
-        """Call `send_one` when the transport is writable. Until then, read no message unless it is a subscription."""
-
-    def remove(self, operation: "OpenOperation") -> None:
-        """Remove an operation that has ended, and release its id."""
-
-    def send_position(self, operation: "OpenOperation") -> None:
-        """Send the resume id of an operation."""
-
-    def end(self, close_code: CloseCode) -> None: ...
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
 
 
 class OpenOperation:
@@ -82,7 +50,7 @@ class OpenOperation:
         "id",
     )
 
-    def __init__(self, socket: SocketPort, id: str) -> None:
+    def __init__(self, socket: "Socket", id: str) -> None:
         self.id = id
         self._socket = socket
         self._transport = socket.transport
@@ -296,7 +264,7 @@ def _with_options(params: GraphQLParams) -> GraphQLParams:
     if not params.extensions:
         return params
     traceparent = params.extensions.get("traceparent")
-    return replace(
+    return structs.replace(
         params,
         explain=params.extensions.get("explain") is True,
         traceparent=traceparent if isinstance(traceparent, str) else None,

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -17,7 +17,10 @@ from server.admission.connection_limits import Connections
 from server.http.headers import JSON, SECURITY_HEADERS
 from server.operations.outcome import encode, format_error
 from server.websocket.connection import CLOSE_REPLY_SECONDS, WebSocketConnection
-from server.websocket.transport import CLOSE_SECONDS, TAKE_OVER, TransportHandler
+from server.websocket.transport import CLOSE_SECONDS, TAKE_OVER
+
+if TYPE_CHECKING:
+    from server.websocket.socket import Socket
 
 # Headers that contain lists. Clients send some 100 bytes of each; longer lists are refused without being parsed.
 LIST_HEADERS = ("Connection", "Upgrade", "Sec-WebSocket-Protocol", "Sec-WebSocket-Extensions")
@@ -151,7 +154,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self.transport.write(b"".join(self.conn.data_to_send()))
             self.transport.close()
 
-    def _attach(self, handler: TransportHandler) -> None:
+    def _attach(self, socket: "Socket") -> None:
         """Hand the connection over to a `WebSocketConnection`; this protocol is freed when the application returns.
 
         Raises:
@@ -164,7 +167,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self.transport = _DetachedTransport()
         self.connections.discard(self)
         connection = WebSocketConnection(
-            handler,
+            socket,
             self._connection_limits,
             self._address,
             self.connections,

@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Coroutine, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from datastore.errors import BadUserInput, Throttled
 from datastore.queues import ByteBudget
@@ -25,8 +25,10 @@ from server.websocket.messages import (
     restart,
 )
 from server.websocket.operation import OpenOperation, advanced_positions, all_positions
-from server.websocket.service import Service
 from server.websocket.transport import CLOSE_SECONDS, WebSocketTransport
+
+if TYPE_CHECKING:
+    from server.websocket.endpoint import GraphQLWebSocket
 
 _ACKNOWLEDGED = encode({"type": "connection_ack"})
 _PING = encode({"type": "ping"})
@@ -36,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class Socket:
-    """A `TransportHandler`, and the `SocketPort` of its operations.
+    """A socket of an endpoint. The methods that its transport calls neither raise nor wait.
 
     `end` may be called several times: the first close code is sent.
     """
@@ -46,19 +48,20 @@ class Socket:
         "_address",
         "_auth",
         "_authenticating",
+        "_endpoint",
         "_initialised",
         "_lost",
         "_operations",
         "_outbox",
-        "_over",
         "_reconnect_ms",
         "_released",
-        "_service",
         "_timer",
         "_unanswered",
         "_waiting_operations",
         "byte_budget",
+        "carrier",
         "clock",
+        "is_over",
         "quota_key",
         "runner",
         "subscriptions",
@@ -67,16 +70,18 @@ class Socket:
     )
     transport: WebSocketTransport
 
-    def __init__(self, service: Service, address: str, authorization: str | None) -> None:
+    def __init__(self, endpoint: "GraphQLWebSocket", address: str, authorization: str | None) -> None:
         """`authorization` is the Authorization header of the upgrade, if there is one."""
-        self.runner = service.runner
-        self.subscriptions = service.subscriptions
-        self.clock = service.clock
+        self.runner = endpoint.runner
+        self.subscriptions = endpoint.subscriptions
+        self.clock = endpoint.clock
         self.quota_key = payer(Caller(None, address))
-        self.byte_budget = ByteBudget(service.limits.waiting_bytes)
+        self.byte_budget = ByteBudget(endpoint.limits.waiting_bytes)
         self.tasks: set[asyncio.Task[None]] = set()
-        self._service = service
-        self._auth = SocketAuth(service.identify, authorization)
+        #: The task that carries the messages, if the connection needs one.
+        self.carrier: asyncio.Task[None] | None = None
+        self._endpoint = endpoint
+        self._auth = SocketAuth(endpoint.identify, authorization)
         self._address = address
         self._operations: dict[str, OpenOperation] = {}
         self._outbox: deque[bytes] | None = None  # messages that wait for the peer to read, except results
@@ -85,17 +90,19 @@ class Socket:
         self._unanswered = 0
         self._reconnect_ms: int | None = None  # the delay to send with the close code once all is answered
         self._initialised = self._acknowledged = self._authenticating = False
-        self._over = self._lost = self._released = False
+        self.is_over = self._lost = self._released = False
 
     # Connection
 
     def begin(self, transport: WebSocketTransport) -> None:
+        """Handle the start: the connection was accepted."""
         self.transport = transport
-        self._service.sockets.add(self)
-        self._service.init_timeouts.add(self)
+        self._endpoint.sockets.add(self)
+        self._endpoint.init_timeouts.add(self)
 
     def received(self, text: str | None) -> None:
-        if self._over:
+        """Handle a message; None is a binary message."""
+        if self.is_over:
             return
         try:
             self._handle(read_message(text))
@@ -105,13 +112,13 @@ class Socket:
             self._fail(error)
 
     def closing(self) -> None:
-        """Stop all operations: the peer has disconnected, or does not read."""
-        if self._over:
+        """Stop all operations: the peer has disconnected, or does not read. May be called several times, or never."""
+        if self.is_over:
             return
-        self._over = True
-        service = self._service
-        service.init_timeouts.drop(self)
-        service.pings.drop(self)
+        self.is_over = True
+        endpoint = self._endpoint
+        endpoint.init_timeouts.drop(self)
+        endpoint.pings.drop(self)
         self._end_timer()
         operations = [*self._operations.values()]
         self._operations.clear()
@@ -122,31 +129,28 @@ class Socket:
         for task in self.tasks:
             task.cancel()
         if self.tasks:
-            self._timer = asyncio.get_running_loop().call_later(service.limits.send_timeout, self._give_up_tasks)
+            self._timer = asyncio.get_running_loop().call_later(endpoint.limits.send_timeout, self._give_up_tasks)
 
     def lost(self) -> None:
+        """Handle the end of the connection, which holds no resources any more."""
         self._lost = True
         self.closing()
         self._release_if_ended()
 
     def end(self, close_code: CloseCode) -> None:
-        if not self._over:
+        if not self.is_over:
             seconds = CLOSE_SECONDS
             if self._timer is not None:  # a close frame gives a peer that does not read no more time
                 seconds = max(0.0, self._timer.when() - asyncio.get_running_loop().time())
             self.closing()
             self.transport.close(*close_code, seconds)
 
-    @property
-    def is_over(self) -> bool:
-        return self._over
-
     def close_when_answered(self, reconnect_ms: int) -> None:
         """End the socket once its requests are answered and its subscriptions have started.
 
         Later messages are not read. The client reconnects elsewhere, and repeats the requests without a response.
         """
-        if self._reconnect_ms is None and not self._over:
+        if self._reconnect_ms is None and not self.is_over:
             self._reconnect_ms = reconnect_ms
             self.transport.hold()
             self._close_if_answered()
@@ -170,8 +174,8 @@ class Socket:
         if not self._lost:
             return
         self._released = True
-        self._service.sockets.discard(self)
-        self._service.quota.release(self.quota_key)
+        self._endpoint.sockets.discard(self)
+        self._endpoint.quota.release(self.quota_key)
 
     def _give_up_tasks(self) -> None:
         _log.error("%d tasks of a socket did not end after their cancellation: %s", len(self.tasks), self.tasks)
@@ -191,7 +195,7 @@ class Socket:
             self.end(error.close_code)
         elif error is not None:
             self._fail(error)
-        if self._over:
+        if self.is_over:
             self._release_if_ended()
         else:
             self._close_if_answered()
@@ -203,7 +207,7 @@ class Socket:
 
     def _send(self, text: bytes) -> None:
         """Send a message that is no result, and read no more messages until it was sent."""
-        if self._over:
+        if self.is_over:
             return
         if self.transport.writable:
             self.transport.send(text)
@@ -215,20 +219,22 @@ class Socket:
         self._begin_timer()
 
     def wait(self, operation: OpenOperation) -> None:
+        """Call `send_one` when the transport is writable. Until then, read no message unless it is a subscription."""
         self._waiting_operations[operation] = None
         if not operation.is_subscription:
             self.transport.hold()
         self._begin_timer()
 
     def filled(self) -> None:
+        """Handle a full write buffer. Not every transport reports it: `writable` is authoritative."""
         self._begin_timer()
 
     def drained(self) -> None:
         """Send the queued messages, then those of the operations in turn."""
-        if self._over:
+        if self.is_over:
             return
         self._end_timer()
-        while self.transport.writable and not self._over:
+        while self.transport.writable and not self.is_over:
             if self._outbox:
                 self.transport.send(self._outbox.popleft())
             elif self._waiting_operations:
@@ -248,12 +254,12 @@ class Socket:
             or self._outbox
             or any(not operation.is_subscription for operation in self._waiting_operations)
         )
-        if not waits and not self._over and self._reconnect_ms is None:
+        if not waits and not self.is_over and self._reconnect_ms is None:
             self.transport.release()
 
     def _begin_timer(self) -> None:
-        if self._timer is None and not self._over:
-            seconds = self._service.limits.send_timeout
+        if self._timer is None and not self.is_over:
+            seconds = self._endpoint.limits.send_timeout
             self._timer = asyncio.get_running_loop().call_later(seconds, self._drop)
 
     def _end_timer(self) -> None:
@@ -277,15 +283,16 @@ class Socket:
         """Send a ping. End the socket if earlier pings were not answered, or the token has expired."""
         if not self.check_authenticated():
             return
-        if self._unanswered >= self._service.limits.unanswered_pings:
+        if self._unanswered >= self._endpoint.limits.unanswered_pings:
             self.end(CloseCode(4411, f"{self._unanswered} pings went unanswered"))
             return
         self._unanswered += 1
-        self._service.pings.add(self)
+        self._endpoint.pings.add(self)
         resume_ids = advanced_positions(self._operations)
         self._send(positions_message(resume_ids) if resume_ids else _PING)
 
     def check_authenticated(self) -> bool:
+        """Return whether the token is valid. If it has expired, end the socket."""
         if self.clock() < self._auth.expires_at:
             return True
         self.end(CloseCode(4403, "Token expired"))
@@ -293,6 +300,7 @@ class Socket:
 
     @property
     def authenticated_until(self) -> float:
+        """The time at which the token of the peer expires. Operations have a copy, which the socket updates."""
         return self._auth.expires_at
 
     @property
@@ -330,8 +338,8 @@ class Socket:
         await self._auth.authenticate(payload)
         self._transfer_quota()
         self._acknowledged = True
-        self._service.init_timeouts.drop(self)
-        self._service.pings.add(self)
+        self._endpoint.init_timeouts.drop(self)
+        self._endpoint.pings.add(self)
         self._finish_authentication(_ACKNOWLEDGED)
 
     def _finish_authentication(self, text: bytes) -> None:
@@ -343,7 +351,7 @@ class Socket:
         """Move the quota of the socket from the address to the user."""
         caller = payer(self.caller)
         try:
-            self._service.quota.transfer(self.quota_key, caller)
+            self._endpoint.quota.transfer(self.quota_key, caller)
         except Throttled as refusal:
             raise ProtocolError(1013, str(refusal)) from None
         self.quota_key = caller
@@ -368,8 +376,8 @@ class Socket:
             raise ProtocolError(4401, "Unauthorized")
         if id in self._operations:
             raise ProtocolError(4409, f"Subscriber for {id} already exists")
-        if 0 < self._service.limits.max_operations <= len(self._operations):
-            message = f"At most {self._service.limits.max_operations} operations may be open on a socket."
+        if 0 < self._endpoint.limits.max_operations <= len(self._operations):
+            message = f"At most {self._endpoint.limits.max_operations} operations may be open on a socket."
             self._send(encode({"id": id, "type": "error", "payload": [format_error(BadUserInput(message))]}))
             return
         operation = self._operations[id] = OpenOperation(self, id)
@@ -385,6 +393,7 @@ class Socket:
         self._send(positions_message({operation.id: operation.resume_id}))
 
     def remove(self, operation: OpenOperation) -> None:
+        """Remove an operation that has ended, and release its id."""
         self._operations.pop(operation.id, None)
         self._waiting_operations.pop(operation, None)
         if self._reconnect_ms is not None:  # after the last message of the operation

@@ -1,10 +1,10 @@
-"""The contract between a socket and the connection that carries it, and the limits of a socket."""
+"""The contract of the connections that carry a socket, and the limits of a socket."""
 
 from dataclasses import dataclass
 from typing import Protocol
 
 # The ASGI extension through which our server offers its connection to the application. After the application has
-# accepted the handshake, it passes a `TransportHandler` to `attach` and returns.
+# accepted the handshake, it passes a `Socket` to `attach` and returns.
 TAKE_OVER = "gateway.websocket.take_over"
 # The time for the peer's reply to a close frame.
 CLOSE_SECONDS = 10.0
@@ -31,7 +31,7 @@ class WebSocketTransport(Protocol):
 
     @property
     def writable(self) -> bool:
-        """False while the write buffer is full. `TransportHandler.drained` reports that it is writable again."""
+        """False while the write buffer is full. `Socket.drained` is called when it is writable again."""
 
     def send(self, start: bytes, body: bytes = b"", end: bytes = b"") -> None:
         """Send one text message, given in up to three parts. While the transport is not writable it is buffered."""
@@ -47,25 +47,3 @@ class WebSocketTransport(Protocol):
 
     def release(self) -> None:
         """Resume delivering messages."""
-
-
-class TransportHandler(Protocol):
-    """The receiver of a connection's events. Its methods neither raise nor wait."""
-
-    def begin(self, transport: WebSocketTransport) -> None:
-        """Handle the start: the connection was accepted."""
-
-    def received(self, text: str | None) -> None:
-        """Handle a message; None is a binary message."""
-
-    def filled(self) -> None:
-        """Handle a full write buffer. Not every transport reports it: `writable` is authoritative."""
-
-    def drained(self) -> None:
-        """Handle that the transport is writable again."""
-
-    def closing(self) -> None:
-        """Handle the end of sending: the connection is ending. May be called several times, or never."""
-
-    def lost(self) -> None:
-        """Handle the end of the connection, which holds no resources any more."""

@@ -184,7 +184,7 @@ async def test_compiled_operations_have_the_responses_and_calls_of_interpreted_o
 
 
 CANCELLED_BY_A_SIBLING = """{
-  a: post(id: "p") { author { name } comments(after: "junk") { nodes { userId } } }
+  a: post(id: "p") { author { name } comments(after: "junk") { nodes { authorId } } }
   b: post(id: "p") { author { name } }
 }"""
 

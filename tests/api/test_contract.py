@@ -1,4 +1,4 @@
-"""Each access pattern of the contract has a field, is named in its description, and issues its declared calls only."""
+"""Each access pattern of the contract has a field, is named in a directive, and issues its declared calls only."""
 
 import asyncio
 import re
@@ -9,26 +9,26 @@ import pytest
 from graphql import GraphQLField, GraphQLObjectType, build_client_schema, get_introspection_query, print_schema
 
 import schema as api
+from datastore import stored_items
 from datastore.dynamodb.calls import Call
 from datastore.dynamodb.transport import STREAM_OPERATIONS
 from datastore.keyspace import PATTERNS
 from datastore.keyspace.__main__ import page
-from datastore.keyspace.feeds.table import FEED
-from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
-from datastore.keyspace.sightings import BLIP
-from datastore.model.access_patterns import AccessPattern, Operation, Table, Who
-from tests.support import photo_contract
+from datastore.model.access_patterns import AccessPattern
+from schema.access_pattern_directive import AccessPatternDirective
 from tests.support.contract import (
-    ASK,
-    BY_GRACE,
-    CONTRACT,
-    SETUP,
-    begin_polled_match,
+    FIELDS,
+    PAGE_OF,
+    PAGES,
+    ROWS,
+    SUBSCRIPTIONS,
     every_call,
     feed,
-    prepare_operation,
+    hints,
+    send,
 )
-from tests.support.photo_items import ADA
+from tests.support.contract.pages import Field, Followed
+from tests.support.request_rules import reserved_words_of
 from tests.support.served import Served, call_name
 from tests.support.store_engines import ROOT
 
@@ -47,99 +47,98 @@ def declared_patterns(field: GraphQLField) -> tuple[AccessPattern, ...]:
     return found
 
 
-@pytest.mark.parametrize(("id", "name", "operations", "who"), CONTRACT, ids=[row[1] for row in CONTRACT])
-def test_a_pattern_of_the_contract_declares_its_field(id: str, name: str, operations: set[Operation], who: Who) -> None:
-    (field,) = [field for field_name, field in root_fields() if field_name == name]
+def directives(field: GraphQLField) -> list[AccessPatternDirective]:
+    applied = field.extensions["strawberry-definition"].directives
+    return [directive for directive in applied if isinstance(directive, AccessPatternDirective)]
 
-    (pattern,) = [pattern for pattern in declared_patterns(field) if (pattern.id, pattern.who) == (id, who)]
 
-    assert set(pattern.operations) == operations
-    assert {pattern.id for pattern in declared_patterns(field)} == {row[0] for row in CONTRACT if row[1] == name}
-    assert name in pattern.fields
-    assert pattern.summary in (field.description or "")
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+def test_a_row_of_the_contract_agrees_with_the_declarations(row: Field | Followed) -> None:
+    where = f"{PAGE_OF[row.name].file}, row {row.name!r}"
+    found = [field for name, field in root_fields() if name == row.name]
+    assert found, f"{where}: the schema has no such field. Remove the row, or declare the field in schema/."
+    declared = declared_patterns(found[0])
+
+    assert {(pattern.id, pattern.who) for pattern in declared} == {(id, who) for id, who, _ in row.uses}, (
+        f"{where}: state the ids and callers of the patterns that the field declares in schema/."
+    )
+    for id, who, operations in row.uses:
+        assert operations in [
+            set(pattern.operations) for pattern in declared if (pattern.id, pattern.who) == (id, who)
+        ], f"{where}: the operations of {id} differ from those in datastore/keyspace/."
+    for pattern in declared:
+        assert row.name in pattern.fields, f"Add {row.name!r} to `fields` of {pattern.id} in datastore/keyspace/."
+        assert pattern.id in {named.id for named in directives(found[0])}, row.name
 
 
 def test_every_declared_field_is_in_the_schema_and_names_its_pattern() -> None:
     declared = {(field, pattern.id) for pattern in PATTERNS for field in pattern.fields if "." not in field}
     served = {(name, pattern.id) for name, field in root_fields() for pattern in declared_patterns(field)}
 
-    assert declared == served
+    missing = [f"{name}: pass the pattern {id} to its `pattern_field` in schema/." for name, id in declared - served]
+    unnamed = [f"{id}: add {name!r} to its `fields` in datastore/keyspace/." for name, id in served - declared]
+    assert missing + unnamed == []
 
 
-def test_every_field_of_the_contract_has_an_operation() -> None:
-    subscribed = {pattern.fields[0] for pattern in PATTERNS if "-S" in pattern.id}
+def test_every_field_has_a_row() -> None:
+    declared = {name: field for name, field in root_fields() if declared_patterns(field)}
+    subscribed = {name for name in declared if any("-S" in pattern.id for pattern in declared_patterns(declared[name]))}
+    where = "the page of its system in tests/support/contract/"
 
-    assert {name for _, name, _, _ in CONTRACT} == ASK.keys() | subscribed
-    assert {pattern.id for pattern in PATTERNS if pattern.fields} - {id for id, *_ in CONTRACT} == {
-        "BLIP-N1",
-        "BLIP-N2",
-        "FEED-N1",
-        "FEED-N2",
-        "FEED-N3",
-        "FEED-N4",
-        "FEED-N5",
-        "FEED-N6",
-        "FOL-2",
-        "FXC-1",
-        "LA-1",
-        "QUAKE-N1",
-        "QUAKE-N2",
-        "SPARKS-N2",
-    }
+    elsewhere = {"node", "nodes"}.union(*[page.elsewhere for page in PAGES])
+    assert hints(where, declared.keys() - subscribed - elsewhere, {*FIELDS}, "`Field({!r}, ...)`") == []
+    assert hints(where, subscribed, {*SUBSCRIPTIONS}, "`Followed({!r}, ...)`") == []
 
 
-@pytest.mark.parametrize("name", ASK)
-async def test_a_field_makes_its_declared_calls_only(served: Served, feed: str, name: str) -> None:
-    await assert_declared_calls(served, name, await prepare_operation(served, name, feed))
-
-
-async def assert_declared_calls(served: Served, name: str, ids: dict[str, str]) -> None:
-    query, role, expected = ASK[name]
-    patterns = [pattern for pattern in PATTERNS if name in pattern.fields]
+@pytest.mark.parametrize("field", FIELDS.values(), ids=FIELDS)
+async def test_a_field_makes_its_declared_calls_only(served: Served, feed: str, field: Field) -> None:
+    page = PAGE_OF[field.name]
+    prepared = await page.prepare(served) | {"feed": feed}
+    patterns = [pattern for pattern in PATTERNS if field.name in pattern.fields]
 
     with every_call(served) as calls:
-        answer = await served.ask(
-            query.replace("%s", ids.get(name, "")),
-            user="grace" if name in BY_GRACE else "ada",
-            role=role,
-            email=ADA if name in photo_contract.ASK else None,
-        )
+        answer = await send(served, field, prepared)
 
-    assert answer.errors is None
+    where = f"{page.file}, row {field.name!r}"
+    assert answer.errors is None, f"{where}: the operation fails. Correct it, or store what it needs in `prepare`."
     (report,) = served.reports
-    assert report.estimate >= 0.8 * report.cost, (report.estimate, report.cost)
+    assert report.estimate >= 0.8 * report.cost, (
+        f"{field.name}: estimated at {report.estimate} units, it cost {report.cost}. State its `extent` in schema/."
+    )
     issued = sorted(call_name(call) for call in calls if not is_log(call))
-    assert issued == expected
-    assert {call.partition(" ")[0] for call in issued} <= {name for pattern in patterns for name in pattern.operations}
-    reading = [call for call in calls if call.operation in ("GetItem", "Query", "Scan") and name != "ingestEarthquakes"]
-    assert {bool(call.request.get("ConsistentRead")) for call in reading} <= {
-        pattern.consistent for pattern in patterns
-    }
+    assert issued == field.calls, f"{where}: state the calls that it makes, or make fewer."
+    operations = {call.partition(" ")[0] for call in issued}
+    assert operations <= {name for pattern in patterns for name in pattern.operations}, (
+        f"{field.name}: add the operations to its pattern in datastore/keyspace/."
+    )
+    reads = [call for call in calls if call.operation in ("GetItem", "Query", "Scan")]
+    if field.name != "ingestEarthquakes":
+        assert {bool(call.request.get("ConsistentRead")) for call in reads} <= {
+            pattern.consistent for pattern in patterns
+        }, f"{field.name}: `consistent` of its pattern in datastore/keyspace/ differs from its reads."
 
 
 def is_log(call: Call) -> bool:
     return bool(call.request.get("Item", {}).get("entity") == {"S": "LOG"})
 
 
-@pytest.mark.parametrize(
-    ("field", "table", "expected"),
-    [
-        ('watchAlerts(userId: "ada") { area }', BLIP, "Query blip"),
-        ('matchUpdates(matchId: "m3") { version }', ACTIVE_MATCHES, "GetItem active-matches"),
-        ('homeFeedUpdated(userId: "ada") { postId }', FEED, "Query feed"),
-        ('postEngagement(postId: "p1") { likeCount }', FEED, "GetItem feed"),
-        ("liveScores { isSnapshot }", ACTIVE_MATCHES, "Scan active-matches"),
-        ('liveScores(leagueCode: "ONE") { isSnapshot }', ACTIVE_MATCHES, "Scan active-matches"),
-    ],
-    ids=lambda value: str(value) if isinstance(value, str) else "",
-)
+SNAPSHOTS = [
+    (followed, selection)
+    for followed in SUBSCRIPTIONS.values()
+    if followed.snapshot
+    for selection in (followed.selection, *followed.also_selected)
+]
+
+
+@pytest.mark.parametrize(("followed", "selection"), SNAPSHOTS, ids=[selection for _, selection in SNAPSHOTS])
 async def test_a_subscription_reads_its_snapshot_once_and_consistently(
-    served: Served, field: str, table: Table, expected: str
+    served: Served, followed: Followed, selection: str
 ) -> None:
-    assert (await served.ask(SETUP, user="ada")).errors is None
-    await begin_polled_match(served)
+    assert followed.snapshot is not None
+    table, expected = followed.snapshot
+    await PAGE_OF[followed.name].prepare(served)
     with every_call(served) as calls:
-        listener = await served.listen(f"subscription {{ {field} }}", user="ada")
+        listener = await served.listen(f"subscription {{ {selection} }}", user="ada")
         await served.settle(table)
         async with asyncio.timeout(50):
             while expected not in [call_name(call) for call in calls]:  # noqa: ASYNC110 - the calls are made elsewhere
@@ -164,11 +163,13 @@ def test_every_field_type_and_argument_is_described() -> None:
             if not value.description
         ]
 
-    assert bare == []
+    assert bare == [], "Add a `description` in schema/ or to the argument in resolvers/."
 
 
 async def test_clients_can_read_the_whole_schema(served: Served) -> None:
-    answer = await served.ask(get_introspection_query(input_value_deprecation=True, specified_by_url=True))
+    answer = await served.ask(
+        get_introspection_query(input_value_deprecation=True, specified_by_url=True, directive_is_repeatable=True)
+    )
 
     assert answer.errors is None
     assert print_schema(build_client_schema(answer.data)) == print_schema(api.build()._schema)
@@ -176,6 +177,10 @@ async def test_clients_can_read_the_whole_schema(served: Served) -> None:
 
 def test_the_page_of_access_patterns_is_current() -> None:
     assert (ROOT / "docs" / "access-patterns.md").read_text() == page(), "Run `make docs`."
+
+
+def test_the_page_of_stored_items_is_current() -> None:
+    assert (ROOT / "docs" / "stored-items.md").read_text() == stored_items.page(), "Run `make docs`."
 
 
 def test_the_committed_schema_is_the_schema() -> None:
@@ -188,3 +193,19 @@ def test_expressions_use_the_declared_keys() -> None:
             names = set(re.findall(r"(\w+) (?:=|>=|BETWEEN)|begins_with\((\w+),", pattern.key))
             used = {name for pair in names for name in pair if name}
             assert used <= set(pattern.table.key_attributes(pattern.index)), pattern.id
+
+
+def expressions_of(pattern: AccessPattern) -> list[str]:
+    """Return the expressions that are sent to DynamoDB. The key of a pattern without a Query describes a key."""
+    key = pattern.key if "Query" in pattern.operations else ""
+    return [key, *pattern.filters, pattern.condition, *pattern.guard, pattern.update]
+
+
+def test_expressions_have_an_alias_for_each_reserved_word() -> None:
+    words = [
+        f"{pattern.id} ({pattern.question!r}): DynamoDB reserves `{word}`. Write `#{word}` in datastore/keyspace/."
+        for pattern in PATTERNS
+        for word in reserved_words_of(*expressions_of(pattern))
+    ]
+
+    assert words == []

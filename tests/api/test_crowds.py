@@ -29,7 +29,7 @@ from tests.support.fixture_steps import ask_system, planned_match, put_fixtures
 from tests.support.match_updates import register_at_version_1
 from tests.support.served import NOON, Clock, Served
 
-LEAGUE = 'mutation { putLeague(input: {leagueId: "L", name: "League", code: "IPL"}) { leagueId } }'
+LEAGUE = 'mutation { putLeague(id: "L", input: {name: "League", code: "IPL"}) { leagueId } }'
 DELETE = AccessPattern("T-1", "", keys.FIXTURES, ("DeleteItem",), Who.ANY)
 VIEWERS, FOLLOWERS = 200, 30
 # The read cache keeps no item that is read sooner after a write of this gateway.
@@ -37,7 +37,7 @@ SETTLED = {"seconds": 1}
 MATCH = '{ match(id: "m1") { note homeTeam { name } } }'
 UPDATES = """subscription { matchUpdates(matchId: "m1") {
   version match { note isFollowed homeTeam { name } awayTeam { name } } } }"""
-TEAMS = """mutation { syncTeams(teams: [
+TEAMS = """mutation { syncTeams(input: [
   {teamId: "10", name: "Home", code: "HOM"}, {teamId: "20", name: "Away", code: "AWA"}]) { teamId } }"""
 
 
@@ -49,7 +49,7 @@ def settings(settings: Settings) -> Settings:
 @pytest.fixture
 def elsewhere(database: Database) -> Store:
     """The store of another process, which writes without this gateway's knowledge."""
-    return Store(database.client, prefix=database.prefix, deadline=Deadline(60), token=lambda: "")
+    return Store(database.client, prefix=database.prefix, deadline=Deadline(60), token=lambda: "", now=lambda: NOON)
 
 
 async def write_note(elsewhere: Store, text: str) -> None:

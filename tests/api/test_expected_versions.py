@@ -27,7 +27,7 @@ __all__ = ["world"]
 TOKENS = ("b2" * 32, "c3" * 32, "d4" * 32, "e5" * 32)
 
 ROTATE = """mutation ($value: String!, $expected: Int) {
-  it: updateLiveActivityToken(matchId: "m", deviceId: "d", updateToken: $value, expectedVersion: $expected) {
+  it: updateLiveActivityToken(matchId: "m", deviceId: "d", input: {updateToken: $value, expectedVersion: $expected}) {
     value: updateToken version
   }
 }"""
@@ -96,7 +96,7 @@ async def test_a_version_that_another_program_wrote_as_null_is_0(world: Served) 
 
     await make_null(world)
     await put_anew(world)
-    ended = 'mutation { endLiveActivity(matchId: "m", deviceId: "d", reason: "over") { version } }'
+    ended = 'mutation { endLiveActivity(matchId: "m", deviceId: "d", input: {reason: "over"}) { version } }'
     assert (await world.ask(ended, user="ada")).errors is None
     for kind in KINDS:
         if kind.put:
@@ -148,7 +148,7 @@ async def test_a_conflict_has_all_its_details(world: Served) -> None:
                     "name": "Countess",
                     "bio": None,
                     "avatarRef": None,
-                    "createdAt": "2026-06-25T12:00:00+00:00",
+                    "createdAt": "2026-06-25T12:00:00.000Z",
                     "version": 1,
                     "postCount": 0,
                     "followerCount": 0,
@@ -184,7 +184,7 @@ async def test_a_missing_item_is_not_found_at_any_version(served: Served, expect
 async def test_only_changes_of_updatable_fields_change_the_version(world: Served) -> None:
     """Tags and counts leave the version unchanged: an update with `expectedVersion` cannot overwrite them."""
     tagged = await world.ask(
-        """mutation { tagFace(input: {imageId: "i", personId: "p",
+        """mutation { tagFace(imageId: "i", input: {personId: "p",
           boundingBox: {left: 0.1, top: 0.1, width: 0.2, height: 0.2}}) { faceId } }""",
         user="ada",
         email=ADA,
@@ -200,11 +200,11 @@ async def test_only_changes_of_updatable_fields_change_the_version(world: Served
 async def test_other_callers_learn_nothing_of_items_that_are_not_theirs(world: Served) -> None:
     ada_id = user_id(world, ADA)
     updates = {
-        "updatePhoto": 'updatePhoto(input: {imageId: "i", tags: [], expectedVersion: 7}) { version }',
-        "at its moment": """updatePhoto(takenAt: "2023-01-01T00:00:00Z",
-          input: {imageId: "i", tags: [], expectedVersion: 7}) { version }""",
-        "user": f'updatePhotoUser(input: {{userId: "{ada_id}", displayName: "E", expectedVersion: 7}}) {{ version }}',
-        "person": 'updatePerson(input: {personId: "p", name: "E", expectedVersion: 7}) { version }',
+        "updatePhoto": 'updatePhoto(id: "i", input: {tags: [], expectedVersion: 7}) { version }',
+        "at its moment": """updatePhoto(id: "i", takenAt: "2023-01-01T00:00:00Z",
+          input: {tags: [], expectedVersion: 7}) { version }""",
+        "user": f'updatePhotoUser(id: "{ada_id}", input: {{displayName: "E", expectedVersion: 7}}) {{ version }}',
+        "person": 'updatePerson(id: "p", input: {name: "E", expectedVersion: 7}) { version }',
     }
     for text in updates.values():
         answer = await world.ask(f"mutation {{ {text} }}", user="eve", email=EVE)
@@ -332,7 +332,7 @@ async def test_an_item_created_again_never_has_an_earlier_version(world: Served)
 
 async def test_ending_a_livestream_checks_the_expected_version(world: Served) -> None:
     end = """mutation ($expected: Int) {
-      endLivestream(livestreamId: "l", expectedVersion: $expected) { endTime version }
+      endLivestream(id: "l", input: {expectedVersion: $expected}) { endTime version }
     }"""
 
     async def ended(expected: int | None) -> Answer:
@@ -341,5 +341,5 @@ async def test_ending_a_livestream_checks_the_expected_version(world: Served) ->
     stale, done = await ended(3), await ended(0)
 
     assert stale.codes == ["CONFLICT"]
-    assert done.data["endLivestream"] == {"endTime": "2026-06-25T12:00:00+00:00", "version": 1}
+    assert done.data["endLivestream"] == {"endTime": "2026-06-25T12:00:00.000Z", "version": 1}
     assert ((await ended(0)).codes, (await ended(1)).data) == (["CONFLICT"], done.data)

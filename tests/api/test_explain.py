@@ -8,22 +8,21 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
+from datastore.change_streams.shards.stream_reader import ChangesLost
 from datastore.dynamodb.calls import Call, CallDetails, TracedRead
 from datastore.dynamodb.requests import PreparedRequest
 from datastore.explain.report import MAX_CALLS, MAX_KEYS, explanation_of
 from datastore.keyspace import PATTERNS
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.sightings import BLIP
-from datastore.matches.cricket import Match
-from datastore.matches.fixtures import Fixtures
 from datastore.model.access_patterns import WRITES
 from datastore.model.identity import Role
 from datastore.session.metering import Meter
 from datastore.session.read_trace import SharedRead
 from server.documents.request import Stage
-from tests.support import contract as contract
-from tests.support import photo_contract
 from tests.support.comments import an_id
+from tests.support.contract import every_page
+from tests.support.contract.pages import Page
 from tests.support.explain import ask_explained, explanation
 from tests.support.explain_steps import (
     SIGHTINGS,
@@ -39,7 +38,7 @@ from tests.support.fault_proxy import Proxy, Seen, forward, plain_error
 from tests.support.feed_items import comment_item, post_item, user_item
 from tests.support.home_feeds import feed_entry, put_feed_items
 from tests.support.photo_items import ADA
-from tests.support.served import NOON, Clock, Served
+from tests.support.served import Clock, Served
 from tests.support.until import until
 
 __all__ = ["settings", "socket", "store_options"]
@@ -70,44 +69,27 @@ def assert_matches_wire(explained: dict[str, Any], wire: EngineWire) -> None:
 # --- Every pattern ----------------------------------------------------------------------------------------------------
 
 
-async def test_the_explanation_of_each_pattern_matches_the_wire(served: Served, proxy: Proxy) -> None:
-    assert (await served.ask(contract.SETUP, user="ada")).errors is None
-    assert (await served.ask(contract.SYSTEM_SETUP, user="poller", role=Role.SYSTEM)).errors is None
-    match = Match("m1", "1", "ONE", home_team_id="10", away_team_id="20", start_time=NOON)
-    await Fixtures(served.store(), NOON).sync([match])
-    await contract.begin_polled_match(served)
-    await served.ask("{ earthquakes { nodes { id } } }")  # its estimate caches the statistics
-    await assert_each_matches_wire(served, proxy, {name for name in contract.ASK if name not in photo_contract.ASK})
-
-
-async def test_the_explanation_of_each_pattern_of_the_photo_library_matches_the_wire(
-    served: Served, proxy: Proxy
-) -> None:
-    await photo_contract.prepare_photo_operations(served)
-    await assert_each_matches_wire(served, proxy, set(photo_contract.ASK))
-
-
-async def assert_each_matches_wire(served: Served, proxy: Proxy, names: set[str]) -> None:
-    queries = 0
-    for name in sorted(names):
-        query, role, expected = contract.ASK[name]
-        if query.lstrip().startswith("mutation"):
+@every_page
+async def test_the_explanation_of_each_pattern_matches_the_wire(served: Served, proxy: Proxy, page: Page) -> None:
+    prepared = await page.prepare(served)
+    for field in page.fields:
+        if field.is_mutation:
             continue
         with watch_engine(proxy) as wire:
-            explained = explanation(await ask_explained(served, query, role=role, email=ADA))
+            explained = explanation(
+                await ask_explained(served, field.text(prepared), user=field.user, role=field.role, email=ADA)
+            )
         assert_matches_wire(explained, wire)
-        own = {pattern.id for pattern in PATTERNS if name in pattern.fields}
-        root = next(row for row in explained["fields"] if row["path"] == name)
-        assert sorted(call.partition(" ")[0] for call in expected) == wire.operations, name
-        assert own & set(root["patterns"]), name
-        queries += 1
-    assert queries > 9
+        own = {pattern.id for pattern in PATTERNS if field.name in pattern.fields}
+        root = next(row for row in explained["fields"] if row["path"] == field.name)
+        assert sorted(call.partition(" ")[0] for call in field.calls) == wire.operations, field.name
+        assert own & set(root["patterns"]), field.name
 
 
 async def test_an_explanation_of_a_mutation_shows_its_writes(served: Served, proxy: Proxy) -> None:
     await put_feed_items(served, user_item("ada"))
     post = 'createPost(input: {text: "Hello #dogs"}) { text author { name } }'
-    teams = 'syncTeams(teams: [{teamId: "1", name: "One", code: "ONE"}, {teamId: "2", name: "Two", code: "TWO"}])'
+    teams = 'syncTeams(input: [{teamId: "1", name: "One", code: "ONE"}, {teamId: "2", name: "Two", code: "TWO"}])'
 
     with watch_engine(proxy) as wire:
         explained = explanation(await ask_explained(served, f"mutation {{ written: {post} }}"))
@@ -301,6 +283,31 @@ async def test_a_subscription_that_fails_at_its_start_is_explained_in_its_only_e
     for report in served.reports:
         assert (report.stage, report.codes) == (Stage.EXECUTION, ["NOT_FOUND"])
         assert report.calls == len(explanation["calls"]) > 0
+
+
+async def test_a_subscription_that_its_resolver_refuses_is_explained(served: Served) -> None:
+    query = 'subscription { sightingReported(area: "Nowhere") { sightingId } }'
+    headers = served.headers("ada", Role.ADMIN) | {"X-Explain": "1", "Accept": "text/event-stream"}
+    async with served.http.post(f"{served.url}/graphql", json={"query": query}, headers=headers) as response:
+        (event,) = [line[6:] for line in (await response.text()).splitlines() if line.startswith("data: {")]
+    result = orjson.loads(event)
+    assert result["errors"][0]["extensions"]["code"] == "BAD_USER_INPUT"
+    assert result["extensions"]["dynamodb"]["requests"] == 0
+
+
+async def test_the_error_of_a_source_is_explained_with_its_calls(served: Served) -> None:
+    """The source has read the watches before it failed."""
+    query = 'subscription { watchAlerts(userId: "ada") { sightingId } }'
+    headers = served.headers("ada", Role.ADMIN) | {"X-Explain": "1", "Accept": "text/event-stream"}
+    async with served.http.post(f"{served.url}/graphql", json={"query": query}, headers=headers) as response:
+        await served.settle(BLIP)
+        assert served.gateway.services is not None
+        (followed,) = served.gateway.services.changes._tables.values()
+        followed.log.end(ChangesLost("lost"))
+        (event,) = [line[6:] for line in (await response.text()).splitlines() if line.startswith("data: {")]
+    result = orjson.loads(event)
+    assert result["errors"][0]["extensions"]["code"] == ChangesLost.code
+    assert result["extensions"]["dynamodb"]["requests"] == 1
 
 
 async def test_queries_over_a_socket_are_explained_on_demand(served: Served, socket: Any) -> None:

@@ -10,8 +10,7 @@ from datastore.model.identity import Identity, Role
 from server.admission.callers import Caller
 from server.operations.explain import Explain, Explanations
 from server.settings import Misconfigured, from_environment
-from tests.support import contract as contract
-from tests.support import photo_contract
+from tests.support.contract import photos
 from tests.support.explain import ask_explained, explanation
 from tests.support.explain_steps import (
     SIGHTINGS,
@@ -131,7 +130,7 @@ async def test_without_permission_nothing_is_executed(served: Served, proxy: Pro
 
 
 async def test_emails_are_shown_to_admins_only(served: Served) -> None:
-    await photo_contract.prepare_photo_operations(served)
+    await photos.prepare_photos(served)
     query = f'{{ photosByUser(email: "{ADA}") {{ nodes {{ id }} }} photoUser(email: "{ADA}") {{ id }} }}'
 
     admins = orjson.dumps(explanation(await ask_explained(served, query, email=ADA))).decode()

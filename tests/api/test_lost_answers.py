@@ -16,12 +16,10 @@ from datastore.dynamodb.codec import Item, decode_item
 from datastore.keyspace import TABLES
 from datastore.model.access_patterns import WRITES
 from datastore.model.composite_keys import Key, key_of
-from tests.support import photo_contract
-from tests.support.contract import ASK, BY_GRACE, feed, prepare_operation
+from tests.support.contract import FIELDS, PAGE_OF, database_of, every_page_with_mutations, feed, matches
+from tests.support.contract.pages import Field, Page
 from tests.support.fault_proxy import Proxy, Seen, forward, lose_answer, plain_error
 from tests.support.feed_changes import items_of
-from tests.support.mutation_order import OTHERS, PHOTOS, database_of
-from tests.support.photo_items import ADA
 from tests.support.served import Clock, Served
 
 __all__ = ["feed"]
@@ -89,49 +87,50 @@ class LoseFirstAnswers:
         ]
 
 
-async def send_mutation(served: Served, name: str, query: str) -> dict[str, Any]:
-    user = "grace" if name in BY_GRACE else "ada"
-    headers = served.headers(user, ASK[name][1], ADA if name in photo_contract.ASK else None)
+async def send_mutation(served: Served, field: Field, query: str) -> dict[str, Any]:
+    headers = served.headers(field.user, field.role, PAGE_OF[field.name].email)
     async with served.http.post(f"{served.url}/graphql", json={"query": query}, headers=headers) as response:
         answer: dict[str, Any] = await response.json()
     return answer
 
 
-@pytest.mark.parametrize("names", [PHOTOS, OTHERS], ids=["photos", "others"])
+@every_page_with_mutations
 async def test_a_mutation_with_lost_responses_is_executed_once_and_says_so(
-    served: Served, clock: Clock, feed: str, proxy: Proxy, names: list[str]
+    served: Served, clock: Clock, feed: str, proxy: Proxy, page: Page
 ) -> None:
-    ids = await prepare_operation(served, names[0], feed)
+    prepared = await page.prepare(served) | {"feed": feed}
     found: dict[str, tuple[list[dict[str, Any]], list[str]]] = {}
     counts: dict[str, int] = {}
-    for name in names:
-        if name == "completePhoto":
-            await prepare_operation(served, name, feed)  # the upload that `cancelUpload` cancelled
+    for field in page.mutations:
+        if field.is_prepared_again:
+            await page.prepare(served)
         clock.forward(seconds=2)
         proxy.always = faults = LoseFirstAnswers(served)
-        answer = await send_mutation(served, name, ASK[name][0].replace("%s", ids.get(name, "")))
+        answer = await send_mutation(served, field, field.text(prepared))
         proxy.always = None
         codes = [error["extensions"] for error in answer.get("errors", ())]
-        found[name] = (codes, faults.changed)
-        counts[name] = faults.count
+        found[field.name] = (codes, faults.changed)
+        counts[field.name] = faults.count
 
     ambiguous: list[dict[str, Any]] = [{"code": "UNAVAILABLE", "retryable": False, "mayHaveBeenApplied": True}]
     # The response of a deletion is the deleted item, which is no longer available to the retry.
     assert {name: codes for name, (codes, _) in found.items() if codes} == {
-        name: ambiguous for name in ("deleteWatch", "deleteLeague") if name in names
-    }
+        field.name: ambiguous for field in page.mutations if field.is_ambiguous
+    }, f"{page.file}: state `is_ambiguous` for a mutation whose retry cannot know whether the first try was applied."
     assert {name: changed for name, (_, changed) in found.items() if changed} == {}
     # The mutation reads before it writes, and finds no comment.
-    assert {name for name, count in counts.items() if not count} == {"deleteComment"} & set(names)
+    assert {name for name, count in counts.items() if not count} == {"deleteComment"} & counts.keys()
 
 
-async def test_a_match_is_registered_deactivated_and_deleted_once(served: Served, feed: str, proxy: Proxy) -> None:
-    await prepare_operation(served, "registerActiveMatch", feed)
+async def test_a_match_is_registered_deactivated_and_deleted_once(served: Served, proxy: Proxy) -> None:
+    await matches.prepare_matches(served)
     answers = []
     for name in ("registerActiveMatch", "deactivateMatch", "deleteActiveMatch"):
         proxy.always = faults = LoseFirstAnswers(served)
         answers.append(
-            (await send_mutation(served, name, f'mutation {{ it: {name}(id: "m1") {{ fence }} }}'))["data"]["it"]
+            (await send_mutation(served, FIELDS[name], f'mutation {{ it: {name}(id: "m1") {{ fence }} }}'))["data"][
+                "it"
+            ]
         )
         proxy.always = None
         assert (faults.count, faults.changed) == (1, [])

@@ -8,41 +8,28 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from graphql import GraphQLInputObjectType, get_named_type
+from graphql import GraphQLInputObjectType, GraphQLObjectType, get_named_type
 
+import schema as api
 from datastore.dynamodb.codec import Item
 from datastore.errors import Unavailable
 from datastore.keyspace import TABLES
-from datastore.keyspace.gateway import idempotency_records as keys
-from datastore.keyspace.gateway.table import GATEWAY
+from datastore.keyspace import gateway as keys
+from datastore.keyspace.gateway import GATEWAY
 from datastore.model.composite_keys import Key, key_of
 from datastore.model.identity import Role
 from server.operations.runner import Runner
-from tests.support import photo_contract
-from tests.support.contract import ASK, BY_GRACE, feed, prepare_operation
+from tests.support.contract import FIELDS, PAGE_OF, PAGES, database_of, every_page_with_mutations, feed, hints, photos
+from tests.support.contract.pages import Again, Field, Page
 from tests.support.feed_changes import items_of
-from tests.support.mutation_order import MUTATION, OTHERS, PHOTOS, database_of
 from tests.support.photo_items import ADA
 from tests.support.served import Clock, Served
 from tests.support.store_engines import ROOT
 
 __all__ = ["feed"]
 
-# Mutations that delete something. The second execution finds nothing to delete, and nothing to return.
-NOTHING_THERE = {
-    *("deleteWatch", "deletePost", "deleteComment", "unlikePost", "unfollow", "markNotificationRead", "cancelUpload"),
-    *("deletePhoto", "untagFace", "deleteActiveMatch", "deleteLeague", "unfollowMatch", "removeMatchFollows"),
-    "deleteDevice",
-}
-# Of these, the operations in the contract find nothing to delete in the first execution either.
-NOTHING_THERE_BEFORE = {"deleteComment", "markNotificationRead", "deleteActiveMatch", "unfollowMatch"}
-# Mutations that write the same values again, with a new version and time.
-WRITTEN_AGAIN = {
-    *("updateUser", "updatePhotoUser", "updatePhoto", "updatePerson", "updateLivestream", "syncFixtures"),
-    *("updateFixture", "archiveFixture", "deactivateMatch", "syncTeams", "updateTeam", "syncTeamSeasons", "putLeague"),
-    *("updateLeague", "followMatch", "updateMatchFollow", "registerDevice", "registerLiveActivity"),
-    *("updateLiveActivityToken", "endLiveActivity", "suspendLiveActivity"),
-}
+MUTATION: GraphQLObjectType = api.build()._schema.mutation_type  # type: ignore[assignment]
+MUTATIONS_PAGE = ROOT / "docs" / "mutations.md"
 VERSIONS, TIMES = {"version", "revision", "fence"}, {"updatedAt", "archivedAt", "registeredAt", "sessionStartedAt"}
 
 
@@ -56,13 +43,13 @@ def expects_version(name: str) -> bool:
 class Keyed:
     """A mutation of the contract that is sent repeatedly with one idempotency key."""
 
-    def __init__(self, served: Served, name: str, query: str, key: str) -> None:
+    def __init__(self, served: Served, field: Field, query: str, key: str) -> None:
         self.served = served
         self._query = query
         self._key = key
-        self._user = "grace" if name in BY_GRACE else "ada"
-        email = ADA if name in photo_contract.ASK else None
-        self._headers = served.headers(self._user, ASK[name][1], email) | {"Idempotency-Key": key}
+        self._user = field.user
+        email = PAGE_OF[field.name].email
+        self._headers = served.headers(self._user, field.role, email) | {"Idempotency-Key": key}
 
     async def send(self) -> dict[str, Any]:
         async with self.served.http.post(
@@ -85,7 +72,7 @@ class Keyed:
 async def test_a_refused_try_keeps_the_ids_for_the_next_one(
     served: Served, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keyed = Keyed(served, "reportSighting", ASK["reportSighting"][0], "full")
+    keyed = Keyed(served, FIELDS["reportSighting"], FIELDS["reportSighting"].operation, "full")
     first = await keyed.send()
     await keyed.lose_process(clock)
 
@@ -133,46 +120,60 @@ async def changes_of_the_second_execution(keyed: Keyed, clock: Clock) -> tuple[b
     return first != second, changed
 
 
-@pytest.mark.parametrize("names", [PHOTOS, OTHERS], ids=["photos", "others"])
+@every_page_with_mutations
 async def test_a_mutation_whose_process_died_is_executed_again_in_the_same_way(
-    served: Served, clock: Clock, feed: str, names: list[str]
+    served: Served, clock: Clock, feed: str, page: Page
 ) -> None:
-    ids = await prepare_operation(served, names[0], feed)
+    prepared = await page.prepare(served) | {"feed": feed}
     found = {}
-    for name in names:
-        if name == "completePhoto":
-            await prepare_operation(served, name, feed)  # the upload that `cancelUpload` cancelled
-        query = ASK[name][0].replace("%s", ids.get(name, ""))
-        found[name] = await changes_of_the_second_execution(Keyed(served, name, query, name), clock)
+    for field in page.mutations:
+        if field.is_prepared_again:
+            await page.prepare(served)
+        keyed = Keyed(served, field, field.text(prepared), field.name)
+        found[field.name] = await changes_of_the_second_execution(keyed, clock)
 
     # TTLs follow the clock.
-    assert {name for name, (_, changed) in found.items() if changed - {"ttl"}} == WRITTEN_AGAIN & found.keys()
+    assert {name for name, (_, changed) in found.items() if changed - {"ttl"}} == mutations_with(page, Again.WRITTEN), (
+        f"{page.file}: state `again=Again.WRITTEN` for a mutation that writes the same values again. Otherwise take "
+        "times from `context.requested_at` and ids from `context.new_id(info)`."
+    )
     assert set().union(*[changed for _, changed in found.values()]) <= VERSIONS | TIMES | {"ttl"}
     different = {name for name, (is_different, _) in found.items() if is_different}
     shows_new_values = {"archiveFixture", "deactivateMatch"}  # the time, and the fence
-    assert different - shows_new_values == (NOTHING_THERE - NOTHING_THERE_BEFORE) & found.keys()
+    assert different - shows_new_values == mutations_with(page, Again.NOTHING_THERE), (
+        f"{page.file}: state `again=Again.NOTHING_THERE` for a deletion that returns what it deleted."
+    )
 
 
-@pytest.mark.parametrize("names", [PHOTOS, OTHERS], ids=["photos", "others"])
+def mutations_with(page: Page, *again: Again) -> set[str]:
+    return {field.name for field in page.mutations if field.again in again}
+
+
+@every_page_with_mutations
 async def test_an_update_with_an_expected_version_is_executed_once(
-    served: Served, clock: Clock, feed: str, names: list[str]
+    served: Served, clock: Clock, feed: str, page: Page
 ) -> None:
-    await prepare_operation(served, names[0], feed)
-    for name in filter(expects_version, names):
-        version = await version_for(served, name)
-        keyed = Keyed(served, name, with_version(name, version), name)
-        assert await changes_of_the_second_execution(keyed, clock) == (False, set()), name
+    prepared = await page.prepare(served) | {"feed": feed}
+    for field in page.mutations:
+        if expects_version(field.name):
+            query = field.text(prepared)
+            version = await version_for(served, field, query)
+            keyed = Keyed(served, field, with_version(field, query, version), field.name)
+            assert await changes_of_the_second_execution(keyed, clock) == (False, set()), field.name
 
 
-def with_version(name: str, version: int) -> str:
-    query = ASK[name][0]
-    where = "(" if "expectedVersion" in MUTATION.fields[name].args else "input: {"
+def with_version(field: Field, query: str, version: int) -> str:
+    where = "(" if "expectedVersion" in MUTATION.fields[field.name].args else "input: {"
     return query.replace(where, f"{where}expectedVersion: {version}, ", 1)
 
 
-async def version_for(served: Served, name: str) -> int:
+async def version_for(served: Served, field: Field, query: str) -> int:
     """Return the current version of the item."""
-    refused = await Keyed(served, name, with_version(name, 1_000_000), f"{name}-version").send()
+    refused = await Keyed(served, field, with_version(field, query, 1_000_000), f"{field.name}-version").send()
+    assert "errors" in refused, (
+        f"`{field.name}` does not compare `expectedVersion`. Declare `guard=version_guard()` at its access pattern in "
+        "datastore/keyspace/."
+    )
     return int(refused["errors"][0]["extensions"]["currentVersion"])
 
 
@@ -183,13 +184,13 @@ async def test_each_field_of_a_repeated_mutation_creates_the_same_ids(served: Se
     query = """mutation {
       one: reportSighting(input: {area: "Harbor", category: "Cats", description: "x"}) { sightingId }
       two: reportSighting(input: {area: "Harbor", category: "Cats", description: "x"}) { sightingId reportedAt }
-      addComment(input: {postId: "p", text: "Nice"}) { commentId }
+      addComment(postId: "p", input: {text: "Nice"}) { commentId }
       createPost(input: {text: "After it"}) { postId }
     }"""
-    keyed = Keyed(served, "reportSighting", query, "k")
+    keyed = Keyed(served, FIELDS["reportSighting"], query, "k")
     first = (await keyed.send())["data"]
     assert first["one"] != first["two"]
-    assert (await served.ask('mutation { deletePost(postId: "p") { text } }', user="ada")).data
+    assert (await served.ask('mutation { deletePost(id: "p") { text } }', user="ada")).data
     before = await stored_items_of_all_tables(served)
     await keyed.lose_process(clock)
     second = await keyed.send()
@@ -200,19 +201,22 @@ async def test_each_field_of_a_repeated_mutation_creates_the_same_ids(served: Se
 
 async def test_later_changes_of_its_items_stay(served: Served, clock: Clock) -> None:
     """The client received the response and used it; only the process did not store it."""
-    await photo_contract.prepare_photo_operations(served)
+    await photos.prepare_photos(served)
     person = 'mutation { createPerson(input: {name: "Eve"}) { personId } }'
     photo = "mutation { createPhoto(input: {contentType: JPEG}) { imageId } }"
-    named, reserved = Keyed(served, "createPerson", person, "a"), Keyed(served, "createPhoto", photo, "b")
+    named, reserved = (
+        Keyed(served, FIELDS["createPerson"], person, "a"),
+        Keyed(served, FIELDS["createPhoto"], photo, "b"),
+    )
     person_id = (await named.send())["data"]["createPerson"]["personId"]
     image_id = (await reserved.send())["data"]["createPhoto"]["imageId"]
-    rename = f'mutation {{ updatePerson(input: {{personId: "{person_id}", name: "Eva"}}) {{ name }} }}'
+    rename = f'mutation {{ updatePerson(id: "{person_id}", input: {{name: "Eva"}}) {{ name }} }}'
     assert (await served.ask(rename, user="ada", role=Role.ADMIN)).errors is None
     objects = served.gateway.objects
-    file = await objects.read(f"incoming/{photo_contract.WAITING}/original", max_bytes=10_000)
+    file = await objects.read(f"incoming/{photos.WAITING}/original", max_bytes=10_000)
     assert file is not None
     await objects.write(f"incoming/{image_id}/original", file, content_type="image/jpeg")
-    complete = f'mutation {{ completePhoto(imageId: "{image_id}") {{ width }} }}'
+    complete = f'mutation {{ completePhoto(id: "{image_id}") {{ width }} }}'
     assert (await served.ask(complete, user="ada", email=ADA)).errors is None
 
     before = await stored_items_of_all_tables(served)
@@ -227,7 +231,7 @@ async def test_later_changes_of_its_items_stay(served: Served, clock: Clock) -> 
 async def test_a_sighting_that_would_have_expired_is_not_counted_again(served: Served, clock: Clock) -> None:
     """Its item may be deleted, so the process cannot know whether the report was counted."""
     query = 'mutation { reportSighting(input: {area: "Harbor", category: "Cats", description: "x"}) { sightingId } }'
-    keyed = Keyed(served, "reportSighting", query, "k")
+    keyed = Keyed(served, FIELDS["reportSighting"], query, "k")
     await keyed.send()
     before = await stored_items_of_all_tables(served)
     clock.forward(minutes=30)
@@ -239,7 +243,20 @@ async def test_a_sighting_that_would_have_expired_is_not_counted_again(served: S
 
 
 def test_effects_of_a_second_execution_are_documented() -> None:
-    page = (ROOT / "docs" / "mutations.md").read_text()
-    for beginning, names in (("responds as if", NOTHING_THERE), ("takes effect again", WRITTEN_AGAIN)):
+    page = MUTATIONS_PAGE.read_text()
+    deletions, updates = (Again.NOTHING_THERE, Again.NOTHING_EITHER_TIME), (Again.WRITTEN,)
+    for beginning, effects in (("responds as if", deletions), ("takes effect again", updates)):
         (row,) = [line for line in page.splitlines() if line.startswith(f"| {beginning}")]
-        assert set(re.findall(r"`(\w+)`", row)) & MUTATION.fields.keys() == names
+        declared = {name for contract in PAGES for name in mutations_with(contract, *effects)}
+        documented = set(re.findall(r"`(\w+)`", row)) & MUTATION.fields.keys()
+        assert hints(f"the row `{beginning}` of docs/mutations.md", declared, documented, "`{}`") == []
+
+
+def test_each_mutation_with_an_expected_version_is_documented() -> None:
+    table = re.search(
+        r"^\| mutation \| `expectedVersion` is .*\n((?:\|.*\n)+)", MUTATIONS_PAGE.read_text(), re.MULTILINE
+    )
+    assert table is not None
+    documented = {name for row in table[1].splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    declared = {name for name in MUTATION.fields if expects_version(name)}
+    assert hints("the table of `expectedVersion` in docs/mutations.md", declared, documented, "a row for `{}`") == []

@@ -14,7 +14,7 @@ from resolvers.shared import validation as validate
 from tests.support.earthquake_samples import quake, store
 from tests.support.served import NOON, Served
 
-LIST = "query ($start: DateTime, $end: DateTime) {earthquakes(start: $start, end: $end) {nodes {eventId}}}"
+LIST = "query ($start: DateTime, $end: DateTime) {earthquakes(from: $start, to: $end) {nodes {eventId}}}"
 SAME = ["2026-06-25", "20260625", "2026-06-25T00:00", "2026-06-25T00:00:00", "2026-06-25T00:00:00.000Z"]
 SAME += ["2026-06-25T02:00:00+02:00", "2026-W26-4"]
 
@@ -27,15 +27,15 @@ async def test_equal_times_select_the_same_window(served: Served, start: str, in
     if in_variables:
         answer = await served.ask(LIST, {"start": start})
     else:
-        answer = await served.ask(f'{{earthquakes(start: "{start}") {{nodes {{eventId}}}}}}')
+        answer = await served.ask(f'{{earthquakes(from: "{start}") {{nodes {{eventId}}}}}}')
 
     assert answer.errors is None
     assert answer.data == {"earthquakes": {"nodes": [{"eventId": "after"}]}}
 
 
 def test_the_estimate_parses_times_as_the_query_does() -> None:
-    assert {days_of_window({"start": start}, NOON) for start in SAME} == {1.0}
-    assert days_of_window({"start": "2026-06"}, NOON) == 1.0 + LONGEST_WINDOW.days
+    assert {days_of_window({"from": start}, NOON) for start in SAME} == {1.0}
+    assert days_of_window({"from": "2026-06"}, NOON) == 1.0 + LONGEST_WINDOW.days
 
 
 @given(st.datetimes(datetime(1000, 1, 1), datetime(9000, 1, 1)))  # noqa: DTZ001 - the test needs a time without a zone
@@ -64,9 +64,9 @@ def test_an_invalid_day_is_refused(value: Any) -> None:
 
 WRITTEN = 'A DateTime is written as in "2026-06-25T14:30:00Z", not as '
 REFUSED = {
-    '{earthquakes(start: "soon") {nodes {eventId}}}': ("start", '"soon".', 21),
-    "{earthquakes(end: 5) {nodes {eventId}}}": ("end", "a value that is not a string.", 19),
-    'subscription {earthquakeDetected(since: "soon") {eventId}}': ("since", '"soon".', 41),
+    '{earthquakes(from: "soon") {nodes {eventId}}}': ("from", '"soon".', 20),
+    "{earthquakes(to: 5) {nodes {eventId}}}": ("to", "a value that is not a string.", 18),
+    'subscription {earthquakeDetected(from: "soon") {eventId}}': ("from", '"soon".', 40),
     'mutation {createPhoto(input: {takenAt: "soon"}) {id}}': ("input.takenAt", '"soon".', 30),
 }
 

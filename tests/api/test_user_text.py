@@ -153,8 +153,8 @@ def role_for(name: str) -> Role:
 def test_there_are_texts_to_check() -> None:
     assert len(CASES) > 100
     assert ("reportSighting", ("input", "description")) in CASES
-    assert ("logEvent", ("events", 0, "eventData", "word")) in CASES
-    assert ("syncFixtures", ("fixtures", 0, "venue", "name")) in CASES
+    assert ("logEvent", ("input", 0, "eventData", "word")) in CASES
+    assert ("syncFixtures", ("input", 0, "venue", "name")) in CASES
 
 
 @pytest.mark.parametrize("name", dict.fromkeys(name for name, _ in CASES))

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from datastore import errors
+from datastore.errors import ErrorCode
 from tests.support.command_line import run_here
 from tests.support.store_engines import ROOT
 
@@ -33,11 +35,19 @@ def test_every_variable_is_in_the_readme_and_in_the_help() -> None:
     assert set(_VARIABLE.findall(run_here("serve", "--help", COLUMNS="400").stdout)) == known
 
 
-def test_every_code_of_an_error_is_in_the_readme() -> None:
-    files = [path for folder in SOURCES for path in (ROOT / folder).rglob("*.py")]
-    codes = {code for path in files for code in re.findall(r'^    code = "([A-Z_]+)"$', path.read_text(), re.M)}
-    assert "PERSISTED_QUERY_NOT_FOUND" in codes
-    assert codes <= set(re.findall(r"`([A-Z_]+)`", (ROOT / "README.md").read_text()))
+def test_the_page_of_errors_explains_every_code() -> None:
+    page = (ROOT / "docs" / "errors.md").read_text()
+    assert re.findall(r"^\| `([A-Z_]+)` \|", page, re.M) == [code.value for code in ErrorCode]
+
+
+def test_the_page_of_errors_names_the_retryable_ones() -> None:
+    page = (ROOT / "docs" / "errors.md").read_text()
+    column = dict(re.findall(r"^\| `([A-Z_]+)` \|[^|]*\| ([^|]*) \|", page, re.M))
+    types = [each for each in vars(errors).values() if isinstance(each, type)]
+    kinds = [each for each in types if issubclass(each, errors.DomainError) and each is not errors.DomainError]
+    assert {code for code, retryable in column.items() if retryable != "no"} == {
+        kind.code for kind in kinds if kind.retryable
+    }
 
 
 def anchors(page: Path) -> set[str]:
@@ -63,8 +73,9 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=lambda page: page.name)
 def test_modules_that_a_page_names_exist(page: Path) -> None:
-    """A page names a module by the last parts of its path. The README also names those of an example, `books`."""
+    """A page names a module by the last parts of its path. Tutorials also name modules of their examples."""
     folders = (*SOURCES, "jit", "tests", "benchmarks", "deploy")
     paths = ["/gateway.py", *(path.as_posix() for folder in folders for path in (ROOT / folder).rglob("*.py"))]
     named = re.findall(r"`([\w./]+\.py)`", _CODE.sub("", page.read_text()))
-    assert [name for name in named if "books" not in name and not any(p.endswith(f"/{name}") for p in paths)] == []
+    missing = [name for name in named if not any(path.endswith(f"/{name}") for path in paths)]
+    assert [name for name in missing if "books" not in name and "shopping_lists" not in name] == []

@@ -190,8 +190,10 @@ def test_the_client_knows_no_session() -> None:
 # What holds a module for each entity, table, command or field, however many there are.
 ENUMERATIONS = {
     *("datastore/feeds", "datastore/matches", "datastore/photos", "pipelines/feeds"),
-    *("resolvers/matches", "resolvers/photos", "runtime/cli"),
+    *("resolvers/matches", "runtime/cli"),
 }
+# What holds a module for each system, and becomes crowded with the next ones.
+SYSTEMS = {"datastore/keyspace", "resolvers", "schema"}
 
 
 def test_a_package_of_mechanisms_has_twelve_modules_at_most_and_states_its_purpose() -> None:
@@ -203,7 +205,7 @@ def test_a_package_of_mechanisms_has_twelve_modules_at_most_and_states_its_purpo
     }
     purposes = {folder: ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) for folder in packages}
 
-    assert crowded.keys() == ENUMERATIONS
+    assert crowded.keys() - SYSTEMS == ENUMERATIONS
     assert [folder for folder, purpose in purposes.items() if not purpose] == []
 
 

@@ -14,8 +14,8 @@ import pytest
 from graphql import build_schema, execute, parse
 from graphql.execution import Executor
 
-from jit.eager.execution import PendingField
-from tests.support import random_sharing
+from jit.eager.batches import PendingBatch
+from tests.support import random_batches
 from tests.support.broken_executors import FAULTS, LosesTasks
 from tests.support.executor_proof import (
     REFERENCE,
@@ -118,16 +118,16 @@ def test_eager_execution_leaves_nothing_behind_when_it_is_cancelled() -> None:
 
 async def test_shared_resolutions_have_the_same_results_as_separate_ones() -> None:
     for seed in range(FIRST, FIRST + EXAMPLES // 4):
-        found = await random_sharing.difference_of(seed)
+        found = await random_batches.difference_of(seed)
 
         assert found is None, found
 
 
 async def test_an_event_source_that_was_already_abandoned_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PendingField, "forget", lambda _: None)
+    monkeypatch.setattr(PendingBatch, "_forget", lambda *_: None)
 
     for seed in range(ENOUGH):
-        if await random_sharing.difference_of(seed):
+        if await random_batches.difference_of(seed):
             return
     pytest.fail("The fault was not detected.")
 

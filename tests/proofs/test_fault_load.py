@@ -51,7 +51,7 @@ FINAL = {
 pytestmark = pytest.mark.timeout(60 + OPERATIONS / 20)
 # The largest share of responses that may be errors, which come from storms.
 MOST_ERRORS = 0.08
-SYNC = "mutation ($teams: [TeamInput!]!) { syncTeams(teams: $teams) { teamId } }"
+SYNC = "mutation ($teams: [TeamInput!]!) { syncTeams(input: $teams) { teamId } }"
 
 
 class Hurrying(Clock):

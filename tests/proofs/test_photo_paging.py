@@ -18,7 +18,7 @@ from datastore.keyspace.photos.table import SPARKS
 from datastore.model.identity import Role
 from datastore.model.ids import uuid7
 from datastore.model.timestamps import iso
-from datastore.photos.photos import FaceOnPhoto, Photo, photo_item
+from datastore.photos.photos import FaceOnPhoto, Photo
 from runtime.container import Gateway
 from server.settings import Settings
 from tests.support.photo_items import ask_as, face, person, photo_user
@@ -117,8 +117,8 @@ def filled() -> Iterator[Filled]:
 async def store_album(options: StoreOptions, made: Album) -> None:
     """Store the album without a stream: nothing reads it, and writing is faster."""
     async with open_database(options) as database:
-        await tables.create(database.admin_client(), [replace(SPARKS, stream=None)], options.prefix)
-    items = [*made.people, *map(photo_user, made.users), *made.faces, *map(photo_item, made.photos)]
+        await tables.create(database.client, [replace(SPARKS, stream=None)], options.prefix)
+    items = [*made.people, *map(photo_user, made.users), *made.faces, *[photo.item() for photo in made.photos]]
     async with Gateway(Settings(secret=SECRET), options, now=Clock()).running() as gateway:
         for at in range(0, len(items), 1000):
             await gateway.open_store().write_all(SPARKS, puts=items[at : at + 1000])

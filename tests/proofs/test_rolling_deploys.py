@@ -19,7 +19,7 @@ from tests.support.command_line import GatewayProcess, serve_process
 from tests.support.forking import Forked
 
 pytestmark = pytest.mark.timeout(180)
-ASKED = {"query": "{ areas trending(windowHours: 1) { score } }"}
+ASKED = {"query": "{ areas trending(window: HOUR) { score } }"}
 BULKY = "{ earthquakes(first: 1000) { nodes { eventId place magnitude occurredAt } } }"
 # With small budgets a load would first be refused by them.
 UNLIMITED = {

@@ -74,7 +74,9 @@ class EarthquakeWriter:
     """Writes earthquakes one after another, past the gateway."""
 
     def __init__(self, database: Database) -> None:
-        store = Store(database.client, prefix=database.prefix, deadline=Deadline(60), token=lambda: "")
+        store = Store(
+            database.client, prefix=database.prefix, deadline=Deadline(60), token=lambda: "", now=lambda: NOON
+        )
         self._earthquakes = Earthquakes(store, NOON)
         self.written: list[str] = []
         self.is_over = False

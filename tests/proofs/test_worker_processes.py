@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from tests.support.command_line import GatewayProcess, refused_in_a_line, run_here, serve_process
+from tests.support.command_line import GatewayProcess, refused_in_a_line, run_command, run_here, serve_process
 from tests.support.ports import free_port
 from tests.support.served import SECRET
 from tests.support.supervisor import is_running, signals_are_taken
@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc"),
     pytest.mark.timeout(180),
 ]
-ASKED = {"query": "{ areas trending(windowHours: 1) { score } }"}
+ASKED = {"query": "{ areas trending(window: HOUR) { score } }"}
 UNLIMITED = {"GATEWAY_ANONYMOUS_BUDGET_UNITS": "0"}
 
 
@@ -160,7 +160,7 @@ def test_a_taken_address_is_reported_although_workers_share_theirs(gateway: Gate
 
 
 def test_a_worker_assignment_set_by_a_user_is_refused(tmp_path: Path) -> None:
-    done = run_here("serve", "--data-dir", tmp_path, WORKER_OF_GATEWAY="1")
+    done = run_command("serve", "--data-dir", tmp_path, WORKER_OF_GATEWAY="1")
     refused_in_a_line(done, 2, "Error: WORKER_OF_GATEWAY is reserved for the processes of `serve --workers`")
 
 

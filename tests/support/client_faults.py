@@ -9,6 +9,7 @@ from datastore.model.access_patterns import AccessPattern, Who
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from tests.support.fault_proxy import corrupt, cut_body, cut_json, damage, garble, plain_error, refuse, reset
+from tests.support.served import NOON
 
 PUT_NEW = AccessPattern("T-1", "", BLIP, ("PutItem",), Who.ANY, condition="attribute_not_exists(PK)")
 READ = AccessPattern("T-2", "", BLIP, ("GetItem",), Who.ANY)
@@ -57,4 +58,6 @@ FINAL = {
 
 def store_on(client: Client, database: Database, seconds: float = 10) -> Store:
     tokens = (f"{database.prefix}{number}" for number in range(1000))
-    return Store(client, prefix=database.prefix, deadline=Deadline(seconds), token=lambda: next(tokens))
+    return Store(
+        client, prefix=database.prefix, deadline=Deadline(seconds), token=lambda: next(tokens), now=lambda: NOON
+    )

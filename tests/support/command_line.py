@@ -22,7 +22,7 @@ from tests.support.store_engines import ROOT
 from tests.support.until import until_blocking
 
 STRONG = "{ earthquakes(minMagnitude: 4.5, first: 100) { nodes { eventId magnitude } } }"
-ONE = '{ earthquake(eventId: "%s") { eventId magnitude place } }'
+ONE = '{ earthquake(id: "%s") { eventId magnitude place } }'
 WATCHES = '{ watches(userId: "demo") { area category } }'
 COMMANDS: list[list[str]] = [
     [],
@@ -136,8 +136,8 @@ class GatewayProcess:
         answer: dict[str, Any] = json.loads(_fetch(Request(self.url + "/graphql", body, headers))[2])
         return answer
 
-    def data(self, query: str, token: str | None = None) -> Any:
-        answer = self.ask(query, token)
+    def data(self, query: str, token: str | None = None, variables: dict[str, Any] | None = None) -> Any:
+        answer = self.ask(query, token, variables)
         assert "errors" not in answer, answer
         return answer["data"]
 
@@ -171,13 +171,15 @@ def serve_process(folder: Path, *arguments: str, **environment: str) -> Abstract
     return _serving(start, folder, environment)
 
 
-def serving_anew(folder: Path, *arguments: str, **environment: str) -> AbstractContextManager[GatewayProcess]:
-    """Run a command in a new interpreter, as a user does."""
+def serving_anew(
+    folder: Path, *arguments: str, root: Path = ROOT, **environment: str
+) -> AbstractContextManager[GatewayProcess]:
+    """Run `serve` in a new interpreter, as a user does. `root` is the folder of the project."""
 
     def start(surrounded: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
         command = [sys.executable, "gateway.py", "serve", *arguments]
         with log.open("wb") as file:
-            return subprocess.Popen(command, cwd=ROOT, env=surrounded, stdout=subprocess.DEVNULL, stderr=file)
+            return subprocess.Popen(command, cwd=root, env=surrounded, stdout=subprocess.DEVNULL, stderr=file)
 
     return _serving(start, folder, environment)
 

@@ -7,8 +7,8 @@ from tests.support.served import Answer, Served
 
 ADD = """
 mutation ($post: ID!, $id: ID, $text: String!) {
-  addComment(input: {postId: $post, commentId: $id, text: $text}) {
-    id postId commentId userId createdAt text textLength mentions
+  addComment(postId: $post, input: {commentId: $id, text: $text}) {
+    id postId commentId authorId createdAt text textLength mentions
   }
 }
 """
@@ -23,7 +23,7 @@ query ($post: ID!, $after: String, $before: String) {
 }
 """
 
-DELETE_POST = "mutation ($id: ID!) { deletePost(postId: $id) { postId } }"
+DELETE_POST = "mutation ($id: ID!) { deletePost(id: $id) { postId } }"
 
 NODE = "query ($id: ID!) { node(id: $id) { __typename ... on Comment { text post { postId } } } }"
 

@@ -20,8 +20,7 @@ from datastore.keyspace.feeds import pipeline as keys
 from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.keyspace.feeds.table import FEED
 from datastore.session.store import Store
-from pipelines.consumer.batches import BatchProcessor
-from pipelines.consumer.consumer import Consumer
+from pipelines.consumer.consumer import Consumer, Instance
 from pipelines.consumer.handlers import Handler
 from pipelines.consumer.metrics import StreamMetrics
 from pipelines.consumer.shard_worker import ConsumerIntervals
@@ -115,18 +114,9 @@ class ConsumerInstance:
         self._database = database
         self._client = client
         self._dead = False
-        batches = BatchProcessor(handlers, self._store, utc_now, self.metrics, retries=AT_ONCE, outage=SOON)
-        self.consumer = Consumer(
-            _Cuttable(wire or client or database.client, lambda: self._dead),
-            FEED,
-            database.prefix,
-            batches,
-            self._store,
-            self.name,
-            utc_now,
-            self.metrics,
-            pace=pace,
-        )
+        cuttable = _Cuttable(wire or client or database.client, lambda: self._dead)
+        instance = Instance(cuttable, database.prefix, self._store, self.name, utc_now)
+        self.consumer = Consumer(instance, FEED, handlers, self.metrics, pace=pace, retries=AT_ONCE)
 
     def _store(self) -> Store:
         if self._dead:
@@ -170,7 +160,7 @@ def stream_record(number: int, partition: str = "k", **image: Any) -> dict[str, 
 async def leases_of(database: Database, stream: str | None = None) -> dict[str, Lease]:
     """Return the leases by shard."""
     stream = stream or await stream_of(database.client, FEED.name, database.prefix)
-    found = store_of(database).query_all(keys.LEASES, {"partition": keys.leases(stream)})
+    found = store_of(database).query_all(keys.LEASES, keys.lease.values_of(stream))
     return {lease.shard_id: lease for item in [item async for item in found] for lease in [lease_from(item)]}
 
 

@@ -5,7 +5,8 @@ from datetime import timedelta
 from typing import Any
 
 from datastore.session.store import Store
-from pipelines.matches.live.orchestrator import MatchOrchestrator
+from pipelines.matches.live.metrics import PollMetrics
+from pipelines.matches.live.orchestrator import MatchOrchestrator, PollIntervals
 from pipelines.matches.live.poller import LiveChange, ScorePoller
 from pipelines.matches.providers.provider import Provider
 from tests.support.served import Served
@@ -22,11 +23,12 @@ class PipelineInstance:
         self.changes: list[LiveChange] = []
         self.repeated: list[LiveChange] = []
         self.ended: list[str] = []
-        lock = {"lock_seconds": options["lock_seconds"]} if "lock_seconds" in options else {}
         now: Callable[[], Any] = options.pop("now", served.clock)
-        self.poller = ScorePoller(provider, served.store, name, now, self._changed, **lock)
+        metrics: PollMetrics | None = options.pop("metrics", None)
+        intervals = PollIntervals(**{"linger": timedelta(0), **options})
+        self.poller = ScorePoller(provider, served.store, name, now, self._changed, lock_seconds=intervals.lock_seconds)
         self.orchestrator = MatchOrchestrator(
-            provider, self.poller, served.store, name, now, self._ended, **{"linger": timedelta(0), **options}
+            provider, self.poller, served.store, name, now, self._ended, intervals=intervals, metrics=metrics
         )
 
     async def _changed(self, _: Store, change: LiveChange) -> None:

@@ -10,7 +10,8 @@ from datastore.database import StoreOptions, open_database
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from pipelines.demo.match import demo_match
-from pipelines.matches.pipeline import CricketPipeline, PollIntervals
+from pipelines.matches.live.orchestrator import PollIntervals
+from pipelines.matches.pipeline import CricketPipeline
 from pipelines.matches.providers.cricsheet.reader import read
 from pipelines.matches.providers.recordings import Recording
 from pipelines.matches.providers.replay import ReplayProvider
@@ -32,7 +33,9 @@ async def main(engine: str, prefix: str, match_id: str, instance_id: str, *numbe
     async with open_database(StoreOptions(store=engine, prefix=prefix)) as database:
 
         def open_store() -> Store:
-            return Store(database.client, prefix=prefix, deadline=Deadline(20), token=lambda: str(uuid.uuid4()))
+            return Store(
+                database.client, prefix=prefix, deadline=Deadline(20), token=lambda: str(uuid.uuid4()), now=now
+            )
 
         intervals = PollIntervals(
             tick_seconds=0.05, reconcile_seconds=0.1, lock_seconds=lock_seconds, linger=timedelta(hours=1)

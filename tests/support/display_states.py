@@ -15,10 +15,9 @@ from datastore.matches.cricket import (
     Target,
 )
 from datastore.matches.display import MatchNames
-from datastore.matches.fixture_items import match_item
 from datastore.matches.leagues import League
-from datastore.matches.live_state import ActiveMatch, LiveScore, active_match_item, initial_state
-from datastore.matches.teams import Team, team_item
+from datastore.matches.live_state import ActiveMatch, LiveScore, initial_state
+from datastore.matches.teams import Team
 from datastore.session.store import Store
 from tests.support.served import NOON
 
@@ -62,8 +61,8 @@ def in_chase(version: int = 7, **changes: Any) -> ActiveMatch:
 
 
 async def store_match(store: Store, match: Match, active: ActiveMatch | None = None) -> None:
-    await store.write_all(FIXTURES, puts=[match_item(match, NOON)])
-    await store.write_all(TEAMS, puts=[team_item(MUMBAI), team_item(CHENNAI)])
+    await store.write_all(FIXTURES, puts=[replace(match, updated_at=NOON).item()])
+    await store.write_all(TEAMS, puts=[MUMBAI.item(), CHENNAI.item()])
     await store.write_all(LEAGUES, puts=[LEAGUE_ITEM])
     if active is not None:
-        await store.write_all(ACTIVE_MATCHES, puts=[active_match_item(active)])
+        await store.write_all(ACTIVE_MATCHES, puts=[active.item()])

@@ -5,6 +5,7 @@ from typing import Any
 
 from datastore.dynamodb.codec import encode_item
 from datastore.keyspace.photos.table import SPARKS
+from tests.support.boto_client import boto_client
 from tests.support.served import Served
 
 EMAIL = "email@example.com"
@@ -84,6 +85,6 @@ DOCUMENT: list[dict[str, Any]] = [
 def write_library_items(served: Served, *items: Mapping[str, Any]) -> None:
     """Write items of the photo library with boto3, as another program does."""
     assert served.gateway.database is not None
-    client, name = served.gateway.database.admin_client(), served.gateway.database.prefix + SPARKS.name
+    client, name = boto_client(served.gateway.database), served.gateway.database.prefix + SPARKS.name
     for item in items:
         client.put_item(TableName=name, Item=encode_item(item))

@@ -5,6 +5,7 @@ from typing import Any
 
 from datastore.dynamodb.codec import encode_item
 from datastore.keyspace.sightings import BLIP
+from tests.support.boto_client import boto_client
 from tests.support.moments import whole_seconds
 from tests.support.served import NOON, Served
 
@@ -45,6 +46,6 @@ DOCUMENT = [
 def write_blip_items(served: Served, *items: dict[str, Any]) -> None:
     """Write items of sightings with boto3, as another program does."""
     assert served.gateway.database is not None
-    client, name = served.gateway.database.admin_client(), served.gateway.database.prefix + BLIP.name
+    client, name = boto_client(served.gateway.database), served.gateway.database.prefix + BLIP.name
     for item in items:
         client.put_item(TableName=name, Item=encode_item(item))

@@ -11,7 +11,7 @@ query (
   $first: Int, $after: String, $last: Int, $before: String
 ) {
   earthquakes(
-    start: $start, end: $end, minMagnitude: $least, kind: $kind
+    from: $start, to: $end, minMagnitude: $least, kind: $kind
     first: $first, after: $after, last: $last, before: $before
   ) {
     nodes { eventId occurredAt magnitude }

@@ -11,6 +11,7 @@ from datastore.earthquakes.earthquakes import Earthquakes
 from datastore.earthquakes.events import Earthquake
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.model.timestamps import day_bucket, epoch_ms
+from tests.support.boto_client import boto_client
 from tests.support.served import NOON, Served
 
 MODEL = Earthquake("us1", epoch_ms(NOON), 4.5, "1 km N of Here", 33.25, -116.5, 9.75, "USGS", epoch_ms(NOON))
@@ -51,7 +52,7 @@ async def put_raw(served: Served, event_id: str, occurred_at: datetime = NOON, *
 
 async def put_item(served: Served, item: dict[str, Any]) -> None:
     assert served.gateway.database is not None
-    admin, name = served.gateway.database.admin_client(), served.gateway.database.prefix + EARTHQUAKES.name
+    admin, name = boto_client(served.gateway.database), served.gateway.database.prefix + EARTHQUAKES.name
     await asyncio.to_thread(admin.put_item, TableName=name, Item=encode_item(item))
 
 

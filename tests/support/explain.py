@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from datastore.model.identity import Role
-from tests.support import contract as contract
 from tests.support.served import Served
 
 

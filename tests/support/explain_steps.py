@@ -13,7 +13,6 @@ from datastore.database import StoreOptions
 from datastore.dynamodb.transport import STREAM_OPERATIONS
 from datastore.model.identity import Role
 from server.settings import Settings
-from tests.support import contract as contract
 from tests.support.fault_proxy import Proxy, Seen
 from tests.support.ports import free_port
 from tests.support.served import SECRET, Served

@@ -12,12 +12,17 @@ from datastore.keyspace.feeds.table import FEED
 from datastore.model.access_patterns import Table
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
+from tests.support.served import NOON
 
 
 def store_of(database: Database, client: Client | None = None) -> Store:
     """Return a store on the test's tables, with another client if one is given."""
     return Store(
-        client or database.client, prefix=database.prefix, deadline=Deadline(50), token=lambda: uuid.uuid4().hex
+        client or database.client,
+        prefix=database.prefix,
+        deadline=Deadline(50),
+        token=lambda: uuid.uuid4().hex,
+        now=lambda: NOON,
     )
 
 

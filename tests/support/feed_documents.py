@@ -8,6 +8,7 @@ from datastore.change_streams.change import Change
 from datastore.dynamodb.codec import encode_item
 from datastore.keyspace.feeds.table import FEED
 from pipelines.feeds.handlers import feed_handlers
+from tests.support.boto_client import boto_client
 from tests.support.feed_changes import feed_changes, store_of
 from tests.support.moments import whole_seconds
 from tests.support.served import NOON, Served
@@ -112,4 +113,4 @@ def delete_feed_items(served: Served, *items: dict[str, Any]) -> None:
 
 def _client(served: Served) -> tuple[Any, str]:
     assert served.gateway.database is not None
-    return served.gateway.database.admin_client(), served.gateway.database.prefix + FEED.name
+    return boto_client(served.gateway.database), served.gateway.database.prefix + FEED.name

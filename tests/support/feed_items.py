@@ -23,8 +23,8 @@ def post_item(post_id: str, author: str = "ada", at: datetime = NOON, visibility
     """Return a post. `more` can be the lists `tags` and `mentions`."""
     return _keyed(
         posts.post(post_id),
-        GSI1PK=posts.by_author(author),
-        GSI1SK=posts.position(at, post_id),
+        GSI1PK=posts.post_by_author.partition_of(author),
+        GSI1SK=posts.post_by_author(author, at, post_id).sort,
         author_id=author,
         created_at=iso(at),
         visibility=visibility,

@@ -9,10 +9,13 @@ from dataclasses import replace
 from datetime import datetime
 
 from datastore.database import StoreOptions, open_database
+from datastore.keyspace.feeds.table import FEED
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
+from pipelines.consumer.consumer import Consumer, Instance
+from pipelines.consumer.metrics import StreamMetrics
 from pipelines.consumer.shard_worker import ConsumerIntervals
-from pipelines.feeds.pipeline import FeedPipeline
+from pipelines.feeds.handlers import feed_handlers
 from tests.support.moments import utc_now
 from tests.support.process_clock import process_clock
 
@@ -33,11 +36,12 @@ async def _run(engine: str, prefix: str, pace: ConsumerIntervals, now: Callable[
     async with open_database(StoreOptions(store=engine, prefix=prefix)) as database:
 
         def open_store() -> Store:
-            return Store(database.client, prefix=prefix, deadline=Deadline(30), token=lambda: str(uuid.uuid4()))
+            return Store(
+                database.client, prefix=prefix, deadline=Deadline(30), token=lambda: str(uuid.uuid4()), now=now
+            )
 
-        await FeedPipeline(
-            database.client, prefix, open_store, instance_id=instance_of(os.getpid()), now=now, pace=pace
-        ).run()
+        instance = Instance(database.client, prefix, open_store, instance_of(os.getpid()), now)
+        await Consumer(instance, FEED, feed_handlers(open_store, now), StreamMetrics(), pace=pace).run()
 
 
 def main(engine: str, prefix: str, lease_seconds: str, *clock: str) -> None:

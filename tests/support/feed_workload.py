@@ -25,11 +25,11 @@ STEP = timedelta(seconds=41)
 MUTATIONS = {
     "create_post": """mutation ($post: ID!, $text: String!, $visibility: Visibility!) {
       done: createPost(input: {postId: $post, text: $text, visibility: $visibility}) { createdAt tags mentions } }""",
-    "delete_post": "mutation ($post: ID!) { done: deletePost(postId: $post) { postId } }",
+    "delete_post": "mutation ($post: ID!) { done: deletePost(id: $post) { postId } }",
     "like": "mutation ($post: ID!) { done: likePost(postId: $post) { createdAt } }",
     "unlike": "mutation ($post: ID!) { done: unlikePost(postId: $post) { createdAt } }",
     "comment": """mutation ($post: ID!, $comment: ID!, $text: String!) {
-      done: addComment(input: {postId: $post, commentId: $comment, text: $text}) { createdAt mentions } }""",
+      done: addComment(postId: $post, input: {commentId: $comment, text: $text}) { createdAt mentions } }""",
     "delete_comment": """mutation ($post: ID!, $comment: ID!) {
       done: deleteComment(postId: $post, commentId: $comment) { commentId } }""",
     "follow": "mutation ($other: ID!) { done: follow(userId: $other) { followedAt } }",
@@ -108,7 +108,7 @@ async def pipeline_settled(client: Client, store: Callable[[], Store], prefix: s
 
 async def _is_at_end(client: Client, store: Callable[[], Store], stream: str) -> bool:
     """Return whether the checkpoint of the engine's only shard is at its end."""
-    leases = [item async for item in store().query_all(keys.LEASES, {"partition": keys.leases(stream)})]
+    leases = [item async for item in store().query_all(keys.LEASES, keys.lease.values_of(stream))]
     if not leases or not leases[0].get("checkpoint"):
         return False
     start = {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": leases[0]["checkpoint"]}
@@ -181,14 +181,14 @@ class Found:
         }
 
     async def top_authors(self, month: str) -> list[tuple[str, int, int, int]]:
-        query = "query ($month: String!) { topAuthors(month: $month, top: 100) { authorId posts likes comments } }"
-        ranks = (await self._ask(query, {"month": month}))["topAuthors"]
+        query = "query ($at: DateTime!) { topAuthors(at: $at, first: 100) { authorId posts likes comments } }"
+        ranks = (await self._ask(query, {"at": f"{month}-01T00:00:00Z"}))["topAuthors"]
         return [(rank["authorId"], rank["posts"], rank["likes"], rank["comments"]) for rank in ranks]
 
     async def trending(self, window: str) -> list[tuple[str, int]]:
         at = f"{window}:30:00Z" if "T" in window else f"{window}T12:00:00Z"
         query = """query ($window: TagWindow!, $at: DateTime!) {
-          trendingTags(window: $window, at: $at, top: 100) { tag posts } }"""
+          trendingTags(window: $window, at: $at, first: 100) { tag posts } }"""
         found = await self._ask(query, {"window": "HOUR" if "T" in window else "DAY", "at": at})
         return [(one["tag"], one["posts"]) for one in found["trendingTags"]]
 

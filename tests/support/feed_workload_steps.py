@@ -11,6 +11,7 @@ from datastore.change_streams.leases import LIFETIME_SECONDS
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.keyspace.feeds.table import FEED
+from pipelines.consumer.consumer import Consumer
 from pipelines.consumer.handlers import Handler
 from pipelines.feeds.fan_out import MAX_FOLLOWERS
 from pipelines.feeds.handlers import feed_handlers
@@ -33,13 +34,15 @@ async def pipeline(served: Served, handlers: Sequence[Handler] | None = None) ->
     Its leases last as long as in production. With shorter ones, a short stall of the machine makes the instance lose
     its lease in each batch and make no progress. The instance releases its leases at the end.
     """
-    instance = served.gateway.background.feed_pipeline(
-        handlers=handlers or handlers_of(served),
-        now=utc_now,
+    consumer = Consumer(
+        replace(served.gateway.background.instance(), now=utc_now),
+        FEED,
+        handlers or handlers_of(served),
+        served.gateway.metrics,
         pace=replace(feed_process.QUICK, lease_seconds=LIFETIME_SECONDS),
         retries=Backoff(initial=0.001, maximum=0.01, attempts=6),
     )
-    running = asyncio.create_task(instance.run())
+    running = asyncio.create_task(consumer.run())
     try:
         yield
     finally:

@@ -13,9 +13,9 @@ from datastore.dynamodb.client import Client
 from datastore.dynamodb.codec import Item
 from datastore.dynamodb.read_cache import ReadCaches
 from datastore.dynamodb.requests import PreparedRequest
-from datastore.feeds.follows import Follow, Follows, edge_item, following_from, is_following
-from datastore.feeds.home_feeds import HomeFeeds, entry_from, is_entry, is_source, source_from
-from datastore.feeds.posts import Post, Posts, is_live, is_post, post_from
+from datastore.feeds.follows import Follow, Follows, edge_item, is_following
+from datastore.feeds.home_feeds import HomeFeeds, MergedAuthor, entry_from, is_entry, is_source
+from datastore.feeds.posts import Post, Posts, is_live, is_post
 from datastore.feeds.users import Users
 from datastore.feeds.visibility import Viewer, Visibility, VisibilityPolicy
 from datastore.infrastructure.iam_roles import LAMBDA_FEED, IamRole
@@ -30,7 +30,7 @@ from datastore.session.pagination import Span
 from datastore.session.store import Store
 from tests.support.feed_changes import items_of
 from tests.support.rights import refused
-from tests.support.served import Clock
+from tests.support.served import NOON, Clock
 
 Hook = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 Happening = Callable[[], Awaitable[object]]
@@ -106,6 +106,7 @@ class FeedWorld:
             prefix=self.database.prefix,
             deadline=Deadline(20),
             token=lambda: uuid.uuid4().hex,
+            now=lambda: NOON,
         )
 
     async def users(self, *names: str) -> None:
@@ -190,15 +191,16 @@ class FeedWorld:
     async def sources(self) -> set[tuple[str, str, str]]:
         """Return the user, author and time of every source."""
         items = [item for item in await items_of(self.database, FEED) if is_source(item)]
-        return {(item["PK"].removeprefix("FEED#"), source_from(item).author_id, item["since"]) for item in items}
+        sources = map(MergedAuthor.decoder, items)
+        return {(source.user_id, source.author_id, source.since) for source in sources}
 
     async def assert_right(self, merged: Sequence[str] = ()) -> None:
         """Check that each home feed follows from follows and posts, that no entry is left over, and the sources of
         `merged`.
         """
         items = await items_of(self.database, FEED)
-        follows = [following_from(item) for item in items if is_following(item)]
-        posts = [post_from(item) for item in items if is_post(item) and is_live(item)]
+        follows = [Follow.decoder(item) for item in items if is_following(item)]
+        posts = [Post.decoder(item) for item in items if is_post(item) and is_live(item)]
         feeds = {
             (follow.follower_id, post.post_id)
             for follow in follows

@@ -21,7 +21,7 @@ from datastore.model.identity import Role
 from tests.support.served import NOON, Answer, Served
 
 SYNC = """mutation ($fixtures: [FixtureInput!]!) {
-  syncFixtures(fixtures: $fixtures) {
+  syncFixtures(input: $fixtures) {
     matchId status phase startTime round version venue { name } homeTeamId updatedAt innings { runs }
   }
 }"""
@@ -44,7 +44,7 @@ query ($code: String!, $from: DateTime, $to: DateTime, $first: Int, $after: Stri
 }
 """
 LATER = "2026-06-28T14:00:00Z"
-MOMENT = "2026-06-25T12:00:00+00:00"
+MOMENT = "2026-06-25T12:00:00.000Z"
 CARD = Scorecard(
     1,
     batting=(BattingLine("p1", "A Batter", 1, runs=60, balls=40, on_strike=True),),

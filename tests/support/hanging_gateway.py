@@ -13,8 +13,10 @@ from starlette.types import Receive, Scope, Send
 import runtime.cli.processes
 import runtime.jobs
 import runtime.supervisor.heartbeats
+import runtime.supervisor.worker_process
 import server.uvicorn
 from gateway import cli
+from runtime.supervisor.worker_env import VARIABLE
 from server.app import GatewayProcess, application
 from tests.support.spinning import spin
 
@@ -40,9 +42,7 @@ class Hanging:
 
 
 class Spinning:
-    """A pipeline that never returns to the event loop. It has no consumer that another process could replace."""
-
-    consumer = None
+    """A pipeline that never returns to the event loop."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
@@ -57,8 +57,11 @@ def main() -> None:
     if silent := os.environ.get("SILENT_SECONDS"):
         runtime.supervisor.heartbeats.SILENT_SECONDS = float(silent)
     if os.environ.get("PIPELINE_SPINS"):
-        vars(runtime.jobs)["FeedPipeline"] = vars(runtime.jobs)["CricketPipeline"] = Spinning
-    cli()
+        vars(runtime.jobs)["Consumer"] = vars(runtime.jobs)["CricketPipeline"] = Spinning
+    if VARIABLE in os.environ:
+        runtime.supervisor.worker_process.run_worker()
+    else:
+        cli()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Home feeds with their items."""
 
 from datastore.dynamodb.codec import Item
-from datastore.feeds.home_feeds import entry_item
+from datastore.feeds.home_feeds import MergedAuthor, entry_item
 from datastore.keyspace.feeds.table import FEED
 from tests.support.served import Served
 
@@ -15,3 +15,7 @@ def feed_entry(post: Item, user: str = "ada") -> Item:
 
 async def put_feed_items(served: Served, *items: Item) -> None:
     await served.store().write_all(FEED, puts=items)
+
+
+def source_item(user: str, author: str, since: str) -> Item:
+    return MergedAuthor(user, author, since).item()

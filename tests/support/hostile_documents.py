@@ -56,7 +56,7 @@ def _cycle(size: int) -> str:
 
 
 def _variables(size: int) -> str:
-    used = _repeated(lambda number: f"a{number}:earthquake(eventId:$v{number}){{place}}", size * 2 // 3)
+    used = _repeated(lambda number: f"a{number}:earthquake(id:$v{number}){{place}}", size * 2 // 3)
     return _repeated(lambda number: f"$v{number}:ID!", used.count("$") * 8, "query(", ")") + used
 
 
@@ -106,7 +106,7 @@ _SHAPES: dict[str, Callable[[int], str]] = {
     "aliases": lambda size: _repeated(lambda number: f"a{number}:__typename ", size),
     "aliases of lists": lambda size: _repeated(lambda number: f"a{number}:photos{{nodes{{imageId}}}}", size),
     "one alias of different fields": lambda size: _repeated(lambda number: f"a:f{number} ", size),
-    "differing arguments": lambda size: _repeated(lambda number: f'earthquake(eventId:"{number}"){{place}}', size),
+    "differing arguments": lambda size: _repeated(lambda number: f'earthquake(id:"{number}"){{place}}', size),
     "inline fragments": lambda size: _repeated(lambda _: "...{me{role}} ", size),
     "inline fragments in one another": lambda size: "{" + _nested("...{", "__typename", "}", size - 2, 180) + "}",
     "fragments that spread two": lambda size: _fragments(2, size),

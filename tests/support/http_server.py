@@ -6,8 +6,22 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from server import asgi
 from tests.support.until import until
+
+
+def on_any_server(app: ASGIApp) -> ASGIApp:
+    """Return an application that other servers than the gateway's own may call."""
+
+    async def adapted(scope: Scope, receive: Receive, send: Send) -> None:
+        if asgi.is_from_other_server(scope):
+            await asgi.serve(app, scope, receive, send)
+        else:
+            await app(scope, receive, send)
+
+    return adapted
 
 
 @asynccontextmanager
@@ -17,7 +31,7 @@ async def served(app: Any, state: Mapping[str, Any] | None = None, **how: Any) -
     `state` is the lifespan state that the application would set.
     """
     before: set[asyncio.Task[Any] | None] = {*asyncio.all_tasks()}
-    config = uvicorn.Config(app, **{"port": 0, "log_config": None, "lifespan": "off", **how})
+    config = uvicorn.Config(on_any_server(app), **{"port": 0, "log_config": None, "lifespan": "off", **how})
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)

@@ -82,7 +82,7 @@ async def processes(
 
         def store(seconds: float, meter: Meter) -> Store:
             deadline = Deadline(seconds)
-            return Store(client, prefix=database.prefix, deadline=deadline, token=lambda: "", meter=meter)
+            return Store(client, prefix=database.prefix, deadline=deadline, token=lambda: "", meter=meter, now=clock)
 
         def process() -> IdempotentProcess:
             once = Idempotency(store, deadline=2, now=clock, new_id=lambda: f"id{next(ids)}")

@@ -149,7 +149,7 @@ class Killer:
                 one.cancel()
 
     async def _answers(self, port: int) -> bool:
-        body = {"query": '{ earthquake(eventId: "us0") { eventId } }'}
+        body = {"query": '{ earthquake(id: "us0") { eventId } }'}
         try:
             async with self.http.post(
                 f"http://127.0.0.1:{port}/graphql", json=body, timeout=aiohttp.ClientTimeout(3)

@@ -49,7 +49,7 @@ SETTLING_SECONDS = 60 + KILLS * 6
 # The feed has its own workload.
 FEED_WRITES = ("create_post", "like", "comment", "follow")
 FEED_READS = ("read_post", "read_comments")
-SYNC = "mutation ($teams: [TeamInput!]!) { syncTeams(teams: $teams) { teamId } }"
+SYNC = "mutation ($teams: [TeamInput!]!) { syncTeams(input: $teams) { teamId } }"
 FOLLOWED = "version isSnapshot changed events { eventId } liveScore { status innings { runs wickets overs } }"
 UPDATES = f'subscription {{ matchUpdates(matchId: "{MATCH}") {{ {FOLLOWED} }} }}'
 

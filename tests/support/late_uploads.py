@@ -8,7 +8,7 @@ import pytest
 
 from datastore.model.ids import uuid7
 from datastore.photos import upload_reservations
-from datastore.photos.decoder_pool import DecoderPool
+from datastore.photos.decoder import DecoderPool
 from datastore.photos.photos import photo_with_id
 from datastore.session.store import Store
 from tests.support.pictures import jpeg

@@ -17,11 +17,11 @@ OF_USER = f"""query ($user: ID!, $first: Int, $after: String, $last: Int, $befor
 }}"""
 
 REGISTER = f"""mutation ($match: ID!, $device: ID!, $token: String!) {{
-  registerLiveActivity(matchId: $match, deviceId: $device, updateToken: $token) {{ {FIELDS} }}
+  registerLiveActivity(matchId: $match, deviceId: $device, input: {{updateToken: $token}}) {{ {FIELDS} }}
 }}"""
 
 END = f"""mutation ($match: ID!, $device: ID!, $of: ID, $reason: String) {{
-  endLiveActivity(matchId: $match, deviceId: $device, userId: $of, reason: $reason) {{ {FIELDS} }}
+  endLiveActivity(matchId: $match, deviceId: $device, userId: $of, input: {{reason: $reason}}) {{ {FIELDS} }}
 }}"""
 
 HERE = {"match": "m1", "device": "phone"}

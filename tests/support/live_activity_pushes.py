@@ -10,7 +10,8 @@ from datastore.database import Database
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.keyspace.matches.live_activities import ACTIVITIES_OF_USER, LIVE_ACTIVITIES
 from datastore.keyspace.matches.live_activities import live_activity as session_key
-from datastore.matches.cricket import CricketEvent, CricketEventKind, MatchPhase, Result, ResultKind
+from datastore.matches.cricket import MatchPhase, Result, ResultKind
+from datastore.matches.cricket_events import CricketEvent, CricketEventKind
 from datastore.matches.display import display_state
 from datastore.matches.live_activities import LiveActivities
 from datastore.model.composite_keys import key_attributes
@@ -52,7 +53,7 @@ async def register(store: Store, *users: str) -> None:
 
 
 async def session(store: Store, user: str) -> dict[str, str | None]:
-    values = {"partition": user, "now": NOON.timestamp()}
+    values = {"partition": user}
     (item,) = [item async for item in store.query_all(ACTIVITIES_OF_USER, values)]
     return {name: item.get(name) for name in ("status", "endReason", "updateToken")}
 
@@ -88,7 +89,9 @@ def session_item(user: str, token: str) -> dict[str, object]:
 
 @pytest.fixture
 def open_store(database: Database) -> Callable[[], Store]:
-    return lambda: Store(database.client, prefix=database.prefix, deadline=Deadline(30), token=lambda: "token")
+    return lambda: Store(
+        database.client, prefix=database.prefix, deadline=Deadline(30), token=lambda: "token", now=lambda: NOON
+    )
 
 
 @pytest.fixture

@@ -4,17 +4,20 @@ from datetime import timedelta
 from typing import Any
 
 from datastore.model.identity import Role
+from datastore.model.timestamps import iso
 from tests.support.served import NOON, Answer, Served
 
 ALL = " fragment All on Livestream { livestreamId title description streamUrl startTime endTime createdAt state }"
 CREATE = "mutation ($input: CreateLivestreamInput!) { createLivestream(input: $input) { ...All } }" + ALL
-UPDATE = "mutation ($input: UpdateLivestreamInput!) { updateLivestream(input: $input) { ...All } }" + ALL
-END = "mutation ($id: ID!) { endLivestream(livestreamId: $id) { ...All } }" + ALL
+UPDATE = (
+    "mutation ($id: ID!, $input: UpdateLivestreamInput!) { updateLivestream(id: $id, input: $input) { ...All } }" + ALL
+)
+END = "mutation ($id: ID!) { endLivestream(id: $id) { ...All } }" + ALL
 
 
 def iso_after_noon(**later: float) -> str:
     """Return the time this long after noon as the API writes it."""
-    return (NOON + timedelta(**later)).isoformat()
+    return iso(NOON + timedelta(**later))
 
 
 async def admin(served: Served, query: str, **variables: Any) -> Answer:
@@ -31,4 +34,4 @@ async def announce(served: Served, **more: Any) -> Any:
 
 
 async def change_livestream(served: Served, id: str, **changes: Any) -> Answer:
-    return await admin(served, UPDATE, input={"livestreamId": id, **changes})
+    return await admin(served, UPDATE, id=id, input=changes)

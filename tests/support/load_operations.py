@@ -87,7 +87,7 @@ def comment(actor: "Actor") -> Write | None:
         return None
     (_, post), text = actor.rng.choice(actor.load.posts), f"Number {actor.done}"
     query = """mutation ($post: ID!, $id: ID!, $text: String!) {
-      done: addComment(input: {postId: $post, commentId: $id, text: $text}) { commentId } }"""
+      done: addComment(postId: $post, input: {commentId: $id, text: $text}) { commentId } }"""
     comment_id = actor.new_id()
     variables = {"post": post, "id": comment_id, "text": text}
     return Write("addComment", query, variables, ("comment", post, comment_id), text)
@@ -197,9 +197,11 @@ def tag(actor: "Actor") -> Write | None:
         return None
     face = actor.faces[person, number]
     if actor.rng.random() < 0.5:
-        query = "mutation ($input: TagFaceInput!) { done: tagFace(input: $input) { faceId } }"
-        given = {"imageId": actor.photo, "personId": person, "faceId": face, "boundingBox": BOX}
-        return Write("tagFace", query, {"input": given}, ("face", face), person)
+        query = (
+            "mutation ($image: ID!, $input: TagFaceInput!) { done: tagFace(imageId: $image, input: $input) { faceId } }"
+        )
+        given = {"personId": person, "faceId": face, "boundingBox": BOX}
+        return Write("tagFace", query, {"image": actor.photo, "input": given}, ("face", face), person)
     query = "mutation ($face: ID!, $image: ID!) { done: untagFace(faceId: $face, imageId: $image) { faceId } }"
     return Write("untagFace", query, {"face": face, "image": actor.photo}, ("face", face), None)
 
@@ -244,7 +246,7 @@ def rename_team(actor: "Actor") -> Write:
 def sync_teams(actor: "Actor") -> Write:
     """Write three teams in one batch."""
     name, teams = f"Squad {actor.done}", [f"s{number}-{actor.name}" for number in range(3)]
-    query = "mutation ($teams: [TeamInput!]!) { done: syncTeams(teams: $teams) { teamId } }"
+    query = "mutation ($teams: [TeamInput!]!) { done: syncTeams(input: $teams) { teamId } }"
     given = [{"teamId": team, "name": name, "code": "S"} for team in teams]
     first, *more = [("team", team) for team in teams]
     return Write("syncTeams", query, {"teams": given}, first, name, Role.SYSTEM, more=tuple(more))
@@ -284,7 +286,7 @@ def read_team(actor: "Actor") -> Read:
 def read_earthquake(actor: "Actor") -> Read:
     event = f"us{actor.rng.randrange(2 * QUAKES)}"
     wanted = {"earthquake": {"eventId": event, "magnitude": 4.5} if int(event[2:]) < QUAKES else None}
-    query = "query ($id: ID!) { earthquake(eventId: $id) { eventId magnitude } }"
+    query = "query ($id: ID!) { earthquake(id: $id) { eventId magnitude } }"
     return Read("earthquake", query, {"id": event}, wanted.__eq__)
 
 

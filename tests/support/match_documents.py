@@ -25,6 +25,7 @@ from datastore.model.access_patterns import Table
 from datastore.model.identity import Role
 from tests.support.active_matches import replay
 from tests.support.answers import data_of
+from tests.support.boto_client import boto_client
 from tests.support.cricket_pipeline import PipelineInstance
 from tests.support.fixture_steps import planned_match
 from tests.support.moments import whole_seconds
@@ -78,7 +79,7 @@ DOCUMENT: list[tuple[Table, dict[str, Any]]] = [
 def write_match_items(served: Served, *items: tuple[Table, dict[str, Any]]) -> None:
     """Put items with boto3, as another program does."""
     assert served.gateway.database is not None
-    client, prefix = served.gateway.database.admin_client(), served.gateway.database.prefix
+    client, prefix = boto_client(served.gateway.database), served.gateway.database.prefix
     for table, item in items:
         client.put_item(TableName=prefix + table.name, Item=encode_item(item))
 

@@ -14,9 +14,10 @@ from datastore.matches.fixtures import Fixtures
 from datastore.matches.leagues import League, Leagues
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
+from pipelines.matches.providers.sportmonks.http import SportMonksHttp
 from pipelines.matches.providers.sportmonks.provider import SportMonks
 from pipelines.matches.sync.jobs import FixtureSyncJob, LeagueSyncJob, SyncJob, SyncResult
-from tests.support.served import call_name
+from tests.support.served import NOON, call_name
 from tests.support.sportmonks_samples import (
     START,
     TOKEN,
@@ -35,7 +36,9 @@ LEAGUES = [
 
 def stores_of(client: Client, database: Database, opened: list[Store]) -> Stores:
     def open_store() -> Store:
-        opened.append(Store(client, prefix=database.prefix, deadline=Deadline(10), token=lambda: "token"))
+        opened.append(
+            Store(client, prefix=database.prefix, deadline=Deadline(10), token=lambda: "token", now=lambda: NOON)
+        )
         return opened[-1]
 
     return open_store
@@ -83,7 +86,8 @@ def stores(database: Database, opened: list[Store]) -> Stores:
 @pytest.fixture
 async def provider(service: Service, time: ProviderTime) -> AsyncIterator[SportMonks]:
     async with aiohttp.ClientSession() as session:
-        yield SportMonks(session, TOKEN, base_url=service.url, now=time, sleep=time.sleep, retry=QUICKLY)
+        http = SportMonksHttp(session, TOKEN, base_url=service.url, now=time, sleep=time.sleep, retry=QUICKLY)
+        yield SportMonks(http, now=time)
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from datastore.change_streams.change import Change
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
-from datastore.matches.cricket import CricketEvent
-from datastore.matches.live_state import ActiveMatch, active_match_item
+from datastore.matches.cricket_events import CricketEvent
+from datastore.matches.live_state import ActiveMatch
 from pipelines.matches.live.poller import TickOutcome
 from tests.support.active_matches import active_match_state, matches
 from tests.support.fixture_steps import ask_system, planned_match, put_fixtures
@@ -49,7 +49,7 @@ async def advance(served: Served, match_id: str = "m1", *events: CricketEvent, b
     if by == 1:
         assert await matches(served).commit(after)
     else:
-        await served.store().write_all(ACTIVE_MATCHES, puts=[active_match_item(after)])
+        await served.store().write_all(ACTIVE_MATCHES, puts=[after.item()])
     return after
 
 
@@ -70,6 +70,6 @@ async def nobody_follows(served: Served) -> None:
 def publish(served: Served, active: ActiveMatch) -> None:
     """Pass a change to the subscribers that is not in the table's stream."""
     assert served.gateway.services is not None
-    table, item = ACTIVE_MATCHES.name, active_match_item(active)
+    table, item = ACTIVE_MATCHES.name, active.item()
     change = Change(table, "MODIFY", {"matchId": active.match_id}, {"version": 0}, item, "0", NOON, False)
     served.gateway.services.changes._tables[table].log.deliver("no shard", change)

@@ -15,7 +15,7 @@ RESERVE = """mutation { createPhoto(input: { contentType: JPEG, description: "Go
   imageId original { url fields { name value } fileField contentType }
 } }"""
 
-COMPLETE = "mutation { completePhoto(imageId: %s) { imageId } }"
+COMPLETE = "mutation { completePhoto(id: %s) { imageId } }"
 
 
 def picture(kind: str = "JPEG", colour: str = "teal") -> bytes:

@@ -10,21 +10,23 @@ from tests.support.photo_items import ADA, ask_as
 from tests.support.served import Served
 
 BOX = {"left": 0.1, "top": 0.2, "width": 0.3, "height": 0.4}
-TAG = """mutation ($input: TagFaceInput!, $at: DateTime) { tagFace(input: $input, takenAt: $at) {
-  faceId imageId personId confidence boundingBox { left top width height } createdAt
-} }"""
+TAG = """mutation ($image: ID!, $input: TagFaceInput!, $at: DateTime) {
+  tagFace(imageId: $image, takenAt: $at, input: $input) {
+    faceId imageId personId confidence boundingBox { left top width height } createdAt
+  }
+}"""
 UNTAG = "mutation ($face: ID!, $image: ID!) { untagFace(faceId: $face, imageId: $image) { faceId personId } }"
 CREATE = """mutation ($input: CreatePersonInput!) { createPerson(input: $input) {
   personId name faceCount thumbnailUrl createdAt
 } }"""
-RENAME = """mutation ($input: UpdatePersonInput!) { updatePerson(input: $input) {
+RENAME = """mutation ($id: ID!, $input: UpdatePersonInput!) { updatePerson(id: $id, input: $input) {
   personId name faceCount thumbnailUrl
 } }"""
-MERGE = "mutation ($one: ID!, $into: ID!) { mergePersons(from: $one, into: $into) { personId name faceCount } }"
-UPDATE = """mutation ($input: UpdatePhotoInput!, $at: DateTime) {
-  updatePhoto(input: $input, takenAt: $at) { imageId description tags }
+MERGE = "mutation ($one: ID!, $into: ID!) { mergePersons(fromId: $one, intoId: $into) { personId name faceCount } }"
+UPDATE = """mutation ($id: ID!, $input: UpdatePhotoInput!, $at: DateTime) {
+  updatePhoto(id: $id, takenAt: $at, input: $input) { imageId description tags }
 }"""
-DELETE = "mutation ($id: ID!, $at: DateTime) { deletePhoto(imageId: $id, takenAt: $at) { imageId description } }"
+DELETE = "mutation ($id: ID!, $at: DateTime) { deletePhoto(id: $id, takenAt: $at) { imageId description } }"
 
 
 async def ask_library(
@@ -38,8 +40,8 @@ async def ask_library(
 
 
 async def tag_person(served: Served, image: str, person: str, email: str = ADA, **more: Any) -> Any:
-    given = {"imageId": image, "personId": person, "boundingBox": BOX} | more
-    return await ask_library(served, TAG, email, input=given)
+    given = {"personId": person, "boundingBox": BOX} | more
+    return await ask_library(served, TAG, email, image=image, input=given)
 
 
 async def library_items(served: Served, kind: str = "") -> list[dict[str, Any]]:

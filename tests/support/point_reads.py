@@ -13,6 +13,7 @@ from datastore.model.composite_keys import Key
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from tests.support.fault_proxy import Seen
+from tests.support.served import NOON
 
 BLIPS = AccessPattern("T-1", "", BLIP, ("GetItem", "BatchGetItem"), Who.ANY)
 
@@ -27,7 +28,7 @@ def numbered_item(number: int, table: Table = BLIP) -> dict[str, Any]:
 
 
 async def put_numbers(database: Database, numbers: Sequence[int], table: Table = BLIP) -> None:
-    store = Store(database.client, prefix=database.prefix, deadline=Deadline(20), token=lambda: "")
+    store = Store(database.client, prefix=database.prefix, deadline=Deadline(20), token=lambda: "", now=lambda: NOON)
     pattern = AccessPattern("T-4", "", table, ("PutItem",), Who.ANY)
     await asyncio.gather(*[store.put(pattern, numbered_item(number, table)) for number in numbers])
 

@@ -17,7 +17,7 @@ from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from server.security.jwt import Tokens, TokenSettings
 from tests.support.process_clock import ProcessClock
-from tests.support.served import SECRET, Answer, Clock, Served
+from tests.support.served import NOON, SECRET, Answer, Clock, Served
 
 PASSING = {"THROTTLED", "UNAVAILABLE", "TIMEOUT"}
 LOST = {"message": "lost", "extensions": {"code": "UNAVAILABLE", "mayHaveBeenApplied": True}}
@@ -99,7 +99,11 @@ class Remote(Served):
     def store(self) -> Store:
         assert self.database is not None
         return Store(
-            self.database.client, prefix=self.database.prefix, deadline=Deadline(50), token=lambda: uuid.uuid4().hex
+            self.database.client,
+            prefix=self.database.prefix,
+            deadline=Deadline(50),
+            token=lambda: uuid.uuid4().hex,
+            now=lambda: NOON,
         )
 
     async def ask(

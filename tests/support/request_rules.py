@@ -14,8 +14,9 @@ import botocore.session
 import orjson
 from botocore.validate import ParamValidator
 
-from datastore.dynamodb.client import ITEM_OPERATIONS, Client
+from datastore.dynamodb.client import Client
 from datastore.dynamodb.requests import PreparedRequest
+from datastore.dynamodb.retry.classify import ITEM_OPERATIONS
 from datastore.dynamodb.transport import STREAM_OPERATIONS
 from datastore.keyspace import TABLES
 from datastore.model.access_patterns import Table
@@ -209,9 +210,8 @@ def _problems_of_texts(
         yield f"names that are not used, or not defined: {sorted(differing)}"
     if differing := values ^ {token for token in used if token.startswith(":")}:
         yield f"values that are not used, or not defined: {sorted(differing)}"
-    bare = {token for token in used if token[0] not in "#:"} - OPERATORS - FUNCTIONS
-    if reserved := {name for name in bare if name.upper() in RESERVED}:
-        yield f"reserved words without an alias: {sorted(reserved)}"
+    if reserved := reserved_words_of(*texts):
+        yield f"reserved words without an alias: {reserved}"
     if any(len(text.encode()) > MOST_EXPRESSION_BYTES for text in texts):
         yield f"an expression of more than {MOST_EXPRESSION_BYTES:,} bytes"
     conditions = [text for name, text in expressions if name != "UpdateExpression"]
@@ -219,6 +219,12 @@ def _problems_of_texts(
         yield f"an expression of more than {MOST_OPERATORS} operators"
     if any(operands.count(",") >= MOST_OPERANDS for text in conditions for operands in _IN.findall(text)):
         yield f"IN with more than {MOST_OPERANDS} operands"
+
+
+def reserved_words_of(*expressions: str) -> list[str]:
+    """Return the attributes of the expressions that DynamoDB reserves and that have no alias."""
+    bare = {token for text in expressions for token in _TOKEN.findall(text)} - OPERATORS - FUNCTIONS
+    return sorted(token for token in bare if token.upper() in RESERVED)
 
 
 def _index_keys(kind: str, table: Table, part: Request) -> Iterator[str]:

@@ -5,16 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from datastore.matches.cricket import (
-    Ball,
-    CricketEvent,
-    CricketEventKind,
-    Match,
-    MatchPhase,
-    MatchSnapshot,
-    Wicket,
-    phase_of,
-)
+from datastore.matches.cricket import Ball, Match, MatchPhase, MatchSnapshot, Wicket, phase_of
+from datastore.matches.cricket_events import CricketEvent, CricketEventKind
 from datastore.matches.live_state import ActiveMatch
 from pipelines.matches.live.poller import TickOutcome
 from pipelines.matches.scoring.scorebook import InningsBook

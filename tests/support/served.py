@@ -14,7 +14,7 @@ import uvicorn
 from datastore.dynamodb.calls import Call
 from datastore.model.access_patterns import Table
 from datastore.model.identity import Role
-from datastore.photos.decoder_pool import DecoderPool
+from datastore.photos.decoder import DecoderPool
 from datastore.session.store import Store
 from pipelines.photos.janitor import Janitor
 from runtime.container import Gateway

@@ -22,7 +22,7 @@ from tests.support.fault_proxy import (
     Seen,
     client_of,
 )
-from tests.support.served import Clock
+from tests.support.served import NOON, Clock
 from tests.support.until import until
 
 READ = AccessPattern("T-1", "", BLIP, ("GetItem", "BatchGetItem"), Who.ANY)
@@ -55,7 +55,9 @@ def open_store(client: Client, database: Database) -> Open:
     """Return a function that opens stores of requests of one process, which uses the proxy."""
 
     def store(sharing: ReadFreshness = ReadFreshness.CACHED, seconds: float = 10) -> Store:
-        opened = Store(client, prefix=database.prefix, deadline=Deadline(seconds), token=lambda: "token")
+        opened = Store(
+            client, prefix=database.prefix, deadline=Deadline(seconds), token=lambda: "token", now=lambda: NOON
+        )
         opened.freshness = sharing
         return opened
 
@@ -65,7 +67,9 @@ def open_store(client: Client, database: Database) -> Open:
 @pytest.fixture
 def elsewhere(database: Database) -> Store:
     """Return a store of another process, which does not use the proxy."""
-    return Store(database.client, prefix=database.prefix, deadline=Deadline(60), token=lambda: "token")
+    return Store(
+        database.client, prefix=database.prefix, deadline=Deadline(60), token=lambda: "token", now=lambda: NOON
+    )
 
 
 async def value(store: Store, pattern: AccessPattern = READ, number: int = 1) -> int | None:

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
+from datastore.change_streams.subscriptions.event_source import EventSource
 from datastore.model.identity import Identity, Role
 from datastore.queues import ByteBudget
 from server.admission.callers import Caller
@@ -105,9 +106,13 @@ def stop_following(*listeners: RecordingListener) -> None:
         heard.following.stop()
 
 
+def share_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each subscription have a stream of its own."""
+    monkeypatch.setattr(EventSource, "is_shared", property(lambda _: False, lambda *_: None))
+
+
 def groups(served: Served) -> int:
-    manager = subscriptions(served)
-    return len(manager._groups) + len(manager._own_groups)
+    return len(subscriptions(served)._groups)
 
 
 @pytest.fixture(autouse=True)

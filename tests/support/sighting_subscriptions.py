@@ -4,13 +4,14 @@ from typing import Any
 
 from datastore.dynamodb.codec import encode_item
 from datastore.keyspace.sightings import BLIP
+from tests.support.boto_client import boto_client
 from tests.support.served import Served
 
 
 def raw_put(served: Served, item: dict[str, Any]) -> None:
     """Write an item as another program does: without the gateway and its client."""
     assert served.gateway.database is not None
-    client = served.gateway.database.admin_client()
+    client = boto_client(served.gateway.database)
     client.put_item(TableName=served.gateway.database.prefix + BLIP.name, Item=encode_item(item))
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.matches.cricket import Match
+from pipelines.matches.providers.sportmonks.http import SportMonksHttp
 from pipelines.matches.providers.sportmonks.provider import SportMonks
 from tests.support.sportmonks_samples import (
     PATIENCE,
@@ -24,8 +25,10 @@ QUICK = Backoff(initial=0.5, maximum=2.0, attempts=3)
 
 def provider_of(service: Service, session: aiohttp.ClientSession, time: ProviderTime, **options: Any) -> SportMonks:
     limits = aiohttp.ClientTimeout(total=PATIENCE)
+    of_provider = {name: options.pop(name) for name in ("interval",) if name in options}
     defaults: dict[str, Any] = {"now": time, "sleep": time.sleep, "retry": QUICK, "limits": limits}
-    return SportMonks(session, TOKEN, base_url=service.url, **(defaults | options))
+    http = SportMonksHttp(session, TOKEN, base_url=service.url, **(defaults | options))
+    return SportMonks(http, now=time, **of_provider)
 
 
 async def all_of(provider: SportMonks, *leagues: str) -> list[Match]:

@@ -1,9 +1,9 @@
 """Descriptions of tables."""
 
-import asyncio
 from typing import Any
 
 from datastore.database import Database
+from datastore.infrastructure.tables import describe_ttl
 from datastore.keyspace import TABLES
 from datastore.model.access_patterns import Index, Table
 
@@ -42,6 +42,4 @@ def described_shape(described: dict[str, Any], prefix: str) -> dict[str, Any]:
 
 async def ttl(database: Database, table: Table) -> dict[str, Any]:
     name = database.prefix + table.name
-    answer = await asyncio.to_thread(database.admin_client().describe_time_to_live, TableName=name)
-    description: dict[str, Any] = answer["TimeToLiveDescription"]
-    return description
+    return await describe_ttl(database.client, name)

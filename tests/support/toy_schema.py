@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 import strawberry
 from graphql import GraphQLError
 
-from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
 from datastore.errors import Conflict, NotFound, Unauthenticated, Unavailable
 from datastore.model.identity import Identity, Role
 from datastore.model.ids import IdSource
@@ -18,9 +17,8 @@ class ToyContext:
     """A context that records what the resolvers saw."""
 
     used_identity = True
-    progress: SubscriptionProgress | None = None
 
-    def __init__(self, identity: Identity | None) -> None:
+    def __init__(self, identity: Identity | None, _freshness: ReadFreshness, _compiled: bool) -> None:
         self.identity = identity
 
     @property
@@ -30,17 +28,11 @@ class ToyContext:
     def close(self) -> None:
         pass
 
-    def set_freshness(self, freshness: ReadFreshness) -> None:
-        pass
-
     def use_id_source(self, source: IdSource) -> None:
         pass
 
     def advance_watermark(self) -> None:
         raise AssertionError("nothing is followed over HTTP")
-
-    def reset(self) -> None:
-        raise AssertionError("nothing is renewed over HTTP")
 
 
 Info = strawberry.Info[ToyContext, None]

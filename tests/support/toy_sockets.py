@@ -13,8 +13,7 @@ import uvicorn
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from datastore.change_streams.subscriptions.event_source import UnsharedSource
-from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
+from datastore.change_streams.subscriptions.event_source import EventSource, source_of
 from datastore.errors import BadUserInput, NotFound, SlowSubscriber, Unauthenticated, Unavailable
 from datastore.model.identity import Identity, Role
 from datastore.model.ids import IdSource
@@ -28,6 +27,7 @@ from server.http.protocol import UVICORN_OPTIONS
 from server.operations.runner import Runner
 from server.websocket.endpoint import SUBPROTOCOL, GraphQLWebSocket
 from server.websocket.transport import SocketLimits
+from tests.support.http_server import on_any_server
 from tests.support.until import until
 
 NOW = 1_800_000_000.0
@@ -66,12 +66,12 @@ class SocketContext:
     """A context with a dataloader that remembers, as real ones do."""
 
     used_identity = True
-    progress: SubscriptionProgress | None = None
 
-    def __init__(self, identity: Identity | None) -> None:
+    def __init__(self, identity: Identity | None, _freshness: ReadFreshness, _compiled: bool) -> None:
         world.contexts += 1
         self.identity = identity
-        self.reset()
+        self.loaded: dict[str, float] = {}
+        self.moment = world.now
 
     @property
     def meter(self) -> Meter:
@@ -80,18 +80,11 @@ class SocketContext:
     def close(self) -> None:
         pass
 
-    def set_freshness(self, freshness: ReadFreshness) -> None:
-        pass
-
     def use_id_source(self, source: IdSource) -> None:
         pass
 
     def advance_watermark(self) -> None:
         pass
-
-    def reset(self) -> None:
-        self.loaded: dict[str, float] = {}
-        self.moment = world.now
 
     def load(self, key: str) -> float:
         return self.loaded.setdefault(key, world.now)
@@ -155,11 +148,8 @@ class SocketMutation:
         return "changed"
 
 
-async def numbers(info: Info, when_slow: str, size: int, buffer: int = 100) -> UnsharedSource[str]:
+async def numbers(when_slow: str, size: int, buffer: int = 100) -> EventSource[str]:
     """Yield texts of this size that begin with a number. A newer one replaces one that is equal modulo 3."""
-    progress = info.context.progress
-    assert progress is not None
-    progress.go_live()
 
     async def events() -> AsyncGenerator[str, None]:
         world.opened += 1
@@ -173,8 +163,8 @@ async def numbers(info: Info, when_slow: str, size: int, buffer: int = 100) -> U
 
     if when_slow not in list(OverflowPolicy):
         raise BadUserInput("`whenSlow` must be one of the policies.", field="whenSlow")
-    return UnsharedSource(
-        QueueLimits.of(OverflowPolicy(when_slow), buffer), events(), lambda text: int(text.split()[0]) % 3
+    return source_of(
+        events(), QueueLimits.of(OverflowPolicy(when_slow), buffer), key=lambda text: int(text.split()[0]) % 3
     )
 
 
@@ -321,7 +311,7 @@ async def serve_websockets(
     before: set[asyncio.Task[Any] | None] = {*asyncio.all_tasks()}
     runner = Runner(Documents(SCHEMA), SocketContext, deadline=deadline, registry=registry)
     endpoint = GraphQLWebSocket(runner, identify_socket_user, **{"limits": QUICK, "clock": world.clock, **how})
-    config = uvicorn.Config(endpoint, port=0, log_config=None, lifespan="off", **server_options)
+    config = uvicorn.Config(on_any_server(endpoint), port=0, log_config=None, lifespan="off", **server_options)
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
@@ -332,7 +322,7 @@ async def serve_websockets(
     before.add(asyncio.current_task())
     await until(lambda: not server.server_state.connections and asyncio.all_tasks() <= before)
     assert world.held == 0
-    assert not endpoint._sockets
+    assert not endpoint.sockets
 
 
 def upgrade(host: str, more: str = "") -> bytes:

@@ -8,6 +8,7 @@ import aiohttp
 from PIL import Image
 
 from datastore.keyspace.photos import users as user_keys
+from datastore.model.access_patterns import consistently
 from datastore.objects import UploadTarget
 from tests.support.photo_items import ADA, ask_as
 from tests.support.served import Answer, Served
@@ -15,10 +16,10 @@ from tests.support.served import Answer, Served
 TARGET = "{ url method fields { name value } fileField contentType maxBytes expiresAt }"
 CREATE = f"""mutation($input: CreatePhotoInput!) {{ createPhoto(input: $input) {{
     imageId expiresAt original {TARGET} thumbnail {TARGET} }} }}"""
-COMPLETE = """mutation($id: ID!) { completePhoto(imageId: $id) {
+COMPLETE = """mutation($id: ID!) { completePhoto(id: $id) {
     imageId takenAt createdAt description tags contentType size width height email personIds originalUrl thumbnailUrl
 } }"""
-CANCEL = "mutation($id: ID!) { cancelUpload(imageId: $id) }"
+CANCEL = "mutation($id: ID!) { cancelUpload(id: $id) }"
 COLORS = {"red": (255, 0, 0), "blue": (0, 0, 255)}
 
 
@@ -38,7 +39,7 @@ async def cancel(served: Served, image_id: str, email: str | None = ADA) -> Answ
 
 
 async def upload_count(served: Served, email: str = ADA) -> Any:
-    item = await served.store().get(user_keys.PHOTO_USER_CONSISTENT, user_keys.user(email))
+    item = await served.store().get(consistently(user_keys.PHOTO_USER), user_keys.user(email))
     return item and item.get("uploadCount")
 
 

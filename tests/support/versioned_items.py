@@ -49,10 +49,10 @@ class Kind:
         return await self.ask(served, self.write, value=value, expected=expected)
 
 
-def by_input(field: str, of: str, value: str, more: str = "", kind: str = "String!") -> str:
+def by_input(field: str, of: str, value: str) -> str:
     """Return a mutation whose input has the expected version."""
-    return f"""mutation ($value: {kind}, $expected: Int) {{
-      it: {field}({of} input: {{{more} {value}: $value, expectedVersion: $expected}}) {{ value: {value} version }}
+    return f"""mutation ($value: String!, $expected: Int) {{
+      it: {field}({of} input: {{{value}: $value, expectedVersion: $expected}}) {{ value: {value} version }}
     }}"""
 
 
@@ -72,20 +72,20 @@ KINDS = [
     Kind(
         "Photo",
         '{ it: photo(id: "i", consistent: true) { value: description version } }',
-        by_input("updatePhoto", 'takenAt: "2023-01-01T00:00:00Z"', "description", 'imageId: "i"'),
+        by_input("updatePhoto", 'id: "i", takenAt: "2023-01-01T00:00:00Z"', "description"),
         made=("UpdateItem sparks",),
     ),
     Kind(
         "Person",
         '{ it: person(id: "p", consistent: true) { value: name version } }',
-        by_input("updatePerson", "", "name", 'personId: "p"'),
+        by_input("updatePerson", 'id: "p"', "name"),
         role=Role.ADMIN,
         made=("Query sparks",),
     ),
     Kind(
         "Livestream",
         '{ it: livestream(id: "l", consistent: true) { value: title version } }',
-        by_input("updateLivestream", "", "title", 'livestreamId: "l"'),
+        by_input("updateLivestream", 'id: "l"', "title"),
         role=Role.ADMIN,
         made=("Query sparks",),
     ),
@@ -93,7 +93,7 @@ KINDS = [
         "Team",
         '{ it: team(id: "1") { value: name version } }',
         by_input("updateTeam", 'id: "1"', "name"),
-        put='mutation ($value: String!) { it: syncTeams(teams: [{teamId: "1", name: $value, code: "A"}]) { version } }',
+        put='mutation ($value: String!) { it: syncTeams(input: [{teamId: "1", name: $value, code: "A"}]) { version } }',
         role=Role.ADMIN,
         made=("UpdateItem cricket-teams",),
     ),
@@ -101,7 +101,7 @@ KINDS = [
         "League",
         '{ it: league(id: "1") { value: name version } }',
         by_input("updateLeague", 'id: "1"', "name"),
-        put='mutation ($value: String!) { it: putLeague(input: {leagueId: "1", name: $value, code: "A"}) { version } }',
+        put='mutation ($value: String!) { it: putLeague(id: "1", input: {name: $value, code: "A"}) { version } }',
         role=Role.ADMIN,
         made=("UpdateItem cricket-leagues",),
     ),
@@ -117,7 +117,9 @@ KINDS = [
         "MatchFollow",
         '{ it: matchFollow(matchId: "m") { value: teamId version } }',
         """mutation ($value: ID!, $expected: Int) {
-          it: updateMatchFollow(matchId: "m", teamId: $value, expectedVersion: $expected) { value: teamId version }
+          it: updateMatchFollow(matchId: "m", input: {teamId: $value, expectedVersion: $expected}) {
+            value: teamId version
+          }
         }""",
         values=("10", "20"),
         made=("UpdateItem cricket-match-follows",),
@@ -126,7 +128,9 @@ KINDS = [
         "Device",
         '{ it: device(userId: "ada") { value: pushToStartToken version } }',
         f"""mutation ($value: String!, $expected: Int) {{
-          it: updatePushToStartToken(deviceToken: "{PHONE}", pushToStartToken: $value, expectedVersion: $expected) {{
+          it: updatePushToStartToken(
+            deviceToken: "{PHONE}", input: {{pushToStartToken: $value, expectedVersion: $expected}}
+          ) {{
             value: pushToStartToken version
           }}
         }}""",
@@ -168,7 +172,7 @@ async def put_anew(served: Served) -> None:
           registerDevice(input: {{deviceToken: "{PHONE}", platform: IOS, osVersion: "1", appVersion: "1"}}) {{
             version
           }}
-          registerLiveActivity(matchId: "m", deviceId: "d", updateToken: "{PHONE}") {{ version }}
+          registerLiveActivity(matchId: "m", deviceId: "d", input: {{updateToken: "{PHONE}"}}) {{ version }}
         }}""",
         user="ada",
         email=ADA,

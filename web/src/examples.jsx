@@ -1,11 +1,8 @@
-import { useEffect, useRef, useState } from 'react';
-import { pick, useGraphiQL, useGraphiQLActions } from '@graphiql/react';
+import { useState } from 'react';
 import { ask } from './ask.js';
-import { paneCoversPage } from './narrow.js';
+import { useOpenInTab } from './opening.js';
 import { authorizationIn, headersFor } from './roles.jsx';
-
-// "QUAKE-2 Strong quakes of the month": a name begins with the id of its access pattern.
-const NAME = /^(?:([A-Z]+-\w+)\s+)?(.*)$/;
+import { search, searchable } from './searching.js';
 
 /** Return an example in the form of a GraphiQL tab. */
 export function tabOf({ query, variables, as }, tokens) {
@@ -22,7 +19,8 @@ async function withIds(example, { endpoint, tokens }) {
   const { find, variables, as } = example;
   try {
     const data = await ask(endpoint, authorizationIn(headersFor(as, tokens)), find);
-    return { ...example, variables: firstWith(Object.keys(variables), data) ?? variables };
+    const sought = Object.keys(variables).filter((name) => variables[name] !== null);
+    return { ...example, variables: { ...variables, ...firstWith(sought, data) } };
   } catch {
     return example; // running the example shows the error
   }
@@ -37,19 +35,12 @@ function firstWith(names, value) {
 
 /** Return the sidebar pane that lists all examples and opens each in a new tab. */
 export function createExamplesPlugin({ examples, tokens, endpoint }) {
+  const all = examples.map(searchable);
+
   function Examples() {
-    const [search, setSearch] = useState('');
-    const open = useOpenInTab();
-    // Tabs may be opened and closed while ids are read.
-    const opening = useRef(open);
-    useEffect(() => {
-      opening.current = open;
-    });
-    const words = search.toLowerCase().split(/\s+/);
-    const found = examples.filter(({ group, name }) => {
-      const text = `${group} ${name}`.toLowerCase();
-      return words.every((word) => text.includes(word));
-    });
+    const [text, setText] = useState('');
+    const [isReady, open] = useOpenInTab();
+    const found = search(all, text);
 
     return (
       <section className="examples" aria-label="Examples">
@@ -57,20 +48,20 @@ export function createExamplesPlugin({ examples, tokens, endpoint }) {
         <input
           type="search"
           aria-label="Search examples"
-          placeholder="Search examples"
-          value={search}
-          onChange={(event) => setSearch(event.target.value)}
+          placeholder="Search titles, fields, arguments"
+          value={text}
+          onChange={(event) => setText(event.target.value)}
         />
         {[...Map.groupBy(found, ({ group }) => group)].map(([group, members]) => (
           // A new key opens the collapsed groups again when a search begins.
-          <details key={`${group} ${Boolean(search)}`} open>
+          <details key={`${group} ${Boolean(text)}`} open>
             <summary>
               {group} <small>{members.length}</small>
             </summary>
             <ul>
               {members.map((example) => (
                 <li key={example.name}>
-                  <Example {...example} onClick={open && (async () => opening.current(tabOf(await withIds(example, { endpoint, tokens }), tokens)))} />
+                  <Example {...example} onClick={isReady ? async () => open(tabOf(await withIds(example, { endpoint, tokens }), tokens)) : undefined} />
                 </li>
               ))}
             </ul>
@@ -84,30 +75,19 @@ export function createExamplesPlugin({ examples, tokens, endpoint }) {
   return { title: 'Examples', icon: ExamplesIcon, content: Examples };
 }
 
-function Example({ name, as, onClick }) {
-  const [, id, title] = NAME.exec(name);
+function Example({ title, id, because, as, onClick }) {
   return (
     <button type="button" onClick={onClick} disabled={!onClick} title="Open in a new tab">
-      {id && <code>{id}</code>}
-      <span>{title}</span>
+      <span>
+        {title}
+        {because.map((term) => (
+          <code key={term}>{term}</code>
+        ))}
+      </span>
       {as && as !== 'user' && <small>{as}</small>}
+      {id && <small className="id">{id}</small>}
     </button>
   );
-}
-
-/** Return a function that opens a tab; undefined until the editors exist, because GraphiQL would lose the text. */
-function useOpenInTab() {
-  const { addTab, changeTab, setOperationName, setVisiblePlugin, stop, updateActiveTabValues } = useGraphiQLActions();
-  const { tabs, queryEditor } = useGraphiQL(pick('tabs', 'queryEditor'));
-  if (!queryEditor) return undefined;
-  return (tab) => {
-    stop(); // a running subscription would write into the new tab
-    addTab();
-    setOperationName(null); // otherwise the previous tab's name is sent until the editor has parsed the new query
-    updateActiveTabValues(tab);
-    if (paneCoversPage()) setVisiblePlugin(null);
-    changeTab(tabs.length); // fills the editors from the tab
-  };
 }
 
 function ExamplesIcon(props) {

@@ -19,9 +19,9 @@ const RESERVE = `mutation Reserve($input: CreatePhotoInput!) {
   }
 }`;
 const ENTER = 'mutation Enter($name: String!) { createPhotoUser(input: { displayName: $name }) { userId } }';
-const CONFIRM = `mutation Confirm($imageId: ID!) { completePhoto(imageId: $imageId) { ${PHOTO} } }`;
+const CONFIRM = `mutation Confirm($imageId: ID!) { completePhoto(id: $imageId) { ${PHOTO} } }`;
 
-const GIVE_UP = 'mutation GiveUp($imageId: ID!) { cancelUpload(imageId: $imageId) }';
+const GIVE_UP = 'mutation GiveUp($imageId: ID!) { cancelUpload(id: $imageId) }';
 
 // Reservations of failed uploads that could not be cancelled. The next equal upload uses them instead of a new one.
 const spare = new Map();

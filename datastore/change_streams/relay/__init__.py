@@ -22,8 +22,5 @@ def bus_at(url: str | None, prefix: str, metrics: RelayMetrics) -> "Bus | None":
     from datastore.change_streams.relay.bus import Bus  # imports redis only where a bus is used
 
     bus = Bus(url, prefix)
-    for name, (help_, read) in bus.gauges().items():
-        metrics.gauge(name, help_, read)
-    for name, (help_, read) in bus.counts().items():
-        metrics.count(name, help_, read)
+    bus.register_metrics(metrics)
     return bus

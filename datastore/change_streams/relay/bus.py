@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
-from secrets import token_hex
-from typing import Protocol, TypeVar
 
 from datastore.change_streams.change_source import ChangeSink
+from datastore.change_streams.relay import RelayMetrics
 from datastore.change_streams.relay.commands import (
     LEASE_SECONDS,
     TIMEOUT_SECONDS,
@@ -19,33 +18,18 @@ from datastore.change_streams.relay.commands import (
     entry_time_ms,
 )
 from datastore.change_streams.relay.follower import BusSource
-from datastore.change_streams.relay.publisher import Beginning, Page, StreamPages, TakePage
-from datastore.change_streams.shards.checkpoints import Reached
+from datastore.change_streams.relay.publisher import MakeReader, Page, new_id
 from datastore.change_streams.shards.shard_reader import time_of
-from datastore.change_streams.shards.stream_reader import StreamReader
 from datastore.primitives.retries import OutageLog
 from datastore.primitives.tasks import cancel
 
 RETRY_SECONDS = 0.5
 
-Metric = tuple[str, Callable[[], float]]
-R = TypeVar("R", bound=StreamReader)
-
 logger = logging.getLogger(__name__)
 
 
-def _new_id() -> str:
-    return token_hex(8)
-
-
-class MakeReader(Protocol):
-    """A factory of readers of one table's stream, which are instances of `kind`."""
-
-    def __call__(self, kind: type[R], sink: ChangeSink, start: Reached | None) -> R: ...
-
-
 class Bus:
-    """The bus at a `url`, for the tables of a `prefix`. `new_id` returns unique letters and digits.
+    """The bus at a `url`, for the tables of a `prefix`.
 
     While Redis fails, tables' streams are read directly, and Redis is probed every half second.
     """
@@ -58,25 +42,18 @@ class Bus:
         url: str,
         prefix: str,
         *,
-        new_id: Callable[[], str] = _new_id,
         timeout_seconds: float = TIMEOUT_SECONDS,
         lease_seconds: float = LEASE_SECONDS,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self.commands = RelayCommands(url, prefix, timeout_seconds=timeout_seconds, lease_seconds=lease_seconds)
-        self.new_id = new_id
         self.instance = new_id()
         self.is_away = False
         self._relayed = self._received = self._outages = 0
         self._relay_lag = self._receipt_lag = 0.0
-        self._clock = clock
         self._sources: set[BusSource] = set()
         self._changed = asyncio.Event()
         self._outage = OutageLog(
-            partial(
-                logger.warning,
-                "The bus is away, tables' streams are read directly: %s",
-            ),
+            partial(logger.warning, "The bus is away, tables' streams are read directly: %s"),
             partial(logger.info, "The bus is back."),
         )
         self._tasks: list[asyncio.Task[None]] = []
@@ -96,58 +73,54 @@ class Bus:
         if not self._tasks:
             self._tasks = [asyncio.create_task(self._receive(), name="changes by the bus")]
             self._tasks.append(asyncio.create_task(self._probe_forever(), name="probe of the bus"))
-
-        def read(sink: ChangeSink, start: Reached | None) -> StreamReader:
-            return make(StreamReader, sink, start)
-
-        def read_pages(beginning: Beginning, take: TakePage, start: Reached | None) -> StreamPages:
-            pages = make(StreamPages, beginning, start)
-            pages.take = take
-            return pages
-
-        return BusSource(self, table, sink, read, read_pages, on_error, now)
+        return BusSource(self, table, sink, make, on_error, now)
 
     async def aclose(self) -> None:
         """Close the connection. All sources must be stopped before."""
         await cancel(*self._tasks)
         await self.commands.aclose()
 
-    def gauges(self) -> dict[str, Metric]:
-        """Return the help text and the reading function of each gauge, by name."""
-        return {
-            "gateway_bus_away": (
-                "1 while tables' streams are read directly because Redis is away.",
-                lambda: self.is_away,
-            ),
-            "gateway_bus_tables_relayed": (
-                "Tables whose streams this process reads for all.",
-                lambda: sum(source.is_relaying for source in self._sources),
-            ),
-            "gateway_bus_tables_direct": (
-                "Tables whose streams this process reads for itself only.",
-                lambda: sum(source.is_direct for source in self._sources),
-            ),
-            "gateway_bus_relay_lag_seconds": (
-                "Seconds from DynamoDB's time of a change, to about a second, to the bus: the last change.",
-                lambda: self._relay_lag,
-            ),
-            "gateway_bus_receipt_lag_seconds": (
-                "Seconds from the bus to this process, by both clocks: the last change.",
-                lambda: self._receipt_lag,
-            ),
-        }
+    def register_metrics(self, metrics: RelayMetrics) -> None:
+        """Add the metrics of the bus to a registry."""
+        gauge, count = metrics.gauge, metrics.count
+        gauge(
+            "gateway_bus_away",
+            "1 while tables' streams are read directly because Redis is away.",
+            lambda: self.is_away,
+        )
+        gauge(
+            "gateway_bus_tables_relayed",
+            "Tables whose streams this process reads for all.",
+            lambda: sum(source.is_relaying for source in self._sources),
+        )
+        gauge(
+            "gateway_bus_tables_direct",
+            "Tables whose streams this process reads for itself only.",
+            lambda: self.direct_tables,
+        )
+        gauge(
+            "gateway_bus_relay_lag_seconds",
+            "Seconds from DynamoDB's time of a change, to about a second, to the bus: the last change.",
+            lambda: self._relay_lag,
+        )
+        gauge(
+            "gateway_bus_receipt_lag_seconds",
+            "Seconds from the bus to this process, by both clocks: the last change.",
+            lambda: self._receipt_lag,
+        )
+        count("gateway_bus_relayed", "Changes that this process read for all.", lambda: self._relayed)
+        count("gateway_bus_received", "Changes that this process received from the bus.", lambda: self._received)
+        count("gateway_bus_outages", "Outages of Redis.", lambda: self._outages)
 
-    def counts(self) -> dict[str, Metric]:
-        """Return the same for the counters."""
-        return {
-            "gateway_bus_relayed": ("Changes that this process read for all.", lambda: self._relayed),
-            "gateway_bus_received": ("Changes that this process received from the bus.", lambda: self._received),
-            "gateway_bus_outages": ("Outages of Redis.", lambda: self._outages),
-        }
+    @property
+    def direct_tables(self) -> int:
+        """The number of tables whose streams this process reads for itself only."""
+        return sum(source.is_direct for source in self._sources)
 
-    # The host of the sources
+    # Called by the sources
 
     def mark_unavailable(self, problem: BusUnavailable) -> None:
+        """Do without the bus until a probe succeeds. All sources are woken now, and when the probe succeeds."""
         if self.is_away:
             return
         self.is_away = True
@@ -156,6 +129,7 @@ class Bus:
         self._wake_all()
 
     def follow(self, source: BusSource) -> None:
+        """Deliver the entries after its `position` to a source, while it has one."""
         self._sources.add(source)
         self._changed.set()
 
@@ -170,7 +144,7 @@ class Bus:
 
     def count_received(self, entry: Relayed, changes: int) -> None:
         self._received += changes
-        self._receipt_lag = max(0.0, self._clock() - entry_time_ms(entry.id) / 1000)
+        self._receipt_lag = max(0.0, time.time() - entry_time_ms(entry.id) / 1000)
 
     # Background tasks
 

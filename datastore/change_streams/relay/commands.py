@@ -5,14 +5,11 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from redis.asyncio import BlockingConnectionPool, Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import ResponseError
 
 from datastore.change_streams.relay import lua as scripts
 from datastore.change_streams.shards.checkpoints import Reached
-from datastore.redis.failures import REDIS_AWAY
+from datastore.redis.client import REDIS_AWAY, redis_client
 
 NAME = "gateway:bus"
 TIMEOUT_SECONDS = 1.0
@@ -116,21 +113,10 @@ class RelayCommands:
         self._count = ENTRIES
         # All keys are in one slot of a cluster, since one XREAD reads all tables.
         self._tag = f"{{{NAME}:{prefix}}}"
-        pool: Any = BlockingConnectionPool.from_url(
-            url,
-            max_connections=CONNECTIONS,
-            timeout=2 * timeout_seconds,
-            socket_timeout=None,  # XREAD blocks, and `_with_timeout` limits it
-            socket_connect_timeout=2 * timeout_seconds,
-            retry=Retry(NoBackoff(), 0),
-        )
-        self._redis: Any = Redis.from_pool(pool)
-        self._claim = self._redis.register_script(scripts.CLAIM)
-        self._begin = self._redis.register_script(scripts.BEGIN)
-        self._continue = self._redis.register_script(scripts.CONTINUE)
-        self._append = self._redis.register_script(scripts.APPEND)
-        self._release = self._redis.register_script(scripts.RELEASE)
-        self._probe = self._redis.register_script(scripts.PROBE)
+        # Reads have no limit here: XREAD blocks, and `_with_timeout` limits it.
+        self._redis = redis_client(url, connections=CONNECTIONS, seconds=2 * timeout_seconds, read_seconds=None)
+        # The registered scripts, by their text.
+        self._scripts: dict[str, Any] = {}
 
     async def aclose(self) -> None:
         await self._redis.aclose()
@@ -138,7 +124,7 @@ class RelayCommands:
     async def probe(self) -> None:
         """Run all commands of the bus on a new connection, since the address may resolve to another host now."""
         await self._with_timeout(self._redis.connection_pool.disconnect(inuse_connections=False))
-        await self._run(self._probe, "", [])
+        await self._run(scripts.PROBE, "", [])
         await self._with_timeout(self._redis.xread({self._keys("")[2]: "0-0"}, count=1))
 
     async def claim(
@@ -154,7 +140,7 @@ class RelayCommands:
         `idle` are the present positions of shards without a record.
         """
         arguments = [instance, self._lease_ms, int(may_claim), *([] if idle is None else _flat(idle))]
-        lease, last_id, state = await self._run(self._claim, table, arguments)
+        lease, last_id, state = await self._run(scripts.CLAIM, table, arguments)
         found = dict(zip(state[::2], state[1::2], strict=True))
         return RelayState(
             lease=_text(lease),
@@ -169,12 +155,12 @@ class RelayCommands:
 
     async def begin(self, table: str, lease: str, epoch: str, reached: Reached) -> None:
         """Begin an epoch at these positions. Raises `RelayLeaseLost`."""
-        if not await self._run(self._begin, table, [lease, epoch, reached.stream, *_flat(reached)]):
+        if not await self._run(scripts.BEGIN, table, [lease, epoch, reached.stream, *_flat(reached)]):
             raise RelayLeaseLost
 
     async def continue_epoch(self, table: str, lease: str, epoch: str) -> None:
         """Record that the holder of the lease continues the epoch. Raises `RelayLeaseLost`."""
-        if not await self._run(self._continue, table, [lease, epoch]):
+        if not await self._run(scripts.CONTINUE, table, [lease, epoch]):
             raise RelayLeaseLost
 
     async def append(
@@ -193,7 +179,7 @@ class RelayCommands:
         Raises: `RelayLeaseLost`, and `UnexpectedPosition` if the page does not follow the stored position.
         """
         arguments = [lease, epoch, shard, follows, parent or "", *(part for record in records for part in record)]
-        appended: int = await self._run(self._append, table, arguments)
+        appended: int = await self._run(scripts.APPEND, table, arguments)
         if appended == -1:
             raise RelayLeaseLost
         if appended == -2:
@@ -206,7 +192,7 @@ class RelayCommands:
         await self._with_timeout(self._redis.hdel(self._keys(table)[1], *fields))
 
     async def release(self, table: str, lease: str) -> None:
-        await self._run(self._release, table, [lease])
+        await self._run(scripts.RELEASE, table, [lease])
 
     async def read(self, after: Mapping[str, str]) -> dict[str, list[tuple[str, Entry]]]:
         """Return the next entries of each table. Wait up to `BLOCK_SECONDS` for the first one.
@@ -245,8 +231,10 @@ class RelayCommands:
     def _keys(self, table: str) -> list[str]:
         return [f"{self._tag}{table}:{kind}" for kind in ("lease", "state", "changes")]
 
-    async def _run(self, script: Any, table: str, arguments: Sequence[Any]) -> Any:
-        return await self._with_timeout(script(keys=self._keys(table), args=arguments))
+    async def _run(self, script: str, table: str, arguments: Sequence[Any]) -> Any:
+        if script not in self._scripts:
+            self._scripts[script] = self._redis.register_script(script)
+        return await self._with_timeout(self._scripts[script](keys=self._keys(table), args=arguments))
 
     async def _call_paged(self, request: Coroutine[Any, Any, T], more: float = 0.0) -> T:
         try:

@@ -9,23 +9,19 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from datastore.change_streams.change_source import ChangeSink
-from datastore.change_streams.relay.commands import (
-    BusUnavailable,
-    Entry,
-    RelayCommands,
-    Relayed,
-    RelayState,
-    is_later_id,
-)
+from datastore.change_streams.relay.commands import BusUnavailable, Entry, Relayed, RelayState, is_later_id
 from datastore.change_streams.relay.deduplication import Deduplicator, Record
 from datastore.change_streams.relay.leader import RelayLeader
-from datastore.change_streams.relay.publisher import Page, ReadPages
-from datastore.change_streams.shards.checkpoints import Reached, lacking
+from datastore.change_streams.relay.publisher import MakeReader
+from datastore.change_streams.shards.checkpoints import lacking
 from datastore.change_streams.shards.stream_reader import FINAL, StreamReader
 from datastore.primitives.tasks import cancel
+
+if TYPE_CHECKING:
+    from datastore.change_streams.relay.bus import Bus
 
 # The seconds between two comparisons of the positions: usually, and during a transition.
 TICK_SECONDS, SHORT_TICK_SECONDS = 1.0, 0.05
@@ -33,29 +29,6 @@ TICK_SECONDS, SHORT_TICK_SECONDS = 1.0, 0.05
 NO_LEADER_SECONDS = 1.0
 PAST_MILLISECONDS = 120_000
 SLICE, SLICE_PAUSE_SECONDS = 50, 0.001
-
-
-class Host(Protocol):
-    """The part of the process's bus that a source uses."""
-
-    commands: RelayCommands
-    instance: str
-    new_id: Callable[[], str]
-
-    @property
-    def is_away(self) -> bool: ...
-
-    def mark_unavailable(self, problem: BusUnavailable) -> None:
-        """Do without the bus until a probe succeeds. All sources are woken now, and when the probe succeeds."""
-
-    def follow(self, source: "BusSource") -> None:
-        """Deliver the entries after its `position` to a source, while it has one."""
-
-    def forget(self, source: "BusSource") -> None: ...
-
-    def count_relayed(self, page: Page, now: datetime) -> None: ...
-
-    def count_received(self, entry: Relayed, changes: int) -> None: ...
 
 
 class BusSource:
@@ -66,31 +39,27 @@ class BusSource:
 
     def __init__(
         self,
-        host: Host,
+        bus: "Bus",
         table: str,
         sink: ChangeSink,
-        read: Callable[[ChangeSink, Reached | None], StreamReader],
-        read_pages: ReadPages,
+        make: MakeReader,
         on_error: Callable[[str, Exception], None],
         now: Callable[[], datetime],
     ) -> None:
         self.table = table
         self.problem: Exception | None = None
         self.position = None
-        self._host = host
+        self._bus = bus
         self._sink = sink
-        self._read = read
+        self._make = make
         self._on_error = on_error
         self._now = now
         self._delivered = Deduplicator(table, sink, on_error, now)
         self._leader = RelayLeader(
-            host.commands,
+            bus,
             table,
-            host.instance,
-            read_pages,
-            new_epoch=host.new_id,
-            on_page=lambda page: host.count_relayed(page, now()),
-            on_unavailable=host.mark_unavailable,
+            make,
+            on_page=lambda page: bus.count_relayed(page, now()),
             on_end=self.wake,
             on_error=on_error,
         )
@@ -100,7 +69,7 @@ class BusSource:
         self._no_leader_since: float | None = None
         self._wake = asyncio.Event()
         self._settled = asyncio.Event()
-        host.follow(self)
+        bus.follow(self)
         self._task = asyncio.create_task(self._run(), name=f"changes of {table} by the bus")
 
     @property
@@ -123,7 +92,7 @@ class BusSource:
             raise self.problem.with_traceback(None)  # followers share it: keep no frames of others
 
     async def stop(self) -> None:
-        self._host.forget(self)
+        self._bus.forget(self)
         await cancel(self._task)
 
     def wake(self) -> None:
@@ -169,7 +138,7 @@ class BusSource:
                 ValueError(f"Entry {entry_id} of the bus does not follow the changes delivered before it.")
             )
             return []
-        self._host.count_received(entry, len(records))
+        self._bus.count_received(entry, len(records))
         return [(entry.shard, entry.parent, record) for record in records]
 
     # Reconciliation
@@ -191,7 +160,7 @@ class BusSource:
             self._settled.set()
             if self._direct is not None:
                 await self._direct.stop()
-            if self._host.is_away:
+            if self._bus.is_away:
                 await self._leader.stop_relay()
             else:
                 await self._leader.release()
@@ -201,9 +170,9 @@ class BusSource:
         try:
             is_passing = await self._check_bus()
         except BusUnavailable as problem:
-            self._host.mark_unavailable(problem)
+            self._bus.mark_unavailable(problem)
             is_passing = False
-        if self._host.is_away:
+        if self._bus.is_away:
             await self._leader.stop_relay()
             self._read_directly()
         self._check_reader()
@@ -211,7 +180,7 @@ class BusSource:
 
     async def _check_bus(self) -> bool:
         """Return whether a transition is under way, which needs another check soon. Raises `BusUnavailable`."""
-        if self._host.is_away:
+        if self._bus.is_away:
             return False
         position, shards = self.position, dict(self._delivered.shards)
         state = await self._leader.claim()
@@ -262,7 +231,7 @@ class BusSource:
     async def _join(self, state: RelayState) -> None:
         """Begin with the bus's state. No change has been delivered here yet."""
         since = round(self._now().timestamp() * 1000) - PAST_MILLISECONDS
-        past = await self._host.commands.past(self.table, since, state.last_id)
+        past = await self._bus.commands.past(self.table, since, state.last_id)
         await self._delivered.start_from(state, past)
         self._follow_bus(state)
 
@@ -271,14 +240,14 @@ class BusSource:
         self._epoch, self.position, self._is_inconsistent = state.epoch, state.last_id, False
         self._leader.refused = None
         self._settled.set()
-        self._host.follow(self)
+        self._bus.follow(self)
 
     # The table's own stream
 
     def _read_directly(self) -> None:
         if self._direct is None:
             self.position = None
-            self._direct = self._read(self._delivered, self._delivered.reached)
+            self._direct = self._make(StreamReader, self._delivered, self._delivered.reached)
 
     def _check_reader(self) -> None:
         """Record the reader's position. Raise the error that ended the reader, if a retry would fail as well."""

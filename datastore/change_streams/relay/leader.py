@@ -6,20 +6,23 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from datastore.change_streams.relay.commands import (
     BusRefused,
     BusUnavailable,
-    RelayCommands,
     RelayLeaseLost,
     RelayState,
     UnexpectedPosition,
 )
-from datastore.change_streams.relay.publisher import Page, ReadPages, RelayPublisher
+from datastore.change_streams.relay.publisher import MakeReader, Page, RelayPublisher
 from datastore.change_streams.shards.checkpoints import Reached, lacking
 from datastore.dynamodb.client import RequestRefused
 from datastore.errors import DomainError
 from datastore.primitives.tasks import cancel
+
+if TYPE_CHECKING:
+    from datastore.change_streams.relay.bus import Bus
 
 # The seconds, on average, for which a process that could not read a table does not claim it.
 REFUSED_SECONDS = 1.0
@@ -28,32 +31,27 @@ logger = logging.getLogger(__name__)
 
 
 class RelayLeader:
-    """The leadership of one table by one `instance`.
+    """The leadership of one table by this process.
 
-    `on_unavailable` is called when Redis fails, `on_end` when the relay has ended, and `on_error` for each new reason
-    why the table cannot be read.
+    `on_page` is called with each page that was relayed, `on_end` when the relay has ended, and `on_error` for each new
+    reason why the table cannot be read.
     """
 
     def __init__(
         self,
-        commands: RelayCommands,
+        bus: "Bus",
         table: str,
-        instance: str,
-        read_pages: ReadPages,
+        make: MakeReader,
         *,
-        new_epoch: Callable[[], str],
         on_page: Callable[[Page], None],
-        on_unavailable: Callable[[BusUnavailable], None],
         on_end: Callable[[], None],
         on_error: Callable[[str, Exception], None],
     ) -> None:
-        self._commands = commands
+        self._bus = bus
+        self._commands = bus.commands
         self._table = table
-        self._instance = instance
-        self._read_pages = read_pages
-        self._new_epoch = new_epoch
+        self._make = make
         self._on_page = on_page
-        self._on_unavailable = on_unavailable
         self._on_end = on_end
         self._on_error = on_error
         self._relay: RelayPublisher | None = None
@@ -72,7 +70,7 @@ class RelayLeader:
         idle = None if relay is None else relay.idle()
         appended = None if relay is None else relay.appended()
         may_claim = time.monotonic() >= self._retry_at
-        state = await self._commands.claim(self._table, self._instance, may_claim=may_claim, idle=idle)
+        state = await self._commands.claim(self._table, self._bus.instance, may_claim=may_claim, idle=idle)
         if relay is None or relay.lease != state.lease:
             return state
         if appended is not None and (relay.epoch != state.epoch or lacking(state.positions, appended)):
@@ -89,10 +87,8 @@ class RelayLeader:
         """Relay if this process holds the lease, else stop relaying. Without an epoch to continue, start at `known`."""
         if self._relay is not None and (self._relay.lease != state.lease or self._task is None or self._task.done()):
             await self.stop_relay()
-        if state.is_held_by(self._instance) and self._relay is None:
-            self._relay = RelayPublisher(
-                self._commands, self._table, state.lease, self._read_pages, self._new_epoch, self._on_page
-            )
+        if state.is_held_by(self._bus.instance) and self._relay is None:
+            self._relay = RelayPublisher(self._commands, self._table, state.lease, self._make, self._on_page)
             self._task = asyncio.create_task(self._run(self._relay, state, known), name=f"relay of {self._table}")
 
     async def stop_relay(self) -> None:
@@ -114,7 +110,7 @@ class RelayLeader:
             if isinstance(problem, BusRefused):
                 # A leader that renews the lease but cannot append would withhold changes from all followers.
                 await self._release_lease(relay.lease)
-            self._on_unavailable(problem)
+            self._bus.mark_unavailable(problem)
         except (RelayLeaseLost, UnexpectedPosition) as problem:
             # The next claim, here or in another process, starts the relay again.
             logger.info("The relay of %s has ended: %r", self._table, problem)

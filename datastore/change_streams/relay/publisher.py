@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from secrets import token_hex
+from typing import Any, Protocol, TypeVar
 
 import orjson
 
 from datastore.change_streams.change import Change
+from datastore.change_streams.change_source import ChangeSink
 from datastore.change_streams.relay.commands import RelayCommands, RelayState
 from datastore.change_streams.shards.checkpoints import Reached, sequence_at
 from datastore.change_streams.shards.positioned_cursor import PositionedCursor
@@ -18,6 +20,7 @@ from datastore.change_streams.shards.stream_reader import ChangesLost, StreamRea
 # The failures in a row, within about two seconds, after which the table is left to another process.
 MAX_FAILURES = 4
 
+R = TypeVar("R", bound=StreamReader)
 Page = Sequence[dict[str, Any]]
 # Called with a shard, the position that a page of the shard follows, and the page.
 TakePage = Callable[[PositionedCursor, str, Page], Awaitable[None]]
@@ -80,7 +83,15 @@ class StreamPages(StreamReader):
             await self.take(shard, follows, page)
 
 
-ReadPages = Callable[[Beginning, TakePage, Reached | None], StreamPages]
+class MakeReader(Protocol):
+    """A factory of readers of one table's stream, which are instances of `kind`."""
+
+    def __call__(self, kind: type[R], sink: ChangeSink, start: Reached | None) -> R: ...
+
+
+def new_id() -> str:
+    """Return unique letters and digits, for a process or an epoch."""
+    return token_hex(8)
 
 
 @dataclass(eq=False)
@@ -90,8 +101,7 @@ class RelayPublisher:
     commands: RelayCommands
     table: str
     lease: str
-    read: ReadPages
-    new_epoch: Callable[[], str]
+    make: MakeReader
     on_page: Callable[[Page], None]
     epoch: str = ""
     _reader: StreamPages | None = None
@@ -136,13 +146,13 @@ class RelayPublisher:
                 start, epoch = None, ""
 
     async def _read_from(self, start: Reached | None, epoch: str) -> None:
-        beginning = Beginning()
-        reader = self._reader = self.read(beginning, self._append, start)
+        reader = self._reader = self.make(StreamPages, Beginning(), start)
+        reader.take = self._append
         try:
             await reader.attached()
             reached = reader.reached
             assert reached is not None
-            self.epoch = epoch or self.new_epoch()
+            self.epoch = epoch or new_id()
             if epoch:
                 await self.commands.continue_epoch(self.table, self.lease, epoch)
             else:

@@ -68,7 +68,7 @@ class _OlderRecords:
 
 
 class Backfill:
-    """A reader of the changes that a log lacks: see `replay_log.ReadOlder`.
+    """A reader of the changes that a log lacks: earlier records of a stream.
 
     One reading of a shard lasts at most `seconds` while the store answers. Failed calls are retried for `retry_seconds`
     seconds, throttled ones at a lower rate (datastore/change_streams/shards/read_pace.py). A shard without new records
@@ -102,7 +102,15 @@ class Backfill:
         return {shard.id: shard.parent for shard in listed}
 
     async def read(self, stream: str, ranges: list[MissingRange]) -> list[tuple[str, Change]] | None:
-        """Return the missing changes with their shards: see `replay_log.ReadOlder.read`."""
+        """Return the missing changes with their shards, in the order of each key.
+
+        Return None if the stream no longer holds them, if reading takes too long although the stream answers, or for
+        more than `MAX_CHANGES` or `MAX_BYTES`.
+
+        Raises:
+            ResumeTokenRefused: The stream does not accept a position.
+            Unavailable: The store stays unavailable.
+        """
         found, turns = _OlderRecords(ranges), asyncio.Semaphore(SHARDS_AT_ONCE)
 
         async def read(missing: MissingRange) -> None:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum, auto
 
+from datastore.change_streams.broadcast import Broadcaster
 from datastore.change_streams.change import Change
 from datastore.change_streams.change_sizes import size_of
 from datastore.change_streams.replay.resume_token import (
@@ -37,10 +38,10 @@ class Lack(Enum):
     OLDER = auto()  # changes after the token are no longer held
 
 
-class History:
+class History(Broadcaster[LogEntry]):
     """Changes in the order of their arrival, within bounds, preceded by older changes that were read again.
 
-    `publish` is called with each new change. No method waits.
+    Each new change is published to the subscribers. No method waits.
     """
 
     #: The ARN of the stream; "" before the first epoch.
@@ -54,14 +55,14 @@ class History:
 
     def __init__(
         self,
-        publish: Callable[[LogEntry], None],
         *,
+        on_publish: Callable[[LogEntry], None] = lambda _: None,
         max_changes: int = MAX_CHANGES,
         max_bytes: int = MAX_BYTES,
         kept_seconds: float = KEPT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._publish = publish
+        super().__init__(on_publish)
         self._max_changes, self._max_bytes, self._kept = max_changes, max_bytes, kept_seconds
         self._clock = clock
         self.stream = ""
@@ -115,7 +116,7 @@ class History:
         self._wake()
 
     def deliver(self, shard: str, change: Change, *, parent: str | None = None, is_past: bool = False) -> None:
-        key = self._key(shard)
+        key = key_of(self.stream, shard)
         if key not in self._frontier:
             self.start_shard(shard, parent)
         elif int(change.sequence) <= (sequence_at(self._frontier[key]) or -1):
@@ -128,7 +129,7 @@ class History:
         self._recent.add(entry)
         self.drop()
         if not is_past:
-            self._publish(entry)
+            self.publish(entry)
         self._wake()
 
     def _key(self, shard: str) -> Key:
@@ -218,11 +219,8 @@ class History:
         own, other = joined_by(run.floor if run else ""), joined_by(position)
         return own is not None and other is not None and own[0] == other[0]
 
-    def has_reached(self, seen: Seen) -> bool:
-        """Return whether this process has received all changes that the client has seen."""
-        return not any(self._is_ahead(key, position) for key, position in seen.positions.items())
-
     def _is_ahead(self, key: Key, position: str) -> bool:
+        """Return whether a position is later than the changes of the shard that have arrived."""
         if key not in self._recent.shards:
             return any(ancestor in self._frontier for ancestor in self.parents.ancestors(key))
         sequence, arrived = sequence_at(position), sequence_at(self._frontier.get(key))
@@ -239,7 +237,7 @@ class History:
         seen, numbers = Seen(self.parents, positions), [self.last_number + 1]
         if not self.parents.is_known(positions):
             return Lack.LISTING
-        if not self.has_reached(seen):
+        if any(self._is_ahead(key, position) for key, position in positions.items()):
             return Lack.AHEAD
         older = () if self._older is None else self._older.shards
         for key in {*positions, *self._recent.shards, *older} - seen.ended:

@@ -8,16 +8,17 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from datastore.change_streams.change import Change
 from datastore.change_streams.replay.history import History, Lack
 from datastore.change_streams.replay.resume_token import Key, Positions, ResumeToken, key_of
-from datastore.change_streams.replay.runs import LogEntry
 from datastore.change_streams.shards.checkpoints import START, joined_by, sequence_at
 from datastore.change_streams.shards.parents import Seen
 from datastore.errors import Unavailable
 from datastore.primitives.single_flight import SingleFlight
+
+if TYPE_CHECKING:
+    from datastore.change_streams.replay.backfill import Backfill
 
 # The maximum seconds for which a client waits for a reading, and those for which an unreadable position is remembered.
 REACH_SECONDS = 30.0
@@ -65,24 +66,6 @@ class MissingRange:
     before: Callable[[], int | None]
 
 
-class ReadOlder(Protocol):
-    """A reader of a stream's earlier records."""
-
-    async def shards(self, stream: str) -> Mapping[str, str | None]:
-        """Return the shards that the stream lists, with their parents."""
-
-    async def read(self, stream: str, ranges: list[MissingRange]) -> list[tuple[str, Change]] | None:
-        """Return the missing changes with their shards, in the order of each key.
-
-        Return None if the stream no longer holds them, if reading takes too long although the stream answers, or for
-        more than `MAX_CHANGES` or `MAX_BYTES`.
-
-        Raises:
-            ResumeTokenRefused: The stream does not accept a position.
-            Unavailable: The store stays unavailable.
-        """
-
-
 @dataclass(eq=False, slots=True)
 class _ResumeWaiter:
     """A client that waits for the changes after its token."""
@@ -96,25 +79,17 @@ class _ResumeWaiter:
 
 
 class ReplayLog(History):
-    """A `ChangeSink` that keeps recent changes within bounds and passes each on to `publish`, in order.
+    """A `ChangeSink` that keeps recent changes within bounds and publishes each to its subscribers, in order.
 
-    `lost` is called with the error that ended the changes. Only `load_from` and `wait_for_change` wait.
-    `bounds` are those of `History`.
+    Only `load_from` waits. `options` are those of `History`.
     """
 
-    def __init__(
-        self,
-        publish: Callable[[LogEntry], None],
-        lost: Callable[[Exception], None],
-        read_older: ReadOlder,
-        **bounds: Any,
-    ) -> None:
-        self._lost = lost
-        self._read_older = read_older
+    def __init__(self, backfill: "Backfill", **options: Any) -> None:
+        self._backfill = backfill
         self._readings = SingleFlight[str, None]()
         self._waiting: list[_ResumeWaiter] = []
         self._is_closed = False
-        super().__init__(publish, **bounds)
+        super().__init__(**options)
 
     def _clear(self) -> None:
         super()._clear()
@@ -134,11 +109,7 @@ class ReplayLog(History):
 
     def lost(self, problem: Exception) -> None:
         self._clear()
-        self._lost(problem)
-
-    async def wait_for_change(self) -> None:
-        """Wait until the next change arrives."""
-        await self._changed.wait()
+        self.end(problem)
 
     async def load_from(self, token: ResumeToken, charge: Callable[[float], None] = lambda _: None) -> int | None:
         """Return `number_of` the token. List and read the stream again if needed, once for all waiting clients.
@@ -267,7 +238,7 @@ class ReplayLog(History):
 
     async def _learn_parents(self) -> None:
         stream, now = self.stream, self._clock()
-        listed = await self._read_older.shards(stream)
+        listed = await self._backfill.shards(stream)
         if stream != self.stream:
             return
         self._listed, self._listed_at = listed, now
@@ -285,7 +256,7 @@ class ReplayLog(History):
         lowest = self.parents.lowest(waiter.positions for waiter in chosen)
         ranges = self._missing_ranges(lowest)
         try:
-            changes = await self._read_older.read(stream, ranges)
+            changes = await self._backfill.read(stream, ranges)
         except ResumeTokenRefused as refused:
             for waiter in chosen:  # only clients at the refused position: others in that shard may still succeed
                 waiter.is_refused = waiter.positions.get(refused.key, START) == lowest.get(refused.key, START)

@@ -60,12 +60,14 @@ class Moves:
     The positions after a move are computed on demand: storing them would take too much memory.
     """
 
-    __slots__ = ("_at", "_base", "_found", "moves")
+    __slots__ = ("_at", "_base", "_encoded", "_found", "moves")
 
     def __init__(self, base: Positions) -> None:
-        self._base = base
+        self._base = dict(base)  # the caller may change its mapping
         self.moves: list[tuple[Key, str]] = []
         self._at, self._found = 0, dict(base)
+        # The encoded positions after a number of moves: many subscribers receive the same event.
+        self._encoded: tuple[int, bytes] | None = None
 
     def after(self, count: int) -> Positions:
         """Return the positions after the first `moves` moves: a mapping that is valid until the next call."""
@@ -74,6 +76,14 @@ class Moves:
         self._found.update(self.moves[self._at : count])
         self._at = count
         return self._found
+
+    def encoded(self, count: int) -> bytes:
+        """Return the encoded positions after the first `moves` moves; nothing for more than `MAX_SHARDS`."""
+        if self._encoded is None or self._encoded[0] != count:
+            positions = self.after(count)
+            shards = () if len(positions) > MAX_SHARDS else sorted(positions.items())
+            self._encoded = count, b"".join(starmap(_encoded, shards))
+        return self._encoded[1]
 
 
 class ResumeToken:
@@ -94,7 +104,7 @@ class ResumeToken:
 
     @classmethod
     def at(cls, stream: Key, time: int, positions: Positions) -> "ResumeToken":
-        return cls(stream, time, Moves(dict(positions)))
+        return cls(stream, time, Moves(positions))
 
     @property
     def positions(self) -> dict[Key, str]:
@@ -102,11 +112,7 @@ class ResumeToken:
 
     def encode(self) -> bytes:
         """Return the bytes of the token. They name no shard if there are more than `MAX_SHARDS`."""
-        positions = self._moves.after(self._count)
-        head = bytes((_VERSION,)) + self.stream + self.time.to_bytes(4, "big")
-        if len(positions) > MAX_SHARDS:
-            return head
-        return head + b"".join(starmap(_encoded, sorted(positions.items())))
+        return bytes((_VERSION,)) + self.stream + self.time.to_bytes(4, "big") + self._moves.encoded(self._count)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ResumeToken) and self.encode() == other.encode()

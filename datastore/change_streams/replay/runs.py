@@ -85,7 +85,7 @@ class EntryRun:
         return shard
 
     def add(self, entry: LogEntry) -> None:
-        shard = self.begin(entry.shard, START)
+        shard = self.shards.get(entry.shard) or self.begin(entry.shard, START)
         shard.sequences.append(entry.sequence)
         shard.numbers.append(entry.number)
         self.entries.append(entry)

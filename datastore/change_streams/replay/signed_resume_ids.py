@@ -27,7 +27,7 @@ class ResumeRequest(NamedTuple):
     """The event after which a client resumes."""
 
     token: ResumeToken
-    #: The text that the subscription has added to the id: see `SubscriptionProgress.known`.
+    #: The text that the subscription has added to the id: see `Delivery.known`.
     known: str
 
 
@@ -53,6 +53,9 @@ class ResumeIds:
 
     def __init__(self, secret: bytes, others: Iterable[bytes] = ()) -> None:
         self._secret = _Secret(secret)
+        # The latest token that was sealed, encoded, and in the form that is signed: many subscriptions seal the same.
+        self._latest: ResumeToken | None = None
+        self._content = self._signed = b""
         self._accepted = {known.name: known for known in (*map(_Secret, others), self._secret)}
 
     def sealer(self, binding: bytes) -> Seal:
@@ -60,9 +63,11 @@ class ResumeIds:
         name, digest = self._secret.name, self._secret.mac.after(_begun(binding)).digest
 
         def seal(token: ResumeToken, known: str) -> str:
-            content = token.encode()
-            tag = digest(_signed(content, known))[:TAG_BYTES]
-            id = encode(name + tag + content) + (f"~{known}" if known else "")
+            if token is not self._latest:
+                self._latest, self._content = token, token.encode()
+                self._signed = len(self._content).to_bytes(4, "big") + self._content
+            tag = digest(self._signed + known.encode())[:TAG_BYTES]
+            id = encode(name + tag + self._content) + (f"~{known}" if known else "")
             return id if len(id) <= LONGEST_RESUME else seal(UNKNOWN, "")
 
         return seal
@@ -88,7 +93,7 @@ class ResumeIds:
         if secret is None:
             return ResumeRequest(UNKNOWN, "")
         tag, content = raw[SECRET_BYTES : SECRET_BYTES + TAG_BYTES], raw[SECRET_BYTES + TAG_BYTES :]
-        signed = _begun(binding) + _signed(content, known)
+        signed = _begun(binding) + len(content).to_bytes(4, "big") + content + known.encode()
         if not hmac.compare_digest(tag, secret.mac.digest(signed)[:TAG_BYTES]):
             raise not_an_id()
         try:
@@ -100,7 +105,3 @@ class ResumeIds:
 def _begun(binding: bytes) -> bytes:
     """Return the prefix of the signed bytes, before the position."""
     return len(binding).to_bytes(4, "big") + binding
-
-
-def _signed(content: bytes, known: str) -> bytes:
-    return len(content).to_bytes(4, "big") + content + known.encode()

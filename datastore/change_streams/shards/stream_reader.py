@@ -277,18 +277,15 @@ class StreamReader:
     async def _publish_all(self, shard: PositionedCursor, records: Sequence[dict[str, Any]]) -> None:
         """Deliver records. Spread a large batch over about one poll interval, so that only slow followers overflow."""
         for number, record in enumerate(records, 1):
-            self._publish(shard, record)
+            try:
+                change = decode_change(self.table.name, record)
+            except Exception as problem:  # a malformed record does not delay later ones
+                self.on_error(self.table.name, problem)
+            else:
+                # As the stream returned it: some stores do not accept it without its leading zeros.
+                shard.position = change.sequence
+                self.sink.deliver(shard.id, change, parent=shard.parent)
             await asyncio.sleep(0 if number % SLICE else self.poll_interval * SLICE / BATCH)
-
-    def _publish(self, shard: PositionedCursor, record: dict[str, Any]) -> None:
-        try:
-            change = decode_change(self.table.name, record)
-        except Exception as problem:  # a malformed record does not delay later ones
-            self.on_error(self.table.name, problem)
-        else:
-            # As the stream returned it: some stores do not accept it without its leading zeros.
-            shard.position = change.sequence
-            self.sink.deliver(shard.id, change, parent=shard.parent)
 
     async def _retry_forever(self, call: Callable[[], Awaitable[T]]) -> T:
         """Return the result of `call`, and retry it until it succeeds.

@@ -1,25 +1,15 @@
-"""Sources of a subscription's events: shared by the members of a broadcast group, or for one subscriber."""
+"""Sources of a subscription's events."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Hashable, Mapping
+from contextlib import aclosing, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
-from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
+from datastore.change_streams.replay.signed_resume_ids import ResumeRequest, Seal, not_an_id
+from datastore.change_streams.subscriptions.delivery import Delivery, Phase, SourceStart, unsealed
 from datastore.queues import QueueLimits
 
 Event = TypeVar("Event")
-
-
-class EventContext(Protocol):
-    """The part of a subscriber's context that a source of events uses."""
-
-    @property
-    def progress(self) -> SubscriptionProgress | None:
-        """The subscription's resume position, if its events have one."""
-
-    def advance_watermark(self) -> None:
-        """Advance the freshness watermark: later reads return nothing older."""
 
 
 def _one_key(_: object) -> None:
@@ -34,23 +24,22 @@ async def _no_first_event() -> None:
     """Read no first event: the client has it, or the source begins without one."""
 
 
-def _do_nothing() -> None: ...
-
-
 def _one_subscriber() -> int:
     return 1
 
 
 @dataclass(frozen=True, eq=False)
 class SourceReader(Generic[Event]):
-    """The reader of a source's events: a broadcast group, a replay, or a single subscription."""
+    """The reader of a source's events: a broadcast group, or a replay for members that resume."""
 
-    #: Reads the first event. The source awaits it once no change can be missed any more.
+    #: The context of the resolvers, in which the source reads. The reader closes it.
+    context: Any
+    #: The event after which the client resumes; None for events from now on.
+    resume: ResumeRequest | None = None
+    #: Signs a position and the client's state: returns the resume id.
+    seal: Seal = unsealed
+    #: Reads the first event. The source awaits it once no change can be missed any more, unless the client resumes.
     read_first: Callable[[], Awaitable[Event | None]] = _no_first_event
-    #: Called when the source follows its changes: the start has a resume position, and no later change is missed.
-    on_started: Callable[[], None] = _do_nothing
-    #: Called when all missed events were emitted, before the first live one.
-    on_live: Callable[[], None] = _do_nothing
     #: Returns the number of subscribers that receive the events, for metrics.
     subscriber_count: Callable[[], int] = _one_subscriber
 
@@ -85,66 +74,67 @@ class JoinFilter(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class SharedSource(Generic[Event]):
-    """A source whose events are the same for all members of a broadcast group, which share it.
+class EventStream(Generic[Event]):
+    """The events of a source for one reader."""
 
-    Resolvers may read the identity in the contexts passed to `first` and `check`, and before the source is created, but
-    not in `events`.
+    #: The events, to be iterated once and closed. The first delivery has the phase STARTED.
+    deliveries: AsyncGenerator[Delivery[Event], None]
+    #: Creates the filter of a member that joins. None if a new member receives every event.
+    since: Callable[[], JoinFilter] | None = None
+    #: The version of each record that the events have shown. The stream updates it; empty for records without versions.
+    seen: Mapping[str, int] = field(default_factory=dict)
+    #: The version at which each record has left the selection. The stream updates it.
+    left: Mapping[str, int] = field(default_factory=dict)
 
-    Iterating over the source yields the events for one subscriber, the owner of `context`.
+
+@dataclass(frozen=True, eq=False)
+class EventSource(Generic[Event]):
+    """A source of events, which a subscription's resolver returns. The server opens it.
+
+    If the source `is_shared`, subscribers with the same arguments share one stream. If the resolver has read the
+    identity of the caller, they also have the same rights. The stream of a shared source may not read the identity;
+    `first` and `check` may, in the contexts that they receive.
     """
 
-    #: The context of the subscriber for which the source was created.
-    context: EventContext
-    #: The limits of the queue of a subscriber that reads too slowly.
-    limits: QueueLimits
-    #: Returns a new iteration of the events, for one reader.
-    events: Callable[[SourceReader[Event]], AsyncGenerator[Event, None]]
+    #: Opens a stream of the events for a reader.
+    open: Callable[[SourceReader[Event]], EventStream[Event]]
+    #: The limits of the queue of a subscriber that reads too slowly. None: the next event is requested once the last
+    #: one was sent, which needs a source that is not shared.
+    limits: QueueLimits | None
+    is_shared: bool = True
     #: Returns the key of an event, for conflation: a newer event replaces a queued one with the same key.
     key: Callable[[Event], Hashable] = _one_key
     #: Reads the present state, in the context of a subscriber: the first event of each subscriber. None if there is no
     #: first event.
     first: Callable[[Any], Awaitable[Event]] | None = None
-    #: Creates the filter of a member that joins a running group. None if a new member receives every event.
-    since: Callable[[], JoinFilter] | None = None
     #: Raises the error of a subscriber, by its context, that may not receive an event. None if all may.
     check: Callable[[Any, Event], Awaitable[None]] | None = None
-    #: The version of each record that the events have shown. The source updates it; empty for records without versions.
-    seen: Mapping[str, int] = field(default_factory=dict)
-    #: The version at which each record has left the selection. The source updates it.
-    left: Mapping[str, int] = field(default_factory=dict)
-    #: Returns the state that the resume id of a first event contains besides the position: see
-    #: `SubscriptionProgress.known`.
+    #: Returns the state that the resume id of a first event contains besides the position: see `Delivery.known`.
     known: Callable[[Event], str] = _no_state
+    #: Parses the state in a resume id. Raises `BadUserInput`. None if the resume ids of the source have no state.
+    parse_known: Callable[[str], Any] | None = None
 
-    async def __aiter__(self) -> AsyncGenerator[Event, None]:
-        async with aclosing(self.events(SourceReader(self._read_first))) as events:
-            progress = self.context.progress
-            is_first = self.first is not None and not (progress is not None and progress.resume is not None)
-            async for event in events:
-                if self.check is not None and not is_first:
-                    await self.check(self.context, event)
-                is_first = False
-                yield event
+    def check_resume(self, resume: ResumeRequest) -> None:
+        """Raise `BadUserInput` for a resume id with a state that this source never issued."""
+        if resume.known and self.parse_known is None:
+            raise not_an_id()
+        if self.parse_known is not None:
+            self.parse_known(resume.known)
 
-    async def _read_first(self) -> Event | None:
-        if self.first is None:
-            return None
-        event = await self.first(self.context)
-        self.context.advance_watermark()
-        return event
+    def __aiter__(self) -> NoReturn:
+        """Raise `TypeError`. The method exists because graphql-core expects an `AsyncIterable` from the resolver."""
+        raise TypeError("An EventSource is opened with a SourceReader, and cannot be iterated.")
 
 
-@dataclass(frozen=True, eq=False)
-class UnsharedSource(Generic[Event]):
-    """A source whose events are for one subscriber alone."""
+def source_of(events: AsyncIterable[Event], limits: QueueLimits | None = None, **options: Any) -> EventSource[Event]:
+    """Return the source of one subscriber's events without resume positions. `options` are those of `EventSource`."""
+    return EventSource(lambda _: EventStream(live_deliveries(events)), limits, is_shared=False, **options)
 
-    #: The limits of the queue while the subscriber does not read.
-    limits: QueueLimits
-    #: The events, to be iterated once.
-    events: AsyncGenerator[Event, None]
-    #: Returns the key of an event, for conflation.
-    key: Callable[[Event], Hashable] = _one_key
 
-    def __aiter__(self) -> AsyncGenerator[Event, None]:
-        return self.events
+async def live_deliveries(events: AsyncIterable[Event]) -> AsyncGenerator[Delivery[Event], None]:
+    """Yield the events as live ones, without positions."""
+    yield Delivery(Phase.STARTED, start=SourceStart())
+    yield Delivery(Phase.CAUGHT_UP)
+    async with aclosing(events) if isinstance(events, AsyncGenerator) else nullcontext():
+        async for event in events:
+            yield Delivery(Phase.LIVE, event)

@@ -5,7 +5,7 @@ where needed. `proxies` opens tunnels through an HTTP proxy.
 """
 
 from datastore.dynamodb.http1.connector import HttpOrigin
-from datastore.dynamodb.http1.pool import Pool
+from datastore.dynamodb.http1.pool import Pool, StartedRequest
 from datastore.dynamodb.http1.proxies import ProxyUnusable
 from datastore.dynamodb.http1.types import (
     DeadlineExceeded,
@@ -26,4 +26,5 @@ __all__ = [
     "ProxyUnusable",
     "ResponseLost",
     "ResponseTimeout",
+    "StartedRequest",
 ]

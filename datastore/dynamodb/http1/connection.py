@@ -1,18 +1,16 @@
 """One HTTP/1.1 connection, which sends one request at a time and receives its response (RFC 9112)."""
 
 import asyncio
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from datastore.dynamodb.http1.connector import HttpOrigin
-from datastore.dynamodb.http1.types import (
-    DeadlineExceeded,
-    HttpLimits,
-    HttpResponse,
-    ResponseLost,
-    ResponseTimeout,
-)
+from datastore.dynamodb.http1.types import DeadlineExceeded, HttpLimits, HttpResponse, ResponseLost, ResponseTimeout
+from datastore.primitives.header_names import LOWER_CASE
+
+if TYPE_CHECKING:
+    from datastore.dynamodb.http1.pool import Pool
 
 # The size of a write: a transport buffers as much before it pauses the writer.
 CHUNK_BYTES = 2**16
@@ -23,29 +21,41 @@ DATE_HEADER = b"date"
 ResponseFuture = asyncio.Future[HttpResponse]
 
 
-class ConnectionOwner(Protocol):
-    """The owner of a connection between requests."""
+class _HeaderLayout:
+    """The headers that a response has, by their spellings: where the checksum and the date are."""
 
-    def release(self, connection: "HttpConnection", /) -> None:
-        """Take back a connection that has received its whole response and may send the next request."""
+    __slots__ = ("checksum", "date", "has_framing", "spellings")
 
-    def discard(self, connection: "HttpConnection", /) -> None:
-        """Forget a connection that is closed."""
+    def __init__(self, spellings: tuple[bytes, ...] = ()) -> None:
+        self.spellings = spellings
+        names = {LOWER_CASE[spelling]: spelling for spelling in spellings}
+        self.checksum = names.get(CHECKSUM_HEADER, CHECKSUM_HEADER)
+        self.date = names.get(DATE_HEADER, DATE_HEADER)
+        self.has_framing = not names.keys().isdisjoint(FRAMING_HEADERS)
+
+
+_NO_HEADERS = _HeaderLayout()
 
 
 class HttpConnection(asyncio.Protocol):
-    """A connection that notifies its owner when it is free after a response, and when it is lost.
+    """A connection that notifies its pool when it is free after a response, and when it is lost.
 
     Only the caller of a request receives its response. A caller that stops waiting closes the connection.
     """
 
-    def __init__(self, origin: HttpOrigin, limits: HttpLimits, owner: ConnectionOwner) -> None:
+    def __init__(self, origin: HttpOrigin, limits: HttpLimits, pool: "Pool") -> None:
         self.origin = origin
         self.idle_since = 0.0
         self.closing = False
+        #: Whether a part of a body is not sent yet: the caller awaits `send_body`.
+        self.writing = False
         self._limits = limits
-        self._owner = owner
+        self._pool = pool
         self._loop = asyncio.get_running_loop()
+        self._headers: dict[bytes, bytes] = {}
+        #: The parser's callback for a header. No Python code runs for each of them.
+        self.on_header = self._headers.__setitem__
+        self._layout = _NO_HEADERS
         self._parser = HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -57,7 +67,6 @@ class HttpConnection(asyncio.Protocol):
         self._waiter: ResponseFuture | None = None
         self._deadline = 0.0
         self._active_at = 0.0
-        self._writing = False
         self._reset_response()
 
     def _reset_response(self) -> None:
@@ -67,6 +76,7 @@ class HttpConnection(asyncio.Protocol):
         self._checksum: bytes | None = None
         self._date: bytes | None = None
         self._content: list[bytes] = []
+        self._headers.clear()
 
     # --- Methods of the pool ------------------------------------------------------------------------------------------
 
@@ -74,7 +84,7 @@ class HttpConnection(asyncio.Protocol):
         """Send a request. Return a future of its response.
 
         `deadline` is in the event loop's time. The future raises `ResponseLost`, `ResponseTimeout` or
-        `DeadlineExceeded`. A body of more than `CHUNK_BYTES` is not sent: the caller awaits `send_body`.
+        `DeadlineExceeded`. A body of more than `CHUNK_BYTES` is not sent, but `writing` set.
         """
         loop = self._loop
         waiter = self._waiter = loop.create_future()
@@ -87,7 +97,7 @@ class HttpConnection(asyncio.Protocol):
         if len(body) <= CHUNK_BYTES:
             self._transport.write(head + body)
         else:
-            self._writing = True
+            self.writing = True
             self._transport.write(head)
         return waiter
 
@@ -104,7 +114,7 @@ class HttpConnection(asyncio.Protocol):
                 await self._drained
                 self._active_at = self._loop.time()
         if not waiter.done():
-            self._writing = False
+            self.writing = False
 
     def abandon(self, waiter: ResponseFuture) -> None:
         """Close the connection of a caller that stopped waiting: no other may receive the rest of the response."""
@@ -162,7 +172,7 @@ class HttpConnection(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
         del self._parser  # breaks the reference cycle with this connection
-        self._owner.discard(self)
+        self._pool.discard(self)
 
     def pause_writing(self) -> None:
         self._paused = True
@@ -177,19 +187,17 @@ class HttpConnection(asyncio.Protocol):
         if self._complete:
             self._must_close = True  # a second response to one request
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        size = len(name)
-        if size == 11:
-            if name.lower() == CHECKSUM_HEADER and not self._head_complete:
-                self._checksum = value
-        elif size == 4:
-            if name.lower() == DATE_HEADER and not self._head_complete:
-                self._date = value
-        elif (size == 14 or size == 17) and name.lower() in FRAMING_HEADERS:
-            self._has_framing = True
-
     def on_headers_complete(self) -> None:
+        if self._head_complete:
+            return  # the head of a second response
         self._head_complete = True
+        headers = self._headers
+        # A server spells its headers in the same way in each response.
+        if self._layout.spellings != (spellings := tuple(headers)):
+            self._layout = _HeaderLayout(spellings)
+        layout = self._layout
+        self._checksum, self._date = headers.get(layout.checksum), headers.get(layout.date)
+        self._has_framing = layout.has_framing
 
     def on_body(self, content: bytes) -> None:
         if not self._complete:
@@ -202,6 +210,7 @@ class HttpConnection(asyncio.Protocol):
         if status < 200:
             self._head_complete = self._has_framing = False  # an interim response, such as 100 Continue
             self._checksum = self._date = None
+            self._headers.clear()
         else:
             self._complete = True
             self._status = status
@@ -212,18 +221,16 @@ class HttpConnection(asyncio.Protocol):
     def _complete_request(self) -> None:
         waiter, self._waiter = self._waiter, None
         assert waiter is not None
-        reusable = not (self._must_close or self._writing or self.closing)
+        reusable = not (self._must_close or self.writing or self.closing)
         if not waiter.done():
-            content = self._content
-            whole = content[0] if len(content) == 1 else b"".join(content)
             status = self._status or self._parser.get_status_code()
-            waiter.set_result(HttpResponse(status, self._checksum, whole, self._date))
+            waiter.set_result(HttpResponse(status, self._checksum, b"".join(self._content), self._date))
         if self._drained is not None:
             self._wake_writer()
         if reusable:
             self._reset_response()
             self._was_used = True
-            self._owner.release(self)
+            self._pool.release(self)
         else:
             self.close()
 

@@ -3,9 +3,11 @@
 import asyncio
 import logging
 from collections import deque
-from typing import Any
+from typing import Any, NamedTuple
 
-from datastore.dynamodb.http1.connection import CHUNK_BYTES, HttpConnection
+from msgspec import Struct
+
+from datastore.dynamodb.http1.connection import CHUNK_BYTES, HttpConnection, ResponseFuture
 from datastore.dynamodb.http1.connector import HttpOrigin, connect
 from datastore.dynamodb.http1.proxies import TunnelFailed
 from datastore.dynamodb.http1.types import DeadlineExceeded, HttpLimits, HttpResponse, NotConnected
@@ -14,6 +16,17 @@ from datastore.primitives.retries import OutageLog
 CLOSING_SECONDS = 1.0
 
 logger = logging.getLogger(__name__)
+
+
+class StartedRequest(Struct, eq=False):
+    """A request that was sent, and the future of its response."""
+
+    connection: HttpConnection
+    response: ResponseFuture
+
+    def abandon(self) -> None:
+        """Close the connection unless the response has arrived. Its caller has stopped waiting."""
+        self.connection.abandon(self.response)
 
 
 class Pool:
@@ -53,12 +66,25 @@ class Pool:
             connection = await self._acquire(origin, deadline)
         waiter = connection.send(head, body, deadline)
         try:
-            if len(body) > CHUNK_BYTES:
+            if connection.writing:
                 await connection.send_body(body, waiter)
             return await waiter
         except BaseException:
             connection.abandon(waiter)
             raise
+
+    @property
+    def has_idle(self) -> bool:
+        """Whether a connection is idle, of any origin."""
+        return bool(self._idle)
+
+    def start(self, origin: HttpOrigin, head: bytes, body: bytes, deadline: float) -> StartedRequest | None:
+        """Send a request on an idle connection. Return it, or None if there is no such connection or the body is large.
+
+        The caller awaits the `response`, which raises the errors of `send`, or abandons it.
+        """
+        connection = self._idle_connection(origin) if len(body) <= CHUNK_BYTES else None
+        return None if connection is None else StartedRequest(connection, connection.send(head, body, deadline))
 
     async def close(self) -> None:
         """Close all connections. Waiting callers receive an error."""
@@ -232,14 +258,11 @@ class Pool:
             self._sweep_timer = self._loop.call_at(self._idle[0].idle_since + self._limits.idle_seconds, self._sweep)
 
 
-class _PoolWaiter:
+class _PoolWaiter(NamedTuple):
     """A caller that waits for a connection or a slot."""
 
-    __slots__ = ("future", "origin")
-
-    def __init__(self, origin: HttpOrigin, future: "asyncio.Future[HttpConnection | None]") -> None:
-        self.origin = origin
-        self.future = future
+    origin: HttpOrigin
+    future: "asyncio.Future[HttpConnection | None]"
 
     def fail(self, problem: Exception) -> None:
         if not self.future.done():

@@ -9,8 +9,6 @@ from base64 import b64encode
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from botocore.utils import get_environ_proxies
-
 MAX_HEAD_BYTES = 2**16
 END_OF_HEAD = b"\r\n\r\n"
 
@@ -37,7 +35,11 @@ def proxy_for(url: str) -> Proxy | None:
 
     An http:// address is an engine of the operator's own and uses no proxy.
     """
-    found = get_environ_proxies(url).get("https") if url.startswith("https://") else None
+    if not url.startswith("https://"):
+        return None
+    from botocore.utils import get_environ_proxies  # imported late: it loads most of botocore
+
+    found = get_environ_proxies(url).get("https")
     return _proxy(found) if found else None
 
 

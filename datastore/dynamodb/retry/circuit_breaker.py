@@ -58,7 +58,6 @@ class CircuitBreaker:
         self,
         probe: Callable[[float], Awaitable[bool]],
         config: BreakerConfig = BreakerConfig(),
-        uniform: Callable[[], float] = random.random,
         budget: RetryBudget | None = None,
     ) -> None:
         self.budget = RetryBudget() if budget is None else budget
@@ -67,7 +66,6 @@ class CircuitBreaker:
         self.tripped = False
         self._probe = probe
         self._config = config
-        self._uniform = uniform
         self._failures = 0
         self._answers_at_failure = 0
         self._reset_at = -math.inf
@@ -114,8 +112,10 @@ class CircuitBreaker:
         return recovery.done() and recovery.result()
 
     def error(self) -> Unavailable:
-        """Return the error for callers while the breaker is open."""
-        return Unavailable(UNREACHABLE, retryAfter=self._config.retry_after)
+        """Return the error of a call that waited until the breaker opened or its own deadline passed."""
+        problem = Unavailable(UNREACHABLE, retryAfter=self._config.retry_after)
+        problem.out_of_time = self.state is BreakerState.WAITING
+        return problem
 
     def reset(self) -> None:
         """Close the breaker, because the endpoint responds again. Waiting calls are sent."""
@@ -170,5 +170,5 @@ class CircuitBreaker:
         """Yield the delays of probes, with jitter, so that many processes do not probe at one moment."""
         pause = self._config.first_probe_seconds
         while True:
-            yield pause * (0.5 + self._uniform() / 2)
+            yield pause * random.uniform(0.5, 1)
             pause = min(self._config.probe_interval, 2 * pause)

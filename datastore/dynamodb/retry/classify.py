@@ -5,7 +5,7 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Err
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import orjson
 
@@ -14,7 +14,15 @@ from datastore.dynamodb.http1 import NotConnected, ResponseLost, ResponseTimeout
 from datastore.dynamodb.retry.budget import RETRY_COST, TIMEOUT_RETRY_COST
 from datastore.dynamodb.retry.circuit_breaker import UNREACHABLE
 from datastore.errors import DomainError, Throttled, Timeout, Unavailable
+from datastore.model.access_patterns import Operation
 
+ITEM_OPERATIONS = frozenset(get_args(Operation))
+
+# Operations that are not retried after throttling: the reader of the shard lowers its rate instead
+# (datastore/change_streams/shards/read_pace.py).
+UNRETRIED_THROTTLES = {"GetRecords"}
+# Prefixes of the operations that change nothing and may be retried at once.
+READ_PREFIXES = ("Get", "BatchGet", "TransactGet", "Query", "Scan", "Describe", "List")
 # Codes of throttling and transient errors: DynamoDB has not executed the request. botocore retries them, too.
 # https://docs.aws.amazon.com/sdkref/latest/guide/feature-retry-behavior.html
 UNEXECUTED_CODES = {
@@ -139,8 +147,6 @@ class RetryableFailure(Exception):
 # Failures that may not recur.
 AttemptFailure = RetryableFailure | NotConnected | ResponseTimeout | ResponseLost
 RETRYABLE = (RetryableFailure, NotConnected, ResponseTimeout, ResponseLost)
-# The failures after which the client sends the request again, after a refused signature with a new one.
-RETRYABLE_OR_SIGNATURE = (*RETRYABLE, SignatureRefused)
 
 
 def as_retryable(problem: AttemptFailure) -> RetryableFailure:
@@ -178,6 +184,15 @@ def error_of_response(status: int, content: bytes) -> Exception:
         return _cancelled_transaction(problem.get("CancellationReasons") or [])
     refused = SignatureRefused if code in SIGNATURE_CODES else RequestRefused
     return refused(code or str(status), str(problem.get("message") or problem.get("Message") or ""))
+
+
+def is_missing_table(operation: str, error: Exception) -> bool:
+    """Return whether an item operation failed because its table is missing.
+
+    The error of operations on tables and streams is passed on unchanged.
+    """
+    is_missing = isinstance(error, RequestRefused) and error.code == "ResourceNotFoundException"
+    return is_missing and operation in ITEM_OPERATIONS
 
 
 def _cancelled_transaction(reasons: list[dict[str, Any]]) -> Exception:

@@ -2,7 +2,6 @@
 
 from datastore.keyspace.feeds import (
     comments,
-    engagement,
     follows,
     home_feeds,
     leaderboards,
@@ -14,19 +13,9 @@ from datastore.keyspace.feeds import (
     users,
 )
 from datastore.keyspace.feeds.table import FEED
-from datastore.model.access_patterns import AccessPattern, Table
+from datastore.model.access_patterns import Table, patterns_of
 
 TABLES: tuple[Table, ...] = (FEED, leaderboards.FEED_METRICS, pipeline.FEED_PIPELINE)
-PATTERNS: tuple[AccessPattern, ...] = (
-    *users.PATTERNS,
-    *posts.PATTERNS,
-    *comments.PATTERNS,
-    *likes.PATTERNS,
-    *follows.PATTERNS,
-    *home_feeds.PATTERNS,
-    *notifications.PATTERNS,
-    *engagement.PATTERNS,
-    *leaderboards.PATTERNS,
-    *search.PATTERNS,
-    *pipeline.PATTERNS,
+PATTERNS = patterns_of(
+    users, posts, comments, likes, follows, home_feeds, notifications, leaderboards, search, pipeline
 )

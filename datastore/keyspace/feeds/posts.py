@@ -2,37 +2,38 @@
 
 from datetime import datetime
 
+from datastore.items.keys import KeyParts, item_key
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.feeds.users import META
-from datastore.model.access_patterns import SHARED_MS, AccessPattern, Who
-from datastore.model.composite_keys import Key, join, split
-from datastore.model.timestamps import iso
-
-TAG_PREFIX = "TAG#"
+from datastore.model.access_patterns import BATCH_WRITE, GET, QUERY, SHARED_MS, TRANSACT, AccessPattern, Who
+from datastore.model.composite_keys import Key, split
+from datastore.queues import OverflowPolicy
 
 
-def partition(post_id: str) -> str:
-    """Return the partition of a post, its tags, comments and likes."""
-    return join("POST", post_id)
+@item_key(FEED)
+def post(post_id: str) -> KeyParts:
+    return ("POST", post_id), (META,)
 
 
-def post(post_id: str) -> Key:
-    return Key(partition(post_id), META)
+@item_key(FEED, index="GSI1")
+def post_by_author(author_id: str, created_at: datetime, post_id: str) -> KeyParts:
+    """Text order is time order."""
+    return ("USER", author_id), (created_at, "POST", post_id)
+
+
+@item_key(FEED)
+def tag(post_id: str, name: str) -> KeyParts:
+    return ("POST", post_id), ("TAG", name)
+
+
+@item_key(FEED, index="GSI2")
+def post_by_tag(name: str, created_at: datetime, post_id: str) -> KeyParts:
+    return ("TAG", name), (created_at, "POST", post_id)
 
 
 def post_parts(key: Key) -> str:
     """Return the id of the post to whose partition a key belongs."""
     return split(key.partition)[1]
-
-
-def by_author(author_id: str) -> str:
-    """Return the partition of an author's posts in GSI1."""
-    return join("USER", author_id)
-
-
-def position(created_at: datetime, post_id: str) -> str:
-    """Return the sort key of a post in GSI1 and GSI2. Text order is time order."""
-    return join(iso(created_at), "POST", post_id)
 
 
 def position_parts(sort: str) -> tuple[str, str]:
@@ -41,97 +42,68 @@ def position_parts(sort: str) -> tuple[str, str]:
     return moment, post_id
 
 
-def tag(post_id: str, name: str) -> Key:
-    return Key(partition(post_id), join("TAG", name))
-
-
-def by_tag(name: str) -> str:
-    """Return the partition of a tag's posts in GSI2."""
-    return join("TAG", name)
-
-
-POST = AccessPattern(
-    id="FEED-004",
-    question="A post, if the caller may see it",
-    table=FEED,
-    operations=("GetItem", "BatchGetItem"),
-    who=Who.ANY,
-    shared_ms=SHARED_MS,
-    fields=(
-        "post",
-        "FeedEntry.post",
-        "Comment.post",
-        "Like.post",
-        "Notification.post",
-        "Post.mentions",
-        "Post.likeCount",
-        "Post.commentCount",
-        "node",
-        "nodes",
+POST = post.read(
+    "FEED-004",
+    "A post, if the caller may see it",
+    Who.ANY,
+    (
+        *("post", "FeedEntry.post", "Comment.post", "Like.post", "Notification.post"),
+        *("Post.mentions", "Post.likeCount", "Post.commentCount", "node", "nodes"),
     ),
-    key="PK = POST#<id>, SK = META",
+    shared_ms=SHARED_MS,
 )
-POST_OF_EVENT = AccessPattern(
-    id="FEED-004",
-    question="The post of an event, if the caller may see it",
-    table=FEED,
-    operations=("GetItem", "BatchGetItem"),
-    who=Who.ANY,
-    fields=("FeedEntry.post", "Notification.post"),
-    key="PK = POST#<id>, SK = META",
+POST_OF_EVENT = post.read(
+    "FEED-004",
+    "The post of an event, if the caller may see it",
+    Who.ANY,
+    ("FeedEntry.post", "Notification.post"),
     # The event is delivered once, just after the post is written.
     consistent=True,
 )
-POSTS_BY_AUTHOR = AccessPattern(
-    id="FEED-002",
-    question="The posts of an author that the caller may see, newest first",
-    table=FEED,
+POSTS_BY_AUTHOR = post_by_author.query(
+    "FEED-002",
+    "The posts of an author that the caller may see, newest first",
+    Who.ANY,
+    ("postsByAuthor", "User.posts"),
     # For followers-only posts, whether a signed-in caller follows is read.
-    operations=("GetItem", "BatchGetItem", "Query"),
-    who=Who.ANY,
-    fields=("postsByAuthor", "User.posts"),
-    index="GSI1",
-    key="GSI1PK = :partition",
+    operations=GET + QUERY,
     # The first clause is for anonymous callers, the second for signed-in ones. The author sees all posts.
     filter=("visibility = :public", "visibility <> :private"),
     descending=True,
 )
-POSTS_BY_TAG = AccessPattern(
-    id="FEED-007",
-    question="The posts with a tag that the caller may see, newest first",
-    table=FEED,
+POSTS_BY_TAG = post_by_tag.query(
+    "FEED-007",
+    "The posts with a tag that the caller may see, newest first",
+    Who.ANY,
+    ("postsByTag",),
     # Also whether a signed-in caller follows, for followers-only posts, and posts whose tags hold no copies.
-    operations=("GetItem", "BatchGetItem", "Query"),
-    who=Who.ANY,
-    fields=("postsByTag",),
-    index="GSI2",
-    key="GSI2PK = :partition",
+    operations=GET + QUERY,
     # For anonymous callers. This gateway's private posts are not in the index. Items that other programs wrote without
     # copies have no visibility: their posts are read.
     filter=("(visibility = :public OR attribute_not_exists(visibility))",),
     descending=True,
 )
 CREATE_POST = AccessPattern(
-    id="FEED-W1",
-    question="Write a post with its tags; a repeat with the same id changes nothing",
-    table=FEED,
+    "FEED-W1",
+    "Write a post with its tags; a repeat with the same id changes nothing",
+    FEED,
     # The author's user is read first.
-    operations=("GetItem", "BatchGetItem", "TransactWriteItems"),
+    GET + TRANSACT,
+    Who.USER,
+    ("createPost",),
     transacts=("Put",),
-    who=Who.USER,
-    fields=("createPost",),
     condition="attribute_not_exists(PK)",
     # The read must find a user who was just created.
     consistent=True,
 )
 DELETE_POST = AccessPattern(
-    id="FEED-W6",
-    question="Delete the caller's post; its likes, comments and feed entries are deleted later",
-    table=FEED,
-    operations=("GetItem", "BatchGetItem", "TransactWriteItems"),
+    "FEED-W6",
+    "Delete the caller's post; its likes, comments and feed entries are deleted later",
+    FEED,
+    GET + TRANSACT,
+    Who.USER,
+    ("deletePost",),
     transacts=("Update", "Delete"),
-    who=Who.USER,
-    fields=("deletePost",),
     condition="author_id = :me AND attribute_not_exists(deleted_at)",
     update=(
         "SET deleted_at = :now, expiresAt = :gone"
@@ -141,63 +113,33 @@ DELETE_POST = AccessPattern(
     # The read must find a post that was just written.
     consistent=True,
 )
-POST_EXISTS = AccessPattern(
-    id="FEED-P4",
-    question="Whether a post still exists",
-    table=FEED,
-    operations=("GetItem", "BatchGetItem"),
-    who=Who.INTERNAL,
-    key="PK = POST#<id>, SK = META",
+POST_EXISTS = post.read("FEED-P4", "Whether a post still exists", consistent=True)
+POST_OF_ITEMS = post.read(
+    "FEED-P7",
+    "The author and visibility of a post, for other programs' likes, comments and tags that hold neither",
     consistent=True,
 )
-POST_OF_ITEMS = AccessPattern(
-    id="FEED-P7",
-    question="The author and visibility of a post, for other programs' likes, comments and tags that hold neither",
-    table=FEED,
-    operations=("GetItem", "BatchGetItem"),
-    who=Who.INTERNAL,
-    key="PK = POST#<id>, SK = META",
-    consistent=True,
-)
-POSTS_SINCE = AccessPattern(
-    id="FEED-P4",
-    question="The posts of an author since a user follows, for the backfill of the user's feed",
-    table=FEED,
-    operations=("Query",),
-    who=Who.INTERNAL,
-    index="GSI1",
+POSTS_SINCE = post_by_author.query(
+    "FEED-P4",
+    "The posts of an author since a user follows, for the backfill of the user's feed",
     key="GSI1PK = :partition AND GSI1SK >= :since",
     filter=("visibility <> :private",),
 )
-ITEMS_OF_DELETED_POST = AccessPattern(
-    id="FEED-P4",
-    question="The likes, comments and tags of a deleted post",
-    table=FEED,
-    operations=("Query",),
-    who=Who.INTERNAL,
-    key="PK = :partition",
-    consistent=True,
+ITEMS_OF_DELETED_POST = post.query(
+    "FEED-P4", "The likes, comments and tags of a deleted post", key="PK = :partition", consistent=True
 )
 DELETE_ITEMS_OF_POST = AccessPattern(
-    id="FEED-P4",
-    question="Delete the likes, comments and tags of a deleted post",
-    table=FEED,
-    operations=("BatchWriteItem",),
-    who=Who.INTERNAL,
+    "FEED-P4", "Delete the likes, comments and tags of a deleted post", FEED, BATCH_WRITE
 )
+# For a followers-only post, each event reads whether the caller still follows.
+POST_ENGAGEMENT = post.read(
+    "FEED-S1",
+    "The counts of likes and comments of a post as they change; the post is read at the start",
+    Who.ANY,
+    ("postEngagement",),
+    consistent=True,
+    when_slow=OverflowPolicy.LATEST,
+)
+
 # The condition of updates of a post's counters.
 NOT_DELETED = "attribute_exists(PK) AND attribute_not_exists(deleted_at)"
-
-PATTERNS = (
-    POST,
-    POST_OF_EVENT,
-    POSTS_BY_AUTHOR,
-    POSTS_BY_TAG,
-    CREATE_POST,
-    DELETE_POST,
-    POST_EXISTS,
-    POST_OF_ITEMS,
-    POSTS_SINCE,
-    ITEMS_OF_DELETED_POST,
-    DELETE_ITEMS_OF_POST,
-)

@@ -17,7 +17,7 @@ Projections hold the attributes that lists show. A post's text, visibility, tags
 items hold copies of them.
 """
 
-from datastore.model.access_patterns import Index, Table
+from datastore.model.access_patterns import Expiry, Index, Table
 
 FEED = Table(
     name="feed",
@@ -51,6 +51,6 @@ FEED = Table(
         ),
     ),
     ttl="expiresAt",
+    expiry=Expiry.NEVER,  # except notifications; tombstones of posts and comments have `deleted_at`
     stream="NEW_AND_OLD_IMAGES",
-    item_bytes=250,
 )

@@ -13,31 +13,11 @@ from datastore.keyspace.matches import (
     team_seasons,
     teams,
 )
-from datastore.model.access_patterns import AccessPattern, Table
+from datastore.model.access_patterns import Table, patterns_of
 
-TABLES: tuple[Table, ...] = (
-    fixtures.FIXTURES,
-    active_matches.ACTIVE_MATCHES,
-    teams.TEAMS,
-    team_seasons.TEAM_SEASONS,
-    leagues.LEAGUES,
-    match_follows.MATCH_FOLLOWS,
-    devices.DEVICES,
-    live_activities.LIVE_ACTIVITIES,
-    display_states.DISPLAY_STATES,
-    fixture_cache.FIXTURE_CACHE,
-    locks.LOCKS,
+_MODULES = (
+    *(fixtures, active_matches, teams, team_seasons, leagues, match_follows),
+    *(devices, live_activities, display_states, fixture_cache, locks),
 )
-PATTERNS: tuple[AccessPattern, ...] = (
-    *fixtures.PATTERNS,
-    *active_matches.PATTERNS,
-    *teams.PATTERNS,
-    *team_seasons.PATTERNS,
-    *leagues.PATTERNS,
-    *match_follows.PATTERNS,
-    *devices.PATTERNS,
-    *live_activities.PATTERNS,
-    *display_states.PATTERNS,
-    *fixture_cache.PATTERNS,
-    *locks.PATTERNS,
-)
+TABLES = tuple(value for module in _MODULES for value in vars(module).values() if isinstance(value, Table))
+PATTERNS = patterns_of(*_MODULES)

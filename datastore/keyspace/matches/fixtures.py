@@ -1,32 +1,15 @@
 """The table `cricket-fixtures`: all matches."""
 
-from datastore.model.access_patterns import SHARED_MS, AccessPattern, Index, Table, Who
-from datastore.model.composite_keys import Key
+from datastore.items.keys import KeyParts, item_key
+from datastore.model.access_patterns import BATCH_WRITE, GET, QUERY, SHARED_MS, UPDATE, AccessPattern, Index, Table, Who
 from datastore.model.versioning import REVISION, increment_clause, version_guard
 
 # The attributes that lists show. DynamoDB allows 20, so derivable ones are absent: the phase follows from the status,
 # and a follow-on from the scores. Scorecards are read from the table if they are selected.
 SUMMARY = (
-    "leagueId",
-    "homeTeamId",
-    "awayTeamId",
-    "seasonId",
-    "status",
-    "round",
-    "format",
-    "note",
-    "venue",
-    "toss",
-    "scheduledOvers",
-    "ballsPerOver",
-    "target",
-    "result",
-    "playerOfMatch",
-    "scores",
-    "version",
-    "updatedAt",
-    "liveUpdatedAt",
-    "archivedAt",
+    *("leagueId", "homeTeamId", "awayTeamId", "seasonId", "status", "round", "format", "note"),
+    *("venue", "toss", "scheduledOvers", "ballsPerOver", "target", "result", "playerOfMatch"),
+    *("scores", "version", "updatedAt", "liveUpdatedAt", "archivedAt"),
 )
 
 # No operator set or cleared a field since the fixture was read. The attribute is a set, and a set is never empty.
@@ -40,23 +23,19 @@ FIXTURES = Table(
     partition="matchId",
     stream="NEW_AND_OLD_IMAGES",
     indexes=(Index("leagueCode-startTime-index", partition="leagueCode", sort="startTime", projection=SUMMARY),),
-    item_bytes=4500,
 )
 
 
-def fixture(match_id: str) -> Key:
-    return Key(match_id)
+@item_key(FIXTURES)
+def fixture(match_id: str) -> KeyParts:
+    return (match_id,), ()
 
 
-FIXTURE = AccessPattern(
-    id="FIX-1",
-    question="A match with its scorecards",
-    table=FIXTURES,
-    operations=("GetItem", "BatchGetItem"),
-    who=Who.ANY,
-    max_age=5,
-    shared_ms=SHARED_MS,
-    fields=(
+FIXTURE = fixture.read(
+    "FIX-1",
+    "A match with its scorecards",
+    Who.ANY,
+    (
         "match",
         "Match.scorecards",
         "MatchUpdate.match",
@@ -66,116 +45,71 @@ FIXTURE = AccessPattern(
         "node",
         "nodes",
     ),
-    key="matchId = <matchId>",
-)
-FIXTURE_FOR_TICK = AccessPattern(
-    id="FIX-1",
-    question="The fields of a polled match that an operator set",
-    table=FIXTURES,
-    operations=("GetItem",),
-    who=Who.INTERNAL,
-    key="matchId = <matchId>",
-)
-MATCHES = AccessPattern(
-    id="FIX-2",
-    question="Up to 100 matches by id",
-    table=FIXTURES,
-    operations=("GetItem", "BatchGetItem"),
-    who=Who.ANY,
     max_age=5,
-    fields=("matches",),
-    key="matchId = <matchId>",
+    shared_ms=SHARED_MS,
 )
+FIXTURE_FOR_TICK = fixture.read("FIX-1", "The fields of a polled match that an operator set")
+MATCHES = fixture.read("FIX-2", "Up to 100 matches by id", Who.ANY, ("matches",), max_age=5)
 BY_LEAGUE = AccessPattern(
-    id="FIX-3",
-    question="The matches of a league that start within a time window, soonest first",
-    table=FIXTURES,
-    operations=("Query",),
-    who=Who.ANY,
+    "FIX-3",
+    "The matches of a league that start within a time window, soonest first",
+    FIXTURES,
+    QUERY,
+    Who.ANY,
+    ("matchesByLeague",),
     max_age=5,
-    fields=("matchesByLeague",),
     index="leagueCode-startTime-index",
     key="leagueCode = :partition AND startTime BETWEEN :from AND :to",
 )
 SYNC_FIXTURES = AccessPattern(
-    id="FIX-4",
-    question="Store up to 100 fixtures; a match that is being played keeps its live part",
-    table=FIXTURES,
+    "FIX-4",
+    "Store up to 100 fixtures; a match that is being played keeps its live part",
+    FIXTURES,
     # BatchWriteItem replaces whole items without a condition. Fixtures that an operator or a poller may change
     # concurrently, which are stored ones and those played soon, are updated instead.
-    operations=("GetItem", "BatchGetItem", "BatchWriteItem", "UpdateItem"),
-    who=Who.SYSTEM,
-    fields=("syncFixtures",),
+    GET + BATCH_WRITE + UPDATE,
+    Who.SYSTEM,
+    ("syncFixtures",),
     condition="attribute_exists(matchId)",
     consistent=True,
 )
-SYNC_SOON = AccessPattern(
-    id="FIX-4",
-    question="Store a fixture that is played soon, unless its play has started",
-    table=FIXTURES,
-    operations=("UpdateItem",),
-    who=Who.INTERNAL,
+SYNC_SOON = fixture.update(
+    "FIX-4",
+    "Store a fixture that is played soon, unless its play has started",
     condition="attribute_not_exists(version) OR version = :zero",
     guard=OPERATOR_GUARD,
 )
-SYNC_STATE = AccessPattern(
-    id="FIX-4",
-    question="Store the state of a match that no poller polls, unless it changed since it was read",
-    table=FIXTURES,
-    operations=("UpdateItem",),
-    who=Who.INTERNAL,
+SYNC_STATE = fixture.update(
+    "FIX-4",
+    "Store the state of a match that no poller polls, unless it changed since it was read",
     condition="version = :seen AND (attribute_not_exists(fence) OR fence = :held)",
     guard=OPERATOR_GUARD,
 )
-SYNC_FACTS = AccessPattern(
-    id="FIX-4",
-    question="Store only the fields of a match that are known before its first ball",
-    table=FIXTURES,
-    operations=("UpdateItem",),
-    who=Who.INTERNAL,
+SYNC_FACTS = fixture.update(
+    "FIX-4",
+    "Store only the fields of a match that are known before its first ball",
     condition="attribute_exists(matchId)",
     guard=OPERATOR_GUARD,
 )
-UPDATE_FIXTURE = AccessPattern(
-    id="FIX-5",
-    question="Change fields of a fixture",
-    table=FIXTURES,
-    operations=("UpdateItem",),
-    who=Who.SYSTEM,
-    fields=("updateFixture",),
+UPDATE_FIXTURE = fixture.update(
+    "FIX-5",
+    "Change fields of a fixture",
+    Who.SYSTEM,
+    ("updateFixture",),
     condition="attribute_exists(matchId)",
     guard=version_guard(REVISION),
 )
-WRITE_LIVE = AccessPattern(
-    id="FIX-5",
-    question="Store the state of a match, unless a later holder of its lock has written",
-    table=FIXTURES,
-    operations=("UpdateItem",),
-    who=Who.INTERNAL,
+WRITE_LIVE = fixture.update(
+    "FIX-5",
+    "Store the state of a match, unless a later holder of its lock has written",
     condition="attribute_exists(matchId) AND (attribute_not_exists(fence) OR fence <= :fence)",
     guard=OPERATOR_GUARD,
 )
-ARCHIVE_FIXTURE = AccessPattern(
-    id="FIX-6",
-    question="Archive a match that is no longer in the live scores",
-    table=FIXTURES,
-    operations=("UpdateItem",),
-    who=Who.SYSTEM,
-    fields=("archiveFixture",),
+ARCHIVE_FIXTURE = fixture.update(
+    "FIX-6",
+    "Archive a match that is no longer in the live scores",
+    Who.SYSTEM,
+    ("archiveFixture",),
     condition="attribute_exists(matchId)",
     update=f"SET archivedAt = :now REMOVE liveUpdatedAt {increment_clause(REVISION)}",
-)
-
-PATTERNS = (
-    FIXTURE,
-    FIXTURE_FOR_TICK,
-    MATCHES,
-    BY_LEAGUE,
-    SYNC_FIXTURES,
-    SYNC_SOON,
-    SYNC_STATE,
-    SYNC_FACTS,
-    UPDATE_FIXTURE,
-    WRITE_LIVE,
-    ARCHIVE_FIXTURE,
 )

@@ -1,31 +1,29 @@
 """The table `cricket-team-seasons`: the record of each team in a season of a league."""
 
-from datastore.model.access_patterns import AccessPattern, Table, Who
+from datastore.items.keys import KeyParts, item_key
+from datastore.model.access_patterns import BATCH_WRITE, AccessPattern, Table, Who
 
-TEAM_SEASONS = Table(
-    name="cricket-team-seasons",
-    partition="seasonId",
-    sort="teamId",
-    item_bytes=230,
-)
+TEAM_SEASONS = Table(name="cricket-team-seasons", partition="seasonId", sort="teamId")
 
-TEAMS_OF_SEASON = AccessPattern(
-    id="TS-1",
-    question="The teams of a season and their records, ordered by team id",
-    table=TEAM_SEASONS,
-    operations=("Query",),
-    who=Who.ANY,
+
+@item_key(TEAM_SEASONS)
+def team_season(season_id: str, team_id: str) -> KeyParts:
+    return (season_id,), (team_id,)
+
+
+TEAMS_OF_SEASON = team_season.query(
+    "TS-1",
+    "The teams of a season and their records, ordered by team id",
+    Who.ANY,
+    ("seasonTeams", "Season.teams"),
     max_age=30,
-    fields=("seasonTeams", "Season.teams"),
-    key="seasonId = :partition",
 )
+TEAM_SEASON = team_season.read("TS-N1", "The record of a team in a season", Who.ANY, ("node", "nodes"), max_age=30)
 SYNC_TEAM_SEASONS = AccessPattern(
-    id="TS-2",
-    question="Store the rows of a season, each replacing the previous row of its team",
-    table=TEAM_SEASONS,
-    operations=("BatchWriteItem",),
-    who=Who.SYSTEM,
-    fields=("syncTeamSeasons",),
+    "TS-2",
+    "Store the rows of a season, each replacing the previous row of its team",
+    TEAM_SEASONS,
+    BATCH_WRITE,
+    Who.SYSTEM,
+    ("syncTeamSeasons",),
 )
-
-PATTERNS: tuple[AccessPattern, ...] = (TEAMS_OF_SEASON, SYNC_TEAM_SEASONS)

@@ -3,16 +3,7 @@
 from datastore.keyspace.photos import events, faces, livestreams, persons, stripping, uploads, users
 from datastore.keyspace.photos import photos as library
 from datastore.keyspace.photos.table import SPARKS
-from datastore.model.access_patterns import AccessPattern, Table
+from datastore.model.access_patterns import Table, patterns_of
 
 TABLES: tuple[Table, ...] = (SPARKS,)
-PATTERNS: tuple[AccessPattern, ...] = (
-    *users.PATTERNS,
-    *library.PATTERNS,
-    *uploads.PATTERNS,
-    *persons.PATTERNS,
-    *faces.PATTERNS,
-    *livestreams.PATTERNS,
-    *events.PATTERNS,
-    *stripping.PATTERNS,
-)
+PATTERNS = patterns_of(users, library, uploads, persons, faces, livestreams, events, stripping)

@@ -2,25 +2,16 @@
 
 from datetime import datetime
 
+from datastore.items.keys import KeyParts, item_key
 from datastore.keyspace.photos.table import SPARKS
-from datastore.model.access_patterns import AccessPattern, Who
-from datastore.model.composite_keys import Key, join
-from datastore.model.timestamps import iso
+from datastore.model.access_patterns import BATCH_WRITE, AccessPattern, Who
 
 TYPE = "EVENT"
 
 
-def event(event_id: str, at: datetime) -> Key:
-    return Key(join(TYPE, event_id), join(TYPE, iso(at)))
+@item_key(SPARKS)
+def event(event_id: str, created_at: datetime) -> KeyParts:
+    return (TYPE, event_id), (TYPE, created_at)
 
 
-LOG_EVENT = AccessPattern(
-    id="SPARKS-W1",
-    question="Log up to 25 events of an app",
-    table=SPARKS,
-    operations=("BatchWriteItem",),
-    who=Who.USER,
-    fields=("logEvent",),
-)
-
-PATTERNS = (LOG_EVENT,)
+LOG_EVENT = AccessPattern("SPARKS-W1", "Log up to 25 events of an app", SPARKS, BATCH_WRITE, Who.USER, ("logEvent",))

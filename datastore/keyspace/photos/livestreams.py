@@ -7,85 +7,45 @@ with the same id have the same key.
 from dataclasses import replace
 from datetime import datetime
 
-from datastore.keyspace.photos.table import BY_TYPE, SPARKS
-from datastore.model.access_patterns import AccessPattern, Who
-from datastore.model.composite_keys import Key, join, split
-from datastore.model.timestamps import iso
+from datastore.items.keys import KeyParts, item_key
+from datastore.keyspace.photos.table import SPARKS, of_type
+from datastore.model.access_patterns import QUERY, UPDATE, Who
 from datastore.model.versioning import version_guard
 from datastore.queues import OverflowPolicy
 
 TYPE = "LIVESTREAM"
-PREFIX = "LIVESTREAM#"
 
 
-def partition(livestream_id: str) -> str:
-    return join(TYPE, livestream_id)
-
-
-def livestream(livestream_id: str, sort: str) -> Key:
+@item_key(SPARKS)
+def livestream(livestream_id: str, sort: str) -> KeyParts:
     """Return the key of a livestream whose sort key was read from the table."""
-    return Key(partition(livestream_id), sort)
+    return (TYPE, livestream_id), (sort,)
 
 
-def sort_key_at(moment: datetime) -> str:
-    """Return the sort key of a livestream that this gateway creates."""
-    return join(TYPE, iso(moment))
+@item_key(SPARKS)
+def livestream_at(livestream_id: str, moment: datetime) -> KeyParts:
+    """Declare the form of the keys that this gateway writes."""
+    return (TYPE, livestream_id), (TYPE, moment)
 
 
-def livestream_parts(key: Key) -> str:
-    """Return the livestream id in a key."""
-    return split(key.partition)[1]
-
-
-LIVESTREAM = AccessPattern(
-    id="SPARKS-N3",
-    question="A livestream by its id",
-    table=SPARKS,
-    operations=("Query",),
-    who=Who.ANY,
-    fields=("livestream", "node", "nodes"),
-    key="PK = :partition AND begins_with(SK, :prefix)",
+LIVESTREAM = livestream_at.query("SPARKS-N3", "A livestream by its id", Who.ANY, ("livestream", "node", "nodes"))
+LATEST_LIVESTREAM = of_type.query(
+    "SPARKS-8", "The livestream that was created last", Who.ANY, ("latestLivestream",), descending=True
 )
-LIVESTREAM_CONSISTENT = replace(LIVESTREAM, consistent=True, fields=())
-LATEST_LIVESTREAM = AccessPattern(
-    id="SPARKS-8",
-    question="The livestream that was created last",
-    table=SPARKS,
-    operations=("Query",),
-    who=Who.ANY,
-    fields=("latestLivestream",),
-    index=BY_TYPE,
-    key="entityType = :partition",
-    descending=True,
-)
-LIVESTREAMS = AccessPattern(
-    id="SPARKS-8",
-    question="All livestreams, newest first",
-    table=SPARKS,
-    operations=("Query",),
-    who=Who.ANY,
-    fields=("livestreams",),
-    index=BY_TYPE,
-    key="entityType = :partition",
-    descending=True,
-)
-CREATE_LIVESTREAM = AccessPattern(
-    id="SPARKS-W1",
-    question="Create a livestream; a repeat with the same id changes nothing",
-    table=SPARKS,
-    operations=("PutItem",),
-    who=Who.ADMIN,
-    fields=("createLivestream",),
+LIVESTREAMS = of_type.query("SPARKS-8", "All livestreams, newest first", Who.ANY, ("livestreams",), descending=True)
+CREATE_LIVESTREAM = livestream.put(
+    "SPARKS-W1",
+    "Create a livestream; a repeat with the same id changes nothing",
+    Who.ADMIN,
+    ("createLivestream",),
     condition="attribute_not_exists(PK)",
 )
-UPDATE_LIVESTREAM = AccessPattern(
-    id="SPARKS-W1",
-    question="Change the address, texts or times of a livestream",
-    table=SPARKS,
-    operations=("Query", "UpdateItem"),
-    who=Who.ADMIN,
-    fields=("updateLivestream",),
-    key="PK = :partition AND begins_with(SK, :prefix)",
+UPDATE_LIVESTREAM = livestream_at.query(
+    "SPARKS-W1",
+    "Change the address, texts or times of a livestream",
+    Who.ADMIN,
+    ("updateLivestream",),
+    operations=QUERY + UPDATE,
     # The times are unchanged since they were read, so concurrent changes cannot set an end before the start.
     condition="startTime = :startWas AND endTime = :endWas",
     guard=version_guard(),
@@ -98,28 +58,12 @@ UPDATE_OPEN_LIVESTREAM = replace(
     fields=(),
     condition="startTime = :startWas AND attribute_not_exists(endTime)",
 )
-LIVESTREAM_CHANGED = AccessPattern(
-    id="SPARKS-S1",
-    question="Livestreams that are created or changed, start or end",
-    table=SPARKS,
-    # The last hundred are read at the start, or the one with the id: they start and end without a change.
-    operations=("Query",),
-    who=Who.ANY,
-    fields=("livestreamChanged",),
-    index=BY_TYPE,
-    key="entityType = :partition",
+# The last hundred are read at the start, or the one with the id: they start and end without a change.
+LIVESTREAM_CHANGED = of_type.query(
+    "SPARKS-S1",
+    "Livestreams that are created or changed, start or end",
+    Who.ANY,
+    ("livestreamChanged",),
     descending=True,
     when_slow=OverflowPolicy.CLOSE,
-)
-
-PATTERNS = (
-    LIVESTREAM,
-    LIVESTREAM_CONSISTENT,
-    LATEST_LIVESTREAM,
-    LIVESTREAMS,
-    CREATE_LIVESTREAM,
-    UPDATE_LIVESTREAM,
-    UPDATE_OPEN_LIVESTREAM,
-    END_LIVESTREAM,
-    LIVESTREAM_CHANGED,
 )

@@ -19,6 +19,7 @@ nor the bounding boxes of faces. DynamoDB projects at most 20 attributes, so a p
 
 from typing import Final
 
+from datastore.items.keys import KeyParts, item_key
 from datastore.model.access_patterns import Index, Table
 
 BY_TYPE: Final = "entityType-PK-index"
@@ -26,16 +27,8 @@ BY_EMAIL: Final = "email-PK-index"
 BY_PERSON: Final = "personId-PK-index"
 
 PHOTO_ATTRIBUTES = (
-    "originalKey",
-    "thumbnailKey",
-    "description",
-    "tags",
-    "persons",
-    "personNames",
-    "faces",
-    "file",
-    "createdAt",
-    "version",
+    *("originalKey", "thumbnailKey", "description", "tags", "persons", "personNames", "faces", "file"),
+    *("createdAt", "version"),
 )
 
 SPARKS = Table(
@@ -50,16 +43,8 @@ SPARKS = Table(
             sort="PK",
             projection=(
                 *PHOTO_ATTRIBUTES,
-                "email",
-                "displayName",
-                "uploadLimit",
-                "uploadCount",
-                "faceCount",
-                "thumbnailUrl",
-                "streamUrl",
-                "title",
-                "startTime",
-                "endTime",
+                *("email", "displayName", "uploadLimit", "uploadCount", "faceCount"),
+                *("thumbnailUrl", "streamUrl", "title", "startTime", "endTime"),
             ),
         ),
         Index(
@@ -70,6 +55,11 @@ SPARKS = Table(
         ),
     ),
     stream="NEW_AND_OLD_IMAGES",
-    item_bytes=700,
     index_copies=2,
 )
+
+
+@item_key(SPARKS, index=BY_TYPE)
+def of_type(entity_type: str, partition: str) -> KeyParts:
+    """`partition` is the partition of the item in the table."""
+    return (entity_type,), (partition,)

@@ -1,160 +1,109 @@
 """Upload reservations, and the outbox of files to delete."""
 
-from datastore.keyspace.photos.table import BY_EMAIL, BY_TYPE, SPARKS
-from datastore.model.access_patterns import AccessPattern, Who
-from datastore.model.composite_keys import Key, join, split
+from datastore.items.keys import KeyParts, item_key
+from datastore.keyspace.photos.photos import photo_of_user
+from datastore.keyspace.photos.table import BY_EMAIL, SPARKS, of_type
+from datastore.keyspace.photos.users import user
+from datastore.model.access_patterns import DELETE, GET, QUERY, TRANSACT, UPDATE, AccessPattern, Who
 
 TYPE = "UPLOAD"
-PREFIX = "UPLOAD#"
 REMOVAL = "REMOVAL"
 
 
-def upload(image_id: str) -> Key:
-    key = join(TYPE, image_id)
-    return Key(key, key)
+@item_key(SPARKS)
+def upload(image_id: str) -> KeyParts:
+    return (TYPE, image_id), (TYPE, image_id)
 
 
-def upload_parts(key: Key) -> str:
-    """Return the id of the photo in a reservation's key."""
-    return split(key.partition)[1]
+@item_key(SPARKS, index=BY_EMAIL)
+def upload_of_user(email: str, image_id: str) -> KeyParts:
+    return (email,), (TYPE, image_id)
 
 
-def outbox_entry(image_id: str) -> Key:
-    key = join(REMOVAL, image_id)
-    return Key(key, key)
-
-
-def outbox_entry_parts(key: Key) -> str:
-    """Return the id of the photo in an outbox entry's key."""
-    return split(key.partition)[1]
+@item_key(SPARKS)
+def outbox_entry(image_id: str) -> KeyParts:
+    return (REMOVAL, image_id), (REMOVAL, image_id)
 
 
 CREATE_PHOTO = AccessPattern(
-    id="SPARKS-W1",
-    question="Reserve the upload of a photo within the user's limit",
-    table=SPARKS,
+    "SPARKS-W1",
+    "Reserve the upload of a photo within the user's limit",
+    SPARKS,
     # A photo with a client-generated id is queried first. At the limit, the user's expired reservations are queried and
     # released. If the user's number of photos is not stored yet, the photos are counted.
-    operations=("GetItem", "BatchGetItem", "Query", "UpdateItem", "TransactWriteItems", "DeleteItem"),
+    GET + QUERY + UPDATE + TRANSACT + DELETE,
+    Who.USER,
+    ("createPhoto",),
     transacts=("Put", "Update", "ConditionCheck"),
-    who=Who.USER,
-    fields=("createPhoto",),
     condition="attribute_exists(PK) AND uploadCount < uploadLimit",
     update="SET uploadCount = uploadCount + :one",
 )
 COMPLETE_PHOTO = AccessPattern(
-    id="SPARKS-W1",
-    question="Complete an upload, which adds the photo to the library; a repeat changes nothing",
-    table=SPARKS,
+    "SPARKS-W1",
+    "Complete an upload, which adds the photo to the library; a repeat changes nothing",
+    SPARKS,
     # If the upload was completed before, the photo is returned, and a second reservation of its id is released. The
     # keys of its files are recorded before the files are written.
-    operations=("GetItem", "BatchGetItem", "Query", "UpdateItem", "TransactWriteItems"),
+    GET + QUERY + UPDATE + TRANSACT,
+    Who.USER,
+    ("completePhoto",),
     transacts=("Put", "Delete"),
-    who=Who.USER,
-    fields=("completePhoto",),
     condition="attribute_exists(PK) AND email = :me AND expires > :now",
     update="ADD objectKeys :keys",
-    key="PK = UPLOAD#<imageId>, SK = UPLOAD#<imageId>",
+    key=upload.documented,
     consistent=True,
 )
 CANCEL_UPLOAD = AccessPattern(
-    id="SPARKS-W1",
-    question="Cancel an upload that is not completed, which releases its reservation",
-    table=SPARKS,
+    "SPARKS-W1",
+    "Cancel an upload that is not completed, which releases its reservation",
+    SPARKS,
     # The reservation is read first, and the photo: if it exists, its files are kept.
-    operations=("GetItem", "BatchGetItem", "Query", "TransactWriteItems", "DeleteItem"),
+    GET + QUERY + TRANSACT + DELETE,
+    Who.USER,
+    ("cancelUpload",),
     transacts=("Update", "Delete"),
-    who=Who.USER,
-    fields=("cancelUpload",),
     # Also that its files are unchanged since they were read: a concurrent completion adds some.
     condition="attribute_exists(PK) AND email = :me",
-    key="PK = UPLOAD#<imageId>, SK = UPLOAD#<imageId>",
+    key=upload.documented,
     consistent=True,
 )
-RECEIVE_FILE = AccessPattern(
-    id="SPARKS-P1",
-    question="Whether the upload of an arriving file is still reserved",
-    table=SPARKS,
-    operations=("GetItem", "BatchGetItem"),
-    who=Who.INTERNAL,
-    key="PK = UPLOAD#<imageId>, SK = UPLOAD#<imageId>",
-    consistent=True,
+RECEIVE_FILE = upload.read("SPARKS-P1", "Whether the upload of an arriving file is still reserved", consistent=True)
+RESERVATIONS_OF_USER = upload_of_user.query("SPARKS-P1", "The upload reservations of a user, oldest first")
+COUNT_PHOTOS = photo_of_user.query(
+    "SPARKS-P1", "The number of a user's photos, if it is not stored yet", projection="COUNT"
 )
-RESERVATIONS_OF_USER = AccessPattern(
-    id="SPARKS-P1",
-    question="The upload reservations of a user, oldest first",
-    table=SPARKS,
-    operations=("Query",),
-    who=Who.INTERNAL,
-    index=BY_EMAIL,
-    key="email = :partition AND begins_with(PK, :prefix)",
-)
-COUNT_PHOTOS = AccessPattern(
-    id="SPARKS-P1",
-    question="The number of a user's photos, if it is not stored yet",
-    table=SPARKS,
-    operations=("Query",),
-    who=Who.INTERNAL,
-    index=BY_EMAIL,
-    key="email = :partition AND begins_with(PK, :prefix)",
-    projection="COUNT",
-)
-START_COUNT = AccessPattern(
-    id="SPARKS-P1",
-    question="Start to store the number of a user's photos",
-    table=SPARKS,
-    operations=("UpdateItem",),
-    who=Who.INTERNAL,
+START_COUNT = user.update(
+    "SPARKS-P1",
+    "Start to store the number of a user's photos",
     # Other programs may write an absent attribute as null.
     condition="attribute_exists(PK) AND (attribute_not_exists(uploadCount) OR attribute_type(uploadCount, :null))",
     update="SET uploadCount = :count, uploadLimit = if_not_exists(uploadLimit, :limit)",
 )
-SET_LIMIT = AccessPattern(
-    id="SPARKS-P1",
-    question="Set the limit of a user's photos, if none is set",
-    table=SPARKS,
-    operations=("UpdateItem",),
-    who=Who.INTERNAL,
+SET_LIMIT = user.update(
+    "SPARKS-P1",
+    "Set the limit of a user's photos, if none is set",
     condition="attribute_exists(PK) AND (attribute_not_exists(uploadLimit) OR attribute_type(uploadLimit, :null))",
     update="SET uploadLimit = :limit",
 )
-RESERVATIONS = AccessPattern(
-    id="SPARKS-P1",
-    question="All upload reservations, oldest first",
-    table=SPARKS,
-    operations=("Query",),
-    who=Who.INTERNAL,
-    index=BY_TYPE,
-    key="entityType = :partition",
-)
-OUTBOX = AccessPattern(
-    id="SPARKS-P1",
-    question="The outbox of files to delete",
-    table=SPARKS,
-    operations=("Query",),
-    who=Who.INTERNAL,
-    index=BY_TYPE,
-    key="entityType = :partition",
-)
+RESERVATIONS = of_type.query("SPARKS-P1", "All upload reservations, oldest first")
+OUTBOX = of_type.query("SPARKS-P1", "The outbox of files to delete")
 RELEASE = AccessPattern(
-    id="SPARKS-P1",
-    question="Release an expired reservation, and delete its files",
-    table=SPARKS,
+    "SPARKS-P1",
+    "Release an expired reservation, and delete its files",
+    SPARKS,
     # The reservation, which holds the keys of its files, and the photo are read first.
-    operations=("GetItem", "BatchGetItem", "Query", "TransactWriteItems", "DeleteItem"),
+    GET + QUERY + TRANSACT + DELETE,
     transacts=("Update", "Delete"),
-    who=Who.INTERNAL,
     condition="attribute_exists(PK) AND expires <= :now",
     consistent=True,
 )
 DELETE_OUTBOX_ENTRY = AccessPattern(
-    id="SPARKS-P1",
-    question="Delete an outbox entry whose files are deleted",
-    table=SPARKS,
+    "SPARKS-P1",
+    "Delete an outbox entry whose files are deleted",
+    SPARKS,
     # The entry is read first: the list may be outdated.
-    operations=("GetItem", "DeleteItem"),
-    who=Who.INTERNAL,
-    # Another entry of the same photo may have replaced it.
+    ("GetItem", "DeleteItem"),
+    # Another request may have added files to it meanwhile.
     condition="objectKeys = :keys",
     consistent=True,
 )
@@ -172,18 +121,3 @@ SAME_OBJECTS = "objectKeys = :known"
 # The update of the user, in the transaction that deletes a reservation or photo.
 DECREMENT_UPLOAD_COUNT = "SET uploadCount = uploadCount - :one"
 HAS_UPLOADS = "attribute_exists(PK) AND uploadCount >= :one"
-
-PATTERNS = (
-    CREATE_PHOTO,
-    COMPLETE_PHOTO,
-    CANCEL_UPLOAD,
-    RECEIVE_FILE,
-    RESERVATIONS_OF_USER,
-    COUNT_PHOTOS,
-    START_COUNT,
-    SET_LIMIT,
-    RESERVATIONS,
-    OUTBOX,
-    RELEASE,
-    DELETE_OUTBOX_ENTRY,
-)

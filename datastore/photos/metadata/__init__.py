@@ -7,6 +7,7 @@ byte, so that the pixels do not change. The orientation is kept in a new EXIF bl
 Time and memory are linear in the size of the file: each byte is read once, and the result is joined once.
 """
 
+import re
 import struct
 from collections.abc import Callable, Mapping
 
@@ -16,18 +17,18 @@ from datastore.photos.metadata.parts import MAX_PARTS, Damaged, Separated, TooMa
 
 __all__ = ["MAX_PARTS", "Damaged", "Facts", "Separated", "TooManyParts", "content_type", "separate", "strip"]
 
-# For each type, the check of a file's first bytes, and the function that separates its metadata.
-FORMATS: Mapping[str, tuple[Callable[[bytes], bool], Callable[[bytes], Separated]]] = {
-    "image/jpeg": (jpeg.begins, jpeg.separate),
-    "image/png": (png.begins, png.separate),
-    "image/webp": (webp.begins, webp.separate),
+# For each type, the first bytes of a file, and the function that separates its metadata.
+FORMATS: Mapping[str, tuple[re.Pattern[bytes], Callable[[bytes], Separated]]] = {
+    "image/jpeg": (re.compile(jpeg.SIGNATURE), jpeg.separate),
+    "image/png": (re.compile(png.SIGNATURE), png.separate),
+    "image/webp": (re.compile(rb"RIFF....WEBP", re.DOTALL), webp.separate),
 }
 
 
 def content_type(content: bytes) -> str:
     """Return the media type by a file's first bytes. Raises `Damaged` for any other than JPEG, PNG and WebP."""
-    for name, (begins, _) in FORMATS.items():
-        if begins(content):
+    for name, (start, _) in FORMATS.items():
+        if start.match(content):
             return name
     raise Damaged("The file is no JPEG, PNG or WebP.")
 

@@ -20,11 +20,6 @@ JFIF, ADOBE, PROFILE, XMP = b"JFIF\0", b"Adobe", b"ICC_PROFILE\0", b"http://ns.a
 JFIF_BYTES, ADOBE_BYTES, LINES_BYTES = 14, 12, 2
 
 
-def begins(content: bytes) -> bool:
-    """Return whether the file begins with the signature of JPEG."""
-    return content.startswith(SIGNATURE)
-
-
 def separate(content: bytes) -> Separated:
     """Return the first picture without its metadata. Raises `Damaged` or `struct.error`."""
     view, parts = memoryview(content), Parts([SIGNATURE], orientation_index=1)

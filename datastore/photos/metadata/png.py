@@ -41,11 +41,6 @@ PROFILE_NAME = b"ICC profile\0"
 XMP, RAW_EXIF = b"XML:com.adobe.xmp", b"Raw profile type exif"
 
 
-def begins(content: bytes) -> bool:
-    """Return whether the file begins with the signature of PNG."""
-    return content.startswith(SIGNATURE)
-
-
 def separate(content: bytes) -> Separated:
     """Return the picture without its metadata. Raises `Damaged` or `struct.error`."""
     view, parts = memoryview(content), Parts([SIGNATURE], orientation_index=2)  # after IHDR

@@ -21,11 +21,6 @@ IMAGE = (b"ALPH", b"VP8 ", b"VP8L")
 KEPT_FLAGS, EXIF_FLAG = 0b0011_0010, 0b0000_1000
 
 
-def begins(content: bytes) -> bool:
-    """Return whether the file begins with the signature of WebP."""
-    return content.startswith(RIFF) and content[8:HEADER_BYTES] == WEBP
-
-
 def separate(content: bytes) -> Separated:
     """Return the picture without its metadata. Raises `Damaged` or `struct.error`."""
     (length,) = struct.unpack_from("<I", content, 4)

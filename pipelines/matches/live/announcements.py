@@ -5,7 +5,8 @@
 
 from collections.abc import Callable, Iterator
 
-from datastore.matches.cricket import Ball, CricketEvent, CricketEventKind, InningsScore, Match, MatchPhase, Target
+from datastore.matches.cricket import Ball, InningsScore, Match, MatchPhase, Target
+from datastore.matches.cricket_events import CricketEvent, CricketEventKind
 from datastore.matches.live_state import ActiveMatch
 
 IN_BETWEEN = "innings break"

@@ -8,9 +8,10 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 
-from datastore.matches.cricket import Ball, CricketEvent, CricketEventKind, Wicket
+from datastore.matches.cricket import Ball, Wicket
+from datastore.matches.cricket_events import CricketEvent, CricketEventKind
 from pipelines.matches.scoring.dismissals import dismissal_text
-from pipelines.matches.scoring.player_stats import conceded
+from pipelines.matches.scoring.player_stats import OverInProgress
 
 MILESTONE = 50
 HAT_TRICK = 3
@@ -25,10 +26,7 @@ class _InningsBalls:
     batters: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     pair: frozenset[str] | None = None
     partnership_runs: int = 0
-    over: int = -1
-    legal_balls: int = 0
-    conceded: int = 0
-    bowlers: set[str] = field(default_factory=set)
+    over: OverInProgress = field(default_factory=lambda: OverInProgress(-1))
 
 
 @dataclass(slots=True)
@@ -69,11 +67,9 @@ class BallWalk:
         innings.runs += runs
         innings.partnership_runs += runs
         innings.batters[ball.batter_id] += ball.batter_runs
-        if ball.over != innings.over:
-            innings.over, innings.legal_balls, innings.conceded, innings.bowlers = ball.over, 0, 0, set()
-        innings.legal_balls += ball.legal
-        innings.conceded += conceded(ball)
-        innings.bowlers.add(ball.bowler_id)
+        if ball.over != innings.over.index:
+            innings.over = OverInProgress(ball.over)
+        innings.over.add(ball)
         out = fallen(ball) if ball.wickets else ()
         innings.wickets += len(out)
         if not self.super_overs(ball.innings):
@@ -151,8 +147,8 @@ def _is_notable(
 
 def _is_maiden(innings: _InningsBalls, ball: Ball, balls_per_over: int) -> bool:
     """Return whether the ball completes a maiden over. An over that the umpires miscounted is not recognised."""
-    complete = ball.legal and innings.legal_balls == balls_per_over
-    return complete and not innings.conceded and len(innings.bowlers) == 1
+    over = innings.over
+    return ball.legal and over.legal_balls == balls_per_over and not over.conceded and len(over.bowlers) == 1
 
 
 def _boundary_and_wickets(match_id: str, ball: Ball, score: str) -> Iterator[CricketEvent]:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from datastore.matches.cricket import Ball, BatterStatus, BattingLine, CricketEvent, CricketEventKind, MatchSnapshot
+from datastore.matches.cricket import Ball, BatterStatus, BattingLine, MatchSnapshot
+from datastore.matches.cricket_events import CricketEvent, CricketEventKind
 from datastore.matches.live_state import ActiveMatch
 
 MAX_CORRECTIONS = 12  # reported one by one, of balls and of batters

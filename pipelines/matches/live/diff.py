@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from datastore.matches.cricket import RECENT_BALLS, Ball, CricketEvent, CricketEventKind, Match, MatchSnapshot
+from datastore.matches.cricket import RECENT_BALLS, Ball, Match, MatchSnapshot
+from datastore.matches.cricket_events import CricketEvent, CricketEventKind
 from datastore.matches.live_state import ActiveMatch, LiveScore, LiveStatePart, live_score_of
 from pipelines.matches.live.announcements import Announcer
 from pipelines.matches.live.ball_events import BallWalk, event_identity, fallen
@@ -85,7 +86,8 @@ class MatchWatch:
             events += self._ball_events(active, known, snapshot, announcer, amended)
         events += announcer.state_events()
         live = live_score_of(snapshot.match, snapshot.balls[-RECENT_BALLS:])
-        parts = [part for part, names in PARTS.items() if any(_differs(active.live, live, name) for name in names)]
+        changed = {name for name in live.__struct_fields__ if getattr(active.live, name) != getattr(live, name)}
+        parts = [part for part, names in PARTS.items() if not changed.isdisjoint(names)]
         if self.previous is not None and _details(self.previous.match) != _details(snapshot.match):
             parts.append(LiveStatePart.SCORECARDS)
         self.previous = snapshot
@@ -177,10 +179,6 @@ class MatchWatch:
 def _lacks_balls(snapshot: MatchSnapshot) -> bool:
     """Return whether the snapshot has innings but no ball: the provider omitted the balls, no scorer removed them."""
     return not snapshot.balls and any(score.legal_balls for score in snapshot.match.innings)
-
-
-def _differs(before: LiveScore, after: LiveScore, name: str) -> bool:
-    return bool(getattr(before, name) != getattr(after, name))
 
 
 def _details(match: Match) -> tuple[object, ...]:

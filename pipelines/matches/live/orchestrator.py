@@ -6,6 +6,7 @@ Any number of instances reconcile concurrently. Every step is one conditional wr
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
@@ -25,10 +26,6 @@ from pipelines.matches.live.metrics import PollMetrics
 from pipelines.matches.live.poller import ScorePoller, TickOutcome
 from pipelines.matches.providers.provider import Provider, ProviderError
 
-TICK_SECONDS = 2.0
-RECONCILE_SECONDS = 5.0
-# A finished match stays on the list for a while: scorers make corrections, and the player of the match is named late.
-LINGER = timedelta(minutes=5)
 # A match in play without a change for this long is suspended once the provider does not list it as live.
 QUIET_AFTER = timedelta(minutes=15)
 # Consecutive ticks without the match before it is suspended: a provider may omit it for a moment.
@@ -46,6 +43,18 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class PollIntervals:
+    """The intervals of the pipeline's periodic work."""
+
+    tick_seconds: float = 2.0
+    reconcile_seconds: float = 5.0
+    lock_seconds: float = LIFETIME_SECONDS
+    #: How long a finished match is still polled: scorers make corrections, and the player of the match is named late.
+    linger: timedelta = timedelta(minutes=5)
+    sync_seconds: float = 900.0
+
+
 class MatchOrchestrator:
     """The pollers of one instance. `on_end` is awaited when a match has ended, before it leaves the list."""
 
@@ -58,10 +67,7 @@ class MatchOrchestrator:
         now: Callable[[], datetime],
         on_end: Callable[[ActiveMatch], Awaitable[None]],
         *,
-        tick_seconds: float = TICK_SECONDS,
-        reconcile_seconds: float = RECONCILE_SECONDS,
-        lock_seconds: float = LIFETIME_SECONDS,
-        linger: timedelta = LINGER,
+        intervals: PollIntervals = PollIntervals(),
         metrics: PollMetrics | None = None,
     ) -> None:
         self._metrics = metrics or PollMetrics()
@@ -71,10 +77,7 @@ class MatchOrchestrator:
         self._instance_id = instance_id
         self._now = now
         self._on_end = on_end
-        self._tick_seconds = tick_seconds
-        self._reconcile_seconds = reconcile_seconds
-        self._lock_seconds = lock_seconds
-        self._linger = linger
+        self._intervals = intervals
         self._polls: dict[str, asyncio.Task[None]] = {}
         self._ticks: dict[str, int] = {}
         self._endings: dict[str, asyncio.Task[None]] = {}
@@ -93,7 +96,7 @@ class MatchOrchestrator:
         try:
             while True:
                 await self._guarded("reconcile", self.reconcile)
-                await asyncio.sleep(self._reconcile_seconds)
+                await asyncio.sleep(self._intervals.reconcile_seconds)
         finally:
             await self.aclose()
 
@@ -177,7 +180,7 @@ class MatchOrchestrator:
 
         An instance that has just started need not wait: a `lastTickAt` older than that plus the clock skew suffices.
         """
-        life, now = timedelta(seconds=self._lock_seconds), self._now()
+        life, now = timedelta(seconds=self._intervals.lock_seconds), self._now()
         before, since = self._seen.get(active.match_id, (None, now))
         if before != (active.fence, active.last_tick_at):
             since = now
@@ -187,7 +190,7 @@ class MatchOrchestrator:
     async def _take_over(self, seen: ActiveMatch) -> None:
         """Claim an abandoned match if its lock is free too and it was not ticked since it was read."""
         name = match_lock(seen.match_id)
-        if not await self._locks().acquire(name, self._lock_seconds):
+        if not await self._locks().acquire(name, self._intervals.lock_seconds):
             return
         try:
             active = await self._matches().latest(seen.match_id)
@@ -203,7 +206,7 @@ class MatchOrchestrator:
     def _may_finish(self, active: ActiveMatch) -> bool:
         """Return whether the match ended long enough ago and was polled since: a reversal needs two ticks."""
         is_confirmed = self._ticks.get(active.match_id, 0) >= CONFIRMING_TICKS
-        return is_confirmed and active.live.phase.is_over and self._now() - active.updated_at >= self._linger
+        return is_confirmed and active.live.phase.is_over and self._now() - active.updated_at >= self._intervals.linger
 
     def _may_suspend(self, active: ActiveMatch) -> bool:
         """Return whether an unlisted match is between two days, not started, or without a change for long."""
@@ -274,7 +277,7 @@ class MatchOrchestrator:
         loop = asyncio.get_running_loop()
         try:
             while True:
-                next_at = loop.time() + self._tick_seconds
+                next_at = loop.time() + self._intervals.tick_seconds
                 outcome = await self._guarded(match_id, self._poller.tick, match_id)
                 self._metrics.tick_ended(match_id, outcome)
                 if outcome is TickOutcome.LOST:

@@ -18,7 +18,8 @@ from msgspec.structs import replace
 from datastore.keyspace.matches import fixtures as keys
 from datastore.keyspace.matches.locks import match_lock
 from datastore.matches.active_matches import ActiveMatches
-from datastore.matches.cricket import CricketEvent, Match, MatchSnapshot
+from datastore.matches.cricket import Match, MatchSnapshot
+from datastore.matches.cricket_events import CricketEvent
 from datastore.matches.fixture_cache import FixtureCache
 from datastore.matches.fixture_items import tick_from
 from datastore.matches.fixtures import Fixtures

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from datastore.matches.cricket import CricketEvent, CricketEventKind
+from datastore.matches.cricket_events import CricketEvent, CricketEventKind
 
 # Kinds that may flap with the provider's status text.
 EVENT_COOLDOWNS: Mapping[CricketEventKind, timedelta] = {

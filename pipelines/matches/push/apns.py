@@ -6,7 +6,6 @@ A push is retried, fails, or is rejected, which means that APNs reports its devi
 
 import asyncio
 import logging
-import random
 import ssl
 from collections.abc import AsyncIterable, Callable, Iterator
 from contextlib import contextmanager
@@ -70,14 +69,12 @@ class ApnsPushService:
         *,
         limits: ApnsLimits = ApnsLimits(),
         verify: ssl.SSLContext | bool = True,
-        uniform: Callable[[], float] = random.random,
     ) -> None:
         _filter_client_logs()
         self._credentials = credentials
         self._now = now
         self._limits = limits
         self._verify = verify
-        self._uniform = uniform
         self._token = ProviderToken(credentials, now)
         self._slots = asyncio.Semaphore(limits.concurrent)
         self._client: _SharedClient | None = None
@@ -110,7 +107,7 @@ class ApnsPushService:
         if loop.time() < self._refused_until:
             return Sent(PushOutcome.FAILED, self._refusal)
         deadline = loop.time() + self._limits.total_seconds
-        delays = self._limits.backoff.delays(self._uniform)
+        delays = self._limits.backoff.delays()
         retries = 0
         while True:
             response = await self._post(token, notification)

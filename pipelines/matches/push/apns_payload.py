@@ -9,7 +9,8 @@ from typing import Any
 
 import orjson
 
-from datastore.matches.cricket import CricketEvent, CricketEventKind, MatchPhase
+from datastore.matches.cricket import MatchPhase
+from datastore.matches.cricket_events import CricketEvent, CricketEventKind
 from datastore.matches.display import DisplaySide, DisplayState
 
 PAYLOAD_BYTES = 4096

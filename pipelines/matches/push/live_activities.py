@@ -162,8 +162,8 @@ class LACoordinator:
             queue.start_sessions = False
 
     async def _newest(self, change: MatchChange, now: datetime) -> MatchChange:
-        """Return the change, or if it is late, with the states that widgets show now. Only a late one costs a read."""
-        if not change.is_late(now):
+        """Return the change with the states that widgets show now. A read is needed only if it may be superseded."""
+        if not change.may_be_superseded(now):
             return change
         stored = await DisplayStates(self._open_store(), now).cached(change.match)
         newer = {team: state for team, state in stored.items() if state.version > change.states[team].version}

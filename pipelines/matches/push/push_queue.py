@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from datastore.matches.cricket import CricketEvent, CricketEventKind, Match
+from datastore.matches.cricket import Match
+from datastore.matches.cricket_events import CricketEvent, CricketEventKind
 from datastore.matches.display import DisplayState
 from datastore.matches.live_activities import LiveActivity
 from pipelines.matches.push.apns_payload import ALERTED
@@ -34,8 +35,10 @@ class MatchChange:
     def alerts(self) -> list[CricketEvent]:
         return [event for event in self.events if event.event_id in self.rings and event.kind in ALERTED]
 
-    def is_late(self, now: datetime) -> bool:
-        return any(now - state.updated_at >= LATE_AFTER for state in self.states.values())
+    def may_be_superseded(self, now: datetime) -> bool:
+        """Whether newer states may be stored: the change is late, or another writer's state is among its own."""
+        states = self.states.values()
+        return any(now - state.updated_at >= LATE_AFTER for state in states) or len({s.version for s in states}) > 1
 
 
 @dataclass(slots=True)

@@ -14,8 +14,8 @@ from datastore.matches.fixtures import Fixtures, changes_state, is_older_state
 from datastore.matches.leagues import League, Leagues
 from datastore.matches.live_state import ActiveStatus
 from datastore.matches.operator_fields import with_operator_fields
-from datastore.matches.team_seasons import TeamSeason, TeamSeasons, team_season_from
-from datastore.matches.teams import Team, Teams
+from datastore.matches.team_seasons import TeamSeason, TeamSeasons
+from datastore.matches.teams import Teams
 from datastore.model.identifiers import ascii_upper
 from datastore.session.pagination import Span
 from datastore.session.store import Store
@@ -65,9 +65,10 @@ class LeagueSyncJob(SyncJob):
 
     async def _sync(self) -> None:
         leagues = self._count_fetched(await self._provider.leagues())
-        stored = {league.league_id: league for league in await Leagues(self._open_store(), self._now()).all()}
+        known = await Leagues(self._open_store(), self._now()).all()
+        stored = {league.league_id: replace(league, updated_at=None) for league in known}
         merged = [_as_stored(league, stored.get(league.league_id)) for league in leagues]
-        changed = [league for league in merged if league != _undated(stored.get(league.league_id))]
+        changed = [league for league in merged if league != stored.get(league.league_id)]
 
         async def put(store: Store, batch: Sequence[League]) -> None:
             for league in batch:
@@ -79,10 +80,6 @@ class LeagueSyncJob(SyncJob):
 def _as_stored(league: League, stored: League | None) -> League:
     active = league.active if stored is None else stored.active
     return replace(league, code=ascii_upper(league.code), active=active, updated_at=None)
-
-
-def _undated(league: League | None) -> League | None:
-    return None if league is None else replace(league, updated_at=None)
 
 
 class TeamSyncJob(SyncJob):
@@ -106,23 +103,15 @@ class TeamSyncJob(SyncJob):
             for team in teams
             if replace(team, updated_at=None) not in stored
         ]
-
-        async def put(store: Store, batch: Sequence[Team]) -> None:
-            await Teams(store, self._now()).put_all(batch)
-
-        await self._write(changed, put)
+        await self._write(changed, lambda store, batch: Teams(store, self._now()).put_all(batch))
 
     async def _sync_season(self, season_id: str) -> None:
         await self._extend_lock()
         rows = self._count_fetched(await self._provider.team_seasons(season_id))
         page = await TeamSeasons(self._open_store(), self._now()).of_season(season_id, Span(MAX_TEAMS))
-        stored = {replace(team_season_from(item), updated_at=None) for item in page.items}
+        stored = {replace(TeamSeason.decoder(item), updated_at=None) for item in page.items}
         changed = [row for row in rows if replace(row, updated_at=None) not in stored]
-
-        async def put(store: Store, batch: Sequence[TeamSeason]) -> None:
-            await TeamSeasons(store, self._now()).put_all(batch)
-
-        await self._write(changed, put)
+        await self._write(changed, lambda store, batch: TeamSeasons(store, self._now()).put_all(batch))
 
 
 class FixtureSyncJob(SyncJob):
@@ -210,7 +199,8 @@ class FixtureSyncJob(SyncJob):
     async def _look_up_unlisted(self, listed: Set[str]) -> None:
         """Fetch unfinished matches that are no longer listed: rescheduled far away, cancelled, or long past."""
         await self._extend_lock()
-        cached = {entry.snapshot.match.match_id: entry for entry in await self._all_cached()}
+        entries = await FixtureCache(self._open_store(), self._now()).all()
+        cached = {entry.snapshot.match.match_id: entry for entry in entries}
         unlisted = [entry.snapshot.match for id, entry in cached.items() if id not in listed and id not in self._polled]
         unlisted = sorted((match for match in unlisted if not match.phase.is_over), key=lambda match: match.start_time)
         for match in unlisted[:MAX_LOOKUPS]:
@@ -225,9 +215,6 @@ class FixtureSyncJob(SyncJob):
             elif self._differs(snapshot.match, cached[match.match_id]):
                 self._count_fetched([snapshot.match])
                 await self._put([snapshot.match], cached)
-
-    async def _all_cached(self) -> list[CachedMatch]:
-        return await FixtureCache(self._open_store(), self._now()).all()
 
     async def _archive(self, match_id: str) -> None:
         """Archive a match that the provider removed: it stays readable."""

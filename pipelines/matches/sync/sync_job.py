@@ -59,21 +59,18 @@ class SyncJob:
         open_store: Callable[[], Store],
         instance_id: str,
         now: Callable[[], datetime],
-        *,
-        lock_seconds: float = LOCK_SECONDS,
     ) -> None:
         self._provider = provider
         self._open_store = open_store
         self._instance_id = instance_id
         self._now = now
-        self._lock_seconds = lock_seconds
         self._held_since = now()
         self._result = SyncResult()
 
     async def run(self) -> SyncResult:
         """Run once. Raises the store's errors on taking the lock; later failures end the run and are in the result."""
         self._held_since = self._now()
-        if not await self._locks().acquire(job_lock(self.name), self._lock_seconds):
+        if not await self._locks().acquire(job_lock(self.name), LOCK_SECONDS):
             return SyncResult(locked=True)
         self._result = SyncResult()
         try:
@@ -118,10 +115,10 @@ class SyncJob:
 
         Raises: _LockLost if another instance holds it.
         """
-        if self._now() - self._held_since < timedelta(seconds=self._lock_seconds / 2):
+        if self._now() - self._held_since < timedelta(seconds=LOCK_SECONDS / 2):
             return
         self._held_since = self._now()
-        if not await self._locks().extend(job_lock(self.name), self._lock_seconds):
+        if not await self._locks().extend(job_lock(self.name), LOCK_SECONDS):
             raise _LockLost
 
     async def _unlock(self) -> None:

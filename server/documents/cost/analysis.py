@@ -1,6 +1,6 @@
 """Cost analysis: each operation is compiled once, into a formula that estimates its cost for given variables."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from graphql import (
     is_object_type,
 )
 from graphql.language import (
+    ArgumentNode,
     FieldNode,
     FragmentDefinitionNode,
     FragmentSpreadNode,
@@ -209,18 +210,20 @@ class _CostBuilder:
         return special + [kind for kind in possible if kind.name not in named][:1]
 
     def _object(self, kind: GraphQLObjectType, selected: list[_Selection]) -> Amount:
-        fields = _by_response_name(self._of_kind(kind, selected))
         own: dict[Any, list[Amount]] = {}
         amounts: list[Amount] = []
-        for field in fields.values():
-            definition = kind.fields.get(field.nodes[0].name.value)
-            if definition is None:
-                continue
-            price = self._costs.field_cost(definition)
-            amount = only_if(either(field.conditions), self._field(definition, price, field.nodes))
+        for price, amount in self._amounts(kind, selected):
             # Fields with the same patterns that read the parent's item share one read.
             (own.setdefault(price.patterns, []) if price.own else amounts).append(amount)
         return total([*amounts, *(greatest(shared) for shared in own.values())])
+
+    def _amounts(self, kind: GraphQLObjectType, selected: list[_Selection]) -> Iterator[tuple[FieldCost, Amount]]:
+        """Yield the cost of each selected field of an object type, and its amount."""
+        for field in _by_response_name(self._of_kind(kind, selected)).values():
+            definition = kind.fields.get(field.nodes[0].name.value)
+            if definition is not None:
+                price = self._costs.field_cost(definition)
+                yield price, only_if(either(field.conditions), self._field(definition, price, field.nodes))
 
     def _of_kind(self, kind: GraphQLObjectType, selected: list[_Selection]) -> list[_Selection]:
         """Return the selections that apply to objects of this type."""
@@ -235,21 +238,28 @@ class _CostBuilder:
         return is_abstract_type(condition) and self._schema.is_sub_type(condition, kind)
 
     def _field(self, definition: GraphQLField, price: FieldCost, nodes: list[FieldNode]) -> Amount:
-        named = get_named_type(definition.type)
-        inner: Amount = 0.0
-        if not is_leaf_type(named):
-            sets = [node.selection_set for node in nodes if node.selection_set]
-            inner = self._entries(named, sets) if price.is_connection else self.beneath(named, sets)
+        inner = self._inner(definition, price, nodes)
         if not price.patterns and not callable(inner) and inner == 0:
             return 0.0
         if price.from_parent and price.from_parent.issuperset(self._names(nodes)):
             return inner
-        values: Values = {} if price.fixed else arguments_of(definition, nodes[0].arguments or ())
+        given: Sequence[ArgumentNode] = nodes[0].arguments or ()
+        if price.depends_on_consistency:
+            given = [argument for argument in given if argument.name.value == "consistent"]
+        values: Values = {} if price.fixed else arguments_of(definition, given)
         model = self._costs.models.get(price.model)
         if model is not None:
             self.modelled.append((model, values))
             return _modelled(model, price, values, inner)
         return _priced(price, values, inner)
+
+    def _inner(self, definition: GraphQLField, price: FieldCost, nodes: list[FieldNode]) -> Amount:
+        """Return the amount of the selections beneath a field, for one of its objects."""
+        named = get_named_type(definition.type)
+        if is_leaf_type(named):
+            return 0.0
+        sets = [node.selection_set for node in nodes if node.selection_set]
+        return self._entries(named, sets) if price.is_connection else self.beneath(named, sets)
 
     def _names(self, nodes: list[FieldNode]) -> set[str]:
         """Return the names of the fields that are selected beneath these nodes."""
@@ -273,20 +283,10 @@ class _ValueCounter(_CostBuilder):
     """A builder of formulas for the number of values in a response: each field of each object counts as one."""
 
     def _object(self, kind: GraphQLObjectType, selected: list[_Selection]) -> Amount:
-        amounts: list[Amount] = []
-        for field in _by_response_name(self._of_kind(kind, selected)).values():
-            definition = kind.fields.get(field.nodes[0].name.value)
-            if definition is not None:
-                price = self._costs.field_cost(definition)
-                amounts.append(only_if(either(field.conditions), self._field(definition, price, field.nodes)))
-        return total(amounts)
+        return total(amount for _, amount in self._amounts(kind, selected))
 
     def _field(self, definition: GraphQLField, price: FieldCost, nodes: list[FieldNode]) -> Amount:
-        named = get_named_type(definition.type)
-        inner: Amount = 0.0
-        if not is_leaf_type(named):
-            sets = [node.selection_set for node in nodes if node.selection_set]
-            inner = self._entries(named, sets) if price.is_connection else self.beneath(named, sets)
+        inner = self._inner(definition, price, nodes)
         if not callable(inner) and inner == 0:
             return 1.0
         if not price.counts:
@@ -319,6 +319,9 @@ def _priced(price: FieldCost, values: Values, inner: Amount) -> Amount:
     if price.fixed:
         # Neither the arguments nor the time matter.
         return total([price.fixed_cost.units, times(price.fixed_cost.size, inner)])
+    if price.depends_on_consistency and not callable(values):
+        constant = price.measure(values, ANY_TIME)
+        return total([constant.units, times(constant.size, inner)])
 
     def amount(given: EstimateInput) -> float:
         measured = price.measure(values(given) if callable(values) else values, given.now)

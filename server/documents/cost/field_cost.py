@@ -14,6 +14,7 @@ from typing import Any
 from graphql import GraphQLField, get_named_type, get_nullable_type, is_leaf_type, is_list_type, is_object_type
 
 from datastore.dynamodb.calls import WRITE_UNIT_COST
+from datastore.items.sizes import read_bytes, typical_bytes
 from datastore.model.access_patterns import (
     DEFAULT_PAGE_SIZE,
     MAX_PAGE_SIZE,
@@ -40,7 +41,8 @@ class Measured:
 class FieldCost:
     """The cost of a field.
 
-    `fixed`: the cost does not depend on arguments. `own`: the field is a part of its parent's item. `from_parent`: the
+    `fixed`: the cost does not depend on arguments. `depends_on_consistency`: of the arguments it depends on
+    `consistent` alone, and not on the time. `own`: the field is a part of its parent's item. `from_parent`: the
     fields of its object that the parent already has.
     """
 
@@ -52,7 +54,7 @@ class FieldCost:
         self.is_connection = is_object_type(named) and {"nodes", "pageInfo"} <= named.fields.keys()
         # Patterns with equal costs, such as most of those of `node`, count once.
         distinct = {
-            (_item_bytes(pattern), _copies(pattern), pattern.operations, pattern.consistent): pattern
+            (read_bytes(pattern), _copies(pattern), pattern.operations, pattern.consistent): pattern
             for pattern in self.patterns
         }
         self._distinct = tuple(distinct.values())
@@ -64,7 +66,10 @@ class FieldCost:
         self._is_list = is_list_type(get_nullable_type(field.type))
         self._lists = [name for name, argument in field.args.items() if _may_contain_list(argument.type)]
         has_cost = bool(self.patterns) or self._is_list or self.is_connection
-        self.fixed = not field.args or not has_cost or self._is_one_object(field)
+        is_one_object = self._is_one_object()
+        may_be_consistent = "consistent" in field.args
+        self.fixed = not field.args or not has_cost or (is_one_object and not may_be_consistent)
+        self.depends_on_consistency = is_one_object and may_be_consistent and has_cost and not self.model
         self.own = (
             bool(self.patterns)
             and not field.args
@@ -72,11 +77,11 @@ class FieldCost:
             and all(operation in POINT_READS for pattern in self.patterns for operation in pattern.operations)
         )
 
-    def _is_one_object(self, field: GraphQLField) -> bool:
-        """Return whether the result is one object whose reads depend on neither the arguments nor the time."""
+    def _is_one_object(self) -> bool:
+        """Return whether the result is one object whose number of reads depends on neither arguments nor time."""
         extent = self._extent
         declared = (extent.size, extent.partitions, extent.scanned, extent.written)
-        counts = self.is_connection or self._is_list or bool(self._lists) or "consistent" in field.args
+        counts = self.is_connection or self._is_list or bool(self._lists)
         return not counts and not any(callable(value) or isinstance(value, str) for value in declared)
 
     @cached_property
@@ -132,7 +137,7 @@ class FieldCost:
             units += unit * self._query_units(pattern, arguments, now, size)
         if any(name in operations for name in POINT_READS):
             each = size if self._extent.per_entry else (list_length or 1)
-            units += unit * each * self._extent.reads * _blocks(pattern.table.item_bytes, READ_BYTES)
+            units += unit * each * self._extent.reads * _blocks(typical_bytes(pattern.table), READ_BYTES)
         return (
             units
             + WRITE_UNIT_COST * (self._write_units(pattern, arguments, list_length) + self._extent.deferred)
@@ -145,7 +150,7 @@ class FieldCost:
         scanned = self._extent.scanned
         each = scanned(arguments) if callable(scanned) else scanned
         items = (size + 1) * each if self.is_connection or self._is_list else each
-        return max(0.0, many - 1) + _blocks(items * _item_bytes(pattern), READ_BYTES)
+        return max(0.0, many - 1) + _blocks(items * read_bytes(pattern), READ_BYTES)
 
     def _write_units(self, pattern: AccessPattern, arguments: Arguments, list_length: int | None) -> float:
         """Return the write units. An item is also written to each index that contains it."""
@@ -157,13 +162,7 @@ class FieldCost:
         times = (2 if "TransactWriteItems" in pattern.operations else 1) * _copies(pattern)
         # A new item takes one write unit. Items grow later, with their updates.
         is_new = "UpdateItem" not in pattern.operations or "BatchWriteItem" in pattern.operations
-        return items * times * (1 if is_new else _blocks(pattern.table.item_bytes, WRITTEN_BYTES))
-
-
-def _item_bytes(pattern: AccessPattern) -> int:
-    """Return the size of an item in the table or the index that the pattern reads."""
-    listed = None if pattern.index is None else pattern.table.index(pattern.index).item_bytes
-    return pattern.table.item_bytes if listed is None else listed
+        return items * times * (1 if is_new else _blocks(typical_bytes(pattern.table), WRITTEN_BYTES))
 
 
 def _copies(pattern: AccessPattern) -> int:

@@ -4,11 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from redis.asyncio import BlockingConnectionPool, Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-
-from datastore.redis.failures import REDIS_AWAY
+from datastore.redis.client import REDIS_AWAY, redis_client
 
 SHARED_SECONDS = 24 * 3600
 # The timeout of a call. After a failure Redis is not called for PAUSE_SECONDS, so that requests do not wait for it.
@@ -27,16 +23,13 @@ class RedisTexts:
     """
 
     def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
-        pool = BlockingConnectionPool.from_url(
+        self._redis = redis_client(
             url,
-            max_connections=CONNECTIONS,
-            timeout=TIMEOUT_SECONDS,
-            socket_timeout=TIMEOUT_SECONDS,
-            socket_connect_timeout=TIMEOUT_SECONDS,
-            retry=Retry(NoBackoff(), 0),
+            connections=CONNECTIONS,
+            seconds=TIMEOUT_SECONDS,
+            read_seconds=TIMEOUT_SECONDS,
             decode_responses=True,
         )
-        self._redis = Redis.from_pool(pool)
         self._clock = clock
         self._paused_until = float("-inf")
 

@@ -3,7 +3,7 @@
 import logging
 from typing import Any, NamedTuple
 
-from datastore.errors import BadUserInput, DomainError, Forbidden, NotFound
+from datastore.errors import BadUserInput, DomainError, ErrorCode, Forbidden, NotFound
 from datastore.model.identity import Role
 from datastore.model.log_redaction import redact_emails
 from datastore.primitives.lru_cache import LruCache
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 class PersistedQueryNotFound(DomainError):
     """The hash is unknown. Clients of Apollo's protocol expect this message and code, and then send the text."""
 
-    code = "PERSISTED_QUERY_NOT_FOUND"
+    code = ErrorCode.PERSISTED_QUERY_NOT_FOUND
 
     def __init__(self) -> None:
         super().__init__("PersistedQueryNotFound")
@@ -33,7 +33,7 @@ class PersistedQueryNotFound(DomainError):
 class PersistedQueryNotSupported(DomainError):
     """Hashes are not supported. Clients of Apollo's protocol then send texts only."""
 
-    code = "PERSISTED_QUERY_NOT_SUPPORTED"
+    code = ErrorCode.PERSISTED_QUERY_NOT_SUPPORTED
 
     def __init__(self) -> None:
         super().__init__("PersistedQueryNotSupported")

@@ -22,39 +22,47 @@ state a client that leaves more than the transport's buffer unread must read `le
 
 No later input changes the meaning of a head: trailers are counted and discarded. Every iteration of the loop in
 `_parse` consumes input. A request that is rejected in HEAD or CONTENT is answered once, and ends the connection.
+
+A whole request that repeats the head of the one before it is not parsed again: see `request_head.whole_request`.
 """
 
 import asyncio
 import contextvars
 import logging
 from collections import deque
+from functools import partial
 from math import inf
 from typing import Any
 
 import httptools
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Scope
 from uvicorn.config import Config
-from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 from uvicorn.server import ServerState
 
 from datastore.errors import BadUserInput, DomainError, Throttled, Timeout, Unavailable
+from datastore.primitives.header_names import LOWER_CASE
+from server.admission.client_address import address_in
 from server.admission.connection_limits import Connections
-from server.http.cycle import STATUS_LINES, RequestCycle, cycle_of
+from server.http.cycle import STATUS_LINES, RequestCycle, connection_scope
+from server.http.headers import Header
 from server.http.protocol.rejections import (
     METHODS,
     RequestRejected,
     check_size,
     error_response,
-    method_not_allowed,
+    refuse_method,
     rejection_of,
 )
 from server.http.protocol.request_head import (
-    Header,
+    END_OF_HEAD,
+    RequestHead,
+    WholeRequest,
     check_head,
     encode_head,
     has_content,
     is_websocket_handshake,
     size_of,
+    whole_request,
 )
 from server.http.protocol.timed_transport import CLOSED, CLOSING, CONTENT, DISCARD, HEAD, TimedTransport
 
@@ -74,15 +82,18 @@ class HttpProtocol(TimedTransport):
     ) -> None:
         if not config.loaded:
             config.load()
-        self._limits = Connections.from_state(app_state)
-        super().__init__(_loop or asyncio.get_event_loop(), self._limits.http_limits)
+        self.limits = Connections.from_state(app_state)
+        super().__init__(_loop or asyncio.get_event_loop(), self.limits.http_limits)
         self.server_state = server_state
         self.tasks = server_state.tasks
         self._connections: set[Any] = server_state.connections
         self.access_logger = logging.getLogger("uvicorn.access")
         self.access_log = self.access_logger.hasHandlers()
         self._config = config
+        # A resumed coroutine passes through all coroutines around it, which costs more than calling a function.
+        self._app: ASGIApp = getattr(config.loaded_app, "request_coroutine", config.loaded_app)
         self._app_state = app_state
+        self._root_path = config.root_path.encode("ascii")
         self._parser = self._new_parser()
         # The head that is being read
         self._url = b""
@@ -95,27 +106,19 @@ class HttpProtocol(TimedTransport):
         self._is_handshake = False
         self._full_head: list[Header] | None = None
         self._framing_bytes = 0  # of chunks and trailers since the last content
+        self._known: WholeRequest | None = None  # the latest request, if it arrived whole
         # Requests
         self._running: RequestCycle | None = None
         self._waiting: deque[tuple[RequestCycle, ASGIApp]] = deque()
-        self._shutting_down = self._counted = False
+        self.shutting_down = self._counted = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
         self._connections.add(self)
-        client = get_remote_addr(transport)
-        self._address = client[0] if client else ""
-        self._scope = {
-            "type": "http",
-            "asgi": {"version": self._config.asgi_version, "spec_version": "2.3"},
-            "server": get_local_addr(transport),
-            "client": client,
-            "scheme": "https" if is_ssl(transport) else "http",
-            "root_path": self._config.root_path,
-        }
-        self._root_path = self._config.root_path.encode("ascii")
+        self._scope = connection_scope(self._config, transport)
+        self._address = address_in(self._scope)
         try:
-            self._limits.acquire(self._address)
+            self.limits.acquire(self._address)
         except (Throttled, Unavailable) as full:
             self._reject(429 if isinstance(full, Throttled) else 503, full)
             return
@@ -138,11 +141,18 @@ class HttpProtocol(TimedTransport):
         self._cancel_timers()
         self._connections.discard(self)
         if self._counted:
-            self._limits.release(self._address)
+            self.limits.release(self._address)
         self._counted = False
 
     def data_received(self, data: bytes) -> None:
         self._last_received_at = self.loop.time()
+        begins, text, content = self._state is HEAD and not self._head_begun, b"", b""
+        if begins:
+            text, _, content = data.partition(END_OF_HEAD)
+            known, is_free = self._known, self._running is None or self._running.response_complete
+            if known is not None and text == known.text and len(content) == known.content_length and is_free:
+                self._begin(known.head, content)
+                return
         size, http_limits = len(data), self._http_limits
         if self._state is HEAD:
             self._head_begun = True
@@ -158,13 +168,15 @@ class HttpProtocol(TimedTransport):
         self._may_be_too_large = self._head_bytes > http_limits.head_bytes or size > http_limits.head_bytes
         try:
             self._parse(data)
-            if self._state is HEAD and self._head_begun:
+            if begins and self._state is HEAD and not self._head_begun and self._cycle is not None:
+                self._known = whole_request(self._cycle.head, text, content)
+            elif self._state is HEAD and self._head_begun:
                 check_size("headers", self._head_bytes, http_limits.head_bytes, self._url)
                 if not self._head_timed:
                     self._head_timed = True
                     self._expect_within(http_limits.head_seconds)
             elif self._state is CONTENT:
-                check_size("trailers", self._framing_bytes, http_limits.trailer_bytes, self._url)
+                check_size("trailers", self._framing_bytes, http_limits.trailer_bytes)
                 self._expect_within(http_limits.silent_seconds)
         except RequestRejected as rejected:
             self._reject(rejected.status, rejected.error)
@@ -220,7 +232,7 @@ class HttpProtocol(TimedTransport):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         headers = self._headers
-        headers.append((name.lower(), value.rstrip(b" \t")))
+        headers.append((LOWER_CASE[name], value.rstrip(b" \t")))
         if len(headers) > self._http_limits.head_lines:
             fields = "headers" if self._state is HEAD else "trailers"
             message = f"A request may have at most {self._http_limits.head_lines} {fields}."
@@ -233,7 +245,7 @@ class HttpProtocol(TimedTransport):
             check_size("headers", len(self._url) + size_of(headers), http_limits.head_bytes, self._url)
         if self._full_head is not None:
             headers, self._full_head = self._full_head, None
-        target, expects_100 = check_head(method, version, self._url, headers)
+        head = check_head(method, version, self._url, headers)
         if len(self._waiting) >= http_limits.pipelined:
             message = f"At most {http_limits.pipelined} requests may be pipelined on a connection."
             raise RequestRejected(400, BadUserInput(message))
@@ -245,19 +257,28 @@ class HttpProtocol(TimedTransport):
         self._state = CONTENT
         self._head_begun = self._head_timed = False
         self._head_bytes = self._framing_bytes = 0
+        self._begin(head, keep_alive=version != "1.0" and parser.should_keep_alive())
+
+    def _begin(self, head: RequestHead, content: bytes | None = None, *, keep_alive: bool = True) -> None:
+        """Run the application for a request, after those before it. A complete request has its whole `content`."""
         scope: Scope = {
             **self._scope,
-            "http_version": version,
-            "method": method,
-            "path": self._config.root_path + target.path,
-            "raw_path": self._root_path + target.raw_path,
-            "query_string": target.query,
-            "headers": headers,
-            "state": self._app_state.copy(),
+            "http_version": head.version,
+            "method": head.method,
+            "path": self._config.root_path + head.target.path,
+            "raw_path": self._root_path + head.target.raw_path,
+            "query_string": head.target.query,
+            "headers": [*head.headers],
+            "state": {**self._app_state},
         }
-        keep_alive = version != "1.0" and parser.should_keep_alive()
-        cycle = RequestCycle(self, scope, keep_alive=keep_alive, expects_100=expects_100)
-        self._schedule(cycle, self._config.loaded_app if method in METHODS else self._refuse_method)
+        self._cycle = cycle = RequestCycle(self, scope, head, content, keep_alive=keep_alive)
+        self._deadline = inf
+        app = self._app if head.method in METHODS else partial(refuse_method, self.limits)
+        if self._running is None or self._running.response_complete:
+            self._start(cycle, app)
+        else:
+            self.pause_reading()
+            self._waiting.append((cycle, app))
 
     def _prepare_upgrade(self, method: str, version: str, headers: list[Header]) -> None:
         self._is_handshake = self._config.ws_protocol_class is not None and is_websocket_handshake(version, headers)
@@ -275,7 +296,7 @@ class HttpProtocol(TimedTransport):
         if self._parser.should_upgrade():
             return
         if self._headers:
-            check_size("trailers", size_of(self._headers), self._http_limits.trailer_bytes, self._url)
+            check_size("trailers", size_of(self._headers), self._http_limits.trailer_bytes)
         assert self._cycle is not None
         self._cycle.complete()
         self._deadline = inf
@@ -299,24 +320,6 @@ class HttpProtocol(TimedTransport):
 
     # Responses
 
-    def _schedule(self, cycle: RequestCycle, app: Any) -> None:
-        """Run the application for a request, at once or when the requests before it are answered."""
-        self._cycle = cycle
-        if self._is_busy():
-            self.pause_reading()
-            self._waiting.append((cycle, app))
-        else:
-            self._start(cycle, app)
-
-    async def _refuse_method(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """An ASGI application for other methods than `METHODS`. It reads some content, so that a request can follow."""
-        rejected, cycle, left = method_not_allowed(), cycle_of(scope), self._http_limits.discard_bytes
-        assert cycle is not None
-        while (message := await receive()).get("more_body") and left > 0:
-            left -= len(message["body"])
-        self._limits.on_refusal(rejected.status, rejected.error.code)
-        await cycle.respond(rejected.status, *error_response(rejected.status, rejected.error))
-
     def _start(self, cycle: RequestCycle, app: ASGIApp) -> None:
         self._running = cycle
         # The cycle discards its task itself: a callback of the task would cost another iteration of the loop.
@@ -331,6 +334,9 @@ class HttpProtocol(TimedTransport):
     def on_response_complete(self, cycle: RequestCycle) -> None:
         """Start the next cycle, or wait for a request, or end the connection. Called by the running cycle."""
         self.server_state.total_requests += 1
+        cycle.response_complete = True
+        if cycle.event is not None:
+            cycle.notify()
         if not cycle.keep_alive:
             self._waiting.clear()
             self.close()
@@ -340,7 +346,7 @@ class HttpProtocol(TimedTransport):
             if self._waiting:
                 self._start(*self._waiting.popleft())
             elif self._state is HEAD and not self._head_begun:
-                self._expect_within(QUIET_SECONDS if self._shutting_down else self._config.timeout_keep_alive)
+                self._expect_within(QUIET_SECONDS if self.shutting_down else self._config.timeout_keep_alive)
 
     def _reject(self, status: int, error: DomainError) -> None:
         """Answer the request that is being read with an error, and read no further.
@@ -349,7 +355,7 @@ class HttpProtocol(TimedTransport):
         """
         unfinished = self._cycle if self._state is CONTENT else None
         self.discard_input()
-        self._limits.on_refusal(status, error.code)
+        self.limits.on_refusal(status, error.code)
         if self._waiting and self._waiting[-1][0] is unfinished:
             self._waiting.pop()
         elif unfinished is not None and self._running is unfinished:
@@ -364,14 +370,9 @@ class HttpProtocol(TimedTransport):
         self.transport.write(b"".join([STATUS_LINES[status], lines, b"connection: close\r\n\r\n", body]))
         self.close()
 
-    @property
-    def is_draining(self) -> bool:
-        """Whether every response is the last one of its connection."""
-        return self._shutting_down or self._limits.draining
-
     def shutdown(self) -> None:
         """Close an idle connection after `QUIET_SECONDS` without input. Called by uvicorn at the shutdown."""
-        self._shutting_down = True
+        self.shutting_down = True
         if self._state in (DISCARD, CLOSING) and not self._is_busy():
             self.transport.abort()
         elif self._state is HEAD and not self._head_begun and not self._is_busy():
@@ -393,7 +394,7 @@ class HttpProtocol(TimedTransport):
             self._reject(408, Timeout(f"The request's headers did not arrive within {head_seconds:g} seconds."))
         elif self._cycle is None:
             self.transport.abort()
-        elif self._shutting_down:
+        elif self.shutting_down:
             self.transport.close()
         else:
             self.close()

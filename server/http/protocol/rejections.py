@@ -3,8 +3,11 @@
 import logging
 
 import httptools
+from starlette.types import Receive, Scope, Send
 
 from datastore.errors import BadUserInput, DomainError
+from server.admission.connection_limits import Connections
+from server.http.cycle import CYCLE, RequestCycle
 from server.http.headers import SECURITY_HEADERS, lines_of
 from server.operations.outcome import encode, format_error
 
@@ -30,6 +33,16 @@ def method_not_allowed() -> RequestRejected:
     return RequestRejected(405, BadUserInput(f"The method of a request must be one of {ALLOW}."))
 
 
+async def refuse_method(limits: Connections, scope: Scope, receive: Receive, _: Send) -> None:
+    """Answer other methods than `METHODS`, as an ASGI application. Read some content, so that a request can follow."""
+    rejected, left = method_not_allowed(), limits.http_limits.discard_bytes
+    cycle: RequestCycle = scope[CYCLE]
+    while (message := await receive()).get("more_body") and left > 0:
+        left -= len(message["body"])
+    limits.on_refusal(rejected.status, rejected.error.code)
+    await cycle.respond(rejected.status, *error_response(rejected.status, rejected.error))
+
+
 def rejection_of(problem: httptools.HttpParserError, data: bytes, *, begins_here: bool) -> RequestRejected:
     """Return the rejection for a parser error in `data`. With `begins_here` the request begins in `data`."""
     cause = problem.__context__
@@ -45,7 +58,7 @@ def rejection_of(problem: httptools.HttpParserError, data: bytes, *, begins_here
     return RequestRejected(400, BadUserInput("This is not a well-formed HTTP/1.1 request."))
 
 
-def check_size(fields: str, size: int, limit: int, url: bytes) -> None:
+def check_size(fields: str, size: int, limit: int, url: bytes = b"") -> None:
     """Raise `RequestRejected` for a section of headers or trailers (`fields`) of more than `limit` bytes."""
     if size > limit and fields == "headers" and len(url) * 2 > limit:
         raise RequestRejected(414, BadUserInput(f"A URL and its headers may have at most {limit:,} bytes: use POST."))

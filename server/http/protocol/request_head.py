@@ -7,14 +7,18 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 import httptools
+from msgspec import Struct
 
 from datastore.errors import BadUserInput
+from server.http.headers import Header, RequestHeaders
 from server.http.protocol.rejections import RequestRejected, method_not_allowed
 
 # A name or an address, with an optional port: RFC 9110, 7.2.
 _HOST = re.compile(rb"(?:[\w.~-]+|\[[\dA-Fa-f:.]+\])(?::\d{1,5})?")
 
-Header = tuple[bytes, bytes]
+END_OF_HEAD = b"\r\n\r\n"
+# A connection keeps the head of its latest request up to this size.
+MAX_KNOWN_HEAD_BYTES = 4_096
 
 
 class RequestTarget(NamedTuple):
@@ -26,8 +30,42 @@ class RequestTarget(NamedTuple):
     authority: bytes
 
 
-def check_head(method: str, version: str, url: bytes, headers: Sequence[Header]) -> tuple[RequestTarget, bool]:
-    """Return the target of a request, and whether its client waits for `100 Continue` before it sends the content.
+class RequestHead(Struct, eq=False):
+    """The head of a valid request. Requests with equal heads may share it."""
+
+    method: str
+    version: str
+    target: RequestTarget
+    headers: list[Header]
+    #: Whether the client waits for `100 Continue` before it sends the content.
+    expects_100: bool
+    #: The headers by name, once the application has needed them.
+    fields: RequestHeaders | None = None
+
+
+class WholeRequest(NamedTuple):
+    """The head of a request that arrived together with its content."""
+
+    #: The bytes before the empty line.
+    text: bytes
+    head: RequestHead
+    content_length: int
+
+
+def whole_request(head: RequestHead, text: bytes, content: bytes) -> WholeRequest | None:
+    """Return the request if the parser would read the same request from any data with this `text`; otherwise None.
+
+    `text` and `content` are the data that the parser has read as complete requests, the last of which has this `head`.
+    """
+    declared = [value for name, value in head.headers if name == b"content-length"]
+    # Otherwise the data end in another request than they begin with, or the content is framed by chunks.
+    is_whole = declared == [b"%d" % len(content)] or not (declared or content)
+    is_known = is_whole and len(text) <= MAX_KNOWN_HEAD_BYTES and not head.expects_100
+    return WholeRequest(text, head, len(content)) if is_known else None
+
+
+def check_head(method: str, version: str, url: bytes, headers: list[Header]) -> RequestHead:
+    """Return the head of a request.
 
     Raises:
         RequestRejected: The method is CONNECT, or the version, the framing, the host or the target is invalid.
@@ -44,7 +82,8 @@ def check_head(method: str, version: str, url: bytes, headers: Sequence[Header])
         raise RequestRejected(400, BadUserInput("The header Host must be a host with an optional port."))
     if target.authority and by_name.get(b"host", target.authority).lower() != target.authority.lower():
         raise RequestRejected(400, BadUserInput("The header Host must be the authority of the request's target."))
-    return target, version == "1.1" and by_name.get(b"expect", b"").lower() == b"100-continue"
+    expects_100 = version == "1.1" and b"expect" in by_name and by_name[b"expect"].lower() == b"100-continue"
+    return RequestHead(method, version, target, headers, expects_100)
 
 
 def _check_framing(headers: Sequence[Header], version: str) -> None:

@@ -15,7 +15,7 @@ from datastore.earthquakes.earthquakes import Earthquakes
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.model.identity import Role
 from datastore.model.timestamps import day_bucket, epoch_ms
-from resolvers.shared.node_ids import global_id
+from resolvers.shared.global_ids import global_id
 from tests.support.answers import data_of
 from tests.support.documents_earthquakes import (
     DOCUMENT,
@@ -37,12 +37,12 @@ FIELDS = """eventId occurredAt magnitude place latitude longitude depthKm source
 WINDOW = f"""query ($first: Int, $after: String, $least: Float) {{
   earthquakes(first: $first, after: $after, minMagnitude: $least) {{
     nodes {{ {FIELDS} }} pageInfo {{ hasNextPage endCursor }} }} }}"""
-ONE = f"query ($id: ID!, $node: ID!) {{ earthquake(eventId: $id) {{ {FIELDS} }} node(id: $node) {{ id }} }}"
-REVISIONS = '{ earthquake(eventId: "ci1") { magnitude latest { magnitude } revisions { magnitude } } }'
+ONE = f"query ($id: ID!, $node: ID!) {{ earthquake(id: $id) {{ {FIELDS} }} node(id: $node) {{ id }} }}"
+REVISIONS = '{ earthquake(id: "ci1") { magnitude latest { magnitude } revisions { magnitude } } }'
 LOGS = """{ requestLogs(type: INGEST) { nodes { requestId timestamp route status latencyMs fetched upserted skipped
   retries upstreamSize upstreamHash } } }"""
 QUERY_LOGS = """{ requestLogs(type: QUERY) { nodes { requestId route minMagnitude pageSize resultCount hasNextToken
-  bucketsScanned error startTime endTime } } }"""
+  bucketsScanned error from to } } }"""
 
 
 THEIRS = ["ci1", "ci2", "ci3", "i" * 64]
@@ -83,14 +83,14 @@ async def test_documented_events_of_a_window_are_listed_newest_first_in_pages(
     unknown = dict.fromkeys(("status", "updatedAt", "alert", "tsunami", "significance", "url"))
     assert whole["nodes"][-3] == unknown | {
         "eventId": "ci2",
-        "occurredAt": "2026-06-25T10:00:00+00:00",
+        "occurredAt": "2026-06-25T10:00:00.000Z",
         "magnitude": -2.0,
         "place": "10 km SSW of Idyllwild, CA",
         "latitude": -90.0,
         "longitude": 180.0,
         "depthKm": None,
         "source": "USGS",
-        "ingestedAt": "2026-06-25T12:00:00+00:00",
+        "ingestedAt": "2026-06-25T12:00:00.000Z",
         "type": "earthquake",
     }
 
@@ -130,7 +130,7 @@ async def test_the_documented_request_log_of_a_day_is_read(served: Served, ours:
     ingests = data_of(await served.ask(LOGS, user="root", role=Role.ADMIN))["requestLogs"]["nodes"]
     queries = data_of(await served.ask(QUERY_LOGS, user="root", role=Role.ADMIN))["requestLogs"]["nodes"]
 
-    common = {"requestId": INGEST_ID, "timestamp": "2026-06-25T12:00:00+00:00", "status": 200, "latencyMs": 120}
+    common = {"requestId": INGEST_ID, "timestamp": "2026-06-25T12:00:00.000Z", "status": 200, "latencyMs": 120}
     assert ingests == [common | {"route": "/ingest/recent"} | INGEST_FIGURES]
     assert queries == [
         {
@@ -142,8 +142,8 @@ async def test_the_documented_request_log_of_a_day_is_read(served: Served, ours:
             "hasNextToken": False,
             "bucketsScanned": 2,
             "error": "NONE",
-            "startTime": "2026-06-24T12:00:00+00:00",
-            "endTime": "2026-06-25T12:00:00+00:00",
+            "from": "2026-06-24T12:00:00.000Z",
+            "to": "2026-06-25T12:00:00.000Z",
         }
     ]
 

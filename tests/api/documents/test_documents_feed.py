@@ -14,7 +14,6 @@ import pytest
 from datastore.change_streams.change import encode_change
 from datastore.change_streams.dead_letters import DeadLetters, letter_of
 from datastore.database import StoreOptions
-from datastore.feeds.home_feeds import source_item
 from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.model.identity import Role
 from datastore.model.timestamps import iso
@@ -37,6 +36,7 @@ from tests.support.feed_documents import (
 )
 from tests.support.feed_steps import create_profiles, mutate
 from tests.support.feed_steps import write_post as write_post
+from tests.support.home_feeds import source_item
 from tests.support.moments import utc_now
 from tests.support.pattern_coverage import covers
 from tests.support.served import NOON, Served
@@ -47,12 +47,12 @@ __all__ = ["ours"]  # fixtures
 POST_FIELDS = "postId authorId createdAt visibility text mediaRef tags mentions likeCount commentCount author { name }"
 POST = f"""{{ post(id: "abc123") {{ {POST_FIELDS}
   likes {{ nodes {{ userId createdAt post {{ postId }} user {{ name }} }} }}
-  comments {{ nodes {{ commentId userId createdAt text textLength mentions author {{ name }} }} }} }} }}"""
+  comments {{ nodes {{ commentId authorId createdAt text textLength mentions author {{ name }} }} }} }} }}"""
 BY_AUTHOR = '{ list: postsByAuthor(authorId: "u001") { nodes { postId text authorId visibility } } }'
 BY_TAG = """query ($first: Int, $after: String) { list: postsByTag(tag: "dynamodb", first: $first, after: $after) {
   nodes { postId text authorId visibility mediaRef } pageInfo { hasNextPage endCursor } } }"""
 COUNTS = '{ post(id: "abc123") { likeCount commentCount } }'
-TOP = '{ topAuthors(month: "2026-06") { authorId posts likes comments } }'
+TOP = '{ topAuthors(at: "2026-06-25T12:00:00Z") { authorId posts likes comments } }'
 TRENDING = '{ trendingTags(window: HOUR, at: "2026-06-25T12:30:00Z") { tag posts } }'
 UNREAD = '{ notifications(userId: "u001") { nodes { kind actorId actorCount postId commentId } } }'
 
@@ -74,7 +74,7 @@ async def test_a_documented_post_is_read_with_its_likes_and_comments(served: Ser
     assert found == {
         "postId": "abc123",
         "authorId": "u001",
-        "createdAt": "2026-06-25T12:00:00+00:00",
+        "createdAt": "2026-06-25T12:00:00.000Z",
         "visibility": "PUBLIC",
         "text": "",
         "mediaRef": "s3://media/abc123.jpg",
@@ -87,7 +87,7 @@ async def test_a_documented_post_is_read_with_its_likes_and_comments(served: Ser
             "nodes": [
                 {
                     "userId": user,
-                    "createdAt": "2026-06-25T12:00:00+00:00",
+                    "createdAt": "2026-06-25T12:00:00.000Z",
                     "post": {"postId": "abc123"},
                     "user": {"name": user.upper()},
                 }
@@ -98,8 +98,8 @@ async def test_a_documented_post_is_read_with_its_likes_and_comments(served: Ser
             "nodes": [
                 {
                     "commentId": "c001",
-                    "userId": "u002",
-                    "createdAt": "2026-06-25T12:00:00+00:00",
+                    "authorId": "u002",
+                    "createdAt": "2026-06-25T12:00:00.000Z",
                     "text": "",
                     "textLength": 42,
                     "mentions": [],
@@ -120,7 +120,7 @@ async def test_a_post_without_index_keys_is_read_by_its_id(served: Served) -> No
     ]
 
     assert found == {
-        "createdAt": "2026-06-25T12:00:00+00:00",
+        "createdAt": "2026-06-25T12:00:00.000Z",
         "likeCount": 1,
         "mentions": [],
         "author": {"postCount": 1},
@@ -191,7 +191,7 @@ async def test_the_counts_of_another_program_are_taken_back(served: Served, ours
     delete_feed_items(served, like_document("abc123"), comment_document("abc123", "c001"), tag_document("abc123"))
     await pipeline.run()
     less = data_of(await served.ask(COUNTS))["post"], await rank_of(served, "u001")
-    await mutate(served, 'mutation { deletePost(postId: "abc123") { postId } }', "u001")
+    await mutate(served, 'mutation { deletePost(id: "abc123") { postId } }', "u001")
     await pipeline.run()
 
     assert less == ({"likeCount": 2, "commentCount": 0}, (2, 1, 0))
@@ -217,9 +217,9 @@ async def test_comments_are_deleted_by_their_authors_and_the_posts(served: Serve
 
 @covers("FEED-N1", "FEED-W2", "FEED-W3")
 async def test_users_like_and_comment_on_documented_posts(served: Served, ours: Sequence[str]) -> None:
-    add = 'mutation { addComment(input: {postId: "abc123", text: "Hi"}) { text } }'
+    add = 'mutation { addComment(postId: "abc123", input: {text: "Hi"}) { text } }'
     liked = 'mutation { likePost(postId: "abc123") { userId createdAt post { likedByViewer } } }'
-    again = {"userId": "u002", "createdAt": "2026-06-25T12:00:00+00:00", "post": {"likedByViewer": True}}
+    again = {"userId": "u002", "createdAt": "2026-06-25T12:00:00.000Z", "post": {"likedByViewer": True}}
 
     assert await mutate(served, add, "u003") == {"text": "Hi"}
     assert await mutate(served, liked, "u002") == again
@@ -282,7 +282,7 @@ HOME = '{ homeFeed(userId: "u002") { nodes { postId author { name } post { postI
 FOLLOW = "mutation ($id: ID!) { follow(userId: $id) { userId followedAt } }"
 UNFOLLOW = "mutation ($id: ID!) { unfollow(userId: $id) { userId followedAt } }"
 EDGE = edge_document("u002", "u001")
-SINCE = "2026-06-25T11:00:00+00:00"
+SINCE = "2026-06-25T11:00:00.000Z"
 
 
 async def people(served: Served) -> tuple[Any, ...]:

@@ -82,7 +82,7 @@ async def test_notifications_of_keys_alone_are_listed_and_read(served: Served, m
     again = data_of(await served.ask(NODE, {"id": first["id"]}, user="u001"))["node"]
     read = await mutate(
         served,
-        "mutation ($id: ID!) { markNotificationRead(notificationId: $id) { notificationId kind } }",
+        "mutation ($id: ID!) { markNotificationRead(id: $id) { notificationId kind } }",
         "u001",
         id=first["notificationId"],
     )
@@ -92,7 +92,7 @@ async def test_notifications_of_keys_alone_are_listed_and_read(served: Served, m
     assert [node["notificationId"] for node in documented] == ["2026-06-25T12:00:00Z#n1", "2026-06-25T11:59:59Z#n2"]
     assert {name: value for name, value in first.items() if name not in ("id", "notificationId")} == {
         "kind": None,
-        "createdAt": "2026-06-25T12:00:00+00:00",
+        "createdAt": "2026-06-25T12:00:00.000Z",
         "expiresAt": None,
         "actorId": None,
         "actor": None,
@@ -118,7 +118,7 @@ async def test_entries_of_keys_alone_name_the_authors_of_posts_that_the_reader_m
     answer = await served.ask(HOME, user="u002")
     found = data_of(answer)["homeFeed"]["nodes"]
 
-    shown = {"authorId": "u001", "author": {"name": "U001"}, "createdAt": "2026-06-25T12:00:00+00:00"}
+    shown = {"authorId": "u001", "author": {"name": "U001"}, "createdAt": "2026-06-25T12:00:00.000Z"}
     assert found[0] == shown | {"postId": "seen", "post": {"postId": "seen", "text": ""}}
     assert [(node["postId"], node["authorId"], node["author"], node["post"]) for node in found[1:]] == [
         (name, None, None, None) for name in ("fans", "secret", "gone")

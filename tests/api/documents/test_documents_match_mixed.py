@@ -15,6 +15,7 @@ from datastore.matches.fixture_cache import FixtureCache
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.locks import Locks
 from datastore.model.identity import Role
+from datastore.model.timestamps import iso
 from datastore.session.pagination import Span
 from pipelines.matches.live.poller import TickOutcome
 from tests.support.active_matches import replay
@@ -49,7 +50,7 @@ async def mixed(served: Served) -> None:
 async def test_follows_of_both_programs_are_changed_and_deleted(served: Served) -> None:
     for match_id in ("m1", "mine"):
         await data_as(served, f'mutation {{ followMatch(matchId: "{match_id}", teamId: "10") {{ teamId }} }}', "bob")
-    change = 'mutation { updateMatchFollow(matchId: "m1", teamId: "20") { teamId version } }'
+    change = 'mutation { updateMatchFollow(matchId: "m1", input: {teamId: "20"}) { teamId version } }'
 
     changed = [(await data_as(served, change, user))["updateMatchFollow"] for user in ("ada", "bob")]
     removed = await data_as_system(served, 'mutation { removeMatchFollows(matchId: "m1") }')
@@ -80,7 +81,9 @@ async def test_a_registration_replaces_devices_of_both_programs(served: Served) 
 
 @covers("LA-6")
 async def test_sessions_of_both_programs_are_suspended(served: Served) -> None:
-    register = f'''mutation {{ registerLiveActivity(matchId: "m1", deviceId: "pad", updateToken: "{"bb" * 32}") {{
+    register = f'''mutation {{ registerLiveActivity(
+      matchId: "m1", deviceId: "pad", input: {{updateToken: "{"bb" * 32}"}}
+    ) {{
       deviceId }} }}'''
     await data_as(served, register, "ada")
     suspend = 'mutation {{ suspendLiveActivity(matchId: "m1", userId: "ada", deviceId: "{}") {{ status }} }}'
@@ -101,9 +104,9 @@ async def test_sessions_of_both_programs_are_suspended(served: Served) -> None:
 @covers("TM-3", "TS-2", "LG-4", "LG-6")
 async def test_reference_data_of_both_programs_is_listed_put_and_deleted(served: Served) -> None:
     put = """mutation {
-      syncTeams(teams: [{teamId: "20", name: "Australia", code: "AUS"}]) { teamId }
-      syncTeamSeasons(input: {seasonId: "s1", teams: [{teamId: "20", points: 2}]}) { teamId }
-      putLeague(input: {leagueId: "N", name: "New", code: "NEW"}) { leagueId }
+      syncTeams(input: [{teamId: "20", name: "Australia", code: "AUS"}]) { teamId }
+      syncTeamSeasons(seasonId: "s1", input: {teams: [{teamId: "20", points: 2}]}) { teamId }
+      putLeague(id: "N", input: {name: "New", code: "NEW"}) { leagueId }
     }"""
     read = """{ teams { teamId } leagues(active: true) { leagueId }
       seasonTeams(seasonId: "s1") { nodes { teamId points team { name } } } }"""
@@ -151,7 +154,7 @@ async def test_each_owner_extends_its_own_lock_alone(served: Served) -> None:
     extended = [await owner.extend(name, 60) for owner in (documented, ours) for name in ("match:m9", "match:mine")]
 
     assert extended == [True, False, False, True]
-    until = (NOON + timedelta(seconds=60)).isoformat()
+    until = iso(NOON + timedelta(seconds=60))
     assert (await data_as_system(served, "{ locks { name owner expiresAt } }"))["locks"] == [
         {"name": "match:m9", "owner": "i-0abc", "expiresAt": until},
         {"name": "match:mine", "owner": "one", "expiresAt": until},

@@ -68,7 +68,7 @@ async def stored_item(served: Served, pattern: AccessPattern, key: Key) -> Item:
 @covers("FIX-4")
 async def test_fixtures_replace_documented_ones_and_are_stored_beside_them(served: Served, ours: list[str]) -> None:
     fields = 'leagueId: "L", leagueCode: "IPL", homeTeamId: "10", awayTeamId: "20"'
-    sync = f"""mutation {{ syncFixtures(fixtures: [
+    sync = f"""mutation {{ syncFixtures(input: [
       {{matchId: "m1", {fields}, startTime: "2026-06-25T12:30:00Z", round: "Final"}}
       {{matchId: "m5", {fields}, startTime: "2026-06-29T12:00:00Z"}}
     ]) {{ matchId round version homeTeamId }} }}"""
@@ -84,15 +84,15 @@ async def test_fixtures_replace_documented_ones_and_are_stored_beside_them(serve
         await served.ask(f'{{ matchesByLeague(leagueCode: "IPL", {window}) {{ nodes {{ matchId startTime }} }} }}')
     )["matchesByLeague"]["nodes"]
     assert match_ids(listed) == ["m1", *ours, "m5"]
-    assert listed[0]["startTime"] == "2026-06-25T12:30:00+00:00"
+    assert listed[0]["startTime"] == "2026-06-25T12:30:00.000Z"
 
 
 @covers("TM-3", "TS-2", "LG-4", "LG-6")
 async def test_teams_seasons_and_leagues_replace_documented_ones(served: Served, ours: list[str]) -> None:
-    team = 'mutation { syncTeams(teams: [{teamId: "10", name: "India", code: "IND"}]) { teamId name } }'
+    team = 'mutation { syncTeams(input: [{teamId: "10", name: "India", code: "IND"}]) { teamId name } }'
     row = '{teamId: "10", played: 3, points: 4}'
-    season = f'mutation {{ syncTeamSeasons(input: {{seasonId: "s1", teams: [{row}]}}) {{ teamId points }} }}'
-    league = 'mutation { putLeague(input: {leagueId: "L", name: "League", code: "LG"}) { leagueId code active } }'
+    season = f'mutation {{ syncTeamSeasons(seasonId: "s1", input: {{teams: [{row}]}}) {{ teamId points }} }}'
+    league = 'mutation { putLeague(id: "L", input: {name: "League", code: "LG"}) { leagueId code active } }'
 
     assert (await data_as_system(served, team))["syncTeams"] == [{"teamId": "10", "name": "India"}]
     assert (await data_as_system(served, season))["syncTeamSeasons"] == [{"teamId": "10", "points": 4.0}]
@@ -148,15 +148,15 @@ async def test_a_documented_match_is_followed_and_a_documented_follow_keeps_its_
 
     again, other = [(await data_as(served, follow, user))["followMatch"] for user in ("ada", "grace")]
 
-    assert again == {"userId": "ada", "teamId": "20", "createdAt": "2026-06-25T12:00:00+00:00"}
-    assert other == {"userId": "grace", "teamId": "20", "createdAt": "2026-06-25T12:01:00+00:00"}
+    assert again == {"userId": "ada", "teamId": "20", "createdAt": "2026-06-25T12:00:00.000Z"}
+    assert other == {"userId": "grace", "teamId": "20", "createdAt": "2026-06-25T12:01:00.000Z"}
     followers = await data_as_system(served, '{ match(id: "m1") { followers { nodes { userId } } } }')
     assert followers["match"]["followers"]["nodes"] == [{"userId": "ada"}, {"userId": "grace"}]
 
 
 @covers("FOL-5")
 async def test_the_team_of_a_documented_follow_is_changed(served: Served, ours: list[str]) -> None:
-    change = 'mutation { updateMatchFollow(matchId: "m1", teamId: "20") { userId teamId } }'
+    change = 'mutation { updateMatchFollow(matchId: "m1", input: {teamId: "20"}) { userId teamId } }'
 
     assert (await data_as(served, change))["updateMatchFollow"] == {"userId": "ada", "teamId": "20"}
     assert (await served.ask(change, user="grace")).codes == ["NOT_FOUND"]

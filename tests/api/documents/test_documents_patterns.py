@@ -6,13 +6,13 @@ from importlib import import_module
 import pytest
 
 from datastore.keyspace import earthquake_statistics, earthquakes, feeds, matches, photos, sightings
-from datastore.model.access_patterns import AccessPattern
+from datastore.model.access_patterns import AccessPattern, patterns_of
 from tests.support.pattern_coverage import covered_by
 
 NODES = "test_documents_nodes"
 SYSTEMS = {
-    "sightings": (sightings.PATTERNS, ["test_documents_sightings"]),
-    "earthquakes": ((*earthquakes.PATTERNS, *earthquake_statistics.PATTERNS), ["test_documents_earthquakes"]),
+    "sightings": (patterns_of(sightings), ["test_documents_sightings"]),
+    "earthquakes": (patterns_of(earthquakes, earthquake_statistics), ["test_documents_earthquakes"]),
     "feeds": (feeds.PATTERNS, ["test_documents_feed", "test_documents_feed_items", "test_documents_search"]),
     "matches": (
         matches.PATTERNS,

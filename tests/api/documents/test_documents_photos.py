@@ -27,7 +27,7 @@ from tests.support.photo_items import ask_as, user_id
 from tests.support.photo_steps import BOX, CREATE, DELETE, RENAME, TAG, UNTAG, UPDATE, ask_library
 from tests.support.served import Served
 
-SHOWN = "2023-01-01T00:00:00+00:00"
+SHOWN = "2023-01-01T00:00:00.000Z"
 
 PHOTO_FIELDS = """imageId takenAt createdAt description tags personIds originalUrl
   user { displayName } persons { name } faces { faceId personId confidence boundingBox { left top width height }
@@ -140,7 +140,7 @@ async def test_the_latest_documented_livestream_is_found(served: Served, mixed: 
         "description": "Live Stream Description",
         "streamUrl": "https://example.com/stream",
         "startTime": SHOWN,
-        "endTime": "2023-01-01T01:00:00+00:00",
+        "endTime": "2023-01-01T01:00:00.000Z",
         "createdAt": SHOWN,
     }
 
@@ -148,7 +148,7 @@ async def test_the_latest_documented_livestream_is_found(served: Served, mixed: 
 @covers("SPARKS-P1", "SPARKS-W1")
 async def test_a_documented_photo_is_changed_and_deleted_with_its_faces(served: Served, mixed: bool) -> None:
     """SPARKS-W1."""
-    changed = await ask_library(served, UPDATE, EMAIL, input={"imageId": PHOTO, "description": "Changed"})
+    changed = await ask_library(served, UPDATE, EMAIL, id=PHOTO, input={"description": "Changed"})
     photo = data_of(await served.ask(f'{{ photo(id: "{PHOTO}") {{ description tags faces {{ faceId }} }} }}'))["photo"]
     await ask_library(served, DELETE, EMAIL, id=PHOTO)
 
@@ -164,7 +164,7 @@ async def test_faces_on_a_documented_photo_are_tagged_and_untagged(served: Serve
     ask = f'{{ photo(id: "{PHOTO}") {{ faces {{ faceId personId }} personIds }} }}'
     theirs = {"faceId": FACE, "personId": PERSON}
 
-    tagged = await ask_library(served, TAG, EMAIL, input={"imageId": PHOTO, "personId": OTHER, "boundingBox": BOX})
+    tagged = await ask_library(served, TAG, EMAIL, image=PHOTO, input={"personId": OTHER, "boundingBox": BOX})
     both = data_of(await served.ask(ask))["photo"]
     counted = await listed_nodes(served, "persons", "name faceCount")
     await ask_library(served, UNTAG, EMAIL, face=FACE, image=PHOTO)
@@ -179,7 +179,7 @@ async def test_faces_on_a_documented_photo_are_tagged_and_untagged(served: Serve
 
 async def test_a_documented_person_is_renamed(served: Served, mixed: bool) -> None:
     """SPARKS-W1."""
-    await ask_library(served, RENAME, role=Role.ADMIN, input={"personId": PERSON, "name": "Grace"})
+    await ask_library(served, RENAME, role=Role.ADMIN, id=PERSON, input={"name": "Grace"})
 
     photo = data_of(
         await served.ask(f'{{ photo(id: "{PHOTO}") {{ faces {{ person {{ name }} }} persons {{ name }} }} }}')
@@ -193,9 +193,7 @@ async def test_a_documented_person_is_renamed(served: Served, mixed: bool) -> No
 async def test_a_documented_user_is_changed_and_events_are_logged(served: Served, mixed: bool) -> None:
     """SPARKS-W1."""
     rename = 'mutation { updatePhotoUser(input: {displayName: "New"}) { displayName uploadLimit } }'
-    log = (
-        'mutation { logEvent(events: [{eventType: "PHOTO_VIEW", eventData: {imageId: "x"}}]) { eventType eventData } }'
-    )
+    log = 'mutation { logEvent(input: [{eventType: "PHOTO_VIEW", eventData: {imageId: "x"}}]) { eventType eventData } }'
 
     assert await ask_library(served, rename, EMAIL) == {"displayName": "New", "uploadLimit": 100}
     assert await ask_library(served, log, EMAIL) == [{"eventType": "PHOTO_VIEW", "eventData": {"imageId": "x"}}]

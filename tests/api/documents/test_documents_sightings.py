@@ -23,7 +23,7 @@ SIGHTINGS = """query ($first: Int, $after: String) { sightings(area: "Downtown",
   pageInfo { hasNextPage endCursor } } }"""
 TRENDING = '{ trending(categories: ["Sneakers"]) { score sightings { nodes { sightingId } } } }'
 CONFIRM = 'mutation ($id: ID!) { confirmSighting(area: "Downtown", sightingId: $id) { confirmationCount } }'
-PROFILE = '{ userProfile(userId: "u_abc123") { userId trustTier reportTotal streakDays confirmedReports } }'
+PROFILE = '{ userProfile(id: "u_abc123") { userId trustTier reportTotal streakDays confirmedReports } }'
 WATCHES = '{ watches(userId: "u_abc123") { watchId area category createdAt } }'
 
 
@@ -66,8 +66,8 @@ async def test_documented_sightings_of_an_area_are_listed_newest_first_in_pages(
         "description": "",
         "reporterId": "u_abc123",
         "trustTier": "BRONZE",
-        "reportedAt": "2026-06-25T11:59:57+00:00",
-        "expiresAt": "2026-06-25T12:29:57+00:00",
+        "reportedAt": "2026-06-25T11:59:57.000Z",
+        "expiresAt": "2026-06-25T12:29:57.000Z",
         "confirmationCount": 0,
         "confidence": 0,
         "freshness": "",
@@ -157,5 +157,5 @@ async def test_subscribers_receive_documented_sightings(served: Served, ours: Se
         "area": "Downtown",
         "category": "Sneakers",
         "reporterId": "u_abc123",
-        "reportedAt": "2026-06-25T12:00:00+00:00",
+        "reportedAt": "2026-06-25T12:00:00.000Z",
     }

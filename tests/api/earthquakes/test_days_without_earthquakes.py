@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from datastore.database import StoreOptions
-from datastore.earthquakes.events import event_item
 from datastore.earthquakes.statistics import StatisticsRebuild
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.model.timestamps import day_bucket, epoch_ms
@@ -37,7 +36,7 @@ def call_count(answer: Answer) -> int:
     return len(answer.calls)
 
 
-YEARS = '{ earthquakes(start: "%s", end: "%s", minMagnitude: %s) { nodes { eventId } } }'
+YEARS = '{ earthquakes(from: "%s", to: "%s", minMagnitude: %s) { nodes { eventId } } }'
 
 
 async def test_five_empty_years_cost_at_most_twenty_reads(served: Served) -> None:
@@ -111,7 +110,7 @@ async def test_a_blast_that_was_ingested_is_found_before_it_is_counted(served: S
 async def test_days_with_earthquakes_only_are_skipped_for_other_events(served: Served) -> None:
     quakes = [quake(f"q{day:03}", timedelta(days=day), magnitude=5.0) for day in range(300)]
     blasts = [quake(f"b{day}", timedelta(days=day), magnitude=1.5, type="quarry blast") for day in (100, 200)]
-    await served.store().write_all(EARTHQUAKES, puts=[event_item(event) for event in (*quakes, *blasts)])
+    await served.store().write_all(EARTHQUAKES, puts=[event.item() for event in (*quakes, *blasts)])
     await count_all_days(served)
     start = (NOON - timedelta(days=300)).isoformat()
 
@@ -126,7 +125,7 @@ async def test_days_with_earthquakes_only_are_skipped_for_other_events(served: S
 async def test_statistics_without_the_bound_of_other_events_skip_none_of_them(served: Served) -> None:
     """Statistics from before the bound was introduced contain only the counts of other events."""
     blast = quake("blast", timedelta(days=60), type="quarry blast")
-    await served.store().write_all(EARTHQUAKES, puts=[event_item(blast)])
+    await served.store().write_all(EARTHQUAKES, puts=[blast.item()])
     await count_all_days(served)
     (item,) = [item for item in await scan_all(served) if str(item["pk"]).startswith("STATISTICS#")]
     await served.store().write_all(EARTHQUAKES, puts=[{k: v for k, v in item.items() if k != "greatestOther"}])
@@ -155,7 +154,7 @@ async def test_skipping_days_changes_no_list_of_any_magnitude_and_page_size(serv
         )
         for number in range(120)
     ]
-    await served.store().write_all(EARTHQUAKES, puts=[event_item(event) for event in events])
+    await served.store().write_all(EARTHQUAKES, puts=[event.item() for event in events])
     await count_all_days(served)
     for _ in range(5):
         kind = rng.choice([*KINDS])

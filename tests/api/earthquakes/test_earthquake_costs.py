@@ -15,7 +15,7 @@ import pytest
 from datastore.database import StoreOptions, open_database
 from datastore.dynamodb.calls import WRITE_UNIT_COST
 from datastore.earthquakes.earthquakes import LOG_WRITE_UNITS
-from datastore.earthquakes.events import Earthquake, event_item
+from datastore.earthquakes.events import Earthquake
 from datastore.earthquakes.statistics import StatisticsRebuild
 from datastore.infrastructure import tables
 from datastore.keyspace.earthquakes import EARTHQUAKES
@@ -37,7 +37,7 @@ QUERY = """
 query (
   $start: DateTime, $end: DateTime, $least: Float, $kind: SeismicEventKind! = EARTHQUAKE, $first: Int, $last: Int
 ) {
-  earthquakes(start: $start, end: $end, minMagnitude: $least, kind: $kind, first: $first, last: $last) {
+  earthquakes(from: $start, to: $end, minMagnitude: $least, kind: $kind, first: $first, last: $last) {
     nodes { eventId occurredAt magnitude place latitude longitude depthKm source ingestedAt }
     pageInfo { hasNextPage }
   }
@@ -86,12 +86,18 @@ def years() -> Iterator[StoreOptions]:
 
 async def store_catalogue(options: StoreOptions) -> None:
     async with open_database(options) as database:
-        await tables.create(database.admin_client(), [replace(EARTHQUAKES, stream=None)], options.prefix)
+        await tables.create(database.client, [replace(EARTHQUAKES, stream=None)], options.prefix)
 
         def open_store() -> Store:
-            return Store(database.client, prefix=options.prefix, deadline=Deadline(100), token=lambda: uuid.uuid4().hex)
+            return Store(
+                database.client,
+                prefix=options.prefix,
+                deadline=Deadline(100),
+                token=lambda: uuid.uuid4().hex,
+                now=lambda: NOON,
+            )
 
-        await open_store().write_all(EARTHQUAKES, puts=[event_item(each) for each in catalogue(random.Random(1))])
+        await open_store().write_all(EARTHQUAKES, puts=[each.item() for each in catalogue(random.Random(1))])
         await StatisticsRebuild(open_store, lambda: NOON).all_days()
 
 
@@ -218,8 +224,8 @@ async def test_a_full_cache_keeps_the_fresh_years_of_the_window(
     this_year, last_year, other_year = (NOON - timedelta(days=days) for days in (0, 365, 1_500))
 
     for end in (other_year, this_year):
-        await model.load({"start": end.isoformat(), "end": end.isoformat()}, NOON)
-    both_years = {"start": last_year.isoformat(), "end": this_year.isoformat()}
+        await model.load({"from": end.isoformat(), "to": end.isoformat()}, NOON)
+    both_years = {"from": last_year.isoformat(), "to": this_year.isoformat()}
     await model.load(both_years, NOON)
 
     assert model.units(both_years, NOON) is not None

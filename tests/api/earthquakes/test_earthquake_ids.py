@@ -12,7 +12,7 @@ from datastore.earthquakes.events import Earthquake
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.earthquakes import event as event_key
 from pipelines.earthquakes.usgs_events import MAX_IDS
-from resolvers.shared.node_ids import global_id
+from resolvers.shared.global_ids import global_id
 from tests.support.earthquake_counts import counting, settled_counts
 from tests.support.earthquake_samples import put_raw, quake, scan_all, store
 from tests.support.served import Served
@@ -100,7 +100,7 @@ async def test_an_event_is_found_by_any_of_its_ids(served: Served, id: str) -> N
     await store(served, quake(US, other_ids=(NN,)))
     answer = await served.ask(
         """query ($id: ID!, $node: ID!) {
-          earthquake(eventId: $id) { eventId } node(id: $node) { ... on Earthquake { eventId } } }""",
+          earthquake(id: $id) { eventId } node(id: $node) { ... on Earthquake { eventId } } }""",
         {"id": id, "node": global_id("Earthquake", id)},
     )
 
@@ -111,7 +111,7 @@ async def test_an_event_is_found_by_any_of_its_ids(served: Served, id: str) -> N
 async def test_an_alias_of_a_deleted_event_is_no_event(served: Served) -> None:
     await store(served, quake(US, other_ids=(NN,)))
     await served.store().write_all(EARTHQUAKES, deletes=[event_key(US)])
-    answer = await served.ask("query ($id: ID!) {earthquake(eventId: $id) {eventId}}", {"id": NN})
+    answer = await served.ask("query ($id: ID!) {earthquake(id: $id) {eventId}}", {"id": NN})
 
     assert answer.data == {"earthquake": None}
 

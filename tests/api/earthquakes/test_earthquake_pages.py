@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 
 from datastore.database import StoreOptions, open_database
-from datastore.earthquakes.events import Earthquake, event_item
+from datastore.earthquakes.events import Earthquake
 from datastore.infrastructure import tables
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.model.identity import Role
@@ -54,11 +54,13 @@ def november() -> Iterator[StoreOptions]:
 
 async def store_month(options: StoreOptions) -> None:
     async with open_database(options) as database:
-        await tables.create(database.admin_client(), [replace(EARTHQUAKES, stream=None)], options.prefix)
+        await tables.create(database.client, [replace(EARTHQUAKES, stream=None)], options.prefix)
         async with aiohttp.ClientSession() as session, open_source(str(MONTH), session=session) as source:
             read = [event async for event in read_events(await spooled(source), ingested_at_ms=0)]
-        store = Store(database.client, prefix=options.prefix, deadline=Deadline(100), token=lambda: "token")
-        await store.write_all(EARTHQUAKES, puts=[event_item(event) for event in read if isinstance(event, Earthquake)])
+        store = Store(
+            database.client, prefix=options.prefix, deadline=Deadline(100), token=lambda: "token", now=lambda: NOON
+        )
+        await store.write_all(EARTHQUAKES, puts=[event.item() for event in read if isinstance(event, Earthquake)])
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from tests.support.usgs_samples import feature, feed_bytes
 
 TIME = epoch_ms(NOON) - 60_000
 REPORT = "eventId magnitude place depthKm status alert updatedAt url"
-ONE = f"query ($id: ID!) {{ earthquake(eventId: $id) {{ {REPORT} latest {{ {REPORT} }} revisions {{ {REPORT} }} }} }}"
+ONE = f"query ($id: ID!) {{ earthquake(id: $id) {{ {REPORT} latest {{ {REPORT} }} revisions {{ {REPORT} }} }} }}"
 
 
 def report_feature(number: int, **changes: Any) -> Any:
@@ -67,7 +67,7 @@ async def test_a_newer_report_is_a_revision_and_the_first_report_is_kept(served:
         "depthKm": 9.75,
         "status": "reviewed",
         "alert": "green",
-        "updatedAt": "2026-06-25T11:59:02+00:00",
+        "updatedAt": "2026-06-25T11:59:02.000Z",
         "url": None,
     }
 
@@ -168,7 +168,7 @@ async def test_the_newest_reports_of_a_page_are_one_batch(served: Served, tmp_pa
     for number in (1, 2):
         await ingest_revisions(served, tmp_path, *(report_feature(number, id=id) for id in ids))
     answer = await served.ask(
-        '{ earthquakes(start: "2026-06-25T00:00:00Z", first: 25) { nodes { magnitude latest { magnitude } } } }'
+        '{ earthquakes(from: "2026-06-25T00:00:00Z", first: 25) { nodes { magnitude latest { magnitude } } } }'
     )
 
     assert answer.data["earthquakes"]["nodes"] == [{"magnitude": 4.1, "latest": {"magnitude": 4.2}}] * 25

@@ -18,8 +18,8 @@ from tests.support.served import REAL_DATA, Served
 FEED = REAL_DATA / "usgs" / "2.5_month_2025-10.geojson"
 STATISTICS = """
 query ($start: DateTime, $end: DateTime, $by: EarthquakeGrouping!) {
-  earthquakeStatistics(start: $start, end: $end, by: $by) {
-    start end isComplete count greatestMagnitude
+  earthquakeStatistics(from: $start, to: $end, by: $by) {
+    from to isComplete count greatestMagnitude
     groups { day magnitudeClass region count greatestMagnitude }
   }
 }
@@ -50,8 +50,8 @@ async def test_earthquakes_are_counted_by_day(served: Served) -> None:
     await store_example_events(served)
 
     assert await statistics(served) == {
-        "start": "2026-05-26",
-        "end": "2026-06-25",
+        "from": "2026-05-26",
+        "to": "2026-06-25",
         "isComplete": True,
         "count": 3,
         "greatestMagnitude": 6.3,
@@ -120,9 +120,9 @@ def stored_statistics(start: datetime, day: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("window", "field"),
     [
-        ({"start": "2026-06-02T00:00:00Z", "end": "2026-06-01T00:00:00Z"}, "start"),
-        ({"start": "2016-01-01T00:00:00Z", "end": "2026-06-01T00:00:00Z"}, "start"),
-        ({"start": "0999-01-01T00:00:00Z", "end": "1000-01-05T00:00:00Z"}, "start"),
+        ({"start": "2026-06-02T00:00:00Z", "end": "2026-06-01T00:00:00Z"}, "from"),
+        ({"start": "2016-01-01T00:00:00Z", "end": "2026-06-01T00:00:00Z"}, "from"),
+        ({"start": "0999-01-01T00:00:00Z", "end": "1000-01-05T00:00:00Z"}, "from"),
     ],
 )
 async def test_windows_have_the_limits_of_the_earthquakes_field(

@@ -9,11 +9,13 @@ from typing import Any, cast
 
 import pytest
 
+from datastore.change_streams.subscriptions.event_source import SourceReader
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.queues import OverflowPolicy
 from resolvers.earthquakes.earthquakes import earthquake_detected
 from resolvers.shared.context import Info
-from resolvers.shared.node_ids import global_id
+from resolvers.shared.global_ids import global_id
+from tests.support.deliveries import events_in
 from tests.support.earthquake_samples import put_item, put_raw, quake, store
 from tests.support.served import NOON, Served
 
@@ -24,10 +26,10 @@ TWO_LISTS = """query ($some: [ID!]!, $others: [ID!]!) {
 }"""
 LIST = """
 query ($start: DateTime, $end: DateTime, $least: Float) {
-  earthquakes(start: $start, end: $end, minMagnitude: $least) { nodes { id } }
+  earthquakes(from: $start, to: $end, minMagnitude: $least) { nodes { id } }
 }
 """
-QUAKE = "query ($id: ID!) { earthquake(eventId: $id) { eventId } }"
+QUAKE = "query ($id: ID!) { earthquake(id: $id) { eventId } }"
 
 
 async def test_a_window_lists_its_earthquakes_newest_first(served: Served) -> None:
@@ -48,9 +50,9 @@ async def test_a_window_lists_its_earthquakes_newest_first(served: Served) -> No
     )
 
     always = {"place": "1 km N of Here", "latitude": 33.25, "longitude": -116.5, "source": "USGS"}
-    always["ingestedAt"] = "2026-06-25T12:00:00+00:00"
-    recent = {"eventId": "us2", "occurredAt": "2026-06-25T11:00:00+00:00", "magnitude": 6.1, "depthKm": None}
-    older = {"eventId": "us1", "occurredAt": "2026-06-23T12:00:00+00:00", "magnitude": 4.5, "depthKm": 9.75}
+    always["ingestedAt"] = "2026-06-25T12:00:00.000Z"
+    recent = {"eventId": "us2", "occurredAt": "2026-06-25T11:00:00.000Z", "magnitude": 6.1, "depthKm": None}
+    older = {"eventId": "us1", "occurredAt": "2026-06-23T12:00:00.000Z", "magnitude": 4.5, "depthKm": 9.75}
     assert answer.errors is None
     assert answer.data == {
         "earthquakes": {
@@ -84,13 +86,13 @@ BAD_ARGUMENTS = [
     ("first: 2147483648", None),
     ("first: 1, last: 1", None),
     ('first: 1, before: "x"', None),
-    ('start: "2026-06-25T12:00:00Z", end: "2026-06-25T11:59:59Z"', "start"),
-    ('start: "2016-06-15T12:00:00Z"', "start"),
-    ('start: "0001-01-01T00:00:00+14:00"', "start"),
-    ('end: "0001-01-01T00:00:00Z"', "end"),
-    ('end: "9999-12-31T23:59:59.999-14:00"', "end"),
-    ('end: "10000-01-01T00:00:00Z"', None),
-    ('end: "yesterday"', None),
+    ('from: "2026-06-25T12:00:00Z", to: "2026-06-25T11:59:59Z"', "from"),
+    ('from: "2016-06-15T12:00:00Z"', "from"),
+    ('from: "0001-01-01T00:00:00+14:00"', "from"),
+    ('to: "0001-01-01T00:00:00Z"', "to"),
+    ('to: "9999-12-31T23:59:59.999-14:00"', "to"),
+    ('to: "10000-01-01T00:00:00Z"', None),
+    ('to: "yesterday"', None),
     ("minMagnitude: 1e400", "minMagnitude"),
     ("minMagnitude: -1e400", "minMagnitude"),
     ("minMagnitude: 1e126", "minMagnitude"),
@@ -152,8 +154,8 @@ async def test_an_impossible_event_id_is_refused(served: Served) -> None:
     answers = [await served.ask(QUAKE, {"id": one}) for one in ids]
 
     refusal = {
-        "message": "`eventId` must have 1 to 64 characters.",
-        "extensions": {"code": "BAD_USER_INPUT", "field": "eventId"},
+        "message": "`id` must have 1 to 64 characters.",
+        "extensions": {"code": "BAD_USER_INPUT", "field": "id"},
         "locations": [{"line": 1, "column": 20}],
         "path": ["earthquake"],
     }
@@ -179,7 +181,7 @@ async def test_odd_event_ids_are_stored_and_found(served: Served) -> None:
 
 
 async def test_half_a_surrogate_pair_is_refused(served: Served) -> None:
-    bodies = ['{"query": "{ earthquake(eventId: \\"\\\\ud800\\") { id } }"}', '{"query": "\\ud800"}']
+    bodies = ['{"query": "{ earthquake(id: \\"\\\\ud800\\") { id } }"}', '{"query": "\\ud800"}']
 
     codes = [await codes_of(served, body) for body in bodies]
 
@@ -230,8 +232,8 @@ async def test_a_bad_id_among_valid_ones_fails_its_own_field_only(served: Served
     await store(served, quake("us1"), quake("us2"))
 
     answer = await served.ask(
-        """{ a: earthquake(eventId: "us1") { eventId } bad: earthquake(eventId: "") { eventId }
-             none: earthquake(eventId: "us3") { eventId } b: earthquake(eventId: "us2") { eventId } }"""
+        """{ a: earthquake(id: "us1") { eventId } bad: earthquake(id: "") { eventId }
+             none: earthquake(id: "us3") { eventId } b: earthquake(id: "us2") { eventId } }"""
     )
 
     assert answer.data == {"a": {"eventId": "us1"}, "bad": None, "none": None, "b": {"eventId": "us2"}}
@@ -243,8 +245,8 @@ async def test_a_bad_id_among_valid_ones_fails_its_own_field_only(served: Served
 async def test_nodes_of_two_tables_are_read_in_one_batch(served: Served) -> None:
     await store(served, quake("us1"))
     assert (await served.ask(REPORT, user="ada")).errors is None
-    quakes = await served.ask('{ earthquake(eventId: "us1") { id } }')
-    profile = await served.ask('{ userProfile(userId: "ada") { id } }', user="ada")
+    quakes = await served.ask('{ earthquake(id: "us1") { id } }')
+    profile = await served.ask('{ userProfile(id: "ada") { id } }', user="ada")
     ids = [quakes.data["earthquake"]["id"], profile.data["userProfile"]["id"], quakes.data["earthquake"]["id"]]
 
     answer = await served.ask(
@@ -306,9 +308,7 @@ async def test_a_damaged_item_is_an_error_of_its_field(served: Served) -> None:
     await store(served, quake("us1"))
     await put_raw(served, "us2", mag=None)
 
-    answer = await served.ask(
-        '{ bad: earthquake(eventId: "us2") { place } good: earthquake(eventId: "us1") { eventId } }'
-    )
+    answer = await served.ask('{ bad: earthquake(id: "us2") { place } good: earthquake(id: "us1") { eventId } }')
 
     assert answer.data == {"bad": None, "good": {"eventId": "us1"}}
     assert [(error["path"], error["message"]) for error in answer.errors or ()] == [
@@ -319,7 +319,7 @@ async def test_a_damaged_item_is_an_error_of_its_field(served: Served) -> None:
 async def test_numbers_of_another_program_with_many_digits_are_read(served: Served) -> None:
     await put_raw(served, "us1", mag=4, lat=12.5, depth=None)
 
-    answer = await served.ask('{ earthquake(eventId: "us1") { magnitude latitude depthKm } }')
+    answer = await served.ask('{ earthquake(id: "us1") { magnitude latitude depthKm } }')
 
     assert answer.data == {"earthquake": {"magnitude": 4.0, "latitude": 12.5, "depthKm": None}}
 
@@ -327,7 +327,7 @@ async def test_numbers_of_another_program_with_many_digits_are_read(served: Serv
 # Live
 
 
-async def test_a_subscriber_receives_matching_events_of_every_writer(served: Served) -> None:
+async def test_a_subscriber_receives_matching_events_in_every_writer(served: Served) -> None:
     box = "{south: 30, west: -120, north: 40, east: -110}"
     listener = await served.listen(
         f"subscription {{ earthquakeDetected(minMagnitude: 4, boundingBox: {box}) {{ eventId magnitude place }} }}"
@@ -400,8 +400,9 @@ async def test_a_subscriber_to_the_latest_gets_the_newest_waiting_event(served: 
     context = served.gateway.open_context(None)
     info = cast(Info, SimpleNamespace(context=context))
     quick = await served.listen("subscription { earthquakeDetected { eventId } }")
-    async with aclosing(aiter(await earthquake_detected(info, when_slow=OverflowPolicy.LATEST))) as slow:
-        first = asyncio.create_task(anext(slow))
+    source = await earthquake_detected(info, when_slow=OverflowPolicy.LATEST)
+    async with aclosing(events_in(source.open(SourceReader(context)).deliveries)) as slow:
+        first = asyncio.ensure_future(anext(slow))
         await served.settle(EARTHQUAKES, 2)
 
         for event_id in ("us1", "us2", "us3", "us4"):

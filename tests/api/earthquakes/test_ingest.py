@@ -47,7 +47,7 @@ def store_options(engine: str) -> StoreOptions:
 
 async def without_stream(options: StoreOptions) -> None:
     async with open_database(options) as database:
-        await tables.create(database.admin_client(), [replace(keys.EARTHQUAKES, stream=None)], options.prefix)
+        await tables.create(database.client, [replace(keys.EARTHQUAKES, stream=None)], options.prefix)
 
 
 async def run_ingest(served: Served, source: str) -> IngestSummary:

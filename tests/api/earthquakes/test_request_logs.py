@@ -21,7 +21,7 @@ LOGS = """
 query ($day: Date, $type: LogType, $first: Int, $after: String, $last: Int, $before: String) {
   requestLogs(day: $day, type: $type, first: $first, after: $after, last: $last, before: $before) {
     nodes {
-      logType timestamp route status fetched upserted skipped retries upstreamSize startTime endTime minMagnitude
+      logType timestamp route status fetched upserted skipped retries upstreamSize from to minMagnitude
       pageSize resultCount hasNextToken bucketsScanned error
     }
     pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
@@ -34,8 +34,8 @@ FIGURES = [
     "skipped",
     "retries",
     "upstreamSize",
-    "startTime",
-    "endTime",
+    "from",
+    "to",
     "minMagnitude",
     "pageSize",
     "resultCount",
@@ -44,8 +44,8 @@ FIGURES = [
     "error",
 ]
 BLANK: dict[str, Any] = dict.fromkeys(FIGURES)
-QUERY = BLANK | {"logType": "QUERY", "route": "graphql/earthquakes", "timestamp": "2026-06-25T12:00:00+00:00"}
-INGEST = BLANK | {"logType": "INGEST", "route": "ingest/earthquakes", "timestamp": "2026-06-25T12:00:00+00:00"}
+QUERY = BLANK | {"logType": "QUERY", "route": "graphql/earthquakes", "timestamp": "2026-06-25T12:00:00.000Z"}
+INGEST = BLANK | {"logType": "INGEST", "route": "ingest/earthquakes", "timestamp": "2026-06-25T12:00:00.000Z"}
 
 
 async def logs_written(served: Served) -> None:
@@ -71,14 +71,14 @@ async def log_nodes(served: Served, **variables: Any) -> list[dict[str, Any]]:
 async def test_a_query_is_logged_with_its_figures(served: Served) -> None:
     await store(served, quake("us1"), quake("us2"), quake("us3", timedelta(days=1)), quake("weak", magnitude=1))
 
-    await served.ask('{ earthquakes(start: "2026-06-20T00:00:00Z", minMagnitude: 4, first: 2) { nodes { id } } }')
+    await served.ask('{ earthquakes(from: "2026-06-20T00:00:00Z", minMagnitude: 4, first: 2) { nodes { id } } }')
 
     assert await log_nodes(served) == [
         QUERY
         | {
             "status": 200,
-            "startTime": "2026-06-20T00:00:00+00:00",
-            "endTime": "2026-06-25T12:00:00+00:00",
+            "from": "2026-06-20T00:00:00.000Z",
+            "to": "2026-06-25T12:00:00.000Z",
             "minMagnitude": 4.0,
             "pageSize": 2,
             "resultCount": 2,
@@ -101,10 +101,10 @@ async def test_every_list_of_a_request_is_logged_with_its_own_page_size(served: 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ('after: "x"', {"error": "BAD_CURSOR", "startTime": "2026-05-26T12:00:00+00:00"}),
-        ("first: 101", {"error": "BAD_USER_INPUT", "pageSize": 101, "startTime": "2026-05-26T12:00:00+00:00"}),
-        ("minMagnitude: 1e400", {"error": "BAD_USER_INPUT", "startTime": "2026-05-26T12:00:00+00:00"}),
-        ('start: "2027-01-01T00:00:00Z"', {"error": "BAD_USER_INPUT", "endTime": None}),
+        ('after: "x"', {"error": "BAD_CURSOR", "from": "2026-05-26T12:00:00.000Z"}),
+        ("first: 101", {"error": "BAD_USER_INPUT", "pageSize": 101, "from": "2026-05-26T12:00:00.000Z"}),
+        ("minMagnitude: 1e400", {"error": "BAD_USER_INPUT", "from": "2026-05-26T12:00:00.000Z"}),
+        ('from: "2027-01-01T00:00:00Z"', {"error": "BAD_USER_INPUT", "to": None}),
     ],
 )
 async def test_a_query_that_fails_is_logged_with_its_code(
@@ -113,7 +113,7 @@ async def test_a_query_that_fails_is_logged_with_its_code(
     await served.ask(f"{{ earthquakes({arguments}) {{ nodes {{ id }} }} }}")
 
     assert await log_nodes(served) == [
-        QUERY | {"status": 400, "pageSize": 25, "endTime": "2026-06-25T12:00:00+00:00"} | expected
+        QUERY | {"status": 400, "pageSize": 25, "to": "2026-06-25T12:00:00.000Z"} | expected
     ]
 
 

@@ -176,9 +176,9 @@ async def test_the_comments_field_of_a_post_reads_the_post_once(served: Served) 
     await cast(served, "FOLLOWERS")
     await add_comment(served, "fan", "Hear, hear")
 
-    answer = await served.ask('{ post(id: "p") { comments { nodes { text userId } } } }', user="fan")
+    answer = await served.ask('{ post(id: "p") { comments { nodes { text authorId } } } }', user="fan")
 
-    assert answer.data["post"]["comments"]["nodes"] == [{"text": "Hear, hear", "userId": "fan"}]
+    assert answer.data["post"]["comments"]["nodes"] == [{"text": "Hear, hear", "authorId": "fan"}]
     # The post, the caller's follow of its author, and the comments.
     assert answer.made == ["GetItem feed", "GetItem feed", "Query feed"]
 

@@ -34,8 +34,8 @@ async def test_a_comment_is_returned_as_stored(served: Served) -> None:
     assert uuid7_moment(comment["commentId"]) == NOON
     assert {name: value for name, value in comment.items() if name not in ("id", "commentId")} == {
         "postId": "p",
-        "userId": "eve",
-        "createdAt": "2026-06-25T12:00:00+00:00",
+        "authorId": "eve",
+        "createdAt": "2026-06-25T12:00:00.000Z",
         "text": "Well said, @ada and @nobody! not@this",
         "textLength": 37,
         "mentions": ["ada", "nobody"],

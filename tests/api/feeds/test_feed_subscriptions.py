@@ -8,16 +8,16 @@ import pytest
 
 from datastore.dynamodb.calls import Call
 from datastore.dynamodb.codec import Item
-from datastore.feeds.home_feeds import HomeFeeds, MergedAuthor, source_item
+from datastore.feeds.home_feeds import HomeFeeds, MergedAuthor
 from datastore.feeds.posts import Post, Posts
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.identity import Role
 from datastore.model.timestamps import iso, to_seconds
-from resolvers.feeds import home_feed_updates
+from resolvers.feeds import home_feeds
 from tests.support.contract import every_call
 from tests.support.feed_items import comment_item, following_item, post_item, tombstone, user_item
 from tests.support.feed_subscriptions import delete_one_by_one, put_one_by_one
-from tests.support.home_feeds import feed_entry
+from tests.support.home_feeds import feed_entry, source_item
 from tests.support.moments import seconds_after_noon
 from tests.support.notifications import notification_item
 from tests.support.served import NOON, Listener, Served
@@ -60,7 +60,7 @@ async def test_entries_are_delivered_to_the_feed_that_they_are_written_to(served
     assert first["homeFeedUpdated"] == {
         "postId": "p1",
         "authorId": "bob",
-        "createdAt": "2026-06-25T12:00:01+00:00",
+        "createdAt": "2026-06-25T12:00:01.000Z",
         "post": {"text": "Hello"},
     }
     assert second["homeFeedUpdated"]["postId"] == "p2"
@@ -111,7 +111,7 @@ async def test_a_post_with_a_feed_entry_arrives_once(served: Served) -> None:
 async def test_posts_with_equal_digests_in_event_ids_are_both_delivered(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(home_feed_updates, "_digest", lambda _: "0" * home_feed_updates.DIGEST_LENGTH)
+    monkeypatch.setattr(home_feeds, "_digest", lambda _: "0" * home_feeds.DIGEST_LENGTH)
     listener = await attached_listener(served, ARRIVALS % "")
     await put_one_by_one(served, *[feed_entry(post_item(name, "bob", seconds_after_noon(1))) for name in ("p1", "p2")])
     assert await arrived(listener, 2) == ["p1", "p2"]

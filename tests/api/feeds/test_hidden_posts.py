@@ -11,6 +11,8 @@ from server.admission.settings import Capacity
 from server.settings import Settings
 from tests.support.comments import an_id
 from tests.support.feed_items import comment_item, like_item, post_item, user_item
+from tests.support.home_feeds import feed_entry
+from tests.support.notifications import notification_item
 from tests.support.served import Answer, Served
 
 MISSING = "none-such"
@@ -22,8 +24,13 @@ BY_ID = {
     "comments": "query ($id: ID!) { comments(postId: $id, first: 100) { nodes { text } } }",
     "likes": "query ($id: ID!) { likes(postId: $id, first: 100) { nodes { userId } } }",
     "like": "mutation ($id: ID!) { likePost(postId: $id) { userId } }",
-    "comment": 'mutation ($id: ID!) { addComment(input: {postId: $id, text: "x"}) { text } }',
-    "delete": "mutation ($id: ID!) { deletePost(postId: $id) { postId } }",
+    "comment": 'mutation ($id: ID!) { addComment(postId: $id, input: {text: "x"}) { text } }',
+    "delete": "mutation ($id: ID!) { deletePost(id: $id) { postId } }",
+}
+# The lists of a user whose items name posts.
+IN_LISTS = {
+    "homeFeed": "query ($id: ID!) { homeFeed(userId: $id) { nodes { post { text } } } }",
+    "notifications": "query ($id: ID!) { notifications(userId: $id) { nodes { post { text } } } }",
 }
 
 
@@ -69,6 +76,21 @@ async def test_the_budget_of_a_user_does_not_reveal_hidden_posts(served: Served,
         answers[post] = (answer.data, answer.codes, [error["message"] for error in answer.errors or ()], remaining)
 
     assert {post: answers[post] for post in HIDDEN} == dict.fromkeys(HIDDEN, answers[MISSING])
+
+
+@pytest.mark.parametrize("field", IN_LISTS)
+async def test_the_budget_does_not_reveal_hidden_posts_of_a_list(served: Served, field: str) -> None:
+    left: dict[str, list[str]] = {}
+    for post in (MISSING, *HIDDEN):
+        stored = post_item(post, visibility="public" if post == MISSING else "followers")
+        entry = feed_entry(stored, f"spy-{post}")
+        notification = notification_item("n", f"spy-{post}", post_id=post)
+        await served.store().write_all(FEED, puts=[user_item(f"spy-{post}"), entry, notification])
+        answers = [await answer_and_budget(served, IN_LISTS[field], f"spy-{post}", f"spy-{post}") for _ in range(4)]
+        assert [answer.data for answer, _ in answers] == [{field: {"nodes": [{"post": None}]}}] * 4
+        left[post] = [remaining for _, remaining in answers]
+
+    assert left == dict.fromkeys(left, left[MISSING])
 
 
 async def test_the_budget_of_an_address_does_not_reveal_hidden_posts(served: Served) -> None:

@@ -12,17 +12,18 @@ from hypothesis import strategies as st
 
 from datastore.database import Database
 from datastore.dynamodb.codec import Item
-from datastore.feeds.home_feeds import HomeFeeds, entry_from, source_item
+from datastore.dynamodb.records import QueryPage
+from datastore.feeds.home_feeds import HomeFeeds, entry_from
 from datastore.keyspace.feeds import home_feeds as keys
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.identity import Role
 from datastore.model.timestamp_forms import canonical
 from datastore.model.timestamps import iso
 from datastore.session.pagination import Page, Span
-from datastore.session.store import QueryPage, Store
+from datastore.session.store import Store
 from tests.support.feed_changes import store_of
 from tests.support.feed_items import comment_item, following_item, like_item, post_item, user_item
-from tests.support.home_feeds import feed_entry, put_feed_items
+from tests.support.home_feeds import feed_entry, put_feed_items, source_item
 from tests.support.served import NOON, Answer, Served
 
 ENGINE_SETTINGS = settings(
@@ -172,7 +173,7 @@ async def store_feed(database: Database, user: str, authors: list[Author]) -> li
                 else milliseconds_after_noon(written.at)
             )
             if written.fanned_out or (author.since is not None and milliseconds_after_noon(author.since) <= moment):
-                feed.add(keys.entry(user, iso(moment), post["PK"].removeprefix("POST#")).sort)
+                feed.add(keys.entry_of(user, iso(moment), post["PK"].removeprefix("POST#")).sort)
     await store_of(database).write_all(FEED, puts=items)
     return sorted(feed, reverse=True)
 
@@ -183,7 +184,12 @@ async def page_of(database: Database, user: str, span: Span) -> Page:
 
 def cursor_place(user: str, position: str) -> Item:
     """Return a position in a feed as in a cursor. It need not be that of an existing entry."""
-    return {"PK": keys.feed(user), "SK": position, "GSI3PK": keys.feed(user), "GSI3SK": position}
+    return {
+        "PK": keys.entry.partition_of(user),
+        "SK": position,
+        "GSI3PK": keys.entry.partition_of(user),
+        "GSI3SK": position,
+    }
 
 
 def entry_positions(page: Page) -> list[str]:
@@ -214,7 +220,7 @@ async def test_cursors_lead_through_entries_and_merged_posts(served: Served) -> 
         assert feed["lastEvaluatedKey"] == feed["pageInfo"]["endCursor"] == feed["edges"][-1]["cursor"]
         paging = f', after: "{feed["lastEvaluatedKey"]}"'
 
-    records = [entry_from({"PK": keys.feed("ada"), "SK": sort, "author_id": ""}) for sort in expected]
+    records = [entry_from({"PK": keys.entry.partition_of("ada"), "SK": sort, "author_id": ""}) for sort in expected]
     assert [node["postId"] for node in found] == [record.post_id for record in records]
     assert {node["postId"]: node["authorId"] for node in found}["p4"] == "big"
     assert feed["lastEvaluatedKey"] is None

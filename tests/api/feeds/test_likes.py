@@ -27,7 +27,7 @@ LIKE = "mutation ($post: ID!) { likePost(postId: $post) { postId userId createdA
 UNLIKE = "mutation ($post: ID!) { unlikePost(postId: $post) { postId userId createdAt } }"
 LIST = "query ($post: ID!) { likes(postId: $post) { nodes { userId createdAt } pageInfo { endCursor } } }"
 LIKED = "query ($post: ID!) { post(id: $post) { likedByViewer } }"
-NOON = "2026-06-25T12:00:00+00:00"
+NOON = "2026-06-25T12:00:00.000Z"
 
 
 async def like_post(served: Served, user: str, post: str = "p") -> Any:
@@ -98,7 +98,7 @@ async def test_a_like_is_removed_once_and_can_be_repeated(served: Served) -> Non
     assert answer.made == ["DeleteItem feed"]
     assert again is None
     assert left == ["fan"]
-    assert second["createdAt"] == "2026-06-25T13:00:00+00:00"
+    assert second["createdAt"] == "2026-06-25T13:00:00.000Z"
 
 
 async def test_each_of_concurrent_likes_is_removed_once_or_stored(
@@ -153,7 +153,7 @@ async def test_a_former_follower_sees_no_likes_and_can_remove_an_own_like(served
 async def test_a_missing_post_cannot_be_liked(served: Served) -> None:
     await cast(served, "PUBLIC")
     await like_post(served, "eve")
-    await mutate(served, "mutation ($id: ID!) { deletePost(postId: $id) { postId } }", "ada", id="p")
+    await mutate(served, "mutation ($id: ID!) { deletePost(id: $id) { postId } }", "ada", id="p")
 
     for post in ("p", "unknown"):
         answer = await served.ask(LIKE, {"post": post}, user="fan")
@@ -208,7 +208,7 @@ async def test_likes_are_paged_by_descending_user_id_in_both_directions(served: 
     users = [f"user{number:02d}" for number in range(17)]
     await create_profiles(served, *users)
     await asyncio.gather(*[like_post(served, user) for user in users])
-    await mutate(served, 'mutation { addComment(input: {postId: "p", text: "x"}) { userId } }', "eve")
+    await mutate(served, 'mutation { addComment(postId: "p", input: {text: "x"}) { authorId } }', "eve")
 
     await assert_paged(served, 'likes(postId: "p", %s)', "userId", users[::-1])
 
@@ -237,7 +237,7 @@ async def test_invalid_paging_and_cursors_of_other_lists_are_refused(served: Ser
         (f'likes(postId: "q", after: "{cursor}")', "BAD_CURSOR"),
         (f'comments(postId: "p", after: "{cursor}")', "BAD_CURSOR"),
     ):
-        assert (await served.ask(f"{{ {field} {{ nodes {{ userId }} }} }}")).codes == [code]
+        assert (await served.ask(f"{{ {field} {{ nodes {{ id }} }} }}")).codes == [code]
 
 
 async def test_a_damaged_like_is_an_error_in_its_place(served: Served) -> None:

@@ -13,7 +13,7 @@ from tests.support.notifications import notification_item
 from tests.support.served import NOON, Served
 
 UNREAD = '{ notifications(userId: "ada"%s) { %s } }'
-MARK = "mutation ($id: ID!) { markNotificationRead(notificationId: $id) { notificationId kind postId } }"
+MARK = "mutation ($id: ID!) { markNotificationRead(id: $id) { notificationId kind postId } }"
 NODE = "query ($id: ID!) { node(id: $id) { ... on Notification { notificationId } } }"
 
 
@@ -43,8 +43,8 @@ async def test_unread_notifications_are_listed_newest_first_with_their_items(ser
     likes = {
         "notificationId": "2026-06-25T12:00:00.000Z#like-p1",
         "kind": "LIKE",
-        "createdAt": "2026-06-25T12:00:00+00:00",
-        "expiresAt": "2026-09-23T12:00:00+00:00",
+        "createdAt": "2026-06-25T12:00:00.000Z",
+        "expiresAt": "2026-09-23T12:00:00.000Z",
         "actorId": "bob",
         "actor": {"name": "Bob"},
         "actorCount": 3,
@@ -178,8 +178,8 @@ async def test_a_damaged_notification_is_an_error_in_its_place(served: Served) -
     [
         ('{ notifications(userId: " ") { nodes { id } } }', "userId"),
         ('{ notifications(userId: "ada", first: 101) { nodes { id } } }', "first"),
-        ('mutation { markNotificationRead(notificationId: "") { id } }', "notificationId"),
-        (f'mutation {{ markNotificationRead(notificationId: "{"x" * 1001}") {{ id }} }}', "notificationId"),
+        ('mutation { markNotificationRead(id: "") { id } }', "id"),
+        (f'mutation {{ markNotificationRead(id: "{"x" * 1001}") {{ id }} }}', "id"),
     ],
 )
 async def test_bad_input_is_named_without_a_call(served: Served, query: str, names: str) -> None:

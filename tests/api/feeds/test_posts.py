@@ -7,7 +7,7 @@ from typing import Any
 from datastore.model.identity import Role
 from datastore.model.ids import uuid7_moment
 from datastore.model.timestamps import iso, to_seconds
-from resolvers.shared.node_ids import global_id
+from resolvers.shared.global_ids import global_id
 from tests.support.posts import (
     BY_AUTHOR,
     CREATE,
@@ -19,7 +19,7 @@ from tests.support.posts import (
 )
 from tests.support.served import NOON, Answer, Served
 
-DELETE = f"mutation ($id: ID!) {{ deletePost(postId: $id) {{ {FIELDS} }} }}"
+DELETE = f"mutation ($id: ID!) {{ deletePost(id: $id) {{ {FIELDS} }} }}"
 
 READ = f"query ($id: ID!) {{ post(id: $id) {{ {FIELDS} }} }}"
 
@@ -43,7 +43,7 @@ async def test_a_post_is_written_with_its_tags_in_one_transaction(served: Served
         "id": global_id("Post", "p1"),
         "postId": "p1",
         "authorId": "ada",
-        "createdAt": "2026-06-25T12:00:00+00:00",
+        "createdAt": "2026-06-25T12:00:00.000Z",
         "visibility": "PUBLIC",
         "text": text,
         "mediaRef": "https://example.org/c.jpg",

@@ -113,7 +113,7 @@ async def test_an_index_that_is_behind_shows_nothing_that_was_deleted_or_hidden(
     await write_searched_post(world, "p1", "word")
     await write_searched_post(world, "p2", "word")
     await sync_index(world)
-    assert (await world.ask('mutation { deletePost(postId: "p2") { postId } }', user="ada")).errors is None
+    assert (await world.ask('mutation { deletePost(id: "p2") { postId } }', user="ada")).errors is None
 
     assert await find_posts(world, "word", first=1) == ["p1"]
     await sync_index(world)
@@ -130,7 +130,7 @@ async def test_paging_continues_while_posts_are_created_and_deleted(world: Serve
 
     await write_searched_post(world, "new", "word")
     for gone in ("p5", "p2"):  # delete the post at the cursor, and a later one
-        assert (await world.ask(f'mutation {{ deletePost(postId: "{gone}") {{ postId }} }}', user="ada")).errors is None
+        assert (await world.ask(f'mutation {{ deletePost(id: "{gone}") {{ postId }} }}', user="ada")).errors is None
     await sync_index(world)
 
     assert found_post_ids(first) == ["p8", "p7", "p6", "p5"]

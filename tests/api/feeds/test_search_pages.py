@@ -254,7 +254,7 @@ async def test_the_cursor_of_a_page_without_posts_continues_and_reveals_no_id(
     await sync_index(world)
     for number in range(2):
         assert (
-            await world.ask(f'mutation {{ deletePost(postId: "gone{number}") {{ postId }} }}', user="bob")
+            await world.ask(f'mutation {{ deletePost(id: "gone{number}") {{ postId }} }}', user="bob")
         ).errors is None
 
     first = (await world.ask(IDS, {"query": "word", "first": 1}, user="eve")).data["searchPosts"]

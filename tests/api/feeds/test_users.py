@@ -10,7 +10,7 @@ from datastore.keyspace.feeds import users as keys
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.identity import Role
 from datastore.model.timestamps import iso
-from resolvers.shared.node_ids import global_id
+from resolvers.shared.global_ids import global_id
 from tests.support.served import NOON, Served
 
 FIELDS = "id userId name bio avatarRef createdAt postCount followerCount followingCount"
@@ -37,7 +37,7 @@ async def test_a_new_user_is_visible_to_every_caller(served: Served) -> None:
         "name": "Ada",
         "bio": "I count.",
         "avatarRef": "s3://pictures/ada.png",
-        "createdAt": "2026-06-25T12:00:00+00:00",
+        "createdAt": "2026-06-25T12:00:00.000Z",
         "postCount": 0,
         "followerCount": 0,
         "followingCount": 0,

@@ -1,6 +1,7 @@
 """Active matches, their live scores, and locks, on the real engine (AM-1 … AM-7, LOCK-4)."""
 
 import asyncio
+import dataclasses
 from datetime import timedelta
 from typing import Any
 
@@ -14,8 +15,9 @@ from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_state import ActiveStatus
 from datastore.matches.locks import Locks
 from datastore.model.identity import Role
+from datastore.model.timestamps import iso
 from pipelines.matches.live.poller import TickOutcome
-from resolvers.shared.node_ids import global_id
+from resolvers.shared.global_ids import global_id
 from tests.support.active_matches import active_match_state, begin, matches
 from tests.support.fixture_steps import ask_system, planned_match, put_fixtures, store_played_match
 from tests.support.served import NOON, Answer, Served
@@ -31,7 +33,7 @@ DEACTIVATE = 'mutation { deactivateMatch(id: "m1") { status fence version expire
 DELETE = 'mutation { deleteActiveMatch(id: "m1") { matchId status version } }'
 ALL = "{ activeMatches { matchId status } }"
 LIVE = "{ liveMatches { matchId leagueCode version liveScore { version status innings { runs } } match { round } } }"
-MOMENT = "2026-06-25T12:00:00+00:00"
+MOMENT = "2026-06-25T12:00:00.000Z"
 
 
 # AM-3: register
@@ -146,7 +148,8 @@ async def test_a_match_with_an_expired_but_stored_state_is_registered(served: Se
     await ask_system(served, DEACTIVATE)
     served.clock.forward(hours=24)
     assert (await ask_system(served, ACTIVE)).data == {"activeMatch": None}
-    assert await served.store().get(keys.STATE_FOR_TICK, active_match("m1")) is not None
+    seeing_expired = dataclasses.replace(keys.STATE_FOR_TICK, sees_expired=True)
+    assert await served.store().get(seeing_expired, active_match("m1")) is not None
 
     answer = await ask_system(served, REGISTER)
 
@@ -170,7 +173,7 @@ async def test_a_deactivated_match_is_kept_for_a_day(served: Served) -> None:
         "status": "ENDED",
         "fence": before.fence + 1,
         "version": before.version,
-        "expiresAt": "2026-06-26T12:00:00+00:00",
+        "expiresAt": "2026-06-26T12:00:00.000Z",
         "liveScore": {"version": before.version},
     }
     public = '{ match(id: "m1") { liveScore { version } } }'
@@ -382,9 +385,9 @@ async def test_operators_see_all_locks_including_expired_ones(served: Served) ->
     answer = await ask_system(served, "{ locks { name owner expiresAt } }")
 
     assert answer.data["locks"] == [
-        {"name": "job:teams", "owner": "one", "expiresAt": "2026-06-25T12:00:00.500000+00:00"},
-        {"name": "match:m1", "owner": "one", "expiresAt": (NOON + timedelta(seconds=10)).isoformat()},
-        {"name": "match:m2", "owner": "two", "expiresAt": (NOON + timedelta(seconds=30)).isoformat()},
+        {"name": "job:teams", "owner": "one", "expiresAt": "2026-06-25T12:00:00.500Z"},
+        {"name": "match:m1", "owner": "one", "expiresAt": iso(NOON + timedelta(seconds=10))},
+        {"name": "match:m2", "owner": "two", "expiresAt": iso(NOON + timedelta(seconds=30))},
     ]
     assert answer.made == ["Scan cricket-locks"]
 

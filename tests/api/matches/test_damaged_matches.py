@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from datastore.dynamodb.codec import Item
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.matches.cricket import MatchPhase
-from datastore.matches.live_state import active_match_item
 from tests.support.active_matches import active_match_state, begin, matches
 from tests.support.fixture_steps import planned_match, put_fixtures
 from tests.support.match_updates import publish
@@ -25,7 +24,7 @@ async def write_active_match(served: Served, item: Item) -> None:
 
 async def store_damaged_match(served: Served, match_id: str = "m1", **attributes: Any) -> Item:
     """Store a damaged version. Return the valid item."""
-    item = active_match_item(replace(await active_match_state(served, match_id), version=2))
+    item = replace(await active_match_state(served, match_id), version=2).item()
     await write_active_match(served, item | NO_SCORE | attributes)
     return item
 
@@ -141,7 +140,7 @@ async def test_live_scores_report_no_error_of_a_match_that_is_not_live(served: S
     await listener.event()
 
     await write_active_match(served, {"matchId": "m2", "status": "ended", "version": 4, "previousScore": "{"})
-    await write_active_match(served, active_match_item(replace(await active_match_state(served), version=2)))
+    await write_active_match(served, replace(await active_match_state(served), version=2).item())
 
     assert (await listener.event())["liveScores"]["updates"][0]["version"] == 2
 
@@ -177,7 +176,7 @@ async def test_a_damaged_version_older_than_the_snapshot_is_no_error(served: Ser
     before = await active_match_state(served)
     listener = await served.listen(UPDATES % "")
     assert await version(listener) == (1, True)
-    item = active_match_item(replace(before, version=5))
+    item = replace(before, version=5).item()
     await write_active_match(served, item)
     assert await version(listener) == (5, True)
 

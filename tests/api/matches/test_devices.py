@@ -27,7 +27,7 @@ FIELDS = "userId deviceToken platform apnsToken pushToStartToken osVersion appVe
 REGISTER = f"mutation ($input: RegisterDeviceInput!) {{ registerDevice(input: $input) {{ {FIELDS} }} }}"
 DEVICE = f"query ($user: ID!) {{ device(userId: $user) {{ {FIELDS} }} }}"
 UPDATE = f"""mutation ($device: ID!, $token: String!) {{
-  updatePushToStartToken(deviceToken: $device, pushToStartToken: $token) {{ {FIELDS} }}
+  updatePushToStartToken(deviceToken: $device, input: {{pushToStartToken: $token}}) {{ {FIELDS} }}
 }}"""
 DELETE = f"mutation ($device: ID!) {{ deleteDevice(deviceToken: $device) {{ {FIELDS} }} }}"
 
@@ -72,8 +72,8 @@ async def test_a_device_is_registered_for_ninety_days(served: Served) -> None:
         "pushToStartToken": None,
         "osVersion": "26.1",
         "appVersion": "3.0",
-        "registeredAt": "2026-06-25T12:00:00+00:00",
-        "expiresAt": "2026-09-23T12:00:00+00:00",
+        "registeredAt": "2026-06-25T12:00:00.000Z",
+        "expiresAt": "2026-09-23T12:00:00.000Z",
     }
     assert answer.made == ["Query cricket-devices", "UpdateItem cricket-devices"]
     assert await device(served) == answer.data["registerDevice"]
@@ -94,8 +94,8 @@ async def test_a_repeated_registration_renews_the_device_and_keeps_its_push_to_s
         "pushToStartToken": START,
         "osVersion": "26.2",
         "appVersion": "3.0",
-        "registeredAt": "2026-09-13T12:00:00+00:00",
-        "expiresAt": "2026-12-12T12:00:00+00:00",
+        "registeredAt": "2026-09-13T12:00:00.000Z",
+        "expiresAt": "2026-12-12T12:00:00.000Z",
     }
 
 
@@ -149,7 +149,7 @@ async def test_a_device_registered_again_is_not_deleted_by_an_older_version(
     proxy: Proxy, client: Client, database: Database
 ) -> None:
     async def register_at(client: Client, token: str, seconds: int) -> None:
-        store = Store(client, prefix=database.prefix, deadline=Deadline(10), token=lambda: "")
+        store = Store(client, prefix=database.prefix, deadline=Deadline(10), token=lambda: "", now=lambda: NOON)
         await Devices(store, NOON + timedelta(seconds=seconds)).register(
             "ada", token, platform=Platform.IOS, apns_token=token, os_version="1", app_version="1"
         )
@@ -166,7 +166,7 @@ async def test_a_device_registered_again_is_not_deleted_by_an_older_version(
     await register_at(client, NEW_PHONE, 1)
 
     assert proxy.operations() == ["UpdateItem", "Query", "DeleteItem"]
-    store = Store(database.client, prefix=database.prefix, deadline=Deadline(10), token=lambda: "")
+    store = Store(database.client, prefix=database.prefix, deadline=Deadline(10), token=lambda: "", now=lambda: NOON)
     assert await device_tokens(store) == [PHONE]
 
 

@@ -13,8 +13,6 @@ from datastore.matches.cricket import (
     BatterStatus,
     BattingLine,
     BowlingLine,
-    CricketEvent,
-    CricketEventKind,
     Extras,
     InningsScore,
     Match,
@@ -25,8 +23,9 @@ from datastore.matches.cricket import (
     Toss,
     Wicket,
 )
+from datastore.matches.cricket_events import CricketEvent, CricketEventKind
 from datastore.matches.display import DisplayState, MatchNames, ball_text, display_state
-from datastore.matches.display_states import DisplayStates, display_state_item
+from datastore.matches.display_states import CachedState, DisplayStates
 from datastore.matches.live_state import ActiveMatch
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
@@ -390,7 +389,8 @@ async def test_a_list_of_matches_has_its_states_from_a_few_batches(served: Serve
 
 async def test_a_damaged_state_is_rebuilt(served: Served) -> None:
     await store_match(served.store(), fixture_in_chase(), in_chase())
-    damaged = display_state_item(shown_state(in_chase()), NOON) | {"state": '{"headline": 5}', "version": 1}
+    cached = CachedState("m1", "1", 1, NOON + timedelta(days=1), shown_state(in_chase()))
+    damaged = cached.item() | {"state": '{"headline": 5}'}
     await served.store().write_all(keys.DISPLAY_STATES, puts=[damaged])
 
     answer = await served.ask(STATES, {"team": "1"})
@@ -403,7 +403,9 @@ async def test_a_damaged_state_is_rebuilt(served: Served) -> None:
 
 @pytest.fixture
 def store(database: Database) -> Store:
-    return Store(database.client, prefix=database.prefix, deadline=Deadline(30), token=lambda: "token")
+    return Store(
+        database.client, prefix=database.prefix, deadline=Deadline(30), token=lambda: "token", now=lambda: NOON
+    )
 
 
 def operations_of(store: Store) -> list[str]:

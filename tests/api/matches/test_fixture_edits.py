@@ -40,20 +40,20 @@ async def test_an_update_changes_the_given_fields_only(served: Served) -> None:
         "matchId": "m1",
         "status": "1st Innings",
         "phase": "LIVE",
-        "startTime": "2026-06-25T15:00:00+00:00",
+        "startTime": "2026-06-25T15:00:00.000Z",
         "round": "Final",
         "format": "T20",
         "note": None,
         "scheduledOvers": None,
         "venue": {"name": "Here", "city": "Port Alder"},
         "version": 7,
-        "updatedAt": "2026-06-25T12:01:00+00:00",
+        "updatedAt": "2026-06-25T12:01:00.000Z",
     }
     after = await served.ask('{ match(id: "m1") { round note startTime scorecards { batting { runs } } } }')
     assert after.data["match"] == {
         "round": "Final",
         "note": None,
-        "startTime": "2026-06-25T15:00:00+00:00",
+        "startTime": "2026-06-25T15:00:00.000Z",
         "scorecards": [{"batting": [{"runs": 60}]}],
     }
 
@@ -138,13 +138,13 @@ async def test_an_archived_match_has_its_time_and_is_no_longer_live(served: Serv
     assert answer.made == ["UpdateItem cricket-fixtures"]
     assert answer.data["archiveFixture"] == {
         "matchId": "m1",
-        "archivedAt": "2026-06-25T13:00:00+00:00",
+        "archivedAt": "2026-06-25T13:00:00.000Z",
         "liveUpdatedAt": None,
         "version": 7,
     }
     listed = await served.ask('{ matchesByLeague(leagueCode: "IPL") { nodes { archivedAt liveUpdatedAt } } }')
     assert listed.data["matchesByLeague"]["nodes"] == [
-        {"archivedAt": "2026-06-25T13:00:00+00:00", "liveUpdatedAt": None}
+        {"archivedAt": "2026-06-25T13:00:00.000Z", "liveUpdatedAt": None}
     ]
 
 

@@ -14,7 +14,7 @@ from datastore.matches.leagues import League, Leagues
 from datastore.matches.match_follows import MatchFollows
 from datastore.matches.teams import Team, Teams
 from resolvers.shared import validation as validate
-from resolvers.shared.node_ids import global_id
+from resolvers.shared.global_ids import global_id
 from tests.support.fixture_steps import (
     MATCHES,
     MOMENT,

@@ -47,7 +47,7 @@ async def test_fixtures_are_stored_25_at_a_time(served: Served) -> None:
         "matchId": "m00",
         "status": "NS",
         "phase": "UPCOMING",
-        "startTime": "2026-06-28T14:00:00+00:00",
+        "startTime": "2026-06-28T14:00:00.000Z",
         "round": None,
         "version": 0,
         "venue": None,
@@ -66,7 +66,7 @@ async def test_a_fixture_replaces_the_one_with_its_id(served: Served) -> None:
 
     (match,) = answer.data["syncFixtures"]
     assert (match["round"], match["venue"], match["status"], match["phase"]) == (None, None, "Postp.", "POSTPONED")
-    assert match["startTime"] == "2026-06-26T12:00:00+00:00"
+    assert match["startTime"] == "2026-06-26T12:00:00.000Z"
     assert (await stored_fixture(served) or {}).keys() & {"round", "venue"} == set()
 
 
@@ -88,7 +88,7 @@ async def test_played_state_survives_a_sync_of_the_fixture(served: Served) -> No
 
     played, new = answer.data["syncFixtures"]
     assert (played["status"], played["phase"], played["version"]) == ("1st Innings", "LIVE", 7)
-    assert (played["round"], played["startTime"]) == ("Final", "2026-06-25T12:30:00+00:00")
+    assert (played["round"], played["startTime"]) == ("Final", "2026-06-25T12:30:00.000Z")
     assert played["innings"] == [{"runs": 120}]
     assert (new["matchId"], new["version"]) == ("m2", 0)
     assert answer.made == [
@@ -195,7 +195,7 @@ async def test_a_fixture_beyond_the_limits_is_refused_and_none_is_stored(served:
     answers = [await sync_fixtures(served, given("fine"), given("other") | changes) for changes, _ in BEYOND]
 
     assert [code_and_field(answer) for answer in answers] == [
-        ("BAD_USER_INPUT", f"fixtures[1].{field}") for _, field in BEYOND
+        ("BAD_USER_INPUT", f"input[1].{field}") for _, field in BEYOND
     ]
     assert [answer.calls for answer in answers] == [[]] * len(BEYOND)
 
@@ -203,6 +203,6 @@ async def test_a_fixture_beyond_the_limits_is_refused_and_none_is_stored(served:
 async def test_more_than_100_fixtures_are_refused(served: Served) -> None:
     answer = await sync_fixtures(served, *[given(f"m{number}") for number in range(101)])
 
-    assert code_and_field(answer) == ("BAD_USER_INPUT", "fixtures")
+    assert code_and_field(answer) == ("BAD_USER_INPUT", "input")
     assert answer.calls == []
     assert (await sync_fixtures(served)).data == {"syncFixtures": []}

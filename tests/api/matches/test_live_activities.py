@@ -29,7 +29,7 @@ from tests.support.served import NOON, Answer, Served
 ALL = AccessPattern("T-1", "", LIVE_ACTIVITIES, ("Query",), Who.INTERNAL, key="matchId = :partition", consistent=True)
 
 UPDATE = f"""mutation ($match: ID!, $device: ID!, $token: String!) {{
-  updateLiveActivityToken(matchId: $match, deviceId: $device, updateToken: $token) {{ {FIELDS} }}
+  updateLiveActivityToken(matchId: $match, deviceId: $device, input: {{updateToken: $token}}) {{ {FIELDS} }}
 }}"""
 
 SUSPEND = f"""mutation ($match: ID!, $device: ID!, $user: ID!) {{
@@ -72,11 +72,11 @@ async def test_a_new_session_is_active_for_twelve_hours(served: Served) -> None:
         "deviceId": "phone",
         "updateToken": TOKEN,
         "status": "ACTIVE",
-        "sessionStartedAt": "2026-06-25T12:00:00+00:00",
+        "sessionStartedAt": "2026-06-25T12:00:00.000Z",
         "endedAt": None,
         "endReason": None,
         "suspendedAt": None,
-        "expiresAt": "2026-06-26T00:00:00+00:00",
+        "expiresAt": "2026-06-26T00:00:00.000Z",
     }
     assert answer.made == BEGIN
     assert await activities(served) == [answer.data["registerLiveActivity"]]
@@ -111,11 +111,11 @@ async def test_a_new_session_keeps_nothing_of_the_former_one(served: Served) -> 
         "deviceId": "phone",
         "updateToken": NEW_TOKEN,
         "status": "ACTIVE",
-        "sessionStartedAt": "2026-06-25T15:00:00+00:00",
+        "sessionStartedAt": "2026-06-25T15:00:00.000Z",
         "endedAt": None,
         "endReason": None,
         "suspendedAt": None,
-        "expiresAt": "2026-06-26T03:00:00+00:00",
+        "expiresAt": "2026-06-26T03:00:00.000Z",
     }
     assert len(await stored_sessions(served.store())) == 1
 
@@ -129,6 +129,22 @@ async def test_a_device_name_with_a_hash_is_not_the_session_of_another_user(serv
         "ada%23phone#x",
     ]
     assert [activity["deviceId"] for activity in await activities(served)] == ["phone#x"]
+
+
+async def test_the_device_of_a_session_is_that_in_its_key(served: Served) -> None:
+    """Otherwise a mutation for the device that the API shows would not find the item of another program."""
+    await register_session(served)
+    (item,) = await stored_sessions(served.store())
+    without = {name: value for name, value in item.items() if name != "deviceId"} | {"userId#deviceId": "ada#tablet"}
+    contradicting = item | {"deviceId": "phone", "userId#deviceId": "ada#watch"}
+    await served.store().write_all(LIVE_ACTIVITIES, puts=[without, contradicting])
+
+    shown = sorted(activity["deviceId"] for activity in await activities(served))
+    ended = [await end(served, device=device) for device in shown]
+
+    assert shown == ["phone", "tablet", "watch"]
+    assert [answer.data["endLiveActivity"]["status"] for answer in ended] == ["ENDED"] * 3
+    assert {activity["status"] for activity in await activities(served)} == {"ENDED"}
 
 
 async def test_twenty_concurrent_registrations_are_one_session(served: Served) -> None:
@@ -215,7 +231,7 @@ async def test_a_session_is_ended_by_its_user(served: Served) -> None:
     answer = await end(served)
 
     ended = answer.data["endLiveActivity"]
-    assert (ended["status"], ended["endedAt"], ended["endReason"]) == ("ENDED", "2026-06-25T12:30:00+00:00", "user")
+    assert (ended["status"], ended["endedAt"], ended["endReason"]) == ("ENDED", "2026-06-25T12:30:00.000Z", "user")
     assert answer.made == WRITE
     assert await activities(served) == [ended]
 
@@ -265,7 +281,7 @@ async def test_the_system_suspends_a_session_and_records_the_time(served: Served
     again = await suspend(served)
 
     suspended = first.data["suspendLiveActivity"]
-    assert (suspended["status"], suspended["suspendedAt"]) == ("SUSPENDED", "2026-06-25T12:01:00+00:00")
+    assert (suspended["status"], suspended["suspendedAt"]) == ("SUSPENDED", "2026-06-25T12:01:00.000Z")
     assert first.made == WRITE
     assert again.data == first.data
 

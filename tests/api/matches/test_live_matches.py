@@ -12,7 +12,7 @@ from datastore.dynamodb.client import RequestRefused
 from datastore.infrastructure.tables import create
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES, STATE_FOR_TICK, active_match
 from datastore.matches.active_matches import ActiveMatches
-from datastore.matches.live_state import ActiveStatus, active_match_item
+from datastore.matches.live_state import ActiveStatus
 from datastore.session.metering import Deadline
 from datastore.session.scan_cache import ScanCache
 from datastore.session.store import Store
@@ -59,7 +59,7 @@ async def test_ten_live_matches_cost_one_unit_with_any_number_of_ended_ones(serv
     ended = replace(
         await active_match_state(served, IDS[0]), status=ActiveStatus.ENDED, expires_at=NOON + timedelta(hours=24)
     )
-    items = [active_match_item(replace(ended, match_id=f"ended-{number}")) for number in range(100)]
+    items = [replace(ended, match_id=f"ended-{number}").item() for number in range(100)]
     await served.store().write_all(ACTIVE_MATCHES, puts=items)
     served.clock.forward(seconds=1)
 
@@ -89,7 +89,7 @@ async def test_selected_lines_and_balls_of_all_matches_are_read_in_one_batch(ser
 
 async def test_a_match_whose_lines_are_damaged_is_left_out_where_they_are_selected(served: Served) -> None:
     await play_ticks(served, "m1", "m2", ticks=3)
-    damaged = active_match_item(await active_match_state(served, "m2")) | {"last30Balls": "{"}
+    damaged = (await active_match_state(served, "m2")).item() | {"last30Balls": "{"}
     await served.store().write_all(ACTIVE_MATCHES, puts=[damaged])
 
     answer, summary = await served.ask(DETAILS), await served.ask("{ liveMatches { matchId } }")
@@ -97,6 +97,20 @@ async def test_a_match_whose_lines_are_damaged_is_left_out_where_they_are_select
     assert answer.errors is None
     assert [match["matchId"] for match in answer.data["liveMatches"]] == ["m1"]
     assert [match["matchId"] for match in summary.data["liveMatches"]] == ["m1", "m2"]
+
+
+@pytest.mark.parametrize("null", [False, True], ids=["missing", "null"])
+async def test_a_state_without_lines_and_balls_has_none(served: Served, *, null: bool) -> None:
+    await play_ticks(served, "m1", ticks=3)
+    lines = dict.fromkeys(("previousBatting", "previousBowling", "last30Balls"))
+    item = {name: value for name, value in (await stored_state_item(served)).items() if name not in lines}
+    await served.store().write_all(ACTIVE_MATCHES, puts=[item | lines if null else item])
+
+    answer = await served.ask(DETAILS)
+
+    assert answer.errors is None
+    (match,) = answer.data["liveMatches"]
+    assert [match["liveScore"][name] for name in ("batting", "bowling", "recentBalls")] == [[], [], []]
 
 
 async def test_a_match_leaves_the_index_with_the_write_that_ends_or_pauses_it(served: Served) -> None:
@@ -194,7 +208,7 @@ async def test_a_scan_finds_the_matches_while_the_index_cannot_be_read(
     async with client_of(proxy) as client:
 
         def open_store() -> Store:
-            return Store(client, prefix=prefix, deadline=Deadline(10.0), token=lambda: "token")
+            return Store(client, prefix=prefix, deadline=Deadline(10.0), token=lambda: "token", now=lambda: NOON)
 
         scan_cache = ScanCache(open_store, clock)
 
@@ -223,9 +237,8 @@ async def test_the_matches_of_an_old_table_without_the_index_are_listed(
     database = served.gateway.database
     assert database is not None
     stored = await stored_state_item(served)
-    admin = database.admin_client()
-    admin.delete_table(TableName=database.prefix + ACTIVE_MATCHES.name)
-    await create(admin, [replace_table(ACTIVE_MATCHES, indexes=(), stream=None)], database.prefix)
+    await database.client.call("DeleteTable", {"TableName": database.prefix + ACTIVE_MATCHES.name})
+    await create(database.client, [replace_table(ACTIVE_MATCHES, indexes=(), stream=None)], database.prefix)
     await served.store().write_all(ACTIVE_MATCHES, puts=[stored])
 
     answer = await served.ask("{ liveMatches { matchId liveScore { batting { name } } } }")
@@ -241,7 +254,13 @@ async def test_another_refusal_of_the_index_is_an_error(served: Served, proxy: P
     assert served.gateway.database is not None
     proxy.always = refuse(400, "AccessDeniedException")
     async with client_of(proxy) as client:
-        store = Store(client, prefix=served.gateway.database.prefix, deadline=Deadline(10.0), token=lambda: "token")
+        store = Store(
+            client,
+            prefix=served.gateway.database.prefix,
+            deadline=Deadline(10.0),
+            token=lambda: "token",
+            now=lambda: NOON,
+        )
         with pytest.raises(RequestRefused):
             await ActiveMatches(store, NOON).live()
     assert [seen.operation for seen in proxy.seen] == ["Query"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
-from datastore.matches.cricket import CricketEvent, CricketEventKind
+from datastore.matches.cricket_events import CricketEvent, CricketEventKind
 from resolvers.matches.match_update import CONFLATABLE
 from tests.support.active_matches import active_match_state, begin, matches
 from tests.support.fixture_steps import ask_system, planned_match, put_fixtures

@@ -33,7 +33,9 @@ QUICKLY = Backoff(initial=0.001, maximum=0.002, attempts=6)
 
 @pytest.fixture
 def open_store(database: Database) -> Callable[[], Store]:
-    return lambda: Store(database.client, prefix=database.prefix, deadline=Deadline(20), token=lambda: "")
+    return lambda: Store(
+        database.client, prefix=database.prefix, deadline=Deadline(20), token=lambda: "", now=lambda: NOON
+    )
 
 
 # FOL-2: followers
@@ -164,7 +166,7 @@ async def test_unprocessed_deletes_are_sent_again(
 ) -> None:
     monkeypatch.setattr("datastore.session.batch_write.UNPROCESSED", QUICKLY)
     await put_follows(open_store(), range(30))
-    store = Store(client, prefix=database.prefix, deadline=Deadline(10), token=lambda: "")
+    store = Store(client, prefix=database.prefix, deadline=Deadline(10), token=lambda: "", now=lambda: NOON)
     proxy.faults.extend([forward, unprocessed_deletes(20), unprocessed_deletes(3), unprocessed_deletes(1)])
 
     removed = await MatchFollows(store, NOON).remove_all("m1")
@@ -179,7 +181,7 @@ async def test_deletes_that_are_unprocessed_after_all_retries_are_reported(
 ) -> None:
     monkeypatch.setattr("datastore.session.batch_write.UNPROCESSED", QUICKLY)
     await put_follows(open_store(), range(30))
-    store = Store(client, prefix=database.prefix, deadline=Deadline(10), token=lambda: "")
+    store = Store(client, prefix=database.prefix, deadline=Deadline(10), token=lambda: "", now=lambda: NOON)
     proxy.faults.append(forward)
     proxy.always = unprocessed_deletes(1)
 

@@ -18,7 +18,7 @@ FOLLOW = 'mutation ($team: ID!) { followMatch(matchId: "m1", teamId: $team) { te
 
 UNFOLLOW = 'mutation { unfollowMatch(matchId: "m1") { teamId } }'
 
-UPDATE = 'mutation ($team: ID!) { updateMatchFollow(matchId: "m1", teamId: $team) { teamId createdAt } }'
+UPDATE = 'mutation ($team: ID!) { updateMatchFollow(matchId: "m1", input: {teamId: $team}) { teamId createdAt } }'
 
 FOLLOWED = '{ matchFollow(matchId: "m1") { id matchId userId teamId createdAt expiresAt } }'
 
@@ -43,8 +43,8 @@ async def test_a_match_is_followed_until_48_hours_after_its_start(served: Served
     assert answer.errors is None
     assert answer.data["followMatch"] == {
         "teamId": "10",
-        "createdAt": "2026-06-25T12:00:00+00:00",
-        "expiresAt": "2026-06-27T14:00:00+00:00",
+        "createdAt": "2026-06-25T12:00:00.000Z",
+        "expiresAt": "2026-06-27T14:00:00.000Z",
     }
     assert answer.made == ["GetItem cricket-fixtures", "UpdateItem cricket-match-follows"]
 
@@ -57,7 +57,7 @@ async def test_following_again_changes_the_team_and_keeps_the_time(served: Serve
     answer = await follow_with_team(served, team="20")
 
     assert answer.data["followMatch"]["teamId"] == "20"
-    assert answer.data["followMatch"]["createdAt"] == "2026-06-25T12:00:00+00:00"
+    assert answer.data["followMatch"]["createdAt"] == "2026-06-25T12:00:00.000Z"
     assert (await followed_match(served))["teamId"] == "20"
 
 
@@ -128,8 +128,8 @@ async def test_a_follow_is_visible_to_its_user_only(served: Served) -> None:
         "matchId": "m1",
         "userId": "ada",
         "teamId": "10",
-        "createdAt": "2026-06-25T12:00:00+00:00",
-        "expiresAt": "2026-06-27T14:00:00+00:00",
+        "createdAt": "2026-06-25T12:00:00.000Z",
+        "expiresAt": "2026-06-27T14:00:00.000Z",
     }
     assert await followed_match(served, "grace") is None
     by_id = f'{{ node(id: "{own["id"]}") {{ ... on MatchFollow {{ userId teamId }} }} }}'
@@ -245,7 +245,7 @@ async def test_the_team_of_a_follow_is_changed_in_one_write(served: Served) -> N
 
     answer = await served.ask(UPDATE, {"team": "20"}, user="ada")
 
-    assert answer.data["updateMatchFollow"] == {"teamId": "20", "createdAt": "2026-06-25T12:00:00+00:00"}
+    assert answer.data["updateMatchFollow"] == {"teamId": "20", "createdAt": "2026-06-25T12:00:00.000Z"}
     assert answer.made == ["UpdateItem cricket-match-follows"]
     assert (await followed_match(served))["teamId"] == "20"
 
@@ -259,8 +259,8 @@ async def test_ids_have_between_1_and_100_characters(served: Served, bad: str) -
         'mutation($id: ID!) { followMatch(matchId: $id, teamId: "20") { teamId } }': "matchId",
         'mutation($id: ID!) { followMatch(matchId: "m1", teamId: $id) { teamId } }': "teamId",
         "mutation($id: ID!) { unfollowMatch(matchId: $id) { teamId } }": "matchId",
-        'mutation($id: ID!) { updateMatchFollow(matchId: $id, teamId: "20") { teamId } }': "matchId",
-        'mutation($id: ID!) { updateMatchFollow(matchId: "m1", teamId: $id) { teamId } }': "teamId",
+        'mutation($id: ID!) { updateMatchFollow(matchId: $id, input: {teamId: "20"}) { teamId } }': "matchId",
+        'mutation($id: ID!) { updateMatchFollow(matchId: "m1", input: {teamId: $id}) { teamId } }': "teamId",
         "mutation($id: ID!) { removeMatchFollows(matchId: $id) }": "matchId",
     }
     for query, field in queries.items():

@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES, active_match
-from datastore.matches.cricket import CricketEvent, CricketEventKind
+from datastore.matches.cricket_events import CricketEvent, CricketEventKind
 from datastore.matches.leagues import League, Leagues
-from datastore.matches.live_state import ActiveStatus, active_match_item
+from datastore.matches.live_state import ActiveStatus
 from tests.support.active_matches import active_match_state, begin, matches
 from tests.support.contract import every_call
 from tests.support.fixture_steps import ask_system, planned_match, put_fixtures
@@ -106,8 +106,8 @@ async def test_each_update_has_a_fresh_read_of_its_match_and_the_time(served: Se
     await advance(served)
 
     assert [first, await listener.event()] == [
-        {"matchUpdates": {"serverTime": "2026-06-25T12:00:00+00:00", "match": {"round": "Group stage"}}},
-        {"matchUpdates": {"serverTime": "2026-06-25T12:01:00+00:00", "match": {"round": "Final"}}},
+        {"matchUpdates": {"serverTime": "2026-06-25T12:00:00.000Z", "match": {"round": "Group stage"}}},
+        {"matchUpdates": {"serverTime": "2026-06-25T12:01:00.000Z", "match": {"round": "Final"}}},
     ]
 
 
@@ -253,7 +253,7 @@ async def test_a_match_that_is_paused_and_registered_again_continues(served: Ser
     version, _ = await version_of(listener)
 
     before = await active_match_state(served)
-    await served.store().write_all(ACTIVE_MATCHES, puts=[active_match_item(replace(before, status=ActiveStatus.IDLE))])
+    await served.store().write_all(ACTIVE_MATCHES, puts=[replace(before, status=ActiveStatus.IDLE).item()])
     stored = await ask_system(served, 'mutation { registerActiveMatch(id: "m1") { version } }')
     claimed = await matches(served).claim(await active_match_state(served), "one")
     assert claimed is not None
@@ -289,7 +289,7 @@ async def test_a_change_without_a_new_version_is_a_snapshot_of_the_same_version(
 
     before = await active_match_state(served)
     changed = replace(before, live=replace(before.live, note="Rain"))
-    await served.store().write_all(ACTIVE_MATCHES, puts=[active_match_item(changed)])
+    await served.store().write_all(ACTIVE_MATCHES, puts=[changed.item()])
 
     update = (await one.event())["matchUpdates"]
     scores = (await all_.event())["liveScores"]

@@ -12,12 +12,12 @@ from datastore.matches.team_seasons import TeamSeason, TeamSeasons
 from datastore.matches.teams import Team, Teams
 from datastore.model.composite_keys import Key
 from datastore.model.identity import Role
-from resolvers.shared.node_ids import global_id
+from resolvers.shared.global_ids import global_id
 from tests.support.served import NOON, Answer, Served
 
 SYNC = """
 mutation ($teams: [TeamInput!]!) {
-  syncTeams(teams: $teams) { teamId name code imageUrl countryId national updatedAt }
+  syncTeams(input: $teams) { teamId name code imageUrl countryId national updatedAt }
 }
 """
 UPDATE = """
@@ -28,8 +28,8 @@ mutation ($id: ID!, $input: UpdateTeamInput!) {
 TEAM = "query ($id: ID!) { team(id: $id) { teamId name code imageUrl countryId national updatedAt } }"
 ALL = "{ teams { teamId name } }"
 SYNC_SEASON = """
-mutation ($input: SyncTeamSeasonsInput!) {
-  syncTeamSeasons(input: $input) {
+mutation ($id: ID!, $input: SyncTeamSeasonsInput!) {
+  syncTeamSeasons(seasonId: $id, input: $input) {
     seasonId seasonName leagueId teamId position played won lost drawn noResult points netRunRate updatedAt
   }
 }
@@ -42,7 +42,7 @@ query ($first: Int, $after: String, $last: Int, $before: String) {
   }
 }
 """
-MOMENT = "2026-06-25T12:00:00+00:00"
+MOMENT = "2026-06-25T12:00:00.000Z"
 INDIA = {
     "teamId": "10",
     "name": "India",
@@ -63,8 +63,10 @@ async def update_team(served: Served, id: str, **changes: Any) -> Answer:
 
 
 async def sync_season(served: Served, *teams: dict[str, Any], **season: Any) -> Answer:
-    given = {"seasonId": "2026", "teams": list(teams), **season}
-    return await served.ask(SYNC_SEASON, {"input": given}, user="job", role=Role.SYSTEM)
+    given = {"teams": list(teams), **season}
+    return await served.ask(
+        SYNC_SEASON, {"id": given.pop("seasonId", "2026"), "input": given}, user="job", role=Role.SYSTEM
+    )
 
 
 def numbered_teams(count: int) -> list[dict[str, Any]]:
@@ -136,14 +138,14 @@ async def test_a_hundred_teams_are_written_25_a_call(served: Served) -> None:
 @pytest.mark.parametrize(
     ("wrong", "field", "limit"),
     [
-        ({"name": " "}, "teams[1].name", "200"),
-        ({"name": "x" * 201}, "teams[1].name", "200"),
-        ({"code": ""}, "teams[1].code", "20"),
-        ({"code": "x" * 21}, "teams[1].code", "20"),
-        ({"teamId": "x" * 101}, "teams[1].teamId", "100"),
-        ({"countryId": ""}, "teams[1].countryId", "100"),
-        ({"imageUrl": "x" * 1001}, "teams[1].imageUrl", "1000"),
-        ({"imageUrl": "javascript:alert(1)"}, "teams[1].imageUrl", "https://"),
+        ({"name": " "}, "input[1].name", "200"),
+        ({"name": "x" * 201}, "input[1].name", "200"),
+        ({"code": ""}, "input[1].code", "20"),
+        ({"code": "x" * 21}, "input[1].code", "20"),
+        ({"teamId": "x" * 101}, "input[1].teamId", "100"),
+        ({"countryId": ""}, "input[1].countryId", "100"),
+        ({"imageUrl": "x" * 1001}, "input[1].imageUrl", "1000"),
+        ({"imageUrl": "javascript:alert(1)"}, "input[1].imageUrl", "https://"),
     ],
 )
 async def test_values_out_of_bounds_are_refused_by_field_and_limit(
@@ -160,7 +162,7 @@ async def test_values_out_of_bounds_are_refused_by_field_and_limit(
 async def test_a_sync_has_at_most_a_hundred_teams(served: Served) -> None:
     answer = await ask_to_sync_teams(served, *numbered_teams(101))
 
-    assert code_field_and_message(answer) == ("BAD_USER_INPUT", "teams", "`teams` may contain at most 100, not 101.")
+    assert code_field_and_message(answer) == ("BAD_USER_INPUT", "input", "`input` may contain at most 100, not 101.")
     assert answer.calls == []
 
 
@@ -189,7 +191,7 @@ async def test_ids_of_queries_have_bounds(served: Served, query: str, field: str
 
 async def test_teams_and_leagues_are_nodes_read_together(served: Served) -> None:
     await ask_to_sync_teams(served, INDIA, MUMBAI)
-    put = 'mutation { putLeague(input: {leagueId: "1", name: "Premier League", code: "IPL"}) { id } }'
+    put = 'mutation { putLeague(id: "1", input: {name: "Premier League", code: "IPL"}) { id } }'
     league = (await served.ask(put, user="job", role=Role.SYSTEM)).data["putLeague"]["id"]
     ids = [global_id("Team", "6"), league, global_id("Team", "none"), global_id("Team", "10")]
 
@@ -248,7 +250,7 @@ async def test_an_update_changes_the_given_fields_only(served: Served) -> None:
     answer = await update_team(served, "10", name=" Bharat ", imageUrl=None)
     team = await served.ask(TEAM, {"id": "10"})
 
-    expected = INDIA | {"name": "Bharat", "imageUrl": None, "updatedAt": "2026-06-25T13:00:00+00:00"}
+    expected = INDIA | {"name": "Bharat", "imageUrl": None, "updatedAt": "2026-06-25T13:00:00.000Z"}
     assert answer.data == {"updateTeam": expected}
     assert team.data == {"team": expected}
     assert answer.made == ["UpdateItem cricket-teams"]
@@ -264,6 +266,19 @@ async def test_each_field_can_be_changed_alone(served: Served, change: str, valu
     answer = await update_team(served, "10", **{change: value})
 
     assert answer.data == {"updateTeam": INDIA | {change: value, "updatedAt": MOMENT}}
+
+
+async def test_a_sync_continues_from_the_version_that_a_refused_update_found(served: Served) -> None:
+    later = 2_000_000_000
+    await served.store().write_all(TEAMS, puts=[Team("10", "India", "IND", version=later).item()])
+
+    refused = await update_team(served, "10", name="Bharat", expectedVersion=0)
+    await ask_to_sync_teams(served, INDIA)
+
+    assert refused.codes == ["CONFLICT"]
+    stored = await Teams(served.store(), NOON).by_id("10")
+    assert stored is not None
+    assert stored.version > later
 
 
 async def test_an_update_does_not_create_a_team(served: Served) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from datastore.objects.local import LocalObjects
-from datastore.photos.decoder_pool import DecoderPool
+from datastore.photos.decoder import DecoderPool
 from datastore.photos.file_deletion_outbox import incoming_keys
 from datastore.photos.reservation_expiry import ReservationExpiry
 from datastore.photos.uploads import Uploads, _cleanup_tasks
@@ -138,10 +138,10 @@ async def test_files_written_after_a_cancellation_are_removed(
     id = await upload_original(served, jpeg())
     began, going, write = threading.Event(), threading.Event(), LocalObjects._write
 
-    def slow(self: LocalObjects, key: str, content: bytes) -> None:
+    def slow(self: LocalObjects, key: str, content: bytes, content_type: str) -> None:
         began.set()
         going.wait(10)
-        write(self, key, content)
+        write(self, key, content, content_type)
 
     monkeypatch.setattr(LocalObjects, "_write", slow)
     uploads = Uploads(served.store(), served.gateway.objects, other_pictures, served.clock.now, served.store)

@@ -54,8 +54,8 @@ class RandomOperations:
 
     async def _tag(self) -> Any:
         image_id = self.rng.choice(list(self.owners))
-        given = {"imageId": image_id, "personId": self.rng.choice(self.persons), "boundingBox": BOX}
-        answer = await ask_as(self.served, TAG, self.owners[image_id], input=given)
+        given = {"personId": self.rng.choice(self.persons), "boundingBox": BOX}
+        answer = await ask_as(self.served, TAG, self.owners[image_id], image=image_id, input=given)
         if answer.errors is None:
             self.faces.append((answer.data["tagFace"]["faceId"], image_id))
         return answer
@@ -68,8 +68,8 @@ class RandomOperations:
 
     async def _rename(self) -> Any:
         self.names += 1
-        given = {"personId": self.rng.choice(self.persons), "name": f"Name {self.names % 7}"}
-        return await ask_as(self.served, RENAME, role=Role.ADMIN, input=given)
+        person_id, given = self.rng.choice(self.persons), {"name": f"Name {self.names % 7}"}
+        return await ask_as(self.served, RENAME, role=Role.ADMIN, id=person_id, input=given)
 
     async def _merge(self) -> Any:
         pair = self.rng.sample(self.persons, 2)

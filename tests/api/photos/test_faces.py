@@ -42,9 +42,9 @@ async def place_photo(served: Served, *more: Any) -> None:
 
 async def test_a_face_is_returned_as_it_is_stored_and_listed_on_its_photo(served: Served) -> None:
     await place_photo(served)
-    given = {"imageId": "i", "personId": "p", "boundingBox": BOX, "confidence": 0.5, "faceId": OWN}
+    given = {"personId": "p", "boundingBox": BOX, "confidence": 0.5, "faceId": OWN}
 
-    answer = await ask_as(served, TAG, input=given, at=WRITTEN)
+    answer = await ask_as(served, TAG, image="i", input=given, at=WRITTEN)
 
     assert answer.data["tagFace"] == {
         "faceId": OWN,
@@ -52,7 +52,7 @@ async def test_a_face_is_returned_as_it_is_stored_and_listed_on_its_photo(served
         "personId": "p",
         "confidence": 0.5,
         "boundingBox": BOX,
-        "createdAt": "2026-06-25T12:00:00+00:00",
+        "createdAt": "2026-06-25T12:00:00.000Z",
     }
     # The person exists, and no face with this id.
     assert answer.made == ["GetItem sparks", *["Query sparks"] * 2, "TransactWriteItems sparks"]
@@ -76,10 +76,10 @@ async def test_a_face_is_returned_as_it_is_stored_and_listed_on_its_photo(served
 async def test_the_time_of_the_photo_saves_a_query(served: Served) -> None:
     at = "2026-06-25T10:00:00.250Z"
     await put_library_items(served, photo("i", at=at), person("p"))
-    given = {"imageId": "i", "personId": "p", "boundingBox": BOX}
+    given = {"personId": "p", "boundingBox": BOX}
 
-    known = await ask_as(served, TAG, input=given, at=at)
-    wrong = await ask_as(served, TAG, input=given, at="2026-06-25T11:00:00Z")
+    known = await ask_as(served, TAG, image="i", input=given, at=at)
+    wrong = await ask_as(served, TAG, image="i", input=given, at="2026-06-25T11:00:00Z")
 
     assert known.made == ["GetItem sparks", "Query sparks", "TransactWriteItems sparks"]
     assert wrong.codes == ["NOT_FOUND"]
@@ -89,11 +89,11 @@ async def test_the_time_of_the_photo_saves_a_query(served: Served) -> None:
 
 async def test_the_response_shows_the_photo_with_the_face(served: Served) -> None:
     await place_photo(served)
-    query = """mutation ($input: TagFaceInput!) { tagFace(input: $input) {
+    query = """mutation ($input: TagFaceInput!) { tagFace(imageId: "i", input: $input) {
       photo { personIds persons { name } faces { personId } } person { name faceCount }
     } }"""
 
-    answer = await ask_library(served, query, input={"imageId": "i", "personId": "p", "boundingBox": BOX})
+    answer = await ask_library(served, query, input={"personId": "p", "boundingBox": BOX})
 
     assert answer == {
         "photo": {"personIds": ["p"], "persons": [{"name": "Grace"}], "faces": [{"personId": "p"}]},
@@ -117,7 +117,7 @@ async def test_the_id_of_a_face_on_another_photo_is_taken(served: Served) -> Non
     await place_photo(served, photo("j"))
     await tag_person(served, "i", "p", faceId=OWN)
 
-    answer = await ask_as(served, TAG, input={"imageId": "j", "personId": "p", "boundingBox": BOX, "faceId": OWN})
+    answer = await ask_as(served, TAG, image="j", input={"personId": "p", "boundingBox": BOX, "faceId": OWN})
 
     assert answer.codes == ["CONFLICT"]
     assert len(await library_items(served, "FACE")) == 1
@@ -215,7 +215,7 @@ async def test_the_faces_on_a_photo_are_limited(served: Served, monkeypatch: pyt
     await place_photo(served)
 
     answers = await asyncio.gather(
-        *[ask_as(served, TAG, input={"imageId": "i", "personId": "p", "boundingBox": BOX}) for _ in range(5)]
+        *[ask_as(served, TAG, image="i", input={"personId": "p", "boundingBox": BOX}) for _ in range(5)]
     )
 
     assert sorted(answer.codes for answer in answers) == [[], [], [], ["CONFLICT"], ["CONFLICT"]]
@@ -235,19 +235,19 @@ async def test_faces_are_changed_by_the_owner_of_the_photo_only(served: Served) 
     await place_photo(served)
     face_id = (await tag_person(served, "i", "p"))["faceId"]
     before = await library_items(served)
-    given = {"imageId": "i", "personId": "p", "boundingBox": BOX}
+    given = {"personId": "p", "boundingBox": BOX}
 
     for email, role in ((EVE, Role.USER), (EVE, Role.SYSTEM), (None, Role.USER), (None, Role.SYSTEM)):
         refused = [
-            await ask_as(served, TAG, email, role, input=given),
+            await ask_as(served, TAG, email, role, image="i", input=given),
             await ask_as(served, UNTAG, email, role, face=face_id, image="i"),
         ]
         assert [answer.codes for answer in refused] == [["FORBIDDEN"], ["FORBIDDEN"]]
         assert ADA not in str([answer.errors for answer in refused])
     for admin in (EVE, None):
-        assert (await ask_as(served, TAG, admin, Role.ADMIN, input=given)).codes == ["FORBIDDEN"]
-    assert (await ask_as(served, TAG, None, input=given)).codes == ["FORBIDDEN"]
-    assert (await served.ask(TAG, {"input": given})).codes == ["UNAUTHENTICATED"]
+        assert (await ask_as(served, TAG, admin, Role.ADMIN, image="i", input=given)).codes == ["FORBIDDEN"]
+    assert (await ask_as(served, TAG, None, image="i", input=given)).codes == ["FORBIDDEN"]
+    assert (await served.ask(TAG, {"image": "i", "input": given})).codes == ["UNAUTHENTICATED"]
     assert await library_items(served) == before
 
 
@@ -275,8 +275,8 @@ async def test_an_unknown_photo_person_or_face_is_refused(served: Served) -> Non
     before = await library_items(served)
 
     for image_id, person_id in (("j", "p"), ("i", "q")):
-        given = {"imageId": image_id, "personId": person_id, "boundingBox": BOX}
-        assert (await ask_as(served, TAG, input=given)).codes == ["NOT_FOUND"]
+        given = {"personId": person_id, "boundingBox": BOX}
+        assert (await ask_as(served, TAG, image=image_id, input=given)).codes == ["NOT_FOUND"]
     assert await ask_library(served, UNTAG, face="f", image="i") is None
     assert await library_items(served) == before
 
@@ -293,13 +293,13 @@ async def test_values_out_of_bounds_are_refused(served: Served) -> None:
         ({"confidence": -0.1}, "confidence"),
         ({"faceId": "f"}, "faceId"),
         ({"faceId": "01900000-0000-7000-8000-000000000001"}, "faceId"),
-        ({"imageId": ""}, "imageId"),
+        ({"image": ""}, "imageId"),
         ({"personId": " "}, "personId"),
         ({"at": "0001-01-01T00:00:00"}, "takenAt"),
     ]
     for given, field in wrong:
-        at = given.pop("at", None)
-        answer = await ask_as(served, TAG, input={"imageId": "i", "personId": "p", "boundingBox": BOX} | given, at=at)
+        at, image = given.pop("at", None), given.pop("image", "i")
+        answer = await ask_as(served, TAG, image=image, input={"personId": "p", "boundingBox": BOX} | given, at=at)
 
         assert answer.codes == ["BAD_USER_INPUT"]
         assert (answer.errors or [])[0]["extensions"]["field"] == field
@@ -316,10 +316,10 @@ async def test_a_face_may_fill_the_photo_and_have_a_confidence_of_zero(served: S
 
 async def test_the_person_of_a_face_is_read_with_the_new_count(served: Served) -> None:
     await place_photo(served)
-    given = {"imageId": "i", "personId": "p", "boundingBox": BOX, "faceId": OWN}
+    given = {"personId": "p", "boundingBox": BOX, "faceId": OWN}
     shown = "{ faceId person { faceCount } }"
     queries: tuple[tuple[str, dict[str, Any]], ...] = (
-        (f"mutation ($input: TagFaceInput!) {{ tagFace(input: $input) {shown} }}", {"input": given}),
+        (f'mutation ($input: TagFaceInput!) {{ tagFace(imageId: "i", input: $input) {shown} }}', {"input": given}),
         (f'mutation ($id: ID!) {{ untagFace(faceId: $id, imageId: "i") {shown} }}', {"id": OWN}),
     )
 
@@ -397,7 +397,7 @@ async def test_the_faces_of_a_person_beyond_the_limit_of_a_photo_are_listed_all_
     first = await library_item(served, "IMAGE#i") or {}
     await ask_library(served, UNTAG, face="f0", image="i")
     second = await library_item(served, "IMAGE#i") or {}
-    await ask_library(served, 'mutation { deletePhoto(imageId: "i") { imageId } }')
+    await ask_library(served, 'mutation { deletePhoto(id: "i") { imageId } }')
 
     assert (first["persons"], [listed["faceId"] for listed in first["faces"]]) == (["p", "q"], ["f4", "f5"])
     assert (second["persons"], [listed["faceId"] for listed in second["faces"]]) == (["p", "q"], ["f4", "f5"])

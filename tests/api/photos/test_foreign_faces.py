@@ -39,6 +39,17 @@ async def test_a_documented_face_is_shown_on_its_photo(served: Served) -> None:
     assert answer.made == ["Query sparks", BY_PERSON]
 
 
+async def test_a_face_with_an_unescaped_sign_in_its_key_is_shown_on_its_photo(served: Served) -> None:
+    await put_library_items(served, photo("a", persons=["p1"]), person("p1"), face("f#1", "a", "p1"))
+
+    answer = await served.ask('{ photosOfPerson(personId: "p1") { edges { faces { faceId } } nodes { imageId } } }')
+
+    assert (answer.codes, answer.data["photosOfPerson"]) == (
+        [],
+        {"edges": [{"faces": [{"faceId": "f"}]}], "nodes": [{"imageId": "a"}]},
+    )
+
+
 async def test_only_the_faces_on_that_photo_are_shown(served: Served) -> None:
     elsewhere = [face(f"e{number}", "b", "p1", at=None) for number in range(5)]
     here = [face("f1", "a", "p1", at=None), face("f2", "a", "p2", at=None), face("f3", "a", "p1", at=None)]

@@ -312,7 +312,6 @@ async def test_a_caller_that_leaves_at_once_leaves_no_entry(objects: LocalObject
             await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    await until(lambda: not objects._removals)
 
     assert not objects.ledger._path.exists() or ledger_totals(objects) == (0, 0)
 

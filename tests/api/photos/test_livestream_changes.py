@@ -53,6 +53,14 @@ async def remaining_events(served: Served, *listeners: Listener) -> list[tuple[s
     return found
 
 
+async def test_a_livestream_with_an_unescaped_sign_in_its_key_is_sent(served: Served) -> None:
+    listener = await listen(served)
+
+    await put_library_items(served, livestream("a#b"))
+
+    assert await next_title_and_state(listener) == ("Livestream a#b", "LIVE")
+
+
 async def test_a_livestream_is_sent_when_it_is_announced_changed_and_ended(served: Served) -> None:
     listener = await listen(served)
 

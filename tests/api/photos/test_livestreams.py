@@ -42,7 +42,7 @@ async def test_a_livestream_is_announced_and_found_by_its_id_and_as_the_latest(s
         "title": "Opening",
         "description": "Doors at noon",
         "streamUrl": "https://example.com/live",
-        "startTime": "2026-06-25T13:00:00.123000+00:00",
+        "startTime": "2026-06-25T13:00:00.123Z",
         "endTime": None,
         "createdAt": iso_after_noon(),
         "state": "UPCOMING",
@@ -103,7 +103,7 @@ async def test_the_state_of_livestreams_of_another_program_follows_the_clock(ser
             "streamUrl": "https://example.com/stream",
             "startTime": iso_after_noon(hours=-2),
             "endTime": iso_after_noon(),
-            "createdAt": "2023-01-01T00:00:00+00:00",
+            "createdAt": "2023-01-01T00:00:00.000Z",
             "state": "ENDED",
         },
     )
@@ -130,13 +130,11 @@ async def test_livestreams_are_paged_both_ways_newest_first(served: Served) -> N
     assert other.codes == ["BAD_CURSOR"]
 
 
-async def test_one_livestream_can_be_read_consistently_but_no_list(served: Served) -> None:
+async def test_a_livestream_can_be_read_consistently(served: Served) -> None:
     created = await announce(served)
 
-    refused = await served.ask("{ livestreams(consistent: true) { nodes { title } } }")
     read = await served.ask(ONE, {"id": created["livestreamId"]})
 
-    assert (refused.codes, refused.made) == (["BAD_USER_INPUT"], [])
     assert (read.data["livestream"], [call.request["ConsistentRead"] for call in read.calls]) == (created, [True])
 
 
@@ -189,7 +187,7 @@ async def test_only_admins_create_and_change_livestreams(served: Served, role: R
     fields = {"title": "Mine", "streamUrl": "https://example.com", "startTime": iso_after_noon()}
     asked: list[tuple[str, dict[str, Any]]] = [
         (CREATE, {"input": fields}),
-        (UPDATE, {"input": {"livestreamId": created["livestreamId"], "title": "Mine"}}),
+        (UPDATE, {"id": created["livestreamId"], "input": {"title": "Mine"}}),
         (END, {"id": created["livestreamId"]}),
     ]
 

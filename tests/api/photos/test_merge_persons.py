@@ -213,12 +213,11 @@ async def test_a_merge_is_exact_with_concurrent_tags_and_renames(served: Served)
     await put_library_items(served, photo_user(uploadCount=1), photo("i"), person("p"), person("q"))
     for _ in range(5):
         await tag_person(served, "i", "p")
-    naming = {"personId": "q", "name": "New"}
 
     merged, *_ = await asyncio.gather(
         ask_library(served, MERGE, role=Role.ADMIN, one="p", into="q"),
         ask_library(served, MERGE, role=Role.ADMIN, one="p", into="q"),
-        ask_library(served, RENAME, role=Role.ADMIN, input=naming),
+        ask_library(served, RENAME, role=Role.ADMIN, id="q", input={"name": "New"}),
         *[ask_as(served, TAG_ONE, who=who) for who in ("p", "q", "p")],
     )
 
@@ -228,8 +227,8 @@ async def test_a_merge_is_exact_with_concurrent_tags_and_renames(served: Served)
     await assert_consistent(served)
 
 
-TAG_ONE = """mutation ($who: ID!) { tagFace(input: {
-  imageId: "i", personId: $who, boundingBox: {left: 0, top: 0, width: 1, height: 1}
+TAG_ONE = """mutation ($who: ID!) { tagFace(imageId: "i", input: {
+  personId: $who, boundingBox: {left: 0, top: 0, width: 1, height: 1}
 }) { faceId } }"""
 
 

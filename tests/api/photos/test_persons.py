@@ -7,7 +7,7 @@ import pytest
 
 from datastore.model.identity import Role
 from datastore.photos.optimistic_update import OptimisticUpdate
-from datastore.photos.rename_person import PersonRename
+from datastore.photos.persons import PersonRename
 from tests.support.photo_items import ADA, ask_as, face, person, photo, photo_user, put_library_items
 from tests.support.photo_steps import (
     CREATE,
@@ -27,8 +27,8 @@ async def create_named_person(served: Served, **given: Any) -> Any:
     return await ask_library(served, CREATE, role=Role.ADMIN, input=given)
 
 
-async def rename_person(served: Served, **given: Any) -> Any:
-    return await ask_library(served, RENAME, role=Role.ADMIN, input=given)
+async def rename_person(served: Served, id: str, **given: Any) -> Any:
+    return await ask_library(served, RENAME, role=Role.ADMIN, id=id, input=given)
 
 
 async def test_a_person_is_returned_as_stored(served: Served) -> None:
@@ -42,7 +42,7 @@ async def test_a_person_is_returned_as_stored(served: Served) -> None:
         "name": "Grace #1",
         "faceCount": 0,
         "thumbnailUrl": url,
-        "createdAt": "2026-06-25T12:00:00+00:00",
+        "createdAt": "2026-06-25T12:00:00.000Z",
     }
     # Checks whether the person exists, and whether it is the only item of the id.
     assert answer.made == ["PutItem sparks", "Query sparks", "Query sparks"]
@@ -69,7 +69,7 @@ async def test_a_person_without_an_id_gets_one_in_one_write(served: Served) -> N
 
 async def test_a_repeated_creation_of_a_person_returns_the_stored_one(served: Served) -> None:
     await create_named_person(served, name="Grace", personId=OWN)
-    await rename_person(served, personId=OWN, name="Hopper")
+    await rename_person(served, id=OWN, name="Hopper")
     before = await library_items(served)
 
     again = await create_named_person(served, name="Grace", personId=OWN)
@@ -81,7 +81,7 @@ async def test_a_repeated_creation_of_a_person_returns_the_stored_one(served: Se
 async def test_a_new_name_moves_the_item_with_all_attributes(served: Served) -> None:
     await put_library_items(served, person("p", "Grace", faceCount=5, theirs="kept"))
 
-    answer = await ask_as(served, RENAME, role=Role.ADMIN, input={"personId": "p", "name": "Hopper"})
+    answer = await ask_as(served, RENAME, role=Role.ADMIN, id="p", input={"name": "Hopper"})
 
     assert answer.data["updatePerson"] == {
         "personId": "p",
@@ -97,7 +97,7 @@ async def test_without_a_new_name_the_item_stays_where_it_is(served: Served) -> 
     # Another program wrote the name into the key without encoding it.
     await put_library_items(served, person("p", "A#B"))
 
-    answer = await ask_as(served, RENAME, role=Role.ADMIN, input={"personId": "p", "name": "A#B", "thumbnailUrl": None})
+    answer = await ask_as(served, RENAME, role=Role.ADMIN, id="p", input={"name": "A#B", "thumbnailUrl": None})
 
     assert answer.data["updatePerson"] == {"personId": "p", "name": "A#B", "faceCount": 0, "thumbnailUrl": None}
     assert answer.made == ["Query sparks", "UpdateItem sparks"]
@@ -109,7 +109,7 @@ async def test_without_a_new_name_the_item_stays_where_it_is(served: Served) -> 
 async def test_a_renamed_person_has_the_new_name_on_photos(served: Served) -> None:
     await put_library_items(served, photo_user(), photo("i"), person("p", "Grace"))
     await tag_person(served, "i", "p")
-    await rename_person(served, personId="p", name="Hopper")
+    await rename_person(served, id="p", name="Hopper")
 
     answer = await served.ask('{ photo(id: "i") { persons { name } faces { person { name faceCount } } } }')
 
@@ -126,7 +126,7 @@ async def test_concurrent_renames_and_tags_leave_one_person_with_every_face(serv
 
     await asyncio.gather(
         *[tag_person(served, "i", "p") for _ in range(6)],
-        *[rename_person(served, personId="p", name=f"Name {number}") for number in range(4)],
+        *[rename_person(served, id="p", name=f"Name {number}") for number in range(4)],
     )
 
     (found,) = await library_items(served, "PERSON")
@@ -139,23 +139,23 @@ async def test_a_renamed_person_without_a_count_still_has_none(served: Served) -
     del item["faceCount"]
     await put_library_items(served, item, face("f", "i", "p"))
 
-    assert (await rename_person(served, personId="p", name="Hopper"))["faceCount"] == 0
+    assert (await rename_person(served, id="p", name="Hopper"))["faceCount"] == 0
     assert "faceCount" not in (await library_item(served, "PERSON#p") or {})
 
 
 async def test_values_out_of_bounds_are_refused(served: Served) -> None:
     wrong: list[tuple[str, Any, str]] = [
-        (CREATE, {"name": " "}, "name"),
-        (CREATE, {"name": "x" * 101}, "name"),
-        (CREATE, {"name": "x", "thumbnailUrl": "ftp://x"}, "thumbnailUrl"),
-        (CREATE, {"name": "x", "personId": "p"}, "personId"),
-        (RENAME, {"personId": "p"}, "input"),
-        (RENAME, {"personId": "p", "name": None}, "name"),
-        (RENAME, {"personId": "p", "name": "x" * 101}, "name"),
-        (RENAME, {"personId": "", "name": "x"}, "personId"),
+        (CREATE, {"input": {"name": " "}}, "name"),
+        (CREATE, {"input": {"name": "x" * 101}}, "name"),
+        (CREATE, {"input": {"name": "x", "thumbnailUrl": "ftp://x"}}, "thumbnailUrl"),
+        (CREATE, {"input": {"name": "x", "personId": "p"}}, "personId"),
+        (RENAME, {"id": "p", "input": {}}, "input"),
+        (RENAME, {"id": "p", "input": {"name": None}}, "name"),
+        (RENAME, {"id": "p", "input": {"name": "x" * 101}}, "name"),
+        (RENAME, {"id": "", "input": {"name": "x"}}, "id"),
     ]
     for query, given, field in wrong:
-        answer = await ask_as(served, query, role=Role.ADMIN, input=given)
+        answer = await ask_as(served, query, role=Role.ADMIN, **given)
 
         assert answer.codes == ["BAD_USER_INPUT"]
         assert (answer.errors or [])[0]["extensions"]["field"] == field
@@ -164,17 +164,20 @@ async def test_values_out_of_bounds_are_refused(served: Served) -> None:
 
 async def test_only_admins_create_and_rename_persons(served: Served) -> None:
     await put_library_items(served, person("p"))
-    asked = [(CREATE, {"name": "x"}), (RENAME, {"personId": "p", "name": "x"})]
+    asked: list[tuple[str, dict[str, Any]]] = [
+        (CREATE, {"input": {"name": "x"}}),
+        (RENAME, {"id": "p", "input": {"name": "x"}}),
+    ]
 
     for query, given in asked:
         for role in (Role.USER, Role.SYSTEM):
-            assert (await ask_as(served, query, ADA, role, input=given)).codes == ["FORBIDDEN"]
-        assert (await served.ask(query, {"input": given})).codes == ["UNAUTHENTICATED"]
+            assert (await ask_as(served, query, ADA, role, **given)).codes == ["FORBIDDEN"]
+        assert (await served.ask(query, given)).codes == ["UNAUTHENTICATED"]
     assert await library_items(served) == [person("p")]
 
 
 async def test_a_missing_person_cannot_be_changed(served: Served) -> None:
-    answer = await ask_as(served, RENAME, role=Role.ADMIN, input={"personId": "p", "name": "x"})
+    answer = await ask_as(served, RENAME, role=Role.ADMIN, id="p", input={"name": "x"})
 
     assert answer.codes == ["NOT_FOUND"]
     assert await library_items(served) == []

@@ -16,7 +16,7 @@ from tests.support.fault_proxy import Proxy, Seen
 from tests.support.photo_items import ADA, ask_as, photo, put_library_items
 from tests.support.served import NOON, Answer, Served
 
-LOG = "mutation ($events: [LogEventInput!]!) { logEvent(events: $events) { eventId eventType eventData createdAt } }"
+LOG = "mutation ($events: [LogEventInput!]!) { logEvent(input: $events) { eventId eventType eventData createdAt } }"
 EVERYTHING = AccessPattern("T-1", "", SPARKS, ("Scan",), Who.ANY)
 BY_TYPE_ALONE = AccessPattern("T-2", "", SPARKS, ("Query",), Who.ANY, index=BY_TYPE, key="entityType = :partition")
 BY_EMAIL_ALONE = AccessPattern("T-3", "", SPARKS, ("Query",), Who.ANY, index=BY_EMAIL, key="email = :partition")
@@ -46,7 +46,7 @@ async def test_events_are_stored_as_documented(served: Served) -> None:
         "eventId": "",
         "eventType": "PHOTO_VIEW",
         "eventData": {"imageId": "i1"},
-        "createdAt": "2026-06-25T11:00:00+00:00",
+        "createdAt": "2026-06-25T11:00:00.000Z",
     }
     assert (second["eventType"], second["eventData"]) == ("app.open-2", {})
     assert [UUID(event["eventId"]).version for event in (first, second)] == [7, 7]
@@ -96,7 +96,7 @@ async def test_too_many_or_no_events_are_refused(served: Served) -> None:
         answer = await log_events(served, *[view()] * number)
         assert (answer.codes, answer.made) == (["BAD_USER_INPUT"], [])
         assert [error["message"] for error in answer.errors or ()] == [
-            f"`events` must contain between 1 and 25, not {number}."
+            f"`input` must contain between 1 and 25, not {number}."
         ]
 
 
@@ -158,8 +158,8 @@ async def test_one_invalid_event_is_named_and_no_event_is_stored(served: Served)
     for wrong, field, limit in WRONG:
         answer = await log_events(served, view(), view(), view(), view(**wrong), view())
         (error,) = answer.errors or [{}]
-        assert error["extensions"] == {"code": "BAD_USER_INPUT", "field": f"events[3].{field}"}
-        assert f"`events[3].{field}`" in error["message"]
+        assert error["extensions"] == {"code": "BAD_USER_INPUT", "field": f"input[3].{field}"}
+        assert f"`input[3].{field}`" in error["message"]
         assert limit in error["message"]
         assert answer.made == []
 
@@ -168,7 +168,7 @@ async def test_one_invalid_event_is_named_and_no_event_is_stored(served: Served)
 
 async def test_number_literals_in_the_query_are_checked_too(served: Served) -> None:
     query = """mutation {{
-      logEvent(events: [{{eventType: "a", eventData: {{n: {}, deep: [{{a: "b"}}, ENUM]}}}}]) {{ eventData }}
+      logEvent(input: [{{eventType: "a", eventData: {{n: {}, deep: [{{a: "b"}}, ENUM]}}}}]) {{ eventData }}
     }}"""
     numbers = (2**63, -(2**63) - 1, "1e999", 10**30, 7)
 

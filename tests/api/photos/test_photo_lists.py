@@ -3,7 +3,7 @@
 import pytest
 
 from datastore.model.identity import Role
-from resolvers.shared.node_ids import global_id
+from resolvers.shared.global_ids import global_id
 from tests.support.answers import data_of
 from tests.support.feed_steps import assert_paged
 from tests.support.photo_items import (
@@ -41,6 +41,23 @@ async def test_lists_are_paged_both_ways_in_both_orders(served: Served) -> None:
     await assert_paged(served, f'photosByUser(email: "{ADA}", order: ASCENDING, %s)', "imageId", mine)
     await assert_paged(served, "persons(%s)", "personId", people)
     await assert_paged(served, "persons(order: DESCENDING, %s)", "personId", people[::-1])
+
+
+async def test_the_records_of_the_owners_of_several_lists_are_read_in_one_batch(served: Served) -> None:
+    await put_library_items(served, photo_user(), photo_user(EVE), photo("i1"), photo("i2", EVE))
+
+    answer = await served.ask(
+        """query ($ada: String, $eve: String) {
+          ada: photosByUser(email: $ada) { nodes { user { userId } } }
+          eve: photosByUser(email: $eve) { edges { node { ...Owner } } }
+          all: photos { nodes { user { userId } } }
+        } fragment Owner on Photo { user { userId } }""",
+        {"ada": ADA, "eve": EVE},
+        user="ada",
+    )
+
+    assert answer.errors is None
+    assert [call for call in answer.made if not call.startswith("Query")] == ["BatchGetItem sparks"]
 
 
 async def test_the_last_evaluated_key_continues_after_the_page_and_is_null_at_the_end(served: Served) -> None:

@@ -20,7 +20,7 @@ from datastore.session.store import Store
 from tests.support.dataloader_faults import withhold
 from tests.support.fault_proxy import Proxy, Seen, client_of, forward, refuse
 from tests.support.photo_items import face, person, photo, put_library_items, tagged
-from tests.support.served import Served
+from tests.support.served import NOON, Served
 
 
 @pytest.fixture
@@ -38,7 +38,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 async def lookups(served: Served, proxy: Proxy, store_options: StoreOptions) -> AsyncIterator[Lookups]:
     """Yield the lookups of one request, with few retries."""
     async with client_of(proxy) as client:
-        yield Lookups(Store(client, prefix=store_options.prefix, deadline=Deadline(10), token=lambda: ""))
+        yield Lookups(
+            Store(client, prefix=store_options.prefix, deadline=Deadline(10), token=lambda: "", now=lambda: NOON)
+        )
 
 
 def queries(proxy: Proxy, of: str = "PERSON#") -> list[str]:
@@ -64,7 +66,7 @@ def only_queries(fault: Callable[[Proxy, Seen], Any], partition: str = "") -> Ca
 
 async def find_names(lookups: Lookups, *ids: str) -> list[Any]:
     """Return for each id the name of the person, None, or the exception."""
-    finding = [lookups.find(keys.PERSON, keys.partition(id), keys.PREFIX) for id in ids]
+    finding = [lookups.find(keys.PERSON, keys.person.partition_of(id), keys.person.prefix) for id in ids]
     found = await asyncio.gather(*finding, return_exceptions=True)
     return [item["name"] if isinstance(item, dict) else item for item in found]
 
@@ -137,7 +139,7 @@ async def test_a_caller_that_leaves_does_not_cancel_the_query_of_the_others(
         return await forward(proxy, seen)
 
     proxy.always = only_queries(wait)
-    place = photo_keys.PHOTO, photo_keys.partition("a"), photo_keys.PREFIX
+    place = photo_keys.PHOTO, photo_keys.photo.partition_of("a"), photo_keys.photo_taken.prefix
     readers = [asyncio.create_task(lookups.find(*place)) for _ in range(2)]
     await began.wait()
     readers[0].cancel()

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from datastore.change_streams.change import Change
+from datastore.change_streams.subscriptions.event_source import SourceReader
 from datastore.dynamodb.records import logged_keys, record_or_error
 from datastore.errors import Internal
 from datastore.keyspace.photos.table import SPARKS
@@ -20,11 +21,12 @@ from datastore.model.identity import Role
 from datastore.model.ids import uuid7
 from datastore.model.log_redaction import redact_emails
 from datastore.model.timestamps import iso, to_seconds
-from datastore.photos.users import PhotoUser, photo_user_from
+from datastore.photos.users import PhotoUser
 from datastore.queues import QueueLimits
 from resolvers.shared.event_source import follow
-from resolvers.shared.node_ids import global_id
-from schema.photos import NODES
+from resolvers.shared.global_ids import global_id
+from schema.photos import SYSTEM
+from tests.support.deliveries import events_in
 from tests.support.photo_items import face, livestream, person, photo, photo_user, put_library_items, tagged, user_id
 from tests.support.photo_privacy import Values, library_fields, operation_variants, reveals
 from tests.support.served import Served
@@ -173,7 +175,7 @@ async def all_answers(
     served: Served, world: OwnedValues, email: str | None, role: Role, kinds: Sequence[str]
 ) -> dict[str, str]:
     """Return the responses of all queries and mutations of the library, with all values of their arguments."""
-    types = [node.__name__ for node in NODES]
+    types = [kind.declaration.name for kind in SYSTEM.nodes]
     return {
         name: "\n".join(
             [
@@ -305,7 +307,7 @@ def test_a_damaged_item_is_logged_with_a_hash_of_its_email(caplog: pytest.LogCap
     def fails(item: Any) -> PhotoUser:
         raise ValueError(f"no date: {item['email']!r}")
 
-    for convert in (photo_user_from, fails):
+    for convert in (PhotoUser.decoder, fails):
         assert isinstance(record_or_error(convert, photo_user(OWNER) | {"createdAt": OWNER}), Internal)
 
     hashed = redact_emails(OWNER)
@@ -343,7 +345,7 @@ async def test_an_unreadable_change_is_reported_without_the_email(
             raise ValueError(f"{change.new['email']} has no date")
         return str(change.new["imageId"])
 
-    events = follow(served.gateway.open_context(None), SPARKS, select, QueueLimits())
+    events = events_in(follow(SourceReader(served.gateway.open_context(None)), SPARKS, select, QueueLimits()))
     first = asyncio.ensure_future(anext(events))
     await served.settle(SPARKS)
     await put_library_items(served, photo_user(OWNER))

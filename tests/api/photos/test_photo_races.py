@@ -33,7 +33,7 @@ ADMIN = Role.ADMIN
 
 
 async def tags(served: Served, at: str) -> Any:
-    return await ask_as(served, TAG, input={"imageId": f"i{at}", "personId": f"p{at}", "boundingBox": BOX})
+    return await ask_as(served, TAG, image=f"i{at}", input={"personId": f"p{at}", "boundingBox": BOX})
 
 
 async def untags(served: Served, at: str) -> Any:
@@ -45,11 +45,11 @@ async def untags_as_admin(served: Served, at: str) -> Any:
 
 
 async def renames(served: Served, at: str) -> Any:
-    return await ask_as(served, RENAME, role=ADMIN, input={"personId": f"p{at}", "name": "New"})
+    return await ask_as(served, RENAME, role=ADMIN, id=f"p{at}", input={"name": "New"})
 
 
 async def renames_the_other(served: Served, at: str) -> Any:
-    return await ask_as(served, RENAME, role=ADMIN, input={"personId": f"q{at}", "name": "New"})
+    return await ask_as(served, RENAME, role=ADMIN, id=f"q{at}", input={"name": "New"})
 
 
 async def deletes(served: Served, at: str) -> Any:
@@ -166,11 +166,11 @@ async def test_an_item_that_changes_too_often_is_reported_as_retryable(
 
 async def test_a_new_name_keeps_concurrent_changes(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     await place_photos(served, 3)
-    between, changes = BeforeTransaction(monkeypatch), {"personId": "p2", "thumbnailUrl": None}
+    between, changes = BeforeTransaction(monkeypatch), {"thumbnailUrl": None}
 
     await between.run(renames(served, "0"), partial(begins, served, "p0", "q0"), 1)
     await between.run(renames(served, "1"), partial(begins, served, "q1", "p1"), 1)
-    await between.run(renames(served, "2"), partial(ask_as, served, RENAME, role=ADMIN, input=changes), 1)
+    await between.run(renames(served, "2"), partial(ask_as, served, RENAME, role=ADMIN, id="p2", input=changes), 1)
 
     first, second, third = [await library_item(served, f"PERSON#p{number}") or {} for number in range(3)]
     assert [item["name"] for item in (first, second, third)] == ["New"] * 3

@@ -12,18 +12,22 @@ from hypothesis import strategies as st
 
 from datastore.database import StoreOptions
 from datastore.keyspace.photos import users as keys
+from datastore.model.access_patterns import consistently
 from datastore.model.identity import Role
 from datastore.photos.encrypted_user_ids import MAX_LENGTH, UserIds
 from runtime.container import Gateway
 from server.settings import Settings
+from tests.support.answers import codes_and_fields
 from tests.support.feed_steps import assert_paged
 from tests.support.photo_items import ADA, EVE, ask_as, photo, photo_user, put_library_items, user_id
 from tests.support.served import SECRET, Answer, Served
 
-NOON, LONG_AGO = "2026-06-25T12:00:00+00:00", "2023-01-01T00:00:00+00:00"
+NOON, LONG_AGO = "2026-06-25T12:00:00.000Z", "2023-01-01T00:00:00.000Z"
 SHOWN = "userId email displayName uploadLimit uploadCount createdAt"
 CREATE = f"mutation ($input: CreatePhotoUserInput!) {{ createPhotoUser(input: $input) {{ {SHOWN} }} }}"
-UPDATE = f"mutation ($input: UpdatePhotoUserInput!) {{ updatePhotoUser(input: $input) {{ {SHOWN} }} }}"
+UPDATE = (
+    f"mutation ($id: ID, $input: UpdatePhotoUserInput!) {{ updatePhotoUser(id: $id, input: $input) {{ {SHOWN} }} }}"
+)
 
 
 async def create_photo_user(served: Served, me: str | None = ADA, role: Role = Role.USER, **given: Any) -> Answer:
@@ -31,17 +35,15 @@ async def create_photo_user(served: Served, me: str | None = ADA, role: Role = R
     return answer
 
 
-async def change_photo_user(served: Served, me: str | None = ADA, role: Role = Role.USER, **given: Any) -> Answer:
-    answer: Answer = await ask_as(served, UPDATE, me, role, input=given)
+async def change_photo_user(
+    served: Served, me: str | None = ADA, role: Role = Role.USER, *, id: str | None = None, **given: Any
+) -> Answer:
+    answer: Answer = await ask_as(served, UPDATE, me, role, id=id, input=given)
     return answer
 
 
 async def stored_photo_user(served: Served, email: str = ADA) -> Any:
-    return await served.store().get(keys.PHOTO_USER_CONSISTENT, keys.user(email))
-
-
-def codes_and_fields(answer: Answer) -> list[tuple[str, str | None]]:
-    return [(error["extensions"]["code"], error["extensions"].get("field")) for error in answer.errors or ()]
+    return await served.store().get(consistently(keys.PHOTO_USER), keys.user(email))
 
 
 # Creating.
@@ -115,7 +117,7 @@ async def test_other_callers_may_give_neither_the_email_nor_the_limit(
 async def test_a_user_may_give_the_own_email(served: Served) -> None:
     entered = await create_photo_user(served, email="ADA@example.com")
     me = (await ask_as(served, "{ me { photoUser { userId } } }")).data["me"]["photoUser"]["userId"]
-    changed = await ask_as(served, UPDATE, input={"userId": me, "displayName": "Countess"})
+    changed = await ask_as(served, UPDATE, id=me, input={"displayName": "Countess"})
 
     assert (entered.errors, changed.errors) == (None, None)
     assert (await stored_photo_user(served, ADA))["displayName"] == "Countess"
@@ -183,7 +185,7 @@ async def test_a_user_changes_the_own_name_only(served: Served) -> None:
 async def test_an_admin_changes_the_limit_of_any_user_by_id(served: Served) -> None:
     await put_library_items(served, photo_user(), photo_user(EVE))
 
-    answer = await change_photo_user(served, None, Role.ADMIN, userId=user_id(served, EVE), uploadLimit=3)
+    answer = await change_photo_user(served, None, Role.ADMIN, id=user_id(served, EVE), uploadLimit=3)
 
     assert answer.data["updatePhotoUser"]["uploadLimit"] == 3
     assert (await stored_photo_user(served, EVE))["uploadLimit"] == 3
@@ -194,7 +196,7 @@ async def test_only_an_admin_changes_others_or_the_limit(served: Served) -> None
     await put_library_items(served, photo_user(), photo_user(EVE))
 
     for role in (Role.USER, Role.SYSTEM):
-        for said in ({"userId": user_id(served, EVE), "displayName": "x"}, {"uploadLimit": 3}, {"uploadLimit": None}):
+        for said in ({"id": user_id(served, EVE), "displayName": "x"}, {"uploadLimit": 3}, {"uploadLimit": None}):
             answer = await change_photo_user(served, role=role, **said)
             assert answer.codes == ["FORBIDDEN"]
             assert answer.calls == []
@@ -209,8 +211,8 @@ async def test_a_change_without_fields_or_of_a_missing_user_is_refused(served: S
     assert codes_and_fields(await change_photo_user(served, role=Role.ADMIN, uploadLimit=None)) == [
         ("BAD_USER_INPUT", "uploadLimit")
     ]
-    assert codes_and_fields(await change_photo_user(served, role=Role.ADMIN, userId="x", uploadLimit=1)) == [
-        ("BAD_USER_INPUT", "userId")
+    assert codes_and_fields(await change_photo_user(served, role=Role.ADMIN, id="x", uploadLimit=1)) == [
+        ("BAD_USER_INPUT", "id")
     ]
     missing = await change_photo_user(served, displayName="Ada")
     assert codes_and_fields(missing) == [("NOT_FOUND", None)]
@@ -351,7 +353,7 @@ async def test_forbidden_requests_for_others_have_the_same_refusal_for_every_ema
 
     created = [await create_photo_user(served, EVE, email=email) for email in (EXISTING, UNKNOWN)]
     changed = [
-        await change_photo_user(served, EVE, userId=user_id(served, email), displayName="x")
+        await change_photo_user(served, EVE, id=user_id(served, email), displayName="x")
         for email in (EXISTING, UNKNOWN)
     ]
 

@@ -400,7 +400,6 @@ async def test_an_unknown_person_has_no_photos(served: Served) -> None:
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [
-        ('personId: "p1", consistent: true', "consistent"),
         ('personId: ""', "personId"),
         (f'personId: "{"x" * 101}"', "personId"),
         ('personId: "p1", first: 101', "first"),

@@ -62,7 +62,7 @@ async def test_the_fields_of_a_photo_are_changed_in_one_call(served: Served) -> 
     await put_library_items(served, photo("i", at=AT))
     tags = [" Sea ", "sea", "FOG"]
 
-    answer = await ask_as(served, UPDATE, input={"imageId": "i", "description": " New ", "tags": tags}, at=AT)
+    answer = await ask_as(served, UPDATE, id="i", input={"description": " New ", "tags": tags}, at=AT)
 
     assert answer.data["updatePhoto"] == {"imageId": "i", "description": "New", "tags": ["sea", "fog"]}
     assert answer.made == ["UpdateItem sparks"]
@@ -72,8 +72,8 @@ async def test_the_fields_of_a_photo_are_changed_in_one_call(served: Served) -> 
 async def test_a_photo_is_found_without_its_time_and_with_another_spelling_of_it(served: Served) -> None:
     await put_library_items(served, photo("i", at=OTHERWISE))
 
-    found = await ask_as(served, UPDATE, input={"imageId": "i", "description": None})
-    otherwise = await ask_as(served, UPDATE, input={"imageId": "i", "tags": []}, at=WRITTEN)
+    found = await ask_as(served, UPDATE, id="i", input={"description": None})
+    otherwise = await ask_as(served, UPDATE, id="i", input={"tags": []}, at=WRITTEN)
 
     assert found.data["updatePhoto"] == {"imageId": "i", "description": None, "tags": ["tag1", "tag2"]}
     assert found.made == ["Query sparks", "UpdateItem sparks"]
@@ -91,7 +91,7 @@ async def test_a_photo_with_another_version_is_a_conflict_and_stays(served: Serv
         answer = await ask_as(served, DELETE, email, role, id="i", at=AT)
         assert (answer.codes, answer.errors[0]["message"]) == (["NOT_FOUND"], received)
         assert answer.errors[0]["extensions"]["field"] == "takenAt"
-    changed = await ask_as(served, UPDATE, input={"imageId": "i", "tags": ["x"]}, at=AT)
+    changed = await ask_as(served, UPDATE, id="i", input={"tags": ["x"]}, at=AT)
     assert (changed.codes, changed.errors[0]["message"]) == (["NOT_FOUND"], received)
 
     assert await library_items(served) == before
@@ -105,7 +105,7 @@ async def test_a_photo_with_another_version_is_a_conflict_and_stays(served: Serv
 async def test_the_time_of_a_photo_cannot_be_changed(served: Served) -> None:
     await put_library_items(served, photo("i"))
 
-    answer = await ask_as(served, UPDATE, input={"imageId": "i", "tags": [], "takenAt": AT})
+    answer = await ask_as(served, UPDATE, id="i", input={"tags": [], "takenAt": AT})
 
     assert "takenAt" in answer.errors[0]["message"]
     assert answer.calls == []
@@ -124,10 +124,10 @@ async def test_a_time_without_an_offset_is_in_utc(served: Served) -> None:
 async def test_only_the_owner_changes_and_deletes_photos(served: Served) -> None:
     await put_library_items(served, photo("i", at=AT))
     await upload_files(served)
-    changes = {"imageId": "i", "description": "x"}
+    changes: dict[str, Any] = {"id": "i", "input": {"description": "x"}}
 
     for role in Role:
-        asked: list[tuple[str, dict[str, Any]]] = [(UPDATE, {"input": changes})]
+        asked: list[tuple[str, dict[str, Any]]] = [(UPDATE, changes)]
         if role is not Role.ADMIN:
             asked.append((DELETE, {"id": "i"}))
         refused = [
@@ -136,7 +136,7 @@ async def test_only_the_owner_changes_and_deletes_photos(served: Served) -> None
         assert [answer.codes for answer in refused] == [["FORBIDDEN"]] * len(refused)
         assert ADA not in str([answer.errors for answer in refused])
     assert (await served.ask(DELETE, {"id": "i"})).codes == ["UNAUTHENTICATED"]
-    assert (await ask_as(served, UPDATE, None, input=changes)).codes == ["FORBIDDEN"]
+    assert (await ask_as(served, UPDATE, None, **changes)).codes == ["FORBIDDEN"]
     for role in (Role.USER, Role.SYSTEM):
         assert (await ask_as(served, DELETE, None, role, id="i")).codes == ["FORBIDDEN"]
     assert await library_items(served) == [photo("i", at=AT)]
@@ -152,10 +152,10 @@ async def test_values_out_of_bounds_are_refused(served: Served) -> None:
         ({"tags": ["x"] * 21}, "tags"),
         ({"tags": ["x", " "]}, "tags[1]"),
         ({"tags": ["x" * 51]}, "tags[0]"),
-        ({"tags": ["x"], "imageId": " "}, "imageId"),
+        ({"tags": ["x"], "id": " "}, "id"),
     ]
     for given, field in wrong:
-        answer = await ask_as(served, UPDATE, input={"imageId": "i"} | given)
+        answer = await ask_as(served, UPDATE, id=given.pop("id", "i"), input=given)
 
         assert answer.codes == ["BAD_USER_INPUT"]
         assert (answer.errors or [])[0]["extensions"]["field"] == field

@@ -12,9 +12,9 @@ from PIL import Image
 
 from datastore.keyspace.photos import table
 from datastore.keyspace.photos import uploads as keys
+from datastore.objects import NoObjects
 from datastore.objects.local import LocalObjects
-from datastore.objects.none import NoObjects
-from datastore.photos.decoder_pool import DecoderPool
+from datastore.photos.decoder import DecoderPool
 from datastore.photos.file_deletion_outbox import FileDeletionOutbox, incoming_keys
 from datastore.photos.reservation_expiry import MAX_RELEASED, ReservationExpiry
 from datastore.photos.uploads import Uploads
@@ -251,6 +251,7 @@ async def test_a_damaged_item_does_not_stop_the_cleanup_of_others(
         reservation("00", createdAt="2026-01-01T00:00:00Z", expires=1),  # without an owner
         outbox_entry("0", objectKeys="x"),
         outbox_entry("1", objectKeys=["../../x"]),
+        outbox_entry("1#2", objectKeys=[]),
         outbox_entry("2", objectKeys=["originals/2.jpg"]),
     )
     served.clock.forward(hours=5)
@@ -259,7 +260,11 @@ async def test_a_damaged_item_does_not_stop_the_cleanup_of_others(
     first_warnings = len(file_warnings(caplog))
     await cleanup.clean_up()
 
-    assert [item["PK"] for item in await library_items(served, "REMOVAL")] == ["REMOVAL#0", "REMOVAL#1"]
+    assert [item["PK"] for item in await library_items(served, "REMOVAL")] == [
+        "REMOVAL#0",
+        "REMOVAL#1",
+        "REMOVAL#1#2",
+    ]
     assert [item["PK"] for item in await library_items(served, "UPLOAD")] == ["UPLOAD#0", "UPLOAD#00"]
     assert (files_of_gateway(served), await upload_count(served)) == (set(), 0)
     assert (first_warnings, len(file_warnings(caplog))) == (2, 2)

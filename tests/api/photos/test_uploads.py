@@ -13,6 +13,7 @@ from datastore.dynamodb.retry.budget import RetryBudget
 from datastore.errors import DomainError
 from datastore.keyspace.photos import uploads as keys
 from datastore.keyspace.photos import users as user_keys
+from datastore.model.access_patterns import consistently
 from datastore.model.ids import uuid7
 from datastore.photos.file_deletion_outbox import incoming_keys
 from datastore.photos.image_types import PictureType
@@ -62,7 +63,7 @@ async def test_a_photo_is_reserved_uploaded_and_confirmed(served: Served) -> Non
     done = await complete_photo(served, id)
 
     assert (made.errors, done.errors) == (None, None)
-    assert upload["expiresAt"] == "2026-06-25T13:00:00+00:00"
+    assert upload["expiresAt"] == "2026-06-25T13:00:00.000Z"
     assert {name: upload["original"][name] for name in ("method", "fileField", "contentType", "maxBytes")} == {
         "method": "POST",
         "fileField": "file",
@@ -70,13 +71,13 @@ async def test_a_photo_is_reserved_uploaded_and_confirmed(served: Served) -> Non
         "maxBytes": 26_214_400,
     }
     assert (upload["thumbnail"]["contentType"], upload["thumbnail"]["maxBytes"]) == ("image/jpeg", 524_288)
-    assert upload["original"]["expiresAt"] == "2026-06-25T12:15:00+00:00"
+    assert upload["original"]["expiresAt"] == "2026-06-25T12:15:00.000Z"
     answered = done.data["completePhoto"]
     urls = answered.pop("originalUrl"), answered.pop("thumbnailUrl")
     assert answered == {
         "imageId": id,
-        "takenAt": "2020-02-03T03:05:06+00:00",
-        "createdAt": "2026-06-25T12:01:00+00:00",
+        "takenAt": "2020-02-03T03:05:06.000Z",
+        "createdAt": "2026-06-25T12:01:00.000Z",
         "description": "At sea",
         "tags": ["sea", "sun"],
         "contentType": "image/jpeg",
@@ -136,7 +137,8 @@ async def test_concurrent_uploads_with_conflicting_transactions_reach_the_limit(
     ) as client:
 
         async def reserve(number: int) -> str:
-            store = Store(client, prefix=served.gateway._store.prefix, deadline=Deadline(30), token=new_id)
+            prefix = served.gateway.store_options.prefix
+            store = Store(client, prefix=prefix, deadline=Deadline(30), token=new_id, now=lambda: NOON)
             reservations = UploadReservations(store, served.gateway.objects, NOON)
             reservation = Reservation(
                 image_id=uuid7(NOON, str(number)),
@@ -182,7 +184,7 @@ async def test_a_null_or_missing_count_or_limit_is_replaced(served: Served, give
     await put_library_items(served, written, photo("a", EVE), photo("b", EVE))
 
     assert (await create_photo(served, EVE)).errors is None
-    kept = await served.store().get(user_keys.PHOTO_USER_CONSISTENT, user_keys.user(EVE))
+    kept = await served.store().get(consistently(user_keys.PHOTO_USER), user_keys.user(EVE))
     assert kept is not None
     assert (kept["uploadCount"], kept["uploadLimit"]) == (3, 100)
 
@@ -268,7 +270,7 @@ async def test_a_repeated_reservation_takes_no_second_place(served: Served) -> N
 
     assert (again["imageId"], again["expiresAt"]) == (first["imageId"], first["expiresAt"])
     assert again["original"]["contentType"] == "image/png"
-    assert again["original"]["expiresAt"] == "2026-06-25T12:35:00+00:00"
+    assert again["original"]["expiresAt"] == "2026-06-25T12:35:00.000Z"
     assert await post_form(served.http, first["original"], png()) == 403
     assert await post_form(served.http, again["original"], png()) == 204
     assert await upload_count(served) == 1

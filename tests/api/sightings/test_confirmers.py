@@ -17,7 +17,7 @@ from tests.support.served import NOON, Answer, Served
 
 REPORT = 'mutation { reportSighting(input: {area: "Downtown", category: "Cats", description: "A cat"}) { sightingId } }'
 CONFIRM = 'mutation ($id: ID!) { confirmSighting(area: "Downtown", sightingId: $id) { confirmationCount } }'
-TRUST = '{ userProfile(userId: "ada") { confirmedReports } }'
+TRUST = '{ userProfile(id: "ada") { confirmedReports } }'
 # As long as the ids of identity providers, so that some hundred of them would take several write units.
 WITNESS = "auth0|507f1f77bcf86cd799439011-{}"
 

@@ -12,7 +12,7 @@ from tests.support.sightings import put_sightings
 # Far ahead of the engine's clock, so that its sweeper deletes no item.
 LATER = datetime(2100, 1, 1, 12, 0, tzinfo=UTC)
 LISTED = '{ sightings(area: "Downtown", first: 25) { nodes { sightingId } pageInfo { hasNextPage hasPreviousPage } } }'
-TRENDING = '{ trending(categories: ["Cats"], windowHours: 6) { score } }'
+TRENDING = '{ trending(categories: ["Cats"], window: SIX_HOURS) { score } }'
 CONFIRM = 'mutation { confirmSighting(area: "Downtown", sightingId: "%s") { sightingId confirmationCount } }'
 PAGE = """query ($first: Int, $after: String, $last: Int, $before: String) {
   sightings(area: "Downtown", first: $first, after: $after, last: $last, before: $before) {

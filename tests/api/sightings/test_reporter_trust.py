@@ -17,7 +17,7 @@ REPORT = """mutation ($area: String!) {
 CONFIRM = """mutation ($area: String!, $id: ID!) {
   confirmSighting(area: $area, sightingId: $id) { confirmationCount }
 }"""
-PROFILE = '{ userProfile(userId: "%s") { trustTier confirmedReports reportTotal } }'
+PROFILE = '{ userProfile(id: "%s") { trustTier confirmedReports reportTotal } }'
 AREA = "Downtown"
 
 

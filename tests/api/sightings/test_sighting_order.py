@@ -19,8 +19,8 @@ PAGE = """query ($first: Int, $after: String, $last: Int, $before: String) {
     pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
   }
 }"""
-TRENDING = """query ($first: Int, $after: String, $last: Int, $before: String, $hours: Float!) {
-  trending(categories: ["Cats"], windowHours: $hours) { score
+TRENDING = """query ($first: Int, $after: String, $last: Int, $before: String, $window: TrendingWindow!) {
+  trending(categories: ["Cats"], window: $window) { score
     sightings(first: $first, after: $after, last: $last, before: $before) {
       nodes { sightingId }
       pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
@@ -102,7 +102,7 @@ async def walk_sightings(
 @pytest.mark.parametrize("query", [PAGE, TRENDING])
 async def test_sightings_of_both_formats_are_one_list_newest_first(served: Served, query: str) -> None:
     await put_sightings(served, [named_sighting(name) for name in MIXED])
-    more = {} if query is PAGE else {"hours": 6.0}
+    more = {} if query is PAGE else {"window": "SIX_HOURS"}
 
     whole = await served.ask(query, {"first": 100, **more})
 
@@ -113,6 +113,20 @@ async def test_sightings_of_both_formats_are_one_list_newest_first(served: Serve
             found, answers = await walk_sightings(served, query, size, backward=backward, **more)
             assert found == sighting_names(sightings_of(whole)), (size, backward)
             assert {len(answer.calls) for answer in answers} == {1}
+
+
+@pytest.mark.parametrize("query", [PAGE, TRENDING])
+async def test_the_ascending_list_is_the_descending_one_reversed(served: Served, query: str) -> None:
+    await put_sightings(served, [named_sighting(name) for name in MIXED])
+    query = query.replace("$before: String", "$before: String, $order: SortOrder! = DESCENDING")
+    query = query.replace("before: $before", "before: $before, order: $order")
+    more: dict[str, Any] = {"window": "SIX_HOURS"} if "$window" in query else {}
+    newest_first, _ = await walk_sightings(served, query, 100, backward=False, **more)
+
+    for size in (1, 3, 5, 100):
+        for backward in (False, True):
+            found, _ = await walk_sightings(served, query, size, backward=backward, order="ASCENDING", **more)
+            assert found == newest_first[::-1], (size, backward)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -178,13 +192,15 @@ def _key(name: str) -> Key:
 
 async def test_a_window_begins_with_the_same_second_for_both_formats(served: Served) -> None:
     served.clock.forward(milliseconds=400)
-    await put_sightings(served, [named_sighting(name) for name in ("59.999", "60.000", "60.000w", "60.500", "61.000w")])
+    await put_sightings(
+        served, [named_sighting(name) for name in ("899.999", "900.000", "900.000w", "900.500", "901.000w")]
+    )
 
-    answer = await served.ask(TRENDING, {"first": 10, "hours": 1 / 60})
+    answer = await served.ask(TRENDING, {"first": 10, "window": "QUARTER_HOUR"})
 
-    # 400 ms past noon, the window of a minute begins at the second 60 before noon.
+    # 400 ms past noon, the window begins at the second 900 before noon.
     assert answer.data["trending"][0]["score"] == 3
-    assert sighting_names(sightings_of(answer))[0] == "59.999"
+    assert sighting_names(sightings_of(answer))[0] == "899.999"
 
 
 async def test_each_page_of_sightings_of_this_gateway_is_one_query(served: Served) -> None:

@@ -13,7 +13,7 @@ async def test_trending_counts_unexpired_sightings_of_the_window_in_all_areas(se
         await report_sighting(served, area=area, category=category)
 
     everything = await served.ask("{ trending { category score } }")
-    recent = await served.ask('{ trending(windowHours: 0.25, categories: ["Sneakers", "Cats"]) { category score } }')
+    recent = await served.ask('{ trending(window: QUARTER_HOUR, categories: ["Sneakers", "Cats"]) { category score } }')
 
     assert everything.data["trending"] == [
         {"category": "Cats", "score": 2},
@@ -51,10 +51,10 @@ async def test_a_cursor_is_valid_for_its_window_only(served: Served) -> None:
     for _ in range(2):
         await report_sighting(served)
         served.clock.forward(seconds=1)
-    query = """query ($hours: Float!, $after: String) { trending(categories: ["Cats"], windowHours: $hours) {
+    query = """query ($window: TrendingWindow!, $after: String) { trending(categories: ["Cats"], window: $window) {
       sightings(first: 1, after: $after) { lastEvaluatedKey } } }"""
-    cursor = (await served.ask(query, {"hours": 6})).data["trending"][0]["sightings"]["lastEvaluatedKey"]
+    cursor = (await served.ask(query, {"window": "SIX_HOURS"})).data["trending"][0]["sightings"]["lastEvaluatedKey"]
 
-    answer = await served.ask(query, {"hours": 3, "after": cursor})
+    answer = await served.ask(query, {"window": "HOUR", "after": cursor})
 
     assert answer.codes == ["BAD_CURSOR"]

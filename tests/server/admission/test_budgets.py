@@ -77,10 +77,10 @@ class AsyncBuckets:
         self._buckets = buckets
 
     async def charge(self, key: str, budget: Budget, units: float) -> tuple[bool, float]:
-        return self._buckets.charge(key, budget, units)
+        return self._buckets.take(key, budget, units, always=False)
 
     async def settle(self, key: str, budget: Budget, units: float) -> float:
-        return self._buckets.settle(key, budget, units)
+        return self._buckets.take(key, budget, units, always=True)[1]
 
 
 Buckets = AsyncBuckets | RedisBuckets
@@ -153,21 +153,21 @@ def test_full_buckets_are_not_kept() -> None:
     buckets = LocalBuckets(clock)
     budget = Budget(100, 10)
     for number in range(100):
-        buckets.charge(f"{number}", budget, 50)
-    buckets.charge("late", budget, 90)
+        buckets.take(f"{number}", budget, 50, always=False)
+    buckets.take("late", budget, 90, always=False)
     assert len(buckets) == 101
     clock.now += 6
     for _ in range(60):
-        buckets.charge("late", budget, 0)
+        buckets.take("late", budget, 0, always=False)
     assert len(buckets) == 1
-    buckets.settle("late", budget, -1000)
+    buckets.take("late", budget, -1000, always=True)
     assert len(buckets) == 0
 
 
 def test_the_number_of_buckets_is_limited() -> None:
     buckets = LocalBuckets(Ticking(), max_buckets=10)
     for number in range(1000):
-        buckets.charge(f"{number}", Budget(100, 10), 50)
+        buckets.take(f"{number}", Budget(100, 10), 50, always=False)
     assert len(buckets) == 10
 
 
@@ -336,7 +336,7 @@ async def test_a_connection_that_closes_at_once_makes_redis_unavailable() -> Non
         raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
 
     buckets = RedisBuckets("redis://127.0.0.1:1", retry_seconds=10)
-    buckets._take = closed  # type: ignore[assignment]
+    buckets._take = closed
 
     assert await buckets.charge("ada", Budget(10, 1), 4) == (True, 6.0)
     assert not buckets.is_available

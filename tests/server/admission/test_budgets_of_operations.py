@@ -88,7 +88,7 @@ def left(served: Served) -> float:
         ("{ nothing }", 0.25),
         ("{ areas }" + " " * 1_024, 0.5),
         ("{ nothing " + " " * 3_072 + "}", 1.0),
-        ("{ __schema { types { name } } }", 0.5),
+        ("{ __schema { types { name } } }", 0.55),
     ],
 )
 async def test_work_without_reads_is_charged(served: Served, text: str, units: float) -> None:
@@ -128,7 +128,7 @@ async def test_the_estimate_of_a_subscription_is_refunded_once(served: Served, m
 
     async def overdrawn(caller: Caller, units: float) -> Allowance:
         settled.append(units)
-        return Allowance(2, -3, 1)
+        return Allowance(2, -3, 5)
 
     monkeypatch.setattr(served.gateway.server.admission.budgets, "settle", overdrawn)
     monkeypatch.setattr(served.gateway.server.documents, "estimate", lambda *_: CostEstimate(1.0, 1.0))

@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from server.admission.deadlines import Deadlines
+from server.admission.deadlines import Deadlines, DeadlineScope
 from tests.support.virtual_time import in_virtual_time
 
 
 async def work_within(deadlines: Deadlines, seconds: float) -> str:
     try:
-        with deadlines.deadline():
+        with DeadlineScope(deadlines):
             await asyncio.sleep(seconds)
     except TimeoutError:
         return "late"
@@ -56,9 +56,9 @@ def test_a_cancellation_at_the_moment_of_the_deadline_is_kept() -> None:
 
 async def test_errors_inside_the_block_are_no_timeout() -> None:
     deadlines = Deadlines(5)
-    with pytest.raises(ValueError, match="of its own"), deadlines.deadline():
+    with pytest.raises(ValueError, match="of its own"), DeadlineScope(deadlines):
         raise ValueError("of its own")
-    with deadlines.deadline():
+    with DeadlineScope(deadlines):
         try:
             async with asyncio.timeout(0.001):
                 await asyncio.sleep(5)

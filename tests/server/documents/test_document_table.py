@@ -7,7 +7,7 @@ import pytest
 
 from datastore.errors import Unavailable
 from datastore.gateway.persisted_documents import StoredDocuments
-from datastore.keyspace.gateway.persisted_documents import PATTERNS
+from datastore.keyspace import PATTERNS
 from server.documents.persisted.manifest import sha256_of
 from server.documents.persisted.trusted import KNOWN_SECONDS, MAX_CACHED, UNKNOWN_SECONDS, DocumentTable
 from server.documents.settings import TABLE, DocumentSettings, DocumentsMode
@@ -83,7 +83,9 @@ async def test_an_id_never_changes_its_text(served: Served) -> None:
 
 
 def test_the_access_patterns_of_documents_are_declared() -> None:
-    assert [(pattern.id, pattern.operations, pattern.fields) for pattern in PATTERNS] == [
+    declared = [pattern for pattern in PATTERNS if pattern.id.startswith("GW-D")]
+
+    assert [(pattern.id, pattern.operations, pattern.fields) for pattern in declared] == [
         ("GW-D1", ("GetItem", "BatchGetItem"), ()),
         ("GW-D2", ("PutItem",), ()),
         ("GW-D3", ("Query",), ()),

@@ -201,9 +201,13 @@ class TestIntrospectionOff:
             assert "Did you mean" not in str(answer.errors)
             assert set(answer.codes) == {"BAD_USER_INPUT"}
 
-    async def test_the_page_for_queries_has_no_examples(self, served: Served) -> None:
+    async def test_the_page_for_queries_has_no_examples_and_no_schema(self, served: Served) -> None:
         async with served.http.get(f"{served.url}/graphiql/config.json") as response:
-            assert (await response.json())["examples"] == []
+            config = await response.json()
+        assert (config["examples"], config["schema"]) == (None, None)
+        for name in ("examples", "schema"):
+            async with served.http.get(f"{served.url}/graphiql/{name}.json") as response:
+                assert response.status == 404
 
     async def test_messages_about_variables_have_no_suggestions(self, served: Served) -> None:
         answer = await served.ask(WINDOW, {"window": "DAI"})

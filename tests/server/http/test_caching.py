@@ -27,11 +27,11 @@ from tests.support.served import SECRET, Served
 from tests.support.store_engines import ROOT
 from tests.support.transports import get, persisted
 
-QUAKE = 'query Quake($id: ID! = "us1") { earthquake(eventId: $id) { eventId place } }'
+QUAKE = 'query Quake($id: ID! = "us1") { earthquake(id: $id) { eventId place } }'
 DOCUMENTS = {
     "quake": QUAKE,
     "quakes": "{ earthquakes { nodes { eventId } } }",
-    "me": '{ me { userId } earthquake(eventId: "us1") { place } }',
+    "me": '{ me { userId } earthquake(id: "us1") { place } }',
     "watches": '{ watches(userId: "ada") { watchId } }',
     "seed": "mutation { seedDemo { area } }",
 }
@@ -106,7 +106,7 @@ async def test_a_browser_that_follows_the_url_is_shown_the_answer_and_not_graphi
 
 
 async def test_an_answer_by_hash_may_be_kept_likewise(served: Served) -> None:
-    text = '{ earthquake(eventId: "us1") { magnitude } }'
+    text = '{ earthquake(id: "us1") { magnitude } }'
     _, taught, _ = await fetch_get(served, query=text, **persisted(sha256_of(text)))
     _, by_hash, _ = await fetch_get(served, **persisted(sha256_of(text)))
 
@@ -192,8 +192,10 @@ def ages(documents: Documents) -> CacheControl:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('{ earthquake(eventId: "a") { id place } }', 86400),
-        ('{ earthquake(eventId: "a") { place } teams { name } }', 30),
+        ('{ earthquake(id: "a") { id place } }', 86400),
+        ('{ earthquake(id: "a") { place } teams { name } }', 30),
+        ('{ earthquake(id: "a", consistent: false) { place } }', 86400),
+        ('{ earthquake(id: "a", consistent: true) { place } }', 0),
         ('{ teams { name } match(id: "m") { matchId } liveMatches { version } }', 2),
         ('{ match(id: "m") { homeTeam { name } league { name } } }', 5),
         ('{ match(id: "m") { matchId liveScore { __typename } } }', 2),

@@ -26,7 +26,7 @@ from tests.support.fault_proxy import Proxy, Seen, forward, hang
 from tests.support.served import UNBOUGHT, Listener, Served
 from tests.support.until import until
 
-PROFILES = " ".join(["{", *[f'a{number}: userProfile(userId: "{number}") {{ userId }}' for number in range(5)], "}"])
+PROFILES = " ".join(["{", *[f'a{number}: userProfile(id: "{number}") {{ userId }}' for number in range(5)], "}"])
 PHOTOS = " ".join(
     ["{", *[f'a{number}: photo(id: "i{number}") {{ imageId }}' for number in range(2 * CONCURRENCY)], "}"]
 )

@@ -4,8 +4,9 @@ import json
 import re
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from server.http.graphiql import Config, Example, examples
+from server.http.graphiql import ROOT, SCHEMA_PATH, Config, Example, examples
 from tests.support.command_line import GatewayProcess
 from tests.support.graphiql import (
     context,
@@ -23,6 +24,7 @@ from tests.support.until import until_blocking
 
 with suppress(ImportError):  # the browser tests are skipped, or fail where a browser is required
     from playwright.sync_api import Page, Route, expect
+    from playwright.sync_api import Request as BrowserRequest
 
 __all__ = ["context", "gateway", "page", "page_that_errs"]
 
@@ -52,6 +54,78 @@ def test_the_page_opens_with_its_tabs_and_examples(page: "Page") -> None:
 def _operation(example: Example) -> str:
     found = re.match(r"\s*\w+ (\w+)", example.query)
     return found[1] if found else ""
+
+
+def test_a_first_visit_loads_at_most_a_few_files_and_a_reload_next_to_nothing(
+    page_that_errs: "Page", gateway: GatewayProcess
+) -> None:
+    received: list[tuple[str, int, str | None]] = []
+
+    def count(request: "BrowserRequest") -> None:
+        response = request.response()
+        assert response is not None
+        size = max(0, request.sizes()["responseBodySize"])
+        received.append((urlsplit(request.url).path, size, response.headers.get("content-encoding")))
+
+    def has_schema() -> bool:
+        """Return whether the page has loaded the schema, which it does last."""
+        page_that_errs.wait_for_timeout(20)  # handles the messages of the browser
+        return SCHEMA_PATH in {name for name, *_ in received}
+
+    page_that_errs.on("requestfinished", count)
+    page_that_errs.context.new_cdp_session(page_that_errs).send("Network.clearBrowserCache")
+    open_page(page_that_errs, gateway)
+    until_blocking(has_schema)
+    assert sum(size for _, size, _ in received) < 1_250_000
+    assert {coding for name, size, coding in received if name.endswith((".js", ".css", ".json")) and size > 1024} == {
+        "br",
+        "gzip",
+    }
+    # The browser does not report the sizes of workers.
+    assert sum(path.stat().st_size for path in (ROOT / "dist" / "assets").glob("*.worker-*.br")) < 350_000
+
+    received.clear()
+    page_that_errs.reload()
+    page_that_errs.wait_for_selector(".graphiql-query-editor .view-lines")
+    until_blocking(has_schema)
+    assert sum(size for _, size, _ in received) < 20_000
+
+
+def test_examples_are_found_by_title_field_argument_kind_and_pattern(page: "Page") -> None:
+    found = page.locator(".examples li button")
+
+    def search(words: str) -> list[str]:
+        page.fill(".examples input", words)
+        return [text.split("\n")[0] for text in found.all_inner_texts()]
+
+    assert search("likePost livestream") == []
+    assert search("likePost") == ["Like a postlikePost", "Unlike a postunlikePost"]
+    expect(found.first.locator("code")).to_have_text(re.compile("likePost", re.I))
+    assert search("minIntervalMs") == [
+        "Live scores of a league, at most every ten secondsminIntervalMs",
+        "The events of a match, liveminIntervalMs",
+    ]
+    kinds = [len(search(kind)) for kind in ("query", "mutation", "subscription")]
+    assert kinds == [
+        sum(example.query.startswith(kind) or (kind == "query" and "query:" in example.query) for example in examples())
+        for kind in ("query", "mutation", "subscription")
+    ]
+    assert search("blip-6") == ["Report a sighting"]
+    assert len(search("CRICKET:")) == sum(example.group.startswith("Cricket:") for example in examples())
+    # What the title says comes before what the fields say.
+    assert search("live scores")[0] == "Live scores of all matches"
+    assert search("no such thing") == []
+    expect(page.locator(".examples p")).to_have_text("No example matches.")
+
+
+def test_an_example_shows_its_title_first_and_the_id_of_its_pattern_quietly(page: "Page") -> None:
+    example = page.locator(".examples li button").first
+    assert example.locator("> *").all_inner_texts() == ["Strong earthquakes of the last 30 days", "QUAKE-2"]
+    sizes = [
+        float(example.locator(part).evaluate("(one) => parseFloat(getComputedStyle(one).fontSize)"))
+        for part in ("span", ".id")
+    ]
+    assert sizes[0] > sizes[1]
 
 
 def test_a_query_shows_its_result(page: "Page") -> None:
@@ -214,7 +288,7 @@ def test_it_is_light_or_dark(page: "Page") -> None:
 def test_the_documentation_shows_the_schema(page: "Page") -> None:
     page.click('button[aria-label="Show Documentation Explorer"]')
     page.click('.graphiql-doc-explorer a:text-is("Query")')
-    expect(page.locator(".graphiql-doc-explorer")).to_contain_text("earthquakes of a time window, newest first.")
+    expect(page.locator(".graphiql-doc-explorer")).to_contain_text("earthquakes of a range of times, newest first.")
 
 
 def test_the_editors_survive_a_reload_and_no_token_is_stored(page: "Page") -> None:
@@ -316,10 +390,9 @@ def test_each_of_several_files_is_reported_and_a_failed_one_frees_its_place(page
 
 
 def test_the_page_shows_pictures_of_its_bucket_and_loads_nothing_else_from_elsewhere() -> None:
-    page = Config(lambda: [])
-    assert "https:" not in page.page().headers["content-security-policy"]
-    page = Config(lambda: [], bucket=lambda: "https://photos.example.com")
-    policy = dict(rule.split(" ", 1) for rule in page.page().headers["content-security-policy"].split("; "))
+    assert "https:" not in Config(lambda: []).policy()
+    config = Config(lambda: [], bucket=lambda: "https://photos.example.com")
+    policy = dict(rule.split(" ", 1) for rule in config.policy().split("; "))
     assert policy["img-src"] == "'self' data: https://photos.example.com"
     assert policy["connect-src"] == "'self' https://photos.example.com"
     assert [name for name, sources in policy.items() if "https:" in sources] == ["img-src", "connect-src"]

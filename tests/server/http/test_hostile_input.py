@@ -227,7 +227,7 @@ async def test_a_repeated_refusal_has_the_same_words(served: Served) -> None:
     ],
 )
 async def test_a_bad_time_is_refused_with_the_right_format(served: Served, given: str) -> None:
-    query = "query Q($start: DateTime) { earthquakes(start: $start) { nodes { id } } }"
+    query = "query Q($start: DateTime) { earthquakes(from: $start) { nodes { id } } }"
     answer = await served.ask(query, {"start": given})
     assert answer.codes == ["BAD_USER_INPUT"]
     message = (answer.errors or [])[0]["message"]

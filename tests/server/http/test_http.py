@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 
 from datastore.model.identity import Identity
+from datastore.session.request_reads import ReadFreshness
 from server.documents.document_cache import Documents
 from server.http.endpoint import GraphQLHTTP
 from server.http.protocol import UVICORN_OPTIONS
@@ -460,7 +461,7 @@ async def test_pipelined_requests_are_answered_in_order(client: HTTPClient) -> N
 
 
 async def test_a_context_that_cannot_be_opened_is_masked(caplog: pytest.LogCaptureFixture) -> None:
-    def fail(_: Identity | None) -> ToyContext:
+    def fail(_: Identity | None, _freshness: ReadFreshness, _compiled: bool) -> ToyContext:
         raise RuntimeError("no context")
 
     async with (

@@ -321,3 +321,85 @@ async def test_headers_of_a_response_are_validated(server: Running, monkeypatch:
 
     monkeypatch.setattr(HeaderRecorder, "__call__", split)
     assert (await server.exchange(GET % b"a")).error[:2] == (500, "INTERNAL")
+
+
+# --- Repeated heads ---------------------------------------------------------------------------------------------------
+
+REPEATED = b"POST /body HTTP/1.1\r\nHost: here\r\nContent-Length: 3\r\nX-Case: kept \r\n\r\n"
+
+
+async def answers_in_turn(server: Running, *requests: tuple[bytes, ...]) -> list[bytes]:
+    """Send each request in the given pieces after the response to the previous one. Return the bodies."""
+    bodies = []
+    async with server.client() as (reader, writer), asyncio.timeout(50):
+        for pieces in requests:
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(0.01)
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+            bodies.append(await reader.readexactly(length))
+    return bodies
+
+
+async def test_a_request_with_the_head_of_the_one_before_has_its_own_content(server: Running) -> None:
+    bodies = await answers_in_turn(server, *[(REPEATED + content,) for content in (b"one", b"two", b"\r\n\r", b"six")])
+
+    assert bodies == [b"one", b"two", b"\r\n\r", b"six"]
+    first, *others = scopes(server)
+    assert all(other["headers"] == first["headers"] for other in others)
+    assert all(other["headers"] is not first["headers"] for other in others)  # an application may change its own
+
+
+async def test_other_requests_may_lie_between_equal_heads(server: Running) -> None:
+    whole, other = (REPEATED + b"one",), (REPEATED.replace(b"kept", b"other") + b"two",)
+    in_pieces, get = (REPEATED, b"t", b"en"), (GET % b"a",)
+
+    bodies = await answers_in_turn(server, whole, in_pieces, whole, get, get, whole, other, whole)
+
+    assert bodies == [b"one", b"ten", b"one", b"/a", b"/a", b"one", b"two", b"one"]
+    assert [dict(scope["headers"]).get(b"x-case") for scope in scopes(server)] == [
+        *([b"kept"] * 3),
+        *([None] * 2),
+        *(b"kept", b"other", b"kept"),
+    ]
+
+
+async def test_requests_may_be_pipelined_behind_a_repeated_head(server: Running) -> None:
+    async with server.client(REPEATED + b"one") as (reader, writer), asyncio.timeout(50):
+        await reader.readuntil(b"one")
+        writer.write(REPEATED + b"two" + REPEATED + b"six" + GET % b"a" + REPEATED[:20])
+        await reader.readuntil(b"/a")
+        writer.write(REPEATED[20:] + b"ten")
+        await reader.readuntil(b"ten")
+
+    assert server.app.asked == ["/body", "/body", "/body", "/a", "/body"]
+
+
+async def test_a_repeated_head_before_the_response_waits_for_its_turn(server: Running) -> None:
+    async with server.client(GET % b"b") as (reader, writer), asyncio.timeout(50):
+        await reader.readuntil(b"/b")
+        writer.write(GET % b"wait")
+        await until(lambda: "/wait" in server.app.asked)
+        writer.write(GET % b"wait")
+        await asyncio.sleep(0.01)
+        assert server.app.asked == ["/b", "/wait"]
+        server.app.go.set()
+        await reader.readuntil(b"/wait")
+        await reader.readuntil(b"/wait")
+
+    assert server.app.asked == ["/b", "/wait", "/wait"]
+
+
+async def test_a_repeated_head_of_the_last_request_ends_the_connection(server: Running) -> None:
+    head = b"GET /a HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"
+    answers = await server.exchange(head, head)
+
+    assert (answers.bodies, server.app.asked) == ([b"/a"], ["/a"])
+
+
+async def test_a_declared_length_may_have_more_digits_than_an_int_is_read_from(server: Running) -> None:
+    head = REPEATED.replace(b"Length: 3", b"Length: " + b"0" * 5_000 + b"3")
+
+    assert await answers_in_turn(server, (head + b"one",), (head + b"two",)) == [b"one", b"two"]

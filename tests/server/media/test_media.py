@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given as given_any
 from hypothesis import strategies as st
+from msgspec import structs
 
 from datastore.errors import Unavailable
 from datastore.objects import UploadTarget
 from datastore.objects.local import LocalObjects
 from datastore.photos.image_types import PictureType
-from datastore.photos.reservations import Reservation, reservation_item
+from datastore.photos.reservations import Reservation
 from server.media import files as media
 from server.media.multipart import Opening, UploadForm
 from server.settings import Settings
@@ -59,9 +60,8 @@ def objects(served: Served) -> LocalObjects:
 
 @pytest.fixture
 async def target(served: Served, objects: LocalObjects) -> UploadTarget:
-    await put_library_items(
-        served, *[reservation_item(replace(RESERVATION, image_id=image_id)) for image_id in ("one", "two")]
-    )
+    reservations = [structs.replace(RESERVATION, image_id=image_id) for image_id in ("one", "two")]
+    await put_library_items(served, *[reservation.item() for reservation in reservations])
     return await objects.upload(KEY, content_type="image/jpeg", max_bytes=MOST, now=served.clock.now)
 
 

@@ -134,7 +134,7 @@ async def test_refused_operations_can_be_identified(served: Served, lines: Lines
 async def test_a_too_expensive_operation_is_logged_with_its_estimate(
     served: Served, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(served.gateway.server.documents, "_max_cost", 1.0)
+    monkeypatch.setattr(served.gateway.server.documents, "max_cost", 1.0)
     answer = await served.ask(QUAKES)
     assert answer.errors is not None
     (line,) = lines.logged

@@ -184,7 +184,7 @@ async def test_large_events_are_charged_by_their_size(
 
     async def settle(_caller: Caller, units: float) -> Allowance:
         settled.append(units)
-        return Allowance(5_000, 5_000, 0)
+        return Allowance(5_000, 5_000, 1)
 
     monkeypatch.setattr(served.gateway.server.admission.budgets, "settle", settle)
     listener = await served.listen(wide(names), user="ada")
@@ -211,7 +211,7 @@ async def test_subscribers_share_the_cost_of_each_execution_of_an_event(
 
     async def settle(_caller: Caller, units: float) -> Allowance:
         settled.append(units)
-        return Allowance(5_000, 5_000, 0)
+        return Allowance(5_000, 5_000, 1)
 
     monkeypatch.setattr(served.gateway.server.admission.budgets, "settle", settle)
     listeners = [await served.listen(wide(names), user="ada") for names in texts]

@@ -10,7 +10,14 @@ from datastore.feeds.posts import Posts
 from datastore.matches.match_follows import MatchFollows
 from tests.support.match_updates import advance, register_at_version_1
 from tests.support.served import Served
-from tests.support.shared_subscriptions import FOLLOWED, REPORTED, all_end, follow_subscription, stop_following
+from tests.support.shared_subscriptions import (
+    FOLLOWED,
+    REPORTED,
+    all_end,
+    follow_subscription,
+    share_nothing,
+    stop_following,
+)
 
 __all__ = ["all_end"]  # subscriptions that are cancelled leave nothing behind either
 POST = '{ post(id: "p") { postId } }'
@@ -43,7 +50,7 @@ async def test_an_event(served: Served, monkeypatch: pytest.MonkeyPatch, alone: 
     """Whether the event is executed for one subscriber or for several: the other subscriptions continue."""
     await register_at_version_1(served, "m1")
     if alone:
-        monkeypatch.setattr("server.subscriptions.manager._group_key", lambda _: None)
+        share_nothing(monkeypatch)
     ada, again, bob = [await follow_subscription(served, FOLLOWED, user) for user in ("ada", "ada", "bob")]
     for viewer in (ada, again, bob):
         await viewer.next()
@@ -63,10 +70,34 @@ async def test_an_event(served: Served, monkeypatch: pytest.MonkeyPatch, alone: 
             await asyncio.sleep(0.001)
 
 
+async def test_an_event_whose_execution_is_cancelled_in_its_first_step(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends the members with that operation; the members of the group with other operations continue."""
+    await register_at_version_1(served, "m1")
+    with_match = 'subscription { matchUpdates(matchId: "m1") { version match { round } } }'
+    version = 'subscription { matchUpdates(matchId: "m1") { version } }'
+    broken, other = [await follow_subscription(served, query) for query in (with_match, version)]
+    for viewer in (broken, other):
+        await viewer.next()
+
+    def cancelled(_: object) -> Any:
+        raise asyncio.CancelledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr("resolvers.shared.context.Context.fixtures", property(cancelled))
+        await advance(served)
+        assert (await other.next())["matchUpdates"]["version"] == 2
+        assert await broken.end() == "INTERNAL"
+    await advance(served)
+    assert (await other.next())["matchUpdates"]["version"] == 3
+    stop_following(other)
+
+
 @pytest.mark.parametrize("alone", [False, True])
 async def test_a_source(served: Served, monkeypatch: pytest.MonkeyPatch, alone: bool) -> None:
     if alone:
-        monkeypatch.setattr("server.subscriptions.manager._group_key", lambda _: None)
+        share_nothing(monkeypatch)
 
     async def broken(*_: object, **__: object) -> AsyncIterator[Any]:
         yield await raise_cancelled()

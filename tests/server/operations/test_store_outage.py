@@ -33,7 +33,7 @@ async def store_readiness(served: Served) -> tuple[int, str]:
 
 
 async def ask_earthquake(served: Served) -> Answer:
-    return await served.ask('{ earthquake(eventId: "us1") { eventId } }')
+    return await served.ask('{ earthquake(id: "us1") { eventId } }')
 
 
 async def metric_starting_with(served: Served, name: str) -> float:

@@ -6,18 +6,14 @@ import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from datastore.change_streams.replay.resume_token import UNKNOWN
-from datastore.change_streams.replay.signed_resume_ids import ResumeRequest
-from datastore.change_streams.subscriptions.resume_position import ResumePosition, SubscriptionProgress
 from datastore.keyspace.earthquakes import EARTHQUAKES
-from datastore.matches.cricket import CricketEvent, CricketEventKind
+from datastore.matches.cricket_events import CricketEvent, CricketEventKind
 from server.settings import Settings
-from server.subscriptions.event_execution import EventExecutor
+from server.subscriptions.fan_out import EventFanOut
 from tests.support.earthquake_samples import put_raw
 from tests.support.match_updates import advance, register_at_version_1
 from tests.support.resume import told_all, write_until
@@ -177,14 +173,13 @@ async def test_a_client_that_did_not_ask_for_positions_receives_none(served: Ser
 async def test_no_position_is_sent_while_an_event_is_built(
     served: Served, transport: type[ResumingClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    may_go_on, really = asyncio.Event(), EventExecutor.execute
+    may_go_on, really = asyncio.Event(), EventFanOut.deliver
 
     async def made(*arguments: Any) -> Any:
-        if arguments[2] is not None:
-            await may_go_on.wait()
+        await may_go_on.wait()
         return await really(*arguments)
 
-    monkeypatch.setattr(EventExecutor, "execute", made)
+    monkeypatch.setattr(EventFanOut, "deliver", made)
     client = transport(served.http, STRONG, {})
     async with client.connected(served.url) as events:
         assert await anext(events) == {"begun": True}
@@ -233,21 +228,3 @@ async def test_a_client_that_resumes_without_a_gap_receives_positions(
     assert client.last is not None
     assert client.last != last
     assert client.last.partition("~")[2] == str(last).partition("~")[2]
-
-
-def test_no_position_is_sent_before_the_client_knows_of_missed_events() -> None:
-    following = SimpleNamespace(
-        is_too_old=True,
-        is_idle=True,
-        is_replaying=False,
-        waiting=0,
-        number=5,
-        last_number=5,
-        token=None,
-        last_token=None,
-    )
-    progress = SubscriptionProgress(ResumeRequest(UNKNOWN, ""))
-    progress.begin(cast(Any, following), 5, sends_first_event=False)
-    assert progress.settled_position is None
-    progress.mark_resync_sent()
-    assert progress.settled_position == ResumePosition(5, cast(Any, None))

@@ -2,8 +2,8 @@
 
 import asyncio
 import random
-from collections import Counter
-from collections.abc import AsyncGenerator
+from collections import Counter, defaultdict
+from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, cast
 
 import aiohttp
@@ -13,7 +13,8 @@ from datastore.change_streams.replay.backfill import Backfill
 from datastore.change_streams.replay.resume_token import UNKNOWN, ResumeToken, key_of
 from datastore.change_streams.replay.signed_resume_ids import ResumeIds, ResumeRequest
 from datastore.change_streams.shards.stream_reader import ChangesLost
-from datastore.change_streams.subscriptions.resume_position import ResumePosition, SubscriptionProgress
+from datastore.change_streams.subscriptions.delivery import ResumePosition
+from datastore.change_streams.subscriptions.event_source import SourceReader
 from datastore.errors import SlowSubscriber, Throttled
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.feeds.table import FEED
@@ -31,7 +32,7 @@ from server.operations.report import Report
 from server.subscriptions.broadcast_group import BroadcastGroup
 from server.subscriptions.group_member import GroupMember
 from server.subscriptions.manager import SubscriptionManager
-from server.subscriptions.replay import ReplaySet, ReplaySource
+from server.subscriptions.replay import ReplayGroup, ReplaySet
 from tests.support.active_matches import active_match_state, matches
 from tests.support.earthquake_samples import put_raw
 from tests.support.match_updates import advance, register_at_version_1
@@ -130,7 +131,7 @@ async def test_a_member_catches_up_although_a_match_left_meanwhile(
 
 
 def test_what_left_before_one_came_so_far_is_reached() -> None:
-    sequence = VersionSequence(cast(Any, None), lambda _: True, {"m1": 4, "m2": 7}, only_live=True)
+    sequence = VersionSequence(SourceReader(None), lambda _: True, {"m1": 4, "m2": 7}, only_live=True)
     since = ScoresJoinFilter(sequence.seen)
     assert not since.is_reached({"m2": 7}, {})
     assert not since.is_reached({"m2": 7}, {"m1": 3})
@@ -150,7 +151,7 @@ class Alone:
         self.byte_budget = ByteBudget(most_bytes)
         self.outcomes: list[Outcome | None] = []
         self.finished: Outcome | None = None
-        self.member = GroupMember(self, cast(Any, _Anyone()), cast(Any, self))
+        self.member = GroupMember(cast(Any, self), cast(Any, _Anyone()), cast(Any, self))
 
     def settled_position(self) -> ResumePosition:
         return ResumePosition(self.at, UNKNOWN)
@@ -240,22 +241,40 @@ async def test_no_event_waits_for_a_member_that_receives_it_otherwise(
     assert had == [f"q{number}" for number in range(1, 9)]
 
 
-async def test_a_client_that_joins_after_all_others_is_served_alone() -> None:
-    def missed() -> ReplaySource:
-        context = type(
-            "Context", (), {"progress": SubscriptionProgress(ResumeRequest(UNKNOWN, "")), "close": lambda self: None}
-        )()
-        return ReplaySource(cast(Any, None), cast(Any, None), context)
+async def test_a_client_that_joins_after_the_first_missed_event_has_a_replay_of_its_own() -> None:
+    resume = ResumeRequest(UNKNOWN, "")
+    replays = ReplaySet(cast(Any, None), cast(Any, None))
+    for _ in range(2):
+        replays.add(Alone().member, resume, now=False)
+    assert len(replays) == 1
+    replays._latest[resume].is_open = False
+    replays.add(Alone().member, resume, now=False)
+    assert len(replays) == 2
 
-    group = type("Group", (), {"begin_queueing": lambda self, members: None})()
-    returning = ReplaySet(cast(Any, group), cast(Any, None))
-    first, second, third = missed(), missed(), missed()
-    returning.add(Alone().member, first, now=False)
-    returning.add(Alone().member, second, now=False)
-    assert len(returning) == 1
-    first.progress.go_live()
-    returning.add(Alone().member, third, now=False)
-    assert len(returning) == 2
+
+async def test_replays_from_the_same_event_may_end_in_any_order(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def replay(group: ReplayGroup) -> None:
+        await ends[group].wait()
+
+    def spawn(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return asyncio.create_task(work)
+
+    ends = defaultdict[ReplayGroup, asyncio.Event](asyncio.Event)
+    resume, replays = ResumeRequest(UNKNOWN, ""), ReplaySet(cast(Any, None), spawn)
+    monkeypatch.setattr(ReplayGroup, "run", replay)
+    for _ in range(2):
+        replays.add(Alone().member, resume, now=True)
+        replays._latest[resume].is_open = False
+    first, second = replays._tasks
+    for ended in (second, first):
+        ends[ended].set()
+        await until(lambda ended=ended: ended not in replays._tasks)  # type: ignore[misc]
+    await replays.finish()
+    assert len(replays) == 0
+    assert not replays._latest
+    assert not caplog.records  # the loop logs errors of callbacks
 
 
 async def test_a_member_whose_start_fails_receives_an_error_and_others_are_not_affected(
@@ -342,7 +361,7 @@ async def test_all_positions_are_sent_although_an_operation_hangs(
         await stays.socket.send_json({"id": id, "type": "subscribe", "payload": payload})
     await until(lambda: len(served.gateway.server.subscriptions._groups) == 2)
     quakes = [*served.gateway.server.subscriptions._groups.values()][1]
-    await until(lambda: len(quakes._members) == 2 and not quakes._replays and quakes._progress.started.is_set())
+    await until(lambda: len(quakes._members) == 2 and not quakes._replays and quakes._start is not None)
 
     async def hang(*_: Any) -> None:
         hangs.set()

@@ -6,10 +6,12 @@ from itertools import pairwise
 from typing import Any, cast
 
 import pytest
+from graphql.execution import Executor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datastore.change_streams.shards.stream_reader import ChangesLost
+from datastore.change_streams.subscriptions.event_source import SourceReader
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.keyspace.sightings import BLIP
@@ -20,13 +22,12 @@ from datastore.session.metering import Meter
 from resolvers.matches.join_filters import ScoresJoinFilter
 from resolvers.matches.match_update import LiveScores, MatchUpdate
 from resolvers.shared import event_source as subscribing
-from resolvers.shared.context import Context
 from server.admission.budgets import CallerBudgets, LocalBuckets
 from server.documents.request import GraphQLParams
 from server.operations.report import Report
 from server.operations.request import Request, Transport
 from server.operations.runner import UNLIMITED
-from server.subscriptions.manager import SubscriptionManager
+from server.subscriptions import manager
 from tests.support.active_matches import begin
 from tests.support.contract import every_call
 from tests.support.feed_items import following_item, post_item
@@ -44,6 +45,7 @@ from tests.support.shared_subscriptions import (
     groups,
     prepare_subscription,
     runner,
+    share_nothing,
     stop_following,
     subscriptions,
 )
@@ -137,21 +139,21 @@ async def test_a_subscription_joins_an_equal_one_that_is_being_started(
 ) -> None:
     await register_at_version_1(served, "m1")
     accounts, put_down, both = runner(served).billing, list[Any](), asyncio.Barrier(2)
-    source, measure = SubscriptionManager._source, accounts.measure
+    source, measure = manager._source, accounts.measure
 
     def noted(report: Report, meter: Meter) -> float:
         put_down.append(meter)
         return measure(report, meter)
 
-    async def at_once(streams: SubscriptionManager, request: Request, context: Any) -> Any:
-        made = await source(streams, request, context)
-        monkeypatch.setattr(context, "close", lambda: put_down.append("closed"))
+    async def at_once(executor: Executor[Any]) -> Any:
+        made = await source(executor)
+        monkeypatch.setattr(executor.context_value, "close", lambda: put_down.append("closed"))
         await both.wait()
         return made
 
     with monkeypatch.context() as patched:
         patched.setattr(accounts, "measure", noted)
-        patched.setattr(SubscriptionManager, "_source", at_once)
+        patched.setattr(manager, "_source", at_once)
         viewers = await asyncio.gather(follow_subscription(served, SCORE), follow_subscription(served, SCORE))
         assert put_down[0] == "closed"
         assert len(put_down) == 2
@@ -254,10 +256,10 @@ async def test_a_source_that_asks_too_late_for_the_caller_sends_nothing(
     """A defect of our own: it must send no event rather than another caller's."""
     tell = subscribing.follow
 
-    async def curious(context: Context, *given: Any, **named: Any) -> Any:
-        async for event in tell(context, *given, **named):
-            assert context.identity is not None
-            yield event
+    async def curious(reader: SourceReader[Any], *given: Any, **named: Any) -> Any:
+        async for delivery in tell(reader, *given, **named):
+            assert delivery.event is None or reader.context.identity is not None
+            yield delivery
 
     monkeypatch.setattr("resolvers.sightings.sightings.follow", curious)
     viewers = [await follow_subscription(served, REPORTED, user) for user in ("ada", "bob")]
@@ -409,7 +411,7 @@ async def test_an_event_that_cannot_be_read_is_an_event_and_a_source_that_fails_
 
     assert served.gateway.services is not None
     served.reports.clear()
-    served.gateway.services.changes._broadcaster.end(ACTIVE_MATCHES.name, ChangesLost("Some may have been missed."))
+    served.gateway.services.changes._tables[ACTIVE_MATCHES.name].log.end(ChangesLost("Some may have been missed."))
 
     assert [await viewer.end() for viewer in viewers] == [ChangesLost.code] * 2
     await subscriptions(served).aclose()
@@ -438,7 +440,7 @@ async def test_an_event_that_hangs_for_one_member_times_out_for_it_alone(
         return await read(follows, match_id, user_id)
 
     if alone:
-        monkeypatch.setattr("server.subscriptions.manager._group_key", lambda _: None)
+        share_nothing(monkeypatch)
     viewers = {user: await follow_subscription(served, FOLLOWED, user) for user in ("ada", "bob")}
     again = await follow_subscription(served, FOLLOWED, stuck)
     for viewer in (*viewers.values(), again):

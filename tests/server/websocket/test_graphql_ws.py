@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import aiohttp
+import pytest
 
 from datastore.database import StoreOptions
 from datastore.keyspace.sightings import BLIP
@@ -13,7 +14,7 @@ from server.settings import Settings
 from server.websocket.transport import SocketLimits
 from tests.support.node_client import run_node_script, running_script
 from tests.support.served import Clock, Served, listening
-from tests.support.store_engines import make_tables
+from tests.support.store_engines import ROOT, make_tables
 from tests.support.toy_sockets import ServedSockets as Toys
 from tests.support.toy_sockets import serve_websockets
 
@@ -111,11 +112,58 @@ async def test_a_client_connects_again_when_the_server_was_restarted(
                 assert without_id(await client.said()) == reported_payload("again")
 
 
+@pytest.mark.proof
+async def test_the_documented_client_resumes_two_subscriptions_on_one_socket(
+    settings: Settings, store_options: StoreOptions, clock: Clock
+) -> None:
+    """The events of each subscription arrive without a gap and without a repeat, over two restarts of the server."""
+    areas = ("Harbor", "Downtown")
+    gateway = Gateway(settings, store_options, now=clock)
+    async with gateway.running(), aiohttp.ClientSession() as http:
+        served = Served(gateway, settings.url, http, clock)
+        assert gateway.database is not None
+        await make_tables(gateway.database)
+        async with running_script(
+            "resume.js", url=websocket_url(served), snippet=documented_client(), areas=areas
+        ) as client:
+            expected: dict[str, list[str]] = {area: [] for area in areas}
+            received: dict[str, list[str]] = {area: [] for area in areas}
+            for restart in range(3):
+                async with listening(gateway):
+                    # The client may connect before, between and after these reports.
+                    for number, area in enumerate(("Harbor", "Downtown", "Harbor")):
+                        if restart == 0 and number == 0:
+                            assert await client.said() == "connected"
+                            await served.settle(BLIP, len(areas))
+                        description = f"{restart}.{number}"
+                        await report_in(served, area, description)
+                        expected[area].append(description)
+                    while received != expected:
+                        match await client.said():
+                            case {"area": area, "description": description}:
+                                received[area].append(description)
+                            case said:
+                                assert said in ("connected", "closed")
+
+
+def documented_client() -> str:
+    """Return the client in the section on resuming."""
+    page = (ROOT / "docs" / "subscriptions.md").read_text()
+    return page.partition("\n```js\n")[2].partition("\n```\n")[0]
+
+
+async def report_in(served: Served, area: str, description: str) -> None:
+    mutation = "mutation ($input: ReportSightingInput!) { reportSighting(input: $input) { sightingId } }"
+    sighting = {"area": area, "category": "Cats", "description": description}
+    answer = await served.ask(mutation, {"input": sighting}, user="bob")
+    assert answer.errors is None
+
+
 async def ping_everybody(server: Toys) -> None:
     """Ping every socket repeatedly, as if the interval had passed each time."""
     while True:
-        for socket in tuple(server.endpoint._sockets):
-            if socket._acknowledged and not socket._over:
+        for socket in tuple(server.endpoint.sockets):
+            if socket._acknowledged and not socket.is_over:
                 socket.ping()
         await asyncio.sleep(0.05)
 

@@ -335,7 +335,7 @@ async def test_a_peer_that_leaves_while_it_is_identified(server: ServedSockets) 
 async def test_a_peer_that_does_not_read_is_dropped() -> None:
     async with serve_websockets(limits=IMPATIENT) as server, deaf_subscriber(server, "subscription { flood }"):
         await until(lambda: world.opened == 1)
-        await until(lambda: not server.uvicorn.server_state.connections and not server.endpoint._sockets)
+        await until(lambda: not server.uvicorn.server_state.connections and not server.endpoint.sockets)
 
 
 GOODBYE = b"\x88\x80\0\0\0\0"
@@ -392,7 +392,7 @@ async def test_a_peer_that_vanishes_takes_its_operations_along(server: ServedSoc
         await peer.subscribe("1", query)
         await until(lambda: world.held == 1)
         peer.connection.transport.abort()
-        await until(lambda: world.held == 0 and not server.endpoint._sockets)
+        await until(lambda: world.held == 0 and not server.endpoint.sockets)
 
 
 async def test_vanishing_before_anything_is_said(server: ServedSockets) -> None:

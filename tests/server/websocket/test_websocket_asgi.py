@@ -6,9 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from starlette.types import Receive, Scope, Send
 
+from server import asgi
 from server.websocket.protocol import UVICORN_WS_OPTIONS
-from server.websocket.transport import SocketLimits
+from server.websocket.transport import TAKE_OVER, SocketLimits
 from tests.support.logs import unexpected_errors
 from tests.support.toy_sockets import IMPATIENT, ServedSockets, SocketPeer, serve_websockets, world
 from tests.support.until import until
@@ -76,7 +78,7 @@ async def test_a_peer_that_does_not_read_is_dropped() -> None:
         deaf_subscriber(server, "subscription { flood }"),
     ):
         await until(lambda: world.opened == 1)
-        await until(lambda: not server.endpoint._sockets and not world.held)
+        await until(lambda: not server.endpoint.sockets and not world.held)
 
 
 async def test_a_peer_that_vanishes_takes_its_operations_along(server: ServedSockets) -> None:
@@ -84,7 +86,7 @@ async def test_a_peer_that_vanishes_takes_its_operations_along(server: ServedSoc
         await peer.subscribe("1", "subscription { held }")
         await until(lambda: world.held == 1)
         peer.connection.transport.abort()
-        await until(lambda: world.held == 0 and not server.endpoint._sockets)
+        await until(lambda: world.held == 0 and not server.endpoint.sockets)
 
 
 async def test_the_server_says_that_it_goes() -> None:
@@ -102,3 +104,18 @@ async def test_a_cancelled_server_task_leaves_nothing() -> None:
         for task in tuple(server.uvicorn.server_state.tasks):
             task.cancel()
         assert (await peer.closed())[0] == 1001
+
+
+@pytest.mark.parametrize("options", [{}, {"extensions": None}, {"extensions": {"tls": {}}}])
+async def test_a_server_need_not_have_extensions(options: Scope) -> None:
+    async def note(scope: Scope, receive: Receive, send: Send) -> None:
+        offered.append({*scope["extensions"]})
+
+    async def unused(*_: Any) -> Any:
+        raise AssertionError
+
+    offered: list[set[str]] = []
+    scope = {"type": "websocket", **options}
+    assert asgi.is_from_other_server(scope)
+    await asgi.serve(note, scope, unused, unused)
+    assert offered == [{TAKE_OVER, *(options.get("extensions") or ())}]

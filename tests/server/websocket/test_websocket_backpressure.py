@@ -20,7 +20,7 @@ from server.operations.request import Request, Transport
 from server.operations.runner import Runner
 from server.subscriptions.manager import SubscriptionManager
 from server.subscriptions.subscriber import Listener
-from server.websocket.service import Service
+from server.websocket.endpoint import GraphQLWebSocket
 from server.websocket.socket import Socket
 from server.websocket.transport import CLOSE_SECONDS, SocketLimits
 from tests.support.until import until
@@ -118,16 +118,15 @@ class SocketTalk:
         self.runner = FeedRunner()
         self.places = KeyedQuota("WebSockets", 0, 0)
         self.places.acquire("address:unknown")
-        seconds = SocketLimits(**limits)  # type: ignore[arg-type]
-        service = Service(
+        endpoint = GraphQLWebSocket(
             cast(Runner, self.runner),
-            cast(SubscriptionManager, self.runner),
             self._identify,
-            seconds,
-            lambda: self.now,
-            self.places,
+            subscriptions=cast(SubscriptionManager, self.runner),
+            limits=SocketLimits(**limits),  # type: ignore[arg-type]
+            clock=lambda: self.now,
+            quota=self.places,
         )
-        self.socket = Socket(service, "", None)
+        self.socket = Socket(endpoint, "", None)
         self.peer = RecordingPeer()
         self.socket.begin(self.peer)
 

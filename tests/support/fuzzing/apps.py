@@ -1,16 +1,12 @@
 """Small applications that write down what they are asked, and answer in every way there is."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-import server.app
-
-# The protocol's own extension of ASGI, wherever it is defined.
-exchange_of: Callable[[Scope], Any] = vars(server.app)["cycle_of"]
+from server.http.cycle import CYCLE
 
 # What an application takes at the most: seconds of virtual time without a word from its client.
 APP_SECONDS = 3.0
@@ -94,17 +90,8 @@ class CallRecorder:
             call.is_over = True
 
     async def _numbered(self, app: ASGIApp, call: ApplicationCall, receive: Receive, send: Send) -> None:
-        number = b"%d" % call.number
-
-        async def numbered(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message["headers"], (b"x-call", number)]}
-            await send(message)
-
-        exchange = exchange_of(call.scope)
-        if exchange is not None:  # an answer in one piece goes past `send`
-            exchange.add_header_lines(lambda: b"x-call: %b\r\n" % number)
-        await app(call.scope, receive, numbered)
+        call.scope[CYCLE].add_headers([(b"x-call", b"%d" % call.number)])
+        await app(call.scope, receive, send)
 
     async def _echo(self, line: "_Line") -> None:
         """Read the body, and answer with its length."""

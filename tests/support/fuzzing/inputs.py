@@ -15,7 +15,7 @@ from datastore.model.identity import Role
 from datastore.objects import FILE_FIELD
 from datastore.session.cursors import Cursors, binding
 from server.documents.request import read_params
-from server.http.body import Bodies, decode_body
+from server.http.body import Bodies, decode_content
 from server.http.headers import EVENTS, GRAPHQL, JSON, Headers, _parse_accept, parse_accept
 from server.http.responses import Refused
 from server.media.multipart import LONGEST_TOKEN, TOKEN_FIELD, UploadForm
@@ -205,7 +205,7 @@ def _changed(choices: Choices, text: bytes) -> bytes:
 def check_body(example: bytes) -> Any:
     """Check that a body is an operation or is refused with a message."""
     try:
-        asked = read_params(decode_body(example))
+        asked = read_params(decode_content(example, "The body"))
     except BadUserInput as problem:
         return _told(problem)
     return asked.requested_id is not None, asked.query is not None, asked.idempotency_key is not None

@@ -51,7 +51,7 @@ async def test_all_selections_are_compiled_before_the_execution() -> None:
 
 
 def _cells(program: Any) -> tuple[Any, ...]:
-    return program._roots[0].__closure__ or ()
+    return program.roots[0].__closure__ or ()
 
 
 def _plans(program: Any) -> list[Any]:

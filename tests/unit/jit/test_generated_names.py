@@ -8,7 +8,7 @@ from graphql import ExecutionResult, GraphQLField, GraphQLObjectType, GraphQLSch
 
 from jit import cache_of
 from jit.field_plan import FieldPlan
-from jit.field_resolvers import AttributeResolver, DirectResolver, Resolver, has_valid_names
+from jit.field_resolvers import AttributeResolver, Batch, DirectResolver, Resolver, has_valid_names
 from tests.support.executors import CompilingExecutor, first_operation
 
 # The last one is an identifier that Python normalizes to `fi` in source code, but not in `getattr`.
@@ -50,8 +50,8 @@ async def test_an_attribute_without_an_identifier_is_read_by_its_own_resolver(na
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_other_name_of_a_resolver_is_written_unless_it_is_an_identifier(name: str) -> None:
     assert has_valid_names(direct_resolver())
-    assert has_valid_names(direct_resolver(preloaded="author", shared_by=("users", "user_id")))
+    assert has_valid_names(direct_resolver(preloaded="author", batch=Batch(lambda *_: None, "user_id")))
     assert not has_valid_names(direct_resolver(parents=("parent", name)))
     assert not has_valid_names(direct_resolver(info=name))
     assert not has_valid_names(direct_resolver(preloaded=name))
-    assert not has_valid_names(direct_resolver(shared_by=("users", name)))
+    assert not has_valid_names(direct_resolver(batch=Batch(lambda *_: None, name)))

@@ -174,6 +174,71 @@ async def test_a_subscription_keeps_its_operation() -> None:
     assert cache_of(schema).statistics()[:2] == (3, {Reason.NOT_YET: 1, Reason.DISABLED: 4})
 
 
+def test_a_retained_operation_is_not_evicted_until_its_last_user_releases_it() -> None:
+    schema = new_schema()
+    cache = cache_of(schema)
+    cache.max_fields = 2
+    kept, *others = [first_operation(schema, f"{{ a{number}: name }}", CompilingExecutor) for number in range(4)]
+
+    def run(operation: Any) -> None:
+        operation.execute(None, root=ROOT)
+
+    kept.retain()
+    run(kept)
+    kept.retain()
+    for other in others:
+        run(other)
+    assert kept.compiled is not None
+    assert cache.statistics()[2:] == (3, 3, 1)  # two others beside the retained operation
+
+    kept.release()
+    run(others[0])
+    assert kept.compiled is not None
+    kept.release()
+    assert kept.compiled is not None
+    for other in others[:2]:
+        run(other)
+    assert kept.compiled is None
+    assert cache.statistics().fields == 2
+
+
+def test_retained_operations_beyond_the_limit_are_evicted_like_others() -> None:
+    schema = new_schema()
+    cache = cache_of(schema)
+    cache.max_fields = 1
+    first, second, third = [first_operation(schema, f"{{ a{number}: name }}", CompilingExecutor) for number in range(3)]
+    for operation in (first, second, third):
+        operation.retain()
+        operation.execute(None, root=ROOT)
+
+    assert [operation.compiled is not None for operation in (first, second, third)] == [True, False, True]
+    cache.clear()
+    assert [operation.compiled for operation in (first, second, third)] == [None] * 3
+    assert cache.statistics()[2:4] == (0, 0)
+    second.execute(None, root=ROOT)
+    assert cache.statistics()[2:4] == (1, 1)
+    for operation in (first, second, third):
+        operation.release()
+
+
+def test_the_fields_of_a_retained_operation_are_released_if_it_can_no_longer_be_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schema = new_schema()
+    operation = first_operation(schema, "{ name }", CompilingExecutor)
+    operation.retain()
+    operation.execute(None, root=ROOT)
+    with monkeypatch.context() as patched:
+        patched.setattr("jit.cache.CachedOperation._compile", lambda _: None)
+        schema.type_map["Query"].fields["name"].resolve = lambda *_: "other"  # type: ignore[attr-defined]
+        operation.execute(None, root=ROOT)
+    assert operation.compiled is None
+
+    operation.release()
+
+    assert cache_of(schema).statistics()[2:4] == (0, 0)
+
+
 def call_next(resolve: Any, *given: Any, **named: Any) -> Any:
     return resolve(*given, **named)
 

@@ -19,7 +19,7 @@ from datastore.keyspace.sightings import BLIP
 from datastore.session.pagination import Span
 from datastore.sightings.reporters import Reporters
 from datastore.sightings.sightings import Sightings
-from pipelines.demo.scene import EARTHQUAKE_EVERY, SIGHTING_EVERY, YOUNGEST, Demo
+from pipelines.demo.scene import YOUNGEST, Demo
 from tests.support.command_line import (
     COMMANDS,
     ONE,
@@ -367,4 +367,4 @@ async def test_the_demo_keeps_changing(served: Served, clock: Clock) -> None:
 
 
 def test_the_live_demo_does_not_let_a_visitor_wait_long() -> None:
-    assert max(SIGHTING_EVERY, EARTHQUAKE_EVERY) <= 20
+    assert max(Demo.sighting_every, Demo.earthquake_every) <= 20

@@ -1,6 +1,7 @@
 """The objects of a process while it serves."""
 
 import asyncio
+import sys
 from functools import partial
 from typing import Any
 
@@ -19,7 +20,40 @@ from runtime.jobs import metrics_served, pipeline_pace, serve_metrics
 from server.settings import Settings
 from tests.support.ports import free_port
 from tests.support.served import SECRET, Clock
+from tests.support.store_engines import ROOT
 from tests.support.usgs_samples import Handler, feature, feed_bytes, feed_server, hang_response
+
+# A worker that serves a local store. It prints the modules that it has loaded.
+SERVE = """
+import asyncio, sys
+from runtime.supervisor.worker_process import ProcessPart, Settings, StoreOptions, serving_gateway
+
+async def serve():
+    store = StoreOptions(store=sys.argv[1], prefix=sys.argv[2])
+    async with serving_gateway(Settings(secret="x" * 32), store, ProcessPart.SERVING).running():
+        print(*sys.modules)
+
+asyncio.run(serve())
+"""
+# What takes memory and is needed for AWS, Redis, requests to other services, the command line, or tests.
+UNUSED = {
+    *("aiohttp", "boto3", "hypothesis", "pydantic", "redis", "rich", "runtime.cli", "runtime.scaffold"),
+    *("s3transfer", "typer", "urllib3"),
+}
+
+
+@pytest.mark.process
+async def test_a_process_that_serves_a_local_store_loads_no_unused_module(store_options: StoreOptions) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", SERVE, store_options.store, store_options.prefix),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    printed, _ = await process.communicate()
+    loaded = set(printed.decode().split())
+    assert process.returncode == 0
+    assert "strawberry" in loaded
+    assert UNUSED & loaded == set()
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tests.support.served import NOON
 from tests.support.store_engines import ROOT
 
 AREAS = "query Areas { areas }"
-QUAKE = "query Quake($id: ID!) { earthquake(eventId: $id) { ...Q } }"
+QUAKE = "query Quake($id: ID!) { earthquake(id: $id) { ...Q } }"
 FRAGMENT = "fragment Q on Earthquake { place }"
 
 
@@ -91,7 +91,7 @@ async def test_documents_are_put_into_the_table_listed_and_deleted(
     listed = await call("documents", "list")
     other = await call("documents", "put", changed)
     as_before = await call("documents", "list")
-    store = Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str)
+    store = Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str, now=lambda: NOON)
     await StoredDocuments(store).put("twin", AREAS, NOON)
     one_of_two = await call("documents", "delete", "areas")
     between = await call("documents", "list")

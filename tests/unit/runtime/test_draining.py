@@ -109,8 +109,8 @@ def test_the_time_to_end_others_does_not_extend_the_wait_for_hanging_ones() -> N
 
     async def work() -> None:
         streams: Any = EventStreams()
-        sockets: Any = SimpleNamespace(_sockets=[Hanging() for _ in range(MANY)])
-        sockets._open = sockets._sockets
+        sockets: Any = SimpleNamespace(sockets=[Hanging() for _ in range(MANY)])
+        sockets._open = sockets.sockets
         hanging = asyncio.create_task(asyncio.Event().wait())
         streams._open = dict.fromkeys([Hanging() for _ in range(MANY)], hanging)
         for drained in (streams.drain(delays(), 4.0), GraphQLWebSocket.drain(sockets, delays(), 4.0)):

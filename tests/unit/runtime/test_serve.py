@@ -92,7 +92,7 @@ def test_an_unknown_path_is_a_404_in_the_form_of_other_errors(gateway: GatewayPr
 
 
 def test_the_demo_has_earthquakes_of_the_last_days_and_active_sightings(gateway: GatewayProcess) -> None:
-    data = gateway.data("{ earthquakes(last: 1) { nodes { occurredAt } } trending(windowHours: 1) { score } }")
+    data = gateway.data("{ earthquakes(last: 1) { nodes { occurredAt } } trending(window: HOUR) { score } }")
     assert data["earthquakes"]["nodes"]
     assert sum(category["score"] for category in data["trending"]) >= 8
     assert len(gateway.data(STRONG)["earthquakes"]["nodes"]) > 3
@@ -419,6 +419,7 @@ def test_given_settings_override_the_environment() -> None:
         ("GATEWAY_SECRET", "x" * 31),
         ("GATEWAY_JWKS_URL", "keys.example.com"),
         ("GATEWAY_AREAS", " , "),
+        ("GATEWAY_CATEGORIES", ",".join(map(str, range(101)))),
         ("GATEWAY_PHOTO_BUCKET", "My Bucket"),
         ("GATEWAY_S3_URL", "s3.example.com"),
         ("GATEWAY_PUBLIC_URL", "https://[example.com"),

@@ -337,7 +337,7 @@ async def test_a_worker_that_dies_while_its_successor_begins_has_one_successor(
     monkeypatch.setattr("runtime.supervisor.slot.FIRST_DELAY", 0.0)
     started, begins, may_begin = list[Worker](), asyncio.Event(), asyncio.Event()
 
-    async def start() -> Worker:
+    async def start(_: list[socket.socket]) -> Worker:
         if started:
             begins.set()
             await may_begin.wait()
@@ -366,7 +366,7 @@ async def test_a_successor_that_dies_is_replaced_while_the_one_before_still_leav
     monkeypatch.setattr("runtime.supervisor.slot.FIRST_DELAY", 0.0)
     started, third = list[Worker](), asyncio.Event()
 
-    async def start() -> Worker:
+    async def start(_: list[socket.socket]) -> Worker:
         started.append(await stand_in(tmp_path))
         if len(started) == 3:
             third.set()
@@ -391,7 +391,7 @@ async def test_starting_a_process_is_retried_when_it_fails(monkeypatch: pytest.M
     monkeypatch.setattr("runtime.supervisor.slot.FIRST_DELAY", 0.0)
     tries, refusals = 0, 3
 
-    async def start() -> Worker:
+    async def start(_: list[socket.socket]) -> Worker:
         nonlocal tries
         tries += 1
         if tries <= refusals:
@@ -428,7 +428,7 @@ def test_an_assignment_is_removed_from_the_environment() -> None:
         given = [os.dup(one.fileno()) for one in (line, listening)]
         for descriptor in given:
             os.set_inheritable(descriptor, True)
-        value = f'{{"part": "serving", "number": 1, "line": {given[0]}, "listening": [{given[1]}]}}'
+        value = f'{{"part": "serving", "number": 1, "line": {given[0]}, "listening": [{given[1]}], "options": {{}}}}'
         environment = {VARIABLE: value}
         assignment = Assignment.of(environment)
         assert assignment == Assignment(ProcessPart.SERVING, 1, given[0], (given[1],))
@@ -441,13 +441,14 @@ def test_an_assignment_is_removed_from_the_environment() -> None:
     "message",
     [
         *("", "yes", "1", "null", "[]", "{}"),
-        '{"part": "all", "number": 1, "line": 0, "listening": []}',
-        '{"part": "serving", "number": 1, "line": 999999, "listening": []}',
-        '{"part": "serving", "number": 1, "line": %(file)s, "listening": []}',
-        '{"part": "serving", "number": 1, "line": %(socket)s, "listening": [%(file)s]}',
-        '{"part": "serving", "number": 1, "line": %(socket)s, "listening": 7}',
-        '{"part": "serving", "number": "x", "line": %(socket)s, "listening": []}',
-        '{"part": "serving", "number": 1, "line": "%(socket)s", "listening": []}',
+        '{"part": "all", "number": 1, "line": 0, "listening": [], "options": {}}',
+        '{"part": "serving", "number": 1, "line": 999999, "listening": [], "options": {}}',
+        '{"part": "serving", "number": 1, "line": %(file)s, "listening": [], "options": {}}',
+        '{"part": "serving", "number": 1, "line": %(socket)s, "listening": [%(file)s], "options": {}}',
+        '{"part": "serving", "number": 1, "line": %(socket)s, "listening": 7, "options": {}}',
+        '{"part": "serving", "number": "x", "line": %(socket)s, "listening": [], "options": {}}',
+        '{"part": "serving", "number": 1, "line": "%(socket)s", "listening": [], "options": {}}',
+        '{"part": "serving", "number": 1, "line": %(socket)s, "listening": []}',
     ],
 )
 def test_a_worker_assignment_from_elsewhere_is_refused(message: str) -> None:

@@ -197,20 +197,22 @@ def _unknown_score(ball: Row) -> Score:
 
 def _wicket(ball: Row, score: Score, batter_id: str, names: PlayerNames) -> Wicket:
     player_id = ident(ball.get("batsmanout_id")) or batter_id
-    kind = dismissal_kind(score.name)
-    keeper = ident(ball.get("catchstump_id"))
-    if kind == "caught" and keeper is not None and keeper == ident(ball.get("bowler_id")):
+    name = names.of(player_id, ball.get("batsman") if player_id == batter_id else None)
+    bowler_id = ident(ball.get("bowler_id"))
+    return wicket_of(ball, "catchstump_id", score.name, (player_id, name), bowler_id, names)
+
+
+def wicket_of(
+    row: Row, keeper_field: str, score: str, batter: tuple[str, str], bowler_id: str | None, names: PlayerNames
+) -> Wicket:
+    """Return the dismissal of a batter (id and name) from a row. `keeper_field` has the id of catcher or keeper."""
+    kind = dismissal_kind(score)
+    keeper, thrower = ident(row.get(keeper_field)), ident(row.get("runout_by_id"))
+    if kind == "caught" and keeper is not None and keeper == bowler_id:
         kind = "caught and bowled"
-    fielders = [keeper] if kind in ("caught", "stumped") else []
-    if kind == "run out":
-        fielders = [ident(ball.get("runout_by_id")), keeper]
-    return Wicket(
-        player_id=player_id,
-        name=names.of(player_id, ball.get("batsman") if player_id == batter_id else None),
-        kind=kind,
-        fielders=tuple(names.of(fielder) for fielder in fielders if fielder),
-        bowler_credited=kind in CREDITED_TO_BOWLER,
-    )
+    fielder_ids = {"caught": [keeper], "stumped": [keeper], "run out": [thrower, keeper]}.get(kind, [])
+    fielders = tuple(names.of(fielder) for fielder in fielder_ids if fielder)
+    return Wicket(*batter, kind, fielders, kind in CREDITED_TO_BOWLER)
 
 
 def balls_in_over(balls: tuple[Ball, ...], match_format: str | None) -> int:

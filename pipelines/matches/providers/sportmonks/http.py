@@ -19,9 +19,9 @@ import msgspec
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.dynamodb.retry.retry_after import retry_after_seconds
 from pipelines.matches.providers.provider import Malformed, ProviderError, ProviderRefused, ProviderUnavailable
+from pipelines.matches.providers.sportmonks import BASE_URL
 from pipelines.matches.providers.sportmonks.quota import CALLS, Quota
 
-BASE_URL = "https://cricket.sportmonks.com/api/v2.0/"
 RETRY = Backoff(initial=0.2, maximum=2.0, attempts=3)
 LIMITS = aiohttp.ClientTimeout(total=20, connect=5, sock_read=10)
 MAX_BODY_BYTES = 16 << 20
@@ -46,7 +46,7 @@ class _TooLarge(Exception):
 
 
 class SportMonksHttp:
-    """A client for GET requests below one base URL.
+    """A client for GET requests below one base URL. The caller closes the session.
 
     No error that it raises holds the token, neither in its text nor in its chain of causes. `now` is the clock of the
     quotas. `sleep` waits some seconds between retries and where the quota paces the calls.

@@ -3,7 +3,7 @@
 SportMonks updates totals, figures and balls at different times. They are not reconciled here.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -18,9 +18,8 @@ from datastore.matches.cricket import (
     InningsScore,
     Partnership,
     Scorecard,
-    Wicket,
 )
-from pipelines.matches.providers.sportmonks.balls import PlayerNames, Scores, dismissal_kind, score_of
+from pipelines.matches.providers.sportmonks.balls import PlayerNames, Scores, score_of, wicket_of
 from pipelines.matches.providers.sportmonks.values import (
     Row,
     UnreadableRow,
@@ -33,7 +32,8 @@ from pipelines.matches.providers.sportmonks.values import (
     required_id,
     whole,
 )
-from pipelines.matches.scoring.dismissals import CREDITED_TO_BOWLER, dismissal_text
+from pipelines.matches.scoring.dismissals import dismissal_text
+from pipelines.matches.scoring.scorebook import total_extras
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def innings_of(fixture: Row, play: Play) -> tuple[InningsScore, ...]:
             completed_overs=total.completed_overs,
             balls=total.balls,
             legal_balls=total.legal_balls,
-            extras=extras[number] if number in extras else _sum(ball.extras for ball in play.of(number)),
+            extras=extras[number] if number in extras else total_extras(ball.extras for ball in play.of(number)),
             super_over=number > play.regular,
         )
         for number, total in sorted(by_number.items())
@@ -114,17 +114,6 @@ def _extras(row: Row) -> tuple[int, Extras] | None:
         wides=count(row.get("wide")),
         no_balls=count(row.get("noball_runs")),
         penalty=count(row.get("penalty")),
-    )
-
-
-def _sum(extras: Iterable[Extras]) -> Extras:
-    parts = list(extras)
-    return Extras(
-        byes=sum(part.byes for part in parts),
-        leg_byes=sum(part.leg_byes for part in parts),
-        wides=sum(part.wides for part in parts),
-        no_balls=sum(part.no_balls for part in parts),
-        penalty=sum(part.penalty for part in parts),
     )
 
 
@@ -188,7 +177,8 @@ def _batter(row: Row, play: Play, seen: set[str], closed: bool, striker: str | N
     if status not in (BatterStatus.OUT, BatterStatus.RETIRED, BatterStatus.ABSENT):
         return line
     bowler_id = ident(row.get("bowling_player_id"))
-    wicket = _wicket(row, name, line, bowler_id, play.names)
+    batter = line.player_id, line.name
+    wicket = wicket_of(row, "catch_stump_player_id", name, batter, bowler_id, play.names)
     return replace(
         line,
         how_out=wicket.kind,
@@ -210,16 +200,6 @@ def _status(row: Row, name: str, out: bool, seen: bool, closed: bool) -> BatterS
     if seen or flag(row.get("active")) or count(row.get("ball")):
         return BatterStatus.NOT_OUT
     return BatterStatus.DID_NOT_BAT if closed else BatterStatus.YET_TO_BAT
-
-
-def _wicket(row: Row, name: str, line: BattingLine, bowler_id: str | None, names: PlayerNames) -> Wicket:
-    kind = dismissal_kind(name)
-    keeper, thrower = ident(row.get("catch_stump_player_id")), ident(row.get("runout_by_id"))
-    if kind == "caught" and keeper is not None and keeper == bowler_id:
-        kind = "caught and bowled"
-    fielder_ids = {"caught": [keeper], "stumped": [keeper], "run out": [thrower, keeper]}.get(kind, [])
-    fielders = tuple(names.of(fielder) for fielder in fielder_ids if fielder)
-    return Wicket(line.player_id, line.name, kind, fielders, kind in CREDITED_TO_BOWLER)
 
 
 def _bowler(row: Row, play: Play, closed: bool) -> BowlingLine:

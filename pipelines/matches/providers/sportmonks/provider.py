@@ -3,17 +3,14 @@
 https://docs.sportmonks.com/cricket
 """
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-import aiohttp
 import msgspec
 
-from datastore.dynamodb.retry.backoff import Backoff
 from datastore.matches.cricket import Match, MatchSnapshot
 from datastore.matches.leagues import League
 from datastore.matches.team_seasons import TeamSeason
@@ -22,8 +19,7 @@ from datastore.primitives.single_flight import SingleFlight
 from pipelines.matches.providers.provider import Malformed, ProviderError, ProviderUnavailable
 from pipelines.matches.providers.sportmonks.balls import Score, scores_by_id
 from pipelines.matches.providers.sportmonks.fixtures import match_of, snapshot_of
-from pipelines.matches.providers.sportmonks.http import BASE_URL, LIMITS, RETRY, SportMonksHttp
-from pipelines.matches.providers.sportmonks.quota import CALLS
+from pipelines.matches.providers.sportmonks.http import SportMonksHttp
 from pipelines.matches.providers.sportmonks.reference import leagues_of, season_teams_of, standings_of, teams_of
 from pipelines.matches.providers.sportmonks.values import convert_rows, row
 
@@ -60,36 +56,12 @@ class _EndpointResponse:
 
 
 class SportMonks:
-    """The provider for SportMonks; see `Provider`.
-
-    The caller closes the session. A response is reused for `interval`.
-    """
+    """The provider for SportMonks; see `Provider`. A response is reused for `interval`."""
 
     name = "sportmonks"
 
-    def __init__(
-        self,
-        session: aiohttp.ClientSession,
-        token: str,
-        *,
-        base_url: str = BASE_URL,
-        now: Callable[[], datetime],
-        interval: timedelta = INTERVAL,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        retry: Backoff = RETRY,
-        limits: aiohttp.ClientTimeout = LIMITS,
-        calls_per_hour: int = CALLS,
-    ) -> None:
-        self._http = SportMonksHttp(
-            session,
-            token,
-            base_url=base_url,
-            now=now,
-            sleep=sleep,
-            retry=retry,
-            limits=limits,
-            calls_per_hour=calls_per_hour,
-        )
+    def __init__(self, http: SportMonksHttp, *, now: Callable[[], datetime], interval: timedelta = INTERVAL) -> None:
+        self._http = http
         self._now = now
         self._interval = interval
         self._flights = SingleFlight[str, _EndpointResponse](cancel_unused=True)

@@ -153,7 +153,7 @@ async def test_trimmed_changes_are_reported_after_the_changes_before() -> None:
     feed = scripted(script)
     async with feed.follow(BLIP, number_of) as events, feed.follow(BLIP, number_of) as other:
         script.write("a", "x")
-        await until(lambda: events.waiting == other.waiting == 1)
+        await until(lambda: len(events.live.backlog) == len(other.live.backlog) == 1)
         script.write("a", "x")
         script.shards["a"].trimmed = 5
         for subscription in (events, other):

@@ -21,7 +21,7 @@ from tests.support.served import NOON
 
 
 def tag_counter(name: str) -> Key:
-    return leaderboards.counters(leaderboards.TAGS, "2026-06-25", name)
+    return leaderboards.counters_of(leaderboards.TAGS, "2026-06-25", name)
 
 
 def adding(name: str, to: str, **numbers: int) -> Effect:

@@ -111,7 +111,7 @@ async def test_the_log_begins_at_the_first_entry_of_the_bus(past: list[tuple[int
 
 async def test_children_begin_after_the_last_entry_of_their_parent() -> None:
     """The bus has entries of one child, and none of the other."""
-    log = ReplayLog(lambda _: None, lambda _: None, None)  # type: ignore[arg-type]
+    log = ReplayLog(None)  # type: ignore[arg-type]
     deduplicator = Deduplicator("t", log, lambda _, problem: pytest.fail(repr(problem)), utc_now)
     parents = {"child": "parent", "other": "parent"}
     state = RelayState("", "1-1", "e", "arn", "", 3, {"parent": "9", "child": "11", "other": START}, parents)

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from datastore.change_streams.change import Change
 from datastore.change_streams.replay import replay_log as change_log
+from datastore.change_streams.replay.backfill import Backfill
 from datastore.change_streams.replay.replay_log import MissingRange, ReplayLog, ResumeTokenRefused
-from datastore.change_streams.replay.resume_token import MAX_SHARDS, ResumeToken, decode, idle, key_of
+from datastore.change_streams.replay.resume_token import MAX_SHARDS, MOVES, ResumeToken, decode, idle, key_of
 from datastore.change_streams.replay.runs import LogEntry
 from datastore.change_streams.shards.checkpoints import joined
 from datastore.errors import Unavailable
@@ -36,21 +37,21 @@ def big(sequence: int) -> Change:
 Read = Callable[[MissingRange], Any]
 
 
-class Older:
+class Older(Backfill):
     """A backfill that reads the shard `s` with the function `read`."""
 
     def __init__(self, read: Read) -> None:
-        self._read = read
+        self._changes = read
         self.asked: list[tuple[int, int | None]] = []
 
     async def shards(self, stream: str) -> dict[str, str | None]:
         return {"s": None}
 
-    async def read(self, stream: str, missing: list[MissingRange]) -> list[tuple[str, Change]] | None:
+    async def read(self, stream: str, ranges: list[MissingRange]) -> list[tuple[str, Change]] | None:
         await asyncio.sleep(0)
-        (wanted,) = missing
+        (wanted,) = ranges
         self.asked.append((int(wanted.start), wanted.before()))
-        found = self._read(wanted)
+        found = self._changes(wanted)
         found = await found if asyncio.iscoroutine(found) else found
         return None if found is None else [(wanted.shard, change) for change in found]
 
@@ -64,7 +65,7 @@ def nothing(_: MissingRange) -> None:
 
 
 def replay_log(published: list[LogEntry], **bounds: float) -> ReplayLog:
-    return ReplayLog(published.append, lambda _: None, Older(nothing), **bounds)
+    return ReplayLog(Older(nothing), on_publish=published.append, **bounds)
 
 
 def token_at(sequence: int) -> ResumeToken:
@@ -89,7 +90,7 @@ def replayed_after(log: ReplayLog, place: ResumeToken) -> list[int] | None:
 def started_log(read: Read = nothing, **bounds: float) -> tuple[ReplayLog, Older]:
     """Return a log that joined a single shard at its end and begins with change 100."""
     older = Older(read)
-    kept = ReplayLog(lambda _: None, lambda _: None, older, **bounds)
+    kept = ReplayLog(older, **bounds)
     kept.start_epoch("arn", {"s": joined("o", "iterator")}, {"s": None}, NOW)
     kept.deliver("s", numbered_change(100))
     return kept, older
@@ -156,6 +157,27 @@ def test_any_position_of_any_process_is_followed_by_all_changes_or_too_old(seed:
     assert [replayed_after(kept, entry.token) for entry in here[-most:]] == [
         [one.sequence for one in here[index:]] for index in range(len(here) - len(here[-most:]) + 1, len(here) + 1)
     ]
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 1_000_000), many=st.integers(2, 4 * MOVES))
+def test_a_token_does_not_depend_on_the_time_at_which_it_is_encoded(seed: int, many: int) -> None:
+    """Subscribers encode tokens later than they arrive, and in another order: some execute events faster."""
+    rng = random.Random(seed)
+    expected, published = list[bytes](), list[LogEntry]()
+    early = ReplayLog(Older(nothing), on_publish=lambda entry: expected.append(entry.token.encode()))
+    late = replay_log(published)
+    for log in (early, late):
+        log.start_epoch("arn", {"a": "", "b": ""}, {"a": None, "b": None}, NOW)
+    started = early.last_token.encode(), late.last_token
+    for number in range(1, many):
+        shard, change = rng.choice("ab"), numbered_change(number)
+        early.deliver(shard, change)
+        late.deliver(shard, change)
+    order = list(zip(published, expected, strict=True))
+    rng.shuffle(order)
+    assert all(entry.token.encode() == token for entry, token in order)
+    assert started[1].encode() == started[0]
 
 
 @settings(max_examples=200, deadline=None)
@@ -358,7 +380,7 @@ async def test_positions_that_the_stream_refuses_affect_no_others() -> None:
 
 @pytest.mark.parametrize("is_delivered", [True, False])
 async def test_a_subscriber_behind_the_replay_log_learns_when_it_is_trimmed(is_delivered: bool) -> None:
-    kept = ReplayLog(lambda _: None, lambda _: None, Older(all_before), kept_seconds=0.02)
+    kept = ReplayLog(Older(all_before), kept_seconds=0.02)
     kept.start_epoch("arn", {"s": "99"}, {"s": None}, NOW)
     if is_delivered:
         kept.deliver("s", numbered_change(100))
@@ -374,7 +396,7 @@ async def test_a_subscriber_behind_the_replay_log_learns_when_it_is_trimmed(is_d
 
 async def test_a_joined_shard_takes_the_position_of_other_processes_once_it_has_answered() -> None:
     """Otherwise a client that resumes there would receive the records before the first answer twice."""
-    kept = ReplayLog(lambda _: None, lambda _: None, Older(lambda _: []))
+    kept = ReplayLog(Older(lambda _: []))
     kept.start_epoch("arn", {"s": joined("o", "iterator")}, {"s": None}, NOW)
     waiting = asyncio.create_task(kept.load_from(token_at(50)))
     for _ in range(change_log.EMPTY_READS):
@@ -389,7 +411,7 @@ async def test_a_joined_shard_takes_the_position_of_other_processes_once_it_has_
 async def test_a_reader_that_begins_before_the_position_of_others_delivers_nothing_twice() -> None:
     """A reader does so when the iterator of a shard that it joined at the end has expired."""
     published: list[LogEntry] = []
-    kept = ReplayLog(published.append, lambda _: None, Older(lambda _: []))
+    kept = ReplayLog(Older(lambda _: []), on_publish=published.append)
     kept.start_epoch("arn", {"s": joined("o", "iterator")}, {"s": None}, NOW)
     waiting = asyncio.create_task(kept.load_from(token_at(50)))
     while not waiting.done():
@@ -401,7 +423,7 @@ async def test_a_reader_that_begins_before_the_position_of_others_delivers_nothi
 
 
 async def test_records_of_a_joined_shard_before_its_first_answer_are_delivered_once() -> None:
-    kept = ReplayLog(lambda _: None, lambda _: None, Older(lambda _: [numbered_change(51)]))
+    kept = ReplayLog(Older(lambda _: [numbered_change(51)]))
     kept.start_epoch("arn", {"s": joined("o", "iterator")}, {"s": None}, NOW)
     waiting = asyncio.create_task(kept.load_from(token_at(50)))
     for _ in range(20):
@@ -418,7 +440,7 @@ async def test_a_shard_that_is_newer_than_the_last_listing_is_no_reason_to_start
     listed: dict[str, str | None] = {"s": None}
     older = Older(nothing)
     monkeypatch.setattr(older, "shards", lambda stream: asyncio.sleep(0, dict(listed)))
-    kept = ReplayLog(lambda _: None, lambda _: None, older)
+    kept = ReplayLog(older)
     kept.start_epoch("arn", {"s": "99"}, {"s": None}, NOW)
     unknown = ResumeToken.at(STREAM, NOW, {key_of("arn", "child"): "100"})
     assert await kept.load_from(unknown) is None

@@ -1,17 +1,14 @@
 """The endpoints of DynamoDB in AWS: recognised by host name, with their region and the endpoint of their streams."""
 
-from collections.abc import Iterator
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
-from botocore.awsrequest import AWSResponse
 
 from datastore.database import Database, StoreMisconfigured, StoreOptions, open_database
 from datastore.dynamodb.endpoints import STREAMS_VARIABLE, TABLES_VARIABLE, addresses, aws_partition_of, is_aws_url
-from datastore.objects.none import NoObjects
+from datastore.objects import NoObjects
 from runtime.container import Gateway, followed_every
 from runtime.jobs import pipeline_pace
 from server.settings import Settings
@@ -71,11 +68,7 @@ async def test_a_host_of_aws_determines_its_region_and_its_streams(host: str, re
     assert (options.in_aws, options.named_region) == (True, region)
     async with open_database(options) as database:
         endpoint = database.endpoint
-        admin = database.admin_client().meta
     assert (endpoint.tables(), endpoint.streams(), endpoint.region) == (url, f"https://{streams}", region)
-    # For the dual-stack endpoint of an account, boto3 is configured for dual-stack and uses the region's endpoint.
-    assert admin.region_name == region
-    assert admin.endpoint_url.lower() == url.lower().replace("123456789012.ddb.us-east-1.api", "dynamodb.us-east-1.api")
 
 
 @pytest.mark.parametrize("url", ELSEWHERE)
@@ -103,36 +96,6 @@ def test_without_an_endpoint_botocore_derives_both(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert addresses(boto3.Session(region_name="eu-west-1"), None) == (f"https://{tables}", f"https://{streams}")
-
-
-@pytest.mark.parametrize("store", ["aws", VPC, CHINA_VPC, *[f"https://{host}" for host, _, _ in IN_AWS]])
-@pytest.mark.parametrize("variable", ["AWS_USE_DUALSTACK_ENDPOINT", "AWS_USE_FIPS_ENDPOINT", "neither"])
-async def test_tables_are_administered_at_the_endpoint_of_the_requests(
-    store: str, variable: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """boto3 derives the endpoint by its own rules, which its first request shows."""
-    monkeypatch.setenv(variable, "true")
-    monkeypatch.setenv(STREAMS_VARIABLE, "http://127.0.0.1:1")
-    monkeypatch.setenv("AWS_ACCOUNT_ID", "123456789012")
-    async with open_database(StoreOptions(store, region="eu-west-1")) as database:
-        admin, tables = database.admin_client(), database.endpoint.tables()
-        urls: list[str] = []
-
-        def answered(request: Any, **_: Any) -> AWSResponse:
-            urls.append(request.url)
-            return AWSResponse(request.url, 200, {}, RawAnswer(b'{"TableNames": []}'))
-
-        admin.meta.events.register("before-send.dynamodb.ListTables", answered)
-        assert admin.list_tables()["TableNames"] == []
-    expected = tables.lower().replace("123456789012.ddb.us-east-1.api", "dynamodb.us-east-1.api")
-    assert [url.lower() for url in urls] == [f"{expected}/"]
-
-
-class RawAnswer(BytesIO):
-    """The body of a response as urllib3 provides it."""
-
-    def stream(self, **_: Any) -> Iterator[bytes]:
-        yield self.read()
 
 
 async def test_the_streams_of_a_vpc_endpoint_must_be_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

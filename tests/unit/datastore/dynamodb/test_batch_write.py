@@ -19,7 +19,7 @@ from datastore.model.composite_keys import Key
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from tests.support.fault_proxy import Proxy, Seen, client_of, forward, hang, refuse
-from tests.support.served import call_name
+from tests.support.served import NOON, call_name
 
 ALL_TEAMS = AccessPattern("T-1", "", TEAMS, ("Scan",), Who.ANY)
 ALL_ROWS = AccessPattern("T-2", "", TEAM_SEASONS, ("Scan",), Who.ANY)
@@ -33,7 +33,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 async def store(proxy: Proxy, database: Database) -> AsyncIterator[Store]:
     async with client_of(proxy) as client:
-        yield Store(client, prefix=database.prefix, deadline=Deadline(20), token=lambda: "")
+        yield Store(client, prefix=database.prefix, deadline=Deadline(20), token=lambda: "", now=lambda: NOON)
 
 
 def teams(count: int, **more: Any) -> list[dict[str, Any]]:

@@ -9,8 +9,9 @@ import pytest
 
 from datastore.database import Database, StoreOptions, open_database
 from datastore.dynamodb.calls import WRITE_UNIT_COST
-from datastore.dynamodb.client import ITEM_OPERATIONS, Client, ConditionFailed, RequestRefused, TransactionCancelled
+from datastore.dynamodb.client import Client, ConditionFailed, RequestRefused, TransactionCancelled
 from datastore.dynamodb.codec import Item
+from datastore.dynamodb.retry.classify import ITEM_OPERATIONS
 from datastore.errors import Timeout, Unavailable
 from datastore.keyspace.sightings import BLIP
 from datastore.session.metering import Meter

@@ -27,6 +27,7 @@ from tests.support.fault_proxy import (
     refuse,
     reset,
 )
+from tests.support.served import NOON
 from tests.support.time_jumps import jump
 from tests.support.until import until
 
@@ -185,7 +186,7 @@ async def test_a_write_that_may_have_been_applied_is_not_called_retryable(
 
 async def test_each_call_records_whether_it_may_have_written(client: Client, proxy: Proxy, database: Database) -> None:
     meter = Meter()
-    store = Store(client, prefix=database.prefix, deadline=Deadline(5), token=lambda: "", meter=meter)
+    store = Store(client, prefix=database.prefix, deadline=Deadline(5), token=lambda: "", meter=meter, now=lambda: NOON)
     item = {"PK": "A", "SK": "B"}
 
     await store.get(CONSISTENT, Key("A", "B"))

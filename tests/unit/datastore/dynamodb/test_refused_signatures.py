@@ -253,21 +253,3 @@ async def test_calls_to_a_store_whose_clock_jumps_are_not_retried_without_end(cl
     with pytest.raises(RequestRefused):
         await client.call("ListTables", {})
     assert proxy.operations() == ["ListTables"] * 3
-
-
-@pytest.mark.parametrize("is_known", [False, True])
-async def test_tables_are_administered_at_the_time_of_the_store(
-    proxy: Proxy, profile: Profile, monkeypatch: pytest.MonkeyPatch, offset: timedelta, is_known: bool
-) -> None:
-    monkeypatch.setenv(TABLES_VARIABLE, proxy.url)
-    monkeypatch.setenv(STREAMS_VARIABLE, proxy.url)
-    async with open_database(StoreOptions("aws", region="eu-west-1")) as database:
-        proxy.always = clock_off_by(offset)
-        if is_known:
-            await database.client.call("ListTables", {"Limit": 1})
-            proxy.seen.clear()
-        admin = database.admin_client()
-        for _ in range(2):
-            await asyncio.to_thread(admin.list_tables, Limit=1)
-        assert len(proxy.seen) == (2 if is_known else 3)
-        assert abs(database.client.now() - datetime.now(UTC) - offset) < timedelta(minutes=1)

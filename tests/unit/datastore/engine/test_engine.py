@@ -24,6 +24,7 @@ from datastore.engine.process import EngineFailed
 from datastore.engine.programs import Dynoxide, EngineMissing, find_binary, npm_platform
 from tests.support.supervisor import is_running
 from tests.support.until import until
+from tests.support.wire_server import ServerTalk, serve_script
 
 ROOT = Path(__file__).parents[4]
 
@@ -365,6 +366,17 @@ async def test_an_owner_that_never_answers_is_reported(
         async with Engine(binary, tmp_path):
             pass
     silent.close()
+
+
+async def test_a_probe_ends_although_a_peer_sends_its_response_slowly() -> None:
+    """Another process may have the port of an engine that has ended."""
+
+    async def send_slowly(talk: ServerTalk) -> None:
+        while True:
+            await talk.say(b"H", pause=0.05)
+
+    async with asyncio.timeout(20), serve_script(send_slowly) as server:
+        assert not await engine_process.answers(server.url, "key")
 
 
 def test_binary_is_looked_for_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,8 @@ from datastore.errors import (
     Unavailable,
 )
 from datastore.gateway.idempotency_records import Claim
-from datastore.keyspace.gateway import idempotency_records as keys
-from datastore.keyspace.gateway.table import GATEWAY
+from datastore.keyspace import gateway as keys
+from datastore.keyspace.gateway import GATEWAY
 from datastore.model.ids import IdSource
 from datastore.session.metering import Meter
 from server.operations import idempotency

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from datastore.database import Database, StoreOptions
+from datastore.dynamodb.client import Client
 from datastore.infrastructure import tables
 from datastore.infrastructure.alarms import AlarmLevel
 from datastore.infrastructure.cloudformation import cloudformation
@@ -50,17 +51,17 @@ def of_type(found: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
 
 
 async def test_the_template_creates_the_same_tables(database: Database) -> None:
-    admin = database.admin_client()
-    await tables.create(admin, ALL, database.prefix)
+    client = database.client
+    await tables.create(client, ALL, database.prefix)
     prefix = f"{database.prefix}cf_"
 
     found = template(prefix)
 
     assert found["Parameters"]["TablePrefix"]["Default"] == prefix
     for resource in of_type(found, "AWS::DynamoDB::Table").values():
-        _make(admin, resource["Properties"], prefix)
-    declared = await tables.describe(admin, ALL, database.prefix)
-    exported = await tables.describe(admin, ALL, prefix)
+        await _make(client, resource["Properties"], prefix)
+    declared = await tables.describe(client, ALL, database.prefix)
+    exported = await tables.describe(client, ALL, prefix)
     assert [described_shape(one, prefix) for one in exported] == [
         described_shape(one, database.prefix) for one in declared
     ]
@@ -69,7 +70,7 @@ async def test_the_template_creates_the_same_tables(database: Database) -> None:
         assert await ttl(database, copy) == await ttl(database, table)
 
 
-def _make(admin: Any, properties: dict[str, Any], prefix: str) -> None:
+async def _make(client: Client, properties: dict[str, Any], prefix: str) -> None:
     """Create a table as CloudFormation does: CreateTable, then the settings that CreateTable does not accept."""
     properties["TableName"] = properties["TableName"]["Fn::Sub"].replace("${TablePrefix}", prefix)
     expiry = properties.pop("TimeToLiveSpecification", None)
@@ -77,9 +78,10 @@ def _make(admin: Any, properties: dict[str, Any], prefix: str) -> None:
     if "StreamSpecification" in properties:
         properties["StreamSpecification"] = {"StreamEnabled": True, **properties["StreamSpecification"]}
     del properties["DeletionProtectionEnabled"]  # tests discard the whole engine without deleting tables
-    admin.create_table(**properties)
+    await client.call("CreateTable", properties)
     if expiry:
-        admin.update_time_to_live(TableName=properties["TableName"], TimeToLiveSpecification=expiry)
+        name = properties["TableName"]
+        await client.call("UpdateTimeToLive", {"TableName": name, "TimeToLiveSpecification": expiry})
 
 
 def test_tables_are_kept_when_the_stack_is_deleted() -> None:

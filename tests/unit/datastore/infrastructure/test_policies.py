@@ -10,16 +10,13 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 
-from datastore import database as databases
 from datastore.change_streams.change import encode_change
 from datastore.change_streams.dead_letters import DeadLetters, letter_of
 from datastore.database import Database, StoreOptions, open_database
 from datastore.dynamodb.client import Client
 from datastore.dynamodb.requests import PreparedRequest
-from datastore.earthquakes.events import event_item
 from datastore.infrastructure.iam_roles import (
     DEAD_LETTERS,
     DOCUMENTS,
@@ -35,7 +32,7 @@ from datastore.infrastructure.iam_roles import (
     FileAction,
     IamRole,
 )
-from datastore.infrastructure.policies import LONGEST_ARNS, MAX_CHARACTERS, policies
+from datastore.infrastructure.policies import MAX_CHARACTERS, longest_arns, managed_policies
 from datastore.infrastructure.tables import create_table_request
 from datastore.keyspace import PATTERNS
 from datastore.keyspace.earthquakes import EARTHQUAKES
@@ -50,10 +47,11 @@ from datastore.matches.match_follows import MatchFollows
 from datastore.model.access_patterns import AccessPattern, Who
 from datastore.objects.factory import LOCAL_FOLDER
 from datastore.objects.local import LocalObjects
+from pipelines.consumer.consumer import Consumer, Instance
 from pipelines.consumer.metrics import StreamMetrics
 from pipelines.demo.match import demo_match
 from pipelines.earthquakes.statistics import EarthquakeStatisticsPipeline
-from pipelines.feeds.pipeline import FeedPipeline
+from pipelines.feeds.handlers import feed_handlers
 from runtime.cli import matches
 from tests.support.aws_tables import be_aws
 from tests.support.command_line import run_here
@@ -160,7 +158,7 @@ def test_only_declared_scans_are_allowed() -> None:
 
 @roles
 def test_managed_policies_are_short_enough_and_equivalent(role: IamRole) -> None:
-    parts = policies(role, LONGEST_ARNS)
+    parts = managed_policies(role, role.name, longest_arns()).values()
 
     assert max(len(json.dumps(part, separators=(",", ":"))) for part in parts) <= MAX_CHARACTERS
     whole = policy_of(role)["Statement"]
@@ -239,15 +237,9 @@ async def test_the_role_of_the_feed_pipeline_allows_all_its_calls(
     await world.users("ada", "bob", "cyd")
     await world.follow("bob", "ada")
     async with open_database(store_options) as other:
-        pipeline = FeedPipeline(
-            other.client,
-            other.prefix,
-            lambda: store_of(other),
-            instance_id="one",
-            now=utc_now,
-            fan_out_bound=1,
-            pace=QUICK,
-        )
+        instance = Instance(other.client, other.prefix, lambda: store_of(other), "one", utc_now)
+        handlers = feed_handlers(instance.open_store, utc_now, fan_out_bound=1)
+        pipeline = Consumer(instance, FEED, handlers, StreamMetrics(), pace=QUICK)
         running = asyncio.create_task(pipeline.run())
         await world.write("p1", "ada")
         await until_async(lambda: _has(database, "FEED#bob"))
@@ -271,18 +263,11 @@ async def _has(database: Database, partition: str, *, exists: bool = True) -> bo
 async def test_the_roles_of_the_earthquake_pipeline_and_the_rebuild_allow_all_their_calls(
     database: Database, store_options: StoreOptions, watched: WatchedCalls, tmp_path: Path
 ) -> None:
-    event = event_item(quake("us1"))
+    event = quake("us1").item()
     await store_of(database).write_all(EARTHQUAKES, puts=[event])
     async with open_database(store_options) as other:
-        pipeline = EarthquakeStatisticsPipeline(
-            other.client,
-            other.prefix,
-            lambda: store_of(other),
-            instance_id="one",
-            now=utc_now,
-            metrics=StreamMetrics(),
-            pace=QUICK,
-        )
+        instance = Instance(other.client, other.prefix, lambda: store_of(other), "one", utc_now)
+        pipeline = EarthquakeStatisticsPipeline(instance, StreamMetrics(), QUICK)
         running = asyncio.create_task(pipeline.run())
         await until_async(lambda: _is_counted(database, event["dayBucket"]))
         await until_async(pipeline.check)
@@ -387,17 +372,8 @@ async def test_tables_may_be_made_changed_and_described(
     options = StoreOptions("aws", region="eu-west-1", prefix=f"made{uuid.uuid4().hex[:8]}__")
     async with open_database(options) as database:
         poor = create_table_request(replace(BLIP, indexes=(), ttl=None), options.prefix)
-        await asyncio.to_thread(database.admin_client().create_table, **poor)
-    client_of = databases._boto_client
-
-    def watched_client(session: boto3.Session, url: str | None, **settings: Any) -> Any:
-        client = client_of(session, url, **settings)
-        client.meta.events.register(
-            "provide-client-params.*.*", lambda params, model, **_: watched.note(model.name, params)
-        )
-        return client
-
-    monkeypatch.setattr(databases, "_boto_client", watched_client)
+        await database.client.call("CreateTable", poor)
+    watched.calls.clear()
 
     await command(options, "tables", "create", "--update", "--data-dir", tmp_path, **environment)
     await command(options, "tables", "describe", "--data-dir", tmp_path, **environment)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from botocore.exceptions import ClientError
 
 from datastore.database import Database, StoreOptions, open_database
+from datastore.dynamodb.client import RequestRefused
 from datastore.infrastructure import table_updates, tables
 from datastore.keyspace import TABLES
 from datastore.keyspace.sightings import BLIP
@@ -36,15 +36,13 @@ async def database(engine: str) -> AsyncIterator[Database]:
 
 
 async def make(database: Database, table: Table, **otherwise: Any) -> None:
-    await asyncio.to_thread(
-        database.admin_client().create_table, **tables.create_table_request(table, database.prefix) | otherwise
-    )
+    await database.client.call("CreateTable", tables.create_table_request(table, database.prefix) | otherwise)
     if table.ttl:
-        await tables.create(database.admin_client(), [table], database.prefix)
+        await tables.create(database.client, [table], database.prefix)
 
 
 async def update_texts(database: Database, table: Table = RICH) -> list[str]:
-    found = await table_updates.compare(database.admin_client(), [table], database.prefix, in_aws=database.in_aws)
+    found = await table_updates.compare(database.client, [table], database.prefix, in_aws=database.in_aws)
     assert {update.table for update in found} <= {database.prefix + table.name}
     return [update.text for update in found]
 
@@ -53,7 +51,7 @@ async def update_texts(database: Database, table: Table = RICH) -> list[str]:
 
 
 async def test_created_tables_equal_their_declaration(database: Database) -> None:
-    await tables.create(database.admin_client(), [RICH, *TABLES], database.prefix)
+    await tables.create(database.client, [RICH, *TABLES], database.prefix)
     assert await update_texts(database) == []
     assert await database.compare_tables() == []
 
@@ -130,14 +128,14 @@ async def test_additions_of_other_programs_are_kept(database: Database) -> None:
 
 
 async def test_missing_parts_are_added_and_filled(database: Database) -> None:
-    admin, name = database.admin_client(), database.prefix + RICH.name
+    client, name = database.client, database.prefix + RICH.name
     await make(database, POOR)
     item = {"pk": {"S": "a"}, "sk": {"S": "b"}, "colour": {"S": "red"}, "weight": {"N": "3"}, "until": {"N": "9"}}
     await database.client.call("PutItem", {"TableName": name, "Item": item})
     changed: list[str] = []
 
     left = await table_updates.update(
-        admin, [RICH], database.prefix, in_aws=False, on_change=lambda found: changed.append(str(found))
+        client, [RICH], database.prefix, in_aws=False, on_change=lambda found: changed.append(str(found))
     )
 
     assert (left, await update_texts(database)) == ([], [])
@@ -158,7 +156,7 @@ async def test_missing_parts_are_added_and_filled(database: Database) -> None:
 
 async def test_commands_that_change_a_table_at_the_same_time_do_not_hinder_each_other(database: Database) -> None:
     await make(database, POOR)
-    updates = [table_updates.update(database.admin_client(), [RICH], database.prefix, in_aws=False) for _ in range(4)]
+    updates = [table_updates.update(database.client, [RICH], database.prefix, in_aws=False) for _ in range(4)]
     assert await asyncio.gather(*updates) == [[]] * 4
     assert await update_texts(database) == []
 
@@ -167,8 +165,8 @@ async def test_a_change_that_the_store_refuses_is_an_error(database: Database, p
     await make(database, replace(POOR, stream=RICH.stream))
     proxy.always = deny_operation("UpdateTable")
     async with open_database(StoreOptions(proxy.url, prefix=database.prefix)) as other:
-        with pytest.raises(ClientError, match="AccessDeniedException"):
-            await table_updates.update(other.admin_client(), [RICH], other.prefix, in_aws=False)
+        with pytest.raises(RequestRefused, match="AccessDeniedException"):
+            await table_updates.update(other.client, [RICH], other.prefix, in_aws=False)
     assert "the index ByColour is missing" in await update_texts(database)
 
 
@@ -183,7 +181,7 @@ def deny_operation(operation: str) -> Fault:
 async def test_a_change_with_a_loss_is_not_made(database: Database) -> None:
     existing = replace(RICH, indexes=(replace(BY_COLOUR, projection="ALL"),), stream=KEYS, ttl="end")
     await make(database, existing)
-    left = await table_updates.update(database.admin_client(), [RICH], database.prefix, in_aws=False)
+    left = await table_updates.update(database.client, [RICH], database.prefix, in_aws=False)
     assert [one.text for one in left] == [
         "the index ByColour projects ALL, and INCLUDE name, price is declared",
         "its stream has KEYS_ONLY, and NEW_AND_OLD_IMAGES is declared",
@@ -214,9 +212,7 @@ async def test_tables_in_aws_are_created_with_recovery_and_protection(aws: Datab
 
 @pytest.mark.proof
 async def test_existing_tables_in_aws_are_compared_and_changed_on_request(aws: Database) -> None:
-    await asyncio.to_thread(
-        aws.admin_client().create_table, **tables.create_table_request(replace(BLIP, ttl=None), aws.prefix)
-    )
+    await aws.client.call("CreateTable", tables.create_table_request(replace(BLIP, ttl=None), aws.prefix))
     await aws.create_tables()
     name = aws.prefix + BLIP.name
     missing = [
@@ -233,7 +229,7 @@ async def test_existing_tables_in_aws_are_compared_and_changed_on_request(aws: D
 
 async def test_each_index_is_added_after_the_previous_one_is_filled(aws: Database, proxy: Proxy) -> None:
     await make(aws, POOR)
-    assert await table_updates.update(aws.admin_client(), [RICH], aws.prefix, in_aws=True) == []
+    assert await table_updates.update(aws.client, [RICH], aws.prefix, in_aws=True) == []
     # No update was refused because another was running.
     updates = [
         next(iter(seen.body.keys() - {"TableName", "AttributeDefinitions"}))
@@ -257,7 +253,7 @@ async def test_a_change_waits_for_a_change_of_another_command(aws: Database, pro
         return await fault(proxy, seen)
 
     proxy.always = busy
-    assert await table_updates.update(aws.admin_client(), [RICH], aws.prefix, in_aws=True) == []
+    assert await table_updates.update(aws.client, [RICH], aws.prefix, in_aws=True) == []
     assert proxy.operations().count("UpdateTable") == 3
 
 

@@ -5,9 +5,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from datastore.errors import BadUserInput
-from datastore.keyspace import earthquakes, sightings
+from datastore.keyspace import earthquakes, gateway, sightings
 from datastore.keyspace.feeds import follows, home_feeds, leaderboards, likes, notifications, posts, users
-from datastore.keyspace.gateway import idempotency_records
 from datastore.keyspace.matches import devices, live_activities, match_follows
 from datastore.model.composite_keys import Key, check_key, escape_part, join, split
 from datastore.model.identifiers import is_user_id
@@ -88,23 +87,23 @@ def test_keys_that_dynamodb_refuses_are_refused_first(key: Key, message: str) ->
 
 @given(area=ANY_TEXT, moment=ANY_TEXT, sighting_id=TRICKY)
 def test_the_key_of_a_sighting_is_split_into_its_parts(area: str, moment: str, sighting_id: str) -> None:
-    assert sightings.sighting_parts(sightings.sighting(area, moment, sighting_id)) == (area, moment, sighting_id)
+    assert sightings.sighting.parts(sightings.sighting(area, moment, sighting_id)) == (area, moment, sighting_id)
 
 
 @given(ids=st.tuples(TRICKY, ANY_TEXT, TRICKY, ANY_TEXT))
 def test_the_key_of_a_watch_is_split_into_its_parts(ids: tuple[str, str, str, str]) -> None:
-    assert sightings.watch_parts(sightings.watch(*ids)) == ids
+    assert sightings.watch.parts(sightings.watch(*ids)) == ids
 
 
 @given(one=TRICKY, other=TRICKY)
 def test_an_id_never_names_another_kind_of_item(one: str, other: str) -> None:
     partitions = {
-        sightings.area(one),
-        sightings.user(one),
-        sightings.category(one),
+        sightings.sighting.partition_of(one),
+        sightings.watch.partition_of(one),
+        sightings.sighting_in_category.partition_of(one),
         earthquakes.event(one).partition,
-        earthquakes.day(one),
-        earthquakes.log_day(one),
+        earthquakes.event_of_day.partition_of(one),
+        earthquakes.log.partition_of(one),
         earthquakes.ingest_state(one).partition,
     }
 
@@ -119,16 +118,16 @@ def test_every_key_made_of_the_longest_user_id_fits(user: str) -> None:
         sightings.profile(user),
         sightings.watch(user, longest, longest, "w" * 40),
         users.user(user),
-        Key(posts.by_author(user), posts.position(NOON, "p" * 64)),
-        home_feeds.entry(user, moment, "p" * 64),
+        posts.post_by_author(user, NOON, "p" * 64),
+        home_feeds.entry_of(user, moment, "p" * 64),
         home_feeds.source(user, user),
         follows.edge(user, user, NOON),
-        Key(follows.followee(user), follows.edge_position(NOON, user)),
+        follows.edge_by_time(user, NOON, user),
         follows.following(user, user),
         likes.like("p" * 64, user),
         notifications.notification(user, NOON, "n" * 40),
-        leaderboards.counters(leaderboards.AUTHORS, "2026-06", user),
-        idempotency_records.idempotency_record(user, "k" * 255),
+        leaderboards.counters_of(leaderboards.AUTHORS, "2026-06", user),
+        gateway.idempotency_record(user, "k" * 255),
         devices.device(user, "d" * 200),
         match_follows.match_follow(longest, user),
         live_activities.live_activity(longest, user, longest),

@@ -12,6 +12,7 @@ import pytest
 from datastore.feeds.hashtags import tag_name
 from datastore.keyspace.photos import users as keys
 from datastore.model import identifiers
+from datastore.model.access_patterns import consistently
 from datastore.model.identity import Role
 from datastore.model.text_characters import has_forbidden_characters
 from resolvers.shared import validation as validate
@@ -169,9 +170,9 @@ async def as_email(served: Served, query: str, email: str, sub: str = "mallory",
 
 TAKE_OVER = """mutation ($id: ID!) {
   updatePhotoUser(input: {displayName: "Mallory"}) { displayName }
-  updatePhoto(takenAt: "2023-01-01T00:00:00Z", input: {imageId: "hers", description: "mine"}) { imageId }
-  deletePhoto(imageId: "hers") { imageId }
-  cancelUpload(imageId: $id)
+  updatePhoto(id: "hers", takenAt: "2023-01-01T00:00:00Z", input: {description: "mine"}) { imageId }
+  deletePhoto(id: "hers") { imageId }
+  cancelUpload(id: $id)
 }"""
 
 
@@ -198,7 +199,7 @@ async def test_a_token_with_a_look_alike_email_is_not_accepted_as_kate(served: S
     assert set(acts.codes) <= {"FORBIDDEN", "NOT_FOUND"}
     assert by_email.codes == ["FORBIDDEN"]
     assert by_email.calls == []
-    assert await served.store().get(keys.PHOTO_USER_CONSISTENT, keys.user(KATE)) == photo_user(KATE)
+    assert await served.store().get(consistently(keys.PHOTO_USER), keys.user(KATE)) == photo_user(KATE)
     hers = await as_email(served, "{ photos { nodes { description email } } }", KATE)
     assert hers.data == {"photos": {"nodes": [{"description": "Photo hers", "email": KATE}]}}
 
@@ -248,9 +249,7 @@ async def test_a_tag_of_a_look_alike_lists_no_posts_of_the_tag(served: Served) -
 
 
 async def test_a_league_with_a_look_alike_code_is_another_league(served: Served) -> None:
-    put_league = (
-        'mutation ($id: ID!, $code: String!) { putLeague(input: {leagueId: $id, name: "L", code: $code}) { code } }'
-    )
+    put_league = 'mutation ($id: ID!, $code: String!) { putLeague(id: $id, input: {name: "L", code: $code}) { code } }'
 
     codes = [
         (await served.ask(put_league, {"id": str(at), "code": code}, user="ops", role=Role.SYSTEM)).data["putLeague"][
@@ -337,14 +336,19 @@ FOLDS = {
     "datastore/engine/programs.py": "the name of this machine's architecture",
     "datastore/infrastructure/cloudformation.py": "declared names of tables",
     "datastore/infrastructure/terraform.py": "names of properties",
+    "datastore/primitives/header_names.py": "names of headers",
     "datastore/matches/cricket.py": "words of a provider's status",
     "datastore/matches/devices.py": "a stored platform: one of an enum",
     "datastore/matches/display.py": "shown, not compared; a provider's word",
     "datastore/engine/ministack_server.py": "names of headers",
     "datastore/photos/metadata/exif.py": "shown, not compared; a camera's make",
     "datastore/photos/image_types.py": "the name of an enum's member",
+    "datastore/matches/active_matches.py": "the names of an enum's members",
+    "datastore/matches/live_activities.py": "the names of an enum's members",
     "datastore/dynamodb/records.py": "names of key attributes",
+    "datastore/model/access_patterns.py": "words that DynamoDB reserves",
     "datastore/search/opensearch_index.py": "the prefix of tables in the name of an index",
+    "datastore/stored_items.py": "names of classes on a page",
     "datastore/search/folding.py": "words that are searched, where case and accents do not matter",
     "datastore/dynamodb/http1/connection.py": "bytes of an HTTP head",
 }

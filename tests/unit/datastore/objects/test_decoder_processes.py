@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from datastore.errors import DomainError, Unavailable
-from datastore.photos.decoder import DecoderLimits, DecoderProcess
+from datastore.photos.decoder import DecoderLimits, DecoderPool, DecoderProcess
 from datastore.photos.decoder_messages import BadMessage, read_message, write_message
-from datastore.photos.decoder_pool import DecoderPool
 from datastore.photos.image_segments import MAX_SEGMENTS
 from datastore.photos.image_types import PictureType
 from tests.support.marked_pictures import chunk

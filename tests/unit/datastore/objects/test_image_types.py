@@ -14,11 +14,9 @@ from hypothesis import strategies as st
 from PIL import Image, ImageCms
 
 from datastore.errors import BadUserInput
-from datastore.photos import decoder_pool
 from datastore.photos import image_segments as segments
 from datastore.photos import image_types as pictures
-from datastore.photos.decoder import DecoderProcess
-from datastore.photos.decoder_pool import DecoderPool
+from datastore.photos.decoder import PICTURE_CONCURRENCY, DecoderPool, DecoderProcess
 from datastore.photos.image_processing import examine
 from datastore.photos.image_types import Picture, PictureType
 from tests.support.pictures import claimed_png, jpeg, plain_picture, png
@@ -366,14 +364,14 @@ class HeldDecoders:
 async def test_few_pictures_are_examined_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     decoders, pool = HeldDecoders(monkeypatch), DecoderPool()
     tasks = [asyncio.create_task(pool.examine("It", b"", JPEG, user=str(number))) for number in range(6)]
-    await decoders.wait_for_number(decoder_pool.PICTURE_CONCURRENCY)
+    await decoders.wait_for_number(PICTURE_CONCURRENCY)
     tasks[0].cancel()  # a cancelled caller releases its slot only when its thread has ended
     await asyncio.sleep(0.01)
-    assert decoders.going == decoder_pool.PICTURE_CONCURRENCY
+    assert decoders.going == PICTURE_CONCURRENCY
     decoders.free.set()
     await asyncio.gather(*tasks, return_exceptions=True)
 
-    assert decoders.most == decoder_pool.PICTURE_CONCURRENCY
+    assert decoders.most == PICTURE_CONCURRENCY
 
 
 async def test_one_user_cannot_take_all_slots(monkeypatch: pytest.MonkeyPatch) -> None:

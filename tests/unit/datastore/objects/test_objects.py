@@ -15,10 +15,9 @@ import pytest
 
 from datastore.database import StoreMisconfigured, StoreOptions
 from datastore.errors import BadUserInput, DomainError, Timeout, Unavailable
-from datastore.objects import ObjectStore, s3
+from datastore.objects import NoObjects, ObjectStore, s3
 from datastore.objects.factory import object_store
 from datastore.objects.local import LocalObjects
-from datastore.objects.none import NoObjects
 from datastore.objects.s3 import S3Objects
 from datastore.primitives.lru_cache import LruCache
 from server.settings import Settings

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from datastore.errors import BadUserInput
-from datastore.feeds.search_entries import post_entry, user_entry, version_of
+from datastore.feeds.search_entries import post_entry, user_entry, user_id_of, version_of
 from datastore.model.timestamps import iso
 from datastore.search import Audience, BuildReplaced, Kind, SearchEntry, SearchIndex
 from datastore.search.opensearch_index import OpenSearchIndex
@@ -328,6 +328,15 @@ def test_a_query_has_bounds(text: str, message: str) -> None:
     with pytest.raises(BadUserInput, match=message) as refused:
         query_of(text, tags=True)
     assert refused.value.extensions == {"code": "BAD_USER_INPUT", "field": "query"}
+
+
+def test_the_id_of_a_user_is_the_second_part_of_the_key() -> None:
+    """Other programs may write a key with more parts, which must not stop the search pipeline."""
+    found = [
+        user_id_of({"PK": partition, "SK": "META"}) for partition in ("USER#ada", "USER#a%23", "USER#a#b", "USER#")
+    ]
+
+    assert found == ["ada", "a#", "a", None]
 
 
 def test_the_stored_part_of_an_item_is_bounded() -> None:

@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from datastore.database import Database
 from datastore.dynamodb.codec import Item, Raw, encode_item
 from datastore.errors import BadCursor
-from datastore.keyspace.sightings import ACTIVE_IN_AREA, BLIP, SIGHTING_PREFIX, SIGHTINGS_END
+from datastore.keyspace.sightings import ACTIVE_IN_AREA, BLIP, SIGHTINGS_END, sighting
 from datastore.model.access_patterns import AccessPattern, Who
 from datastore.session.cursors import Cursors, binding
 from datastore.session.metering import Deadline
 from datastore.session.pagination import Page, Span, read_page
 from datastore.session.store import Store
 from resolvers.shared.paging import Connection
+from tests.support.served import NOON
 
 NOW = 1_782_388_800
 CURSORS = Cursors(b"secret")
@@ -85,7 +86,7 @@ class PagedItems:
             await self.database.client.call("BatchWriteItem", {"RequestItems": {name: requests[at : at + 25]}})
 
     def _item(self, partition: str, number: int, lives: bool) -> dict[str, Any]:
-        sort = f"{SIGHTING_PREFIX}{number:06}"
+        sort = f"{sighting.prefix}{number:06}"
         keys = {"PK": partition, "SK": sort, "GSI1PK": f"C{partition}", "GSI1SK": f"{number:06}"}
         return encode_item(keys | {"number": number, "place": partition, "expiresAt": NOW + (60 if lives else 0)})
 
@@ -101,7 +102,7 @@ class PagedItems:
     async def page(self, size: int, *, backward: bool = False, cursor: str | None = None) -> Page:
         """Read a page in a request of its own."""
         client, prefix = self.database.client, self.database.prefix
-        store = Store(client, prefix=prefix, deadline=Deadline(20), token=lambda: "")
+        store = Store(client, prefix=prefix, deadline=Deadline(20), token=lambda: "", now=lambda: NOON)
         span = Span(size, backward, None if cursor is None else CURSORS.open(cursor, HERE))
         page = await read_page(store, self.pattern, [self._values(name) for name in self.partitions], span)
         self.calls = len(store.meter.calls)
@@ -110,7 +111,7 @@ class PagedItems:
 
     def _values(self, partition: str) -> dict[str, Any]:
         values = {"partition": f"C{partition}" if self.pattern.index else partition, "now": NOW}
-        return values if self.pattern.index else values | {"oldest": SIGHTING_PREFIX, "end": SIGHTINGS_END}
+        return values if self.pattern.index else values | {"oldest": sighting.prefix, "end": SIGHTINGS_END}
 
     def cursor(self, item: Item) -> str:
         names = BLIP.key_attributes(self.pattern.index)
@@ -332,14 +333,19 @@ async def test_only_the_partitions_of_a_page_are_read(database: Database) -> Non
     assert here.calls <= 6
 
 
-async def test_only_requested_attributes_are_read(database: Database) -> None:
+async def test_only_requested_attributes_and_the_keys_of_cursors_are_read(database: Database) -> None:
     here = await paged_items(database, PATTERNS[1], [dict.fromkeys(range(3), True)])
-    store = Store(database.client, prefix=database.prefix, deadline=Deadline(20), token=lambda: "")
+    store = Store(database.client, prefix=database.prefix, deadline=Deadline(20), token=lambda: "", now=lambda: NOON)
     values = [{"partition": f"C{here.partitions[0]}", "now": NOW}]
 
-    page = await read_page(store, here.pattern, values, Span(2), ["PK", "SK", "number"])
+    page = await read_page(store, here.pattern, values, Span(2), ["number"])
 
-    shown = [{"PK": here.partitions[0], "SK": f"{SIGHTING_PREFIX}{number:06}", "number": number} for number in (2, 1)]
+    place = here.partitions[0]
+    shown = [
+        {"PK": place, "SK": f"{sighting.prefix}{number:06}", "GSI1PK": f"C{place}", "GSI1SK": f"{number:06}"}
+        | {"number": number}
+        for number in (2, 1)
+    ]
     assert (page.items, page.has_next, page.has_previous, page.partitions) == (shown, True, False, 1)
 
 
@@ -354,7 +360,7 @@ async def test_a_start_in_no_partition_of_the_list_is_a_bad_cursor(database: Dat
 
 
 async def test_a_list_without_partitions_is_empty(database: Database) -> None:
-    store = Store(database.client, prefix=database.prefix, deadline=Deadline(20), token=lambda: "")
+    store = Store(database.client, prefix=database.prefix, deadline=Deadline(20), token=lambda: "", now=lambda: NOON)
 
     page = await read_page(store, PATTERNS[1], [], Span(5))
 

@@ -12,10 +12,10 @@ from aiohttp import web
 from datastore.database import Database
 from datastore.dynamodb.client import Client, RequestRefused
 from datastore.dynamodb.record_decoder import RecordDecoder
-from datastore.dynamodb.record_decoder import number as number_attribute
 from datastore.dynamodb.records import LazyItem
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import BadUserInput, DomainError, Throttled, Timeout, Unavailable
+from datastore.items.attributes import number as number_attribute
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.sightings import BLIP
 from datastore.model.access_patterns import AccessPattern, Who
@@ -25,6 +25,7 @@ from datastore.session.store import Store
 from tests.support.dataloader_faults import withhold
 from tests.support.fault_proxy import Fault, Proxy, Seen, forward, hang, plain_error, refuse, reset
 from tests.support.point_reads import BLIPS, blip, code_or_item, keys_asked, numbered_item, put_numbers, read_many
+from tests.support.served import NOON
 from tests.support.until import until
 
 EVENTS = AccessPattern("T-2", "", EARTHQUAKES, ("GetItem", "BatchGetItem"), Who.ANY)
@@ -37,7 +38,7 @@ def open_store(client: Client, database: Database) -> Callable[..., Store]:
     """Return a function that opens a store whose requests go through the proxy."""
 
     def store(seconds: float = 10) -> Store:
-        return Store(client, prefix=database.prefix, deadline=Deadline(seconds), token=lambda: "")
+        return Store(client, prefix=database.prefix, deadline=Deadline(seconds), token=lambda: "", now=lambda: NOON)
 
     return store
 
@@ -220,7 +221,9 @@ async def test_waiting_for_unprocessed_keys_ends_with_the_deadline(
     monkeypatch.setattr("datastore.session.point_reads.UNPROCESSED", Backoff(initial=20, maximum=20, attempts=1000))
     await put_numbers(database, range(3))
     proxy.always = _late("2")
-    store = Store(client, prefix=database.prefix, deadline=Deadline(98, lambda: now), token=lambda: "")
+    store = Store(
+        client, prefix=database.prefix, deadline=Deadline(98, now, lambda: now), token=lambda: "", now=lambda: NOON
+    )
 
     answers = await read_many(store, range(3))
 
@@ -262,7 +265,7 @@ async def test_the_items_of_earlier_rounds_are_served_when_a_later_round_hangs(
 async def test_large_results_are_read_in_rounds(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
-    store = Store(database.client, prefix=database.prefix, deadline=Deadline(20), token=lambda: "")
+    store = Store(database.client, prefix=database.prefix, deadline=Deadline(20), token=lambda: "", now=lambda: NOON)
     for number in range(48):
         await store.put(WRITE, numbered_item(number) | {"text": "x" * 390_000})
 
@@ -390,7 +393,7 @@ def asked_of(seen: Seen, database: Database) -> list[tuple[list[str], list[str] 
 
 
 async def fill_with_more(database: Database, numbers: Sequence[int]) -> None:
-    store = Store(database.client, prefix=database.prefix, deadline=Deadline(20), token=lambda: "")
+    store = Store(database.client, prefix=database.prefix, deadline=Deadline(20), token=lambda: "", now=lambda: NOON)
     await store.write_all(BLIP, puts=[numbered_item(number) | {"more": "x"} for number in numbers])
 
 

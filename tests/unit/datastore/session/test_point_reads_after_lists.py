@@ -17,6 +17,7 @@ from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from tests.support.fault_proxy import Proxy, Seen, forward, hang
 from tests.support.point_reads import code_or_item, keys_asked, numbered_item, put_numbers, read_many
+from tests.support.served import NOON
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def open_store(client: Client, database: Database) -> Callable[..., Store]:
     """Return a function that opens a store whose requests go through the proxy."""
 
     def store(seconds: float = 10) -> Store:
-        return Store(client, prefix=database.prefix, deadline=Deadline(seconds), token=lambda: "")
+        return Store(client, prefix=database.prefix, deadline=Deadline(seconds), token=lambda: "", now=lambda: NOON)
 
     return store
 

@@ -16,7 +16,7 @@ from datastore.model.composite_keys import Key
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from datastore.session.writes import Action
-from tests.support.served import call_name
+from tests.support.served import NOON, call_name
 
 READ = AccessPattern("T-1", "", BLIP, ("GetItem", "BatchGetItem"), Who.ANY)
 READ_NOW = AccessPattern("T-2", "", BLIP, ("GetItem", "BatchGetItem"), Who.ANY, consistent=True)
@@ -32,7 +32,9 @@ KEPT: Item = {"PK": "P", "SK": "S", "count": 1, "names": ["a", "b"]}
 
 @pytest.fixture
 def open_store(database: Database) -> Callable[[], Store]:
-    return lambda: Store(database.client, prefix=database.prefix, deadline=Deadline(10), token=lambda: str(uuid4()))
+    return lambda: Store(
+        database.client, prefix=database.prefix, deadline=Deadline(10), token=lambda: str(uuid4()), now=lambda: NOON
+    )
 
 
 @contextmanager

@@ -35,8 +35,8 @@ async def hide(served: Served, posts: int) -> None:
             {
                 "PK": key.partition,
                 "SK": key.sort,
-                "GSI2PK": keys.by_tag("cats"),
-                "GSI2SK": keys.position(NOON, f"p{number:04}"),
+                "GSI2PK": keys.post_by_tag.partition_of("cats"),
+                "GSI2SK": keys.post_by_tag("cats", NOON, f"p{number:04}").sort,
                 "author_id": f"author{number}",
                 "visibility": "followers",
                 "text": "Hello #cats",
@@ -74,7 +74,7 @@ async def test_pages_are_full_within_the_limit(served: Served) -> None:
 
 
 def call(operation: str, units: float) -> Call:
-    return Call(operation, PreparedRequest(b"{}", ("t",)), units=units)
+    return Call(operation, PreparedRequest(b"{}", ("t",)), units=units, cost=units)
 
 
 def test_writes_that_have_begun_are_completed() -> None:

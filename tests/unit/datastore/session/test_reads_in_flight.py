@@ -26,7 +26,7 @@ from tests.support.fault_proxy import (
     refuse,
     reset,
 )
-from tests.support.served import Clock
+from tests.support.served import NOON, Clock
 from tests.support.shared_point_reads import (
     HOT,
     LATEST,
@@ -225,7 +225,9 @@ async def test_an_owner_without_time_for_a_retry_does_not_fail_waiters_that_have
     async with client:
 
         def store(seconds: float) -> Store:
-            opened = Store(client, prefix=database.prefix, deadline=Deadline(seconds), token=lambda: "token")
+            opened = Store(
+                client, prefix=database.prefix, deadline=Deadline(seconds), token=lambda: "token", now=lambda: NOON
+            )
             opened.freshness = ReadFreshness.CACHED
             return opened
 

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from aiohttp import web
@@ -23,7 +24,7 @@ from datastore.matches.teams import Team, Teams
 from datastore.model.composite_keys import Key
 from datastore.photos.livestreams import Livestreams
 from datastore.photos.lookups import Lookups
-from datastore.photos.rename_person import PersonRename
+from datastore.photos.persons import PersonRename
 from datastore.session.metering import Deadline
 from datastore.session.optimistic_locking import PUT_VERSIONS, VERSION_EPOCH, Outdated, PutVersions
 from datastore.session.store import Store
@@ -40,7 +41,9 @@ TOKENS = ("b2" * 32, "c3" * 32)
 async def lossy(proxy: Proxy, database: Database) -> AsyncIterator[Callable[[], Store]]:
     """Return a function that opens a store whose calls go through the proxy."""
     async with client_of(proxy) as client:
-        yield lambda: Store(client, prefix=database.prefix, deadline=Deadline(5), token=lambda: "token")
+        yield lambda: Store(
+            client, prefix=database.prefix, deadline=Deadline(5), token=lambda: uuid4().hex, now=lambda: NOON
+        )
 
 
 def lose_after(act: Callable[[], Awaitable[object]]) -> Fault:
@@ -70,7 +73,9 @@ async def test_a_conflict_after_a_lost_response_says_that_it_may_have_been_appli
 ) -> None:
     users = Users(lossy(), NOON)
     await users.create("ada", name="Ada")
-    others = Users(Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str), NOON)
+    others = Users(
+        Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str, now=lambda: NOON), NOON
+    )
     proxy.faults.append(lose_after(lambda: others.update("ada", {"name": "Eve"})))
 
     with pytest.raises(Outdated) as raised:
@@ -86,7 +91,9 @@ async def test_the_write_of_another_client_at_that_version_is_no_success(
     """The first try was not applied, and another client's update took the version."""
     users = Users(lossy(), NOON)
     await users.create("ada", name="Ada")
-    others = Users(Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str), NOON)
+    others = Users(
+        Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str, now=lambda: NOON), NOON
+    )
 
     async def lost(proxy: Proxy, seen: Seen) -> web.StreamResponse:
         await others.update("ada", {"name": "Eve"}, 0)
@@ -134,7 +141,7 @@ async def test_a_livestream_and_a_person_whose_responses_were_lost(lossy: Callab
     proxy.always = lose_writes
     stream = await Livestreams(store, lookups, NOON).update("l", {"title": "New"}, 0)
     proxy.seen.clear()
-    named = await PersonRename(store, lookups, NOON).update("p", {"thumbnailUrl": "https://example.com/new.jpg"}, 0)
+    named = await PersonRename(store, lookups, NOON).update("p", {"thumbnail_url": "https://example.com/new.jpg"}, 0)
 
     assert (stream.title, stream.version) == ("New", 1)
     assert (named.thumbnail_url, named.version) == ("https://example.com/new.jpg", 1)
@@ -158,7 +165,7 @@ async def test_a_put_of_a_league_that_keeps_changing_reports_a_conflict(
 
 
 async def test_a_league_is_put_above_a_version_that_was_not_known(database: Database) -> None:
-    store = Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str)
+    store = Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str, now=lambda: NOON)
     leagues = Leagues(store, NOON)
     first = await leagues.put(League("1", "One", "A"))
     for _ in range(20):
@@ -188,7 +195,7 @@ def first_doing(operation: str, act: Callable[[], Awaitable[object]]) -> Fault:
 async def test_a_put_of_teams_is_above_earlier_updates(
     lossy: Callable[[], Store], proxy: Proxy, database: Database
 ) -> None:
-    store = Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str)
+    store = Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str, now=lambda: NOON)
     one, others = Team("1", "One", "A"), Teams(store, NOON)
     await others.put_all([one])
     seen: list[int] = []
@@ -206,9 +213,9 @@ async def test_a_person_who_moves_has_a_version_above_earlier_ones(
     lossy: Callable[[], Store], proxy: Proxy, database: Database
 ) -> None:
     """An update that changes no value has a version, too."""
-    store = Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str)
+    store = Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str, now=lambda: NOON)
     await store.write_all(SPARKS, puts=[person("p")])
-    same = {"thumbnailUrl": person("p")["thumbnailUrl"]}
+    same = {"thumbnail_url": person("p")["thumbnailUrl"]}
     others = PersonRename(store, Lookups(store), NOON)
     through = lossy()
     proxy.always = first_doing("TransactWriteItems", lambda: others.update("p", same))
@@ -259,7 +266,7 @@ def test_frequent_puts_of_an_item_do_not_move_other_versions_ahead_of_the_clock(
 
 
 async def test_versions_of_repeated_follows_grow_by_one(database: Database) -> None:
-    store = Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str)
+    store = Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str, now=lambda: NOON)
     match = Match("again", "L", "IPL", "10", "20", NOON)
 
     follow_versions = [(await MatchFollows(store, NOON).follow(match, "ada", "10")).version for _ in range(20)]
@@ -272,7 +279,7 @@ async def test_puts_of_other_processes_continue_from_the_stored_version(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This holds within one second, and after more changes than seconds."""
-    store = Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str)
+    store = Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str, now=lambda: NOON)
     team, far = Team("1", "One", "A"), Match("far", "L", "IPL", "10", "20", NOON + timedelta(days=30))
     seen: list[tuple[int, int]] = []
     for _ in range(3):

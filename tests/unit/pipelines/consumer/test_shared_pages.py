@@ -14,16 +14,13 @@ from datastore.change_streams.shards.shard_reader import Wire, stream_of
 from datastore.database import Database
 from datastore.errors import Unavailable
 from datastore.keyspace.feeds.table import FEED
-from pipelines.consumer.batches import BatchProcessor
-from pipelines.consumer.consumer import Consumer
+from pipelines.consumer.consumer import Consumer, Instance
 from pipelines.consumer.metrics import StreamMetrics
 from pipelines.consumer.shared_pages import MAX_RECORDS, SharedPages, SharedShard
-from pipelines.feeds.pipeline import FeedPipeline
-from pipelines.feeds.search import SearchPipeline
+from runtime.jobs import Background
 from tests.support.consumers import (
     AT_ONCE,
     QUICK,
-    SOON,
     ConsumerInstance,
     HandlerGate,
     Noting,
@@ -75,20 +72,15 @@ class Follower:
         def store() -> Any:
             return store_of(database)
 
-        metrics = StreamMetrics()
-        batches = BatchProcessor([handler], store, utc_now, metrics, retries=AT_ONCE, outage=SOON)
         self.consumer = Consumer(
-            self.wire,
+            Instance(self.wire, database.prefix, store, name, utc_now),
             FEED,
-            database.prefix,
-            batches,
-            store,
-            name,
-            utc_now,
-            metrics,
+            [handler],
+            StreamMetrics(),
             group=GROUP,
             leader=leader.consumer,
             pace=replace(QUICK, follow_seconds=page_timeout),
+            retries=AT_ONCE,
         )
 
     @asynccontextmanager
@@ -254,14 +246,15 @@ async def test_a_follower_that_was_away_while_shards_split_gets_all_in_order(dat
 
 
 async def test_the_search_index_of_a_gateway_follows_its_feed_pipeline(served: Served) -> None:
-    background = served.gateway.background
-    jobs = list(replace(background, settings=replace(background.settings, feed_pipeline=True)).jobs())
+    served.gateway.settings = replace(served.gateway.settings, feed_pipeline=True)
+    background = Background(served.gateway)
+    jobs = list(background.jobs())
     pipelines = [job.__self__ for job in jobs if hasattr(job, "__self__")]
-    (feed,) = [one for one in pipelines if isinstance(one, FeedPipeline)]
-    (search,) = [one for one in pipelines if isinstance(one, SearchPipeline)]
+    feed, search = [one for one in pipelines if isinstance(one, Consumer)]
 
-    assert search.consumer.leader is feed.consumer
-    assert background.search_pipeline().consumer.leader is None  # `gateway.py pipeline search`
+    assert feed.leader is None
+    assert search.leader is feed
+    assert background.search_pipeline().leader is None  # `gateway.py pipeline search`
 
 
 # Kept pages

@@ -8,7 +8,7 @@ import pytest
 
 from datastore.database import StoreOptions
 from datastore.dynamodb.calls import Call
-from datastore.earthquakes.events import Earthquake, event_item
+from datastore.earthquakes.events import Earthquake
 from datastore.earthquakes.regions import SeismicRegion, region_of
 from datastore.earthquakes.statistics import StatisticsRebuild, StatisticsWriter, changed_items, coverage_of, merged
 from datastore.keyspace.earthquake_statistics import day as day_key
@@ -93,7 +93,7 @@ async def test_a_real_feed_that_is_ingested_twice_at_once_is_counted_once(served
 async def test_repeated_and_concurrent_changes_count_once(served: Served) -> None:
     events = [quake(f"us{number}", magnitude=number / 5) for number in range(30)]
     await store(served, *events)
-    changes = changes_of((None, event_item(event)) for event in events)
+    changes = changes_of((None, event.item()) for event in events)
     handlers = [CountEarthquakes(served.store) for _ in range(4)]
 
     await asyncio.gather(*(handler.handle(changes[part::2]) for handler in handlers for part in (0, 1)))
@@ -105,7 +105,7 @@ async def test_repeated_and_concurrent_changes_count_once(served: Served) -> Non
 async def test_the_next_delivery_repairs_an_interruption_between_two_steps(served: Served) -> None:
     events = [quake("us1"), quake("us2", magnitude=6.5)]
     await store(served, *events)
-    changes = changes_of((None, event_item(event)) for event in events)
+    changes = changes_of((None, event.item()) for event in events)
     await StatisticsWriter(served.store).record(changed_items(changes))  # the process ends before it counts
     before = await stored_counts(served)
 
@@ -142,10 +142,10 @@ async def test_a_bound_that_the_table_has_lost_is_raised_again(served: Served) -
     events = [quake("us1"), quake("us2", magnitude=6.5)]
     await store(served, *events)
     handler = CountEarthquakes(served.store)
-    await handler.handle(changes_of((None, event_item(event)) for event in events))
+    await handler.handle(changes_of((None, event.item()) for event in events))
     await served.store().write_all(EARTHQUAKES, deletes=[day_key(TODAY)])
 
-    await handler.handle(changes_of([(None, event_item(events[0]))]))
+    await handler.handle(changes_of([(None, events[0].item())]))
 
     assert await bounds(served) == {TODAY: 6.5}
 
@@ -186,7 +186,7 @@ async def test_a_rebuild_counts_events_stored_before_the_statistics(served: Serv
 @pytest.mark.timeout(120)
 async def test_a_rebuild_gives_each_page_of_the_table_its_own_deadline(served: Served) -> None:
     place = "x" * 500
-    events = [event_item(quake(f"us{n}", timedelta(hours=n % 90), place=place)) for n in range(3_000)]
+    events = [quake(f"us{n}", timedelta(hours=n % 90), place=place).item() for n in range(3_000)]
     await served.store().write_all(EARTHQUAKES, puts=events)
     opened: list[Store] = []
 

@@ -137,16 +137,20 @@ async def test_an_endless_string_is_too_large() -> None:
     assert error.code is FeedCode.TOO_LARGE
 
 
-async def test_features_are_yielded_before_the_rest_of_the_feed_is_read() -> None:
-    class Stalled(io.BytesIO):
-        def read(self, size: int | None = -1) -> bytes:
-            piece = super().read(size)
-            assert piece, "nothing more was needed"
-            return piece
-
+async def test_features_are_yielded_before_the_rest_of_the_feed_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usgs_feed, "BATCH", 2)
     items = read_events(Stalled(feed_bytes(feature(), feature()).removesuffix(b"]}")), ingested_at_ms=5)
     assert isinstance(await anext(items), Earthquake)
     assert isinstance(await anext(items), Earthquake)
+
+
+class Stalled(io.BytesIO):
+    """A file whose end must not be read."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        piece = super().read(size)
+        assert piece, "nothing more was needed"
+        return piece
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1 << 16])

@@ -14,8 +14,8 @@ from yarl import URL
 
 from datastore.dynamodb.retry.backoff import Backoff
 from pipelines.earthquakes import usgs_fetch
-from pipelines.earthquakes.usgs_feed import FeedCode, FeedError, read_events
-from pipelines.earthquakes.usgs_fetch import FeedDownload, feed_url, open_source
+from pipelines.earthquakes.usgs_feed import FeedCode, FeedError, feed_url, read_events
+from pipelines.earthquakes.usgs_fetch import FeedDownload, open_source
 from tests.support.usgs_samples import (
     Handler,
     answering,

@@ -13,8 +13,8 @@ from datastore.dynamodb.calls import Call
 from datastore.dynamodb.client import Client, RequestRefused
 from datastore.dynamodb.codec import Item
 from datastore.feeds.leaderboards import Leaderboards
-from datastore.feeds.posts import post_from
-from datastore.feeds.users import user_from
+from datastore.feeds.posts import Post
+from datastore.feeds.users import User
 from datastore.keyspace.feeds import leaderboards
 from datastore.keyspace.feeds.leaderboards import FEED_METRICS
 from datastore.keyspace.feeds.pipeline import FEED_PIPELINE
@@ -220,7 +220,7 @@ async def test_a_removal_handled_before_its_addition_shows_no_negative_count(
     await counters(database).handle([removed(like), removed(follow)])
 
     found = {item["PK"]: item for item in await items_of(database, FEED)}
-    assert (post_from(found["POST#p1"]).likes, user_from(found["USER#ada"]).followers) == (0, 0)
+    assert (Post.decoder(found["POST#p1"]).likes, User.decoder(found["USER#ada"]).followers) == (0, 0)
     (rank,) = await Leaderboards(store_of(database), NOON).top_authors("2026-06", 10)
     assert (rank.posts, rank.likes, rank.score) == (2, 0, 1)
 
@@ -265,7 +265,7 @@ async def test_counts_of_tags_expire_after_their_window(database: Database) -> N
     await counters(database).handle([inserted(post_item("p1", tags=["tea"]))])
 
     found = {item["PK"]: item.get("expiresAt") for item in await items_of(database, FEED_METRICS)}
-    shard = leaderboards.shard("tea")
+    shard = leaderboards.counters_of(leaderboards.TAGS, "2026-06-25", "tea").partition.split("#")[-1]
     assert found[f"TAGS#2026-06-25T12#{shard}"] == to_seconds(NOON + timedelta(hours=1, days=3))
     assert found[f"TAGS#2026-06-25#{shard}"] == to_seconds(NOON.replace(hour=0) + timedelta(days=61))
     assert {until for key, until in found.items() if key.startswith("AUTHORS")} == {None}

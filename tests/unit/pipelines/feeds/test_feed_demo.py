@@ -12,9 +12,8 @@ from datastore.database import Database
 from datastore.dynamodb.client import Client
 from datastore.dynamodb.codec import Item
 from datastore.feeds import hashtags as texts
-from datastore.feeds.comments import comment_from, is_comment
-from datastore.feeds.notifications import is_notification
-from datastore.feeds.posts import is_live, is_post, post_from
+from datastore.feeds.comments import Comment, is_comment
+from datastore.feeds.posts import Post, is_live, is_post
 from datastore.feeds.visibility import Visibility
 from datastore.keyspace.feeds import users
 from datastore.keyspace.feeds.table import FEED
@@ -37,8 +36,8 @@ HOME = """{ homeFeed(userId: "demo", first: 50) { nodes {
 AROUND = """{
   user(id: "demo") { postCount followerCount followingCount }
   notifications(userId: "demo", first: 50) { nodes { kind actor { name } } }
-  topAuthors(month: "2026-06") { score author { name } }
-  trendingTags { tag posts }
+  topAuthors(at: "2026-06-25T12:00:00Z") { score author { name } }
+  trendingTags(window: DAY) { tag posts }
 }"""
 
 
@@ -177,13 +176,13 @@ async def test_the_feed_is_active_and_stays_small(world: FeedWorld, monkeypatch:
 
     items = await sorted_feed_items(world)
     now = await live_posts(world)
-    live = Counter(post_from(item).author_id for name, item in now.items() if name not in before)
+    live = Counter(Post.decoder(item).author_id for name, item in now.items() if name not in before)
     assert live.keys() <= set(CAST)
     assert max(live.values()) == 2
     assert before.keys() < now.keys()
-    comments = Counter((one.post_id, one.user_id) for one in map(comment_from, filter(is_comment, items)))
+    comments = Counter((one.post_id, one.author_id) for one in map(Comment.decoder, filter(is_comment, items)))
     assert max(comments.values()) == 2
-    unread = [item for item in items if is_notification(item) and item["PK"] == f"USER#{VISITOR}#UNREAD"]
+    unread = [item for item in items if item["PK"] == f"USER#{VISITOR}#UNREAD"]
     assert len(unread) == 6
 
 

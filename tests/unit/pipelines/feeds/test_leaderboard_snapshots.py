@@ -12,7 +12,7 @@ from datastore.change_streams.exactly_once import Effect, Write
 from datastore.database import Database
 from datastore.dynamodb.client import Client
 from datastore.errors import Throttled
-from datastore.feeds.leaderboard_snapshots import LeaderboardMember, LeaderboardSnapshot, LeaderboardSnapshots
+from datastore.feeds.leaderboards import LeaderboardMember, LeaderboardSnapshot, LeaderboardSnapshots
 from datastore.keyspace.feeds import leaderboards as keys
 from datastore.keyspace.feeds.leaderboards import FEED_METRICS
 from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
@@ -42,7 +42,7 @@ async def renew_boards(
 async def add(database: Database, steps: Iterable[tuple[str, int]], period: Period = DAY) -> None:
     """Change counts, as a handler does before it refreshes the snapshot."""
     writes = [
-        Write(FEED_METRICS, keys.counters(*period, name), add={"posts": step, "score": step}) for name, step in steps
+        Write(FEED_METRICS, keys.counters_of(*period, name), add={"posts": step, "score": step}) for name, step in steps
     ]
     made = [Effect(f"{next(numbers)}", (write,)) for write in writes]
     await effects.apply(store_of(database), CONSUMER_TABLE, made, NOON)

@@ -12,7 +12,7 @@ from datastore.database import Database
 from datastore.dynamodb.calls import Call
 from datastore.dynamodb.client import Client, RequestRefused
 from datastore.dynamodb.codec import Item
-from datastore.feeds.notifications import LIFETIME, Notification, is_notification, notification_from
+from datastore.feeds.notifications import LIFETIME, Notification
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.timestamps import to_seconds
 from pipelines.feeds.notifications import NotificationHandler
@@ -45,11 +45,11 @@ async def handle_insertions(database: Database, *items: Item) -> None:
 
 async def notifications(database: Database) -> list[Notification]:
     """Return all notifications, sorted by user and time."""
-    return [notification_from(item) for item in await unread_items(database)]
+    return [Notification.decoder(item) for item in await unread_items(database)]
 
 
 async def unread_items(database: Database) -> list[Item]:
-    items = [item for item in await items_of(database, FEED) if is_notification(item)]
+    items = [item for item in await items_of(database, FEED) if item["PK"].endswith("#UNREAD")]
     return sorted(items, key=lambda item: (item["PK"], item["SK"]))
 
 

@@ -11,7 +11,7 @@ from datastore.database import Database
 from datastore.feeds.comments import Comments
 from datastore.feeds.likes import Likes
 from datastore.feeds.posts import Post
-from datastore.keyspace.feeds.posts import partition
+from datastore.keyspace.feeds import posts as keys
 from datastore.keyspace.feeds.table import FEED
 from pipelines.feeds.cleanup import CascadeDelete
 from tests.support.feed_changes import delete_feed_records, items_of
@@ -36,7 +36,9 @@ async def react(world: FeedWorld, post: Post, *readers: str) -> None:
 
 async def remaining(world: FeedWorld, post_id: str) -> list[str]:
     """Return the sort keys of a post's items."""
-    return sorted(item["SK"] for item in await items_of(world.database, FEED) if item["PK"] == partition(post_id))
+    return sorted(
+        item["SK"] for item in await items_of(world.database, FEED) if item["PK"] == keys.post.partition_of(post_id)
+    )
 
 
 async def handle_deletions(
@@ -92,7 +94,7 @@ async def test_likes_of_a_post_removed_without_a_tombstone_are_deleted(world: Fe
     post = await world.write("p", "ada")
     await react(world, post, "reader0")
     await handle_deletions(world)
-    await delete_feed_records(world.database, {"PK": partition("p"), "SK": "META"})
+    await delete_feed_records(world.database, {"PK": keys.post.partition_of("p"), "SK": "META"})
     await handle_deletions(world)
 
     assert await remaining(world, "p") == []
@@ -119,7 +121,7 @@ async def test_a_later_post_of_the_same_id_keeps_its_items(world: FeedWorld) -> 
     await world.write("p", "ada")
     await world.delete("p", "ada")
     changes = await world.changes()
-    await delete_feed_records(world.database, {"PK": partition("p"), "SK": "META"})
+    await delete_feed_records(world.database, {"PK": keys.post.partition_of("p"), "SK": "META"})
     await react(world, await world.write("p", "ada"), "reader0")
     await handle_deletions(world, changes)
 

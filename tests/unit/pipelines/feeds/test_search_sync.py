@@ -22,11 +22,12 @@ from datastore.search import BuildReplaced, Kind, NoIndex, SearchEntry
 from datastore.search.factory import search_index
 from datastore.search.queries import query_of
 from datastore.search.sqlite_index import SqliteIndex
-from pipelines.consumer.consumer import Consumer
+from datastore.session.store import Store
+from pipelines.consumer.consumer import Consumer, Instance
 from pipelines.consumer.metrics import StreamMetrics
 from pipelines.consumer.redrive import Redrive
-from pipelines.feeds.pipeline import FeedPipeline
-from pipelines.feeds.search import GROUP, SearchMetrics, SearchPipeline, SearchSync
+from pipelines.feeds.handlers import feed_handlers
+from pipelines.feeds.search import GROUP, SearchMetrics, SearchSync
 from pipelines.feeds.search_rebuild import RebuildProgress, SearchRebuild
 from tests.support.consumers import QUICK, leases_of, letters_of
 from tests.support.feed_changes import delete_feed_records, put_feed_records, store_of
@@ -68,17 +69,13 @@ class Syncing:
         self.figures = StreamMetrics()
         self._killed = False
         self._database = database
-        self.pipeline = SearchPipeline(
-            self,  # type: ignore[arg-type]
-            database.prefix,
-            lambda: store_of(database, self),  # type: ignore[arg-type]
-            index,
-            instance_id=name,
-            now=utc_now,
-            metrics=SearchMetrics(self.figures.registry),
-            leader=leader,
-            pace=QUICK,
-        )
+        metrics = SearchMetrics(self.figures.registry)
+        this = Instance(self, database.prefix, self._store, name, utc_now)  # type: ignore[arg-type]
+        handler = SearchSync(index, self._store, metrics)
+        self.consumer = Consumer(this, FEED, [handler], metrics.stream, group=GROUP, leader=leader, pace=QUICK)
+
+    def _store(self) -> Store:
+        return store_of(self._database, self)  # type: ignore[arg-type]
 
     def kill(self) -> None:
         """Cut the instance off from the store, so that it releases no leases."""
@@ -101,7 +98,7 @@ async def syncing(
     database: Database, index: SqliteIndex, name: str = "one", leader: Consumer | None = None
 ) -> AsyncIterator[Syncing]:
     instance = Syncing(database, index, name, leader)
-    task = asyncio.create_task(instance.pipeline.run())
+    task = asyncio.create_task(instance.consumer.run())
     try:
         yield instance
     finally:
@@ -116,9 +113,13 @@ async def finds(index: Flaky, text: str, ids: Sequence[str]) -> None:
             await asyncio.sleep(0.01)
 
 
+def consumer_instance(database: Database, name: str) -> Instance:
+    return Instance(database.client, database.prefix, lambda: store_of(database), name, utc_now)
+
+
 def search_rebuild(database: Database, index: SqliteIndex, pages: list[RebuildProgress] | None = None) -> SearchRebuild:
     progress = [] if pages is None else pages
-    return SearchRebuild(database.client, database.prefix, lambda: store_of(database), index, utc_now, progress.append)
+    return SearchRebuild(consumer_instance(database, "rebuild"), index, progress.append)
 
 
 # The consumer
@@ -134,7 +135,7 @@ async def test_the_consumer_keeps_the_index_current(database: Database, index: F
         assert await index.found("ada", Kind.USERS) == ["ada"]
         assert instance.figure("search_indexed_total", kind="users") == 1
         assert (instance.figure("search_indexed_total", kind="posts") or 0) >= 4
-        shards = [shard for shard in instance.pipeline.consumer.working]
+        shards = [shard for shard in instance.consumer.working]
         await until(lambda: instance.figure("search_stream_lag_seconds", table=FEED.name, shard=shards[0]) == 0)
 
 
@@ -222,11 +223,10 @@ async def test_posts_of_other_programs_are_read_with_their_tags_once_a_batch(dat
 async def test_an_unavailable_index_delays_no_counters(database: Database, index: Flaky, follows: bool) -> None:
     """This holds for a consumer that shares the feed consumer's reads, and for one that reads the stream itself."""
     index.away = True
-    pipeline = FeedPipeline(
-        database.client, database.prefix, lambda: store_of(database), instance_id="feed", now=utc_now, pace=QUICK
-    )
-    feeding = asyncio.create_task(pipeline.run())
-    async with syncing(database, index, leader=pipeline.consumer if follows else None) as instance:
+    this = consumer_instance(database, "feed")
+    feed = Consumer(this, FEED, feed_handlers(this.open_store, utc_now), StreamMetrics(), pace=QUICK)
+    feeding = asyncio.create_task(feed.run())
+    async with syncing(database, index, leader=feed if follows else None) as instance:
         await put_feed_records(database, user_item("ada"), post := post_item("p1"))
         await until(lambda: (instance.figure("search_failures_total") or 0) > 0)
         await put_feed_records(database, like_item(post))
@@ -356,7 +356,7 @@ async def test_a_rebuild_that_another_replaces_stops(database: Database, index: 
             await index.begin_rebuild()
             await super()._fill(*arguments)  # type: ignore[arg-type]
 
-    slow = Slow(database.client, database.prefix, lambda: store_of(database), index, utc_now)
+    slow = Slow(consumer_instance(database, "rebuild"), index)
     with pytest.raises(BuildReplaced, match="Another rebuild"):
         await slow.run()
 

@@ -196,7 +196,7 @@ async def test_closed_connections_cost_retries_and_no_pushes(
         return {100: Fault.GOAWAY, 200: Fault.CLOSE, 300: Fault.RESET}.get(answered, ApnsAnswer())
 
     server.answer = answer
-    limits = ApnsLimits(answer_seconds=2, backoff=LIMITS.backoff)
+    limits = ApnsLimits(answer_seconds=20, backoff=LIMITS.backoff)
 
     summary = await make(limits).send_all(pushes(400))
 

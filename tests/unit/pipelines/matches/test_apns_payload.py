@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from datastore.matches.cricket import CricketEvent, CricketEventKind, MatchPhase
+from datastore.matches.cricket import MatchPhase
+from datastore.matches.cricket_events import CricketEvent, CricketEventKind
 from datastore.matches.display import DisplayBatter, DisplayBowler, DisplaySide, DisplayState
 from pipelines.matches.push.apns import ApnsPushService
 from pipelines.matches.push.apns_payload import collapse_id, content_state, end, start, update

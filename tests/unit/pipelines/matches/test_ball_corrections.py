@@ -3,12 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from datastore.matches.cricket import (
-    Ball,
-    CricketEventKind,
-    Extras,
-    Wicket,
-)
+from datastore.matches.cricket import Ball, Extras, Wicket
+from datastore.matches.cricket_events import CricketEventKind
 from tests.support.score_corrections import OVER, PolledMatch, amended, ball_at, live, out, snapshot_with
 
 __all__ = ["live"]

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
+from datastore.change_streams.subscriptions.event_source import live_deliveries
 from datastore.errors import SlowSubscriber
-from datastore.matches.cricket import CricketEvent, CricketEventKind, MatchPhase
+from datastore.matches.cricket import MatchPhase
+from datastore.matches.cricket_events import CricketEvent, CricketEventKind
 from datastore.matches.live_state import LiveScore, LiveStatePart
 from resolvers.matches.conflation import conflated
 from resolvers.matches.match_update import CONFLATABLE, MatchUpdate
+from tests.support.deliveries import events_in
 
 LIVE = LiveScore("1st Innings", MatchPhase.LIVE)
 INTERVAL = 0.4
@@ -80,9 +82,7 @@ async def test_the_first_batch_is_delivered_at_once_even_if_empty() -> None:
     for first in ((), (update(3, snapshot=True),)):
         source = SnapshotSource()
         source.put(*first)
-        async with aclosing(
-            conflated(source.updates(), LONG, SubscriptionProgress(), SubscriptionProgress())
-        ) as batches:
+        async with aclosing(events_in(conflated(live_deliveries(source.updates()), LONG))) as batches:
             assert await next_batch_soon(batches) == list(first)
 
 
@@ -93,9 +93,9 @@ async def test_without_an_interval_every_batch_passes_as_it_is() -> None:
         source.put(*batch)
     source.end()
 
-    assert [
-        batch async for batch in conflated(source.updates(), 0, SubscriptionProgress(), SubscriptionProgress())
-    ] == [list(batch) for batch in expected]
+    assert [batch async for batch in events_in(conflated(live_deliveries(source.updates()), 0))] == [
+        list(batch) for batch in expected
+    ]
     assert source.closed
 
 
@@ -103,9 +103,7 @@ async def test_waiting_updates_are_conflated_into_one_after_the_interval() -> No
     loop = asyncio.get_running_loop()
     source = SnapshotSource()
     source.put(update(1, snapshot=True))
-    async with aclosing(
-        conflated(source.updates(), INTERVAL, SubscriptionProgress(), SubscriptionProgress())
-    ) as batches:
+    async with aclosing(events_in(conflated(live_deliveries(source.updates()), INTERVAL))) as batches:
         since = loop.time()
         await next_batch_soon(batches)
         for version in (2, 3, 4):
@@ -126,7 +124,7 @@ async def test_waiting_updates_are_conflated_into_one_after_the_interval() -> No
 async def test_after_a_quiet_interval_an_update_is_delivered_at_once() -> None:
     source = SnapshotSource()
     source.put(update(1, snapshot=True))
-    async with aclosing(conflated(source.updates(), 0.02, SubscriptionProgress(), SubscriptionProgress())) as batches:
+    async with aclosing(events_in(conflated(live_deliveries(source.updates()), 0.02))) as batches:
         await next_batch_soon(batches)
         await asyncio.sleep(0.03)
         source.put(update(2))
@@ -138,7 +136,7 @@ async def test_after_a_quiet_interval_an_update_is_delivered_at_once() -> None:
 async def test_an_urgent_event_is_delivered_at_once_with_the_waiting_updates(kind: CricketEventKind) -> None:
     source = SnapshotSource()
     source.put(update(1, snapshot=True))
-    async with aclosing(conflated(source.updates(), LONG, SubscriptionProgress(), SubscriptionProgress())) as batches:
+    async with aclosing(events_in(conflated(live_deliveries(source.updates()), LONG))) as batches:
         await next_batch_soon(batches)
         source.put(update(2, CricketEventKind.SIX))
         source.put(update(3))
@@ -153,9 +151,7 @@ async def test_an_urgent_event_is_delivered_at_once_with_the_waiting_updates(kin
 async def test_an_urgent_event_of_a_match_does_not_release_another_match() -> None:
     source = SnapshotSource()
     source.put(update(1, snapshot=True), update(1, match_id="m2", snapshot=True))
-    async with aclosing(
-        conflated(source.updates(), INTERVAL, SubscriptionProgress(), SubscriptionProgress())
-    ) as batches:
+    async with aclosing(events_in(conflated(live_deliveries(source.updates()), INTERVAL))) as batches:
         await next_batch_soon(batches)
         source.put(update(2, match_id="m2"))
         source.put(update(2, CricketEventKind.WICKET))
@@ -168,9 +164,7 @@ async def test_an_urgent_event_of_a_match_does_not_release_another_match() -> No
 async def test_waiting_matches_are_delivered_together() -> None:
     source = SnapshotSource()
     source.put(*[update(1, match_id=f"m{number}", snapshot=True) for number in range(5)])
-    async with aclosing(
-        conflated(source.updates(), INTERVAL, SubscriptionProgress(), SubscriptionProgress())
-    ) as batches:
+    async with aclosing(events_in(conflated(live_deliveries(source.updates()), INTERVAL))) as batches:
         await next_batch_soon(batches)
         for version in (2, 3):
             for number in range(5):
@@ -182,7 +176,7 @@ async def test_waiting_matches_are_delivered_together() -> None:
 async def test_a_snapshot_replaces_the_waiting_update_and_keeps_its_events() -> None:
     source = SnapshotSource()
     source.put(update(1, snapshot=True))
-    async with aclosing(conflated(source.updates(), LONG, SubscriptionProgress(), SubscriptionProgress())) as batches:
+    async with aclosing(events_in(conflated(live_deliveries(source.updates()), LONG))) as batches:
         await next_batch_soon(batches)
         source.put(update(2, CricketEventKind.FOUR))
         source.put(update(9, snapshot=True))
@@ -200,10 +194,7 @@ async def test_waiting_updates_are_delivered_before_the_end() -> None:
     source.put(update(3))
     source.end()
 
-    batches = [
-        versions(batch)
-        async for batch in conflated(source.updates(), LONG, SubscriptionProgress(), SubscriptionProgress())
-    ]
+    batches = [versions(batch) async for batch in events_in(conflated(live_deliveries(source.updates()), LONG))]
 
     assert batches == [[("m1", 1, 0)], [("m1", 3, 1)]]
     assert source.closed
@@ -214,7 +205,7 @@ async def test_waiting_updates_are_delivered_before_a_failure() -> None:
     source.put(update(1, snapshot=True))
     source.put(update(2, CricketEventKind.FOUR))
     source.end(SlowSubscriber("too slow", behind=1001))
-    batches = conflated(source.updates(), LONG, SubscriptionProgress(), SubscriptionProgress())
+    batches = events_in(conflated(live_deliveries(source.updates()), LONG))
 
     await anext(batches)
     assert versions(await anext(batches)) == [("m1", 2, 0)]
@@ -230,7 +221,7 @@ async def test_a_failure_before_the_first_batch_is_raised() -> None:
     source.end(LookupError("no such match"))
 
     with pytest.raises(LookupError, match="no such match"):
-        await anext(conflated(source.updates(), LONG, SubscriptionProgress(), SubscriptionProgress()))
+        await anext(events_in(conflated(live_deliveries(source.updates()), LONG)))
     assert source.closed
 
 
@@ -238,7 +229,7 @@ async def test_a_failure_before_the_first_batch_is_raised() -> None:
 async def test_closing_during_an_interval_closes_the_source(waiting: bool) -> None:
     source = SnapshotSource()
     source.put(update(1, snapshot=True))
-    batches = conflated(source.updates(), LONG, SubscriptionProgress(), SubscriptionProgress())
+    batches = events_in(conflated(live_deliveries(source.updates()), LONG))
     await next_batch_soon(batches)
     if waiting:
         source.put(update(2))
@@ -255,7 +246,7 @@ async def test_closing_during_an_interval_closes_the_source(waiting: bool) -> No
 async def test_closing_between_two_batches_closes_the_source() -> None:
     source = SnapshotSource()
     source.put(update(1, snapshot=True))
-    batches = conflated(source.updates(), LONG, SubscriptionProgress(), SubscriptionProgress())
+    batches = events_in(conflated(live_deliveries(source.updates()), LONG))
     await next_batch_soon(batches)
 
     await batches.aclose()
@@ -266,7 +257,7 @@ async def test_closing_between_two_batches_closes_the_source() -> None:
 async def test_closing_before_a_failure_is_raised_leaves_no_exception() -> None:
     source = SnapshotSource()
     source.put(update(1, snapshot=True))
-    batches = conflated(source.updates(), 0, SubscriptionProgress(), SubscriptionProgress())
+    batches = events_in(conflated(live_deliveries(source.updates()), 0))
     await anext(batches)
     source.end(SlowSubscriber("too slow", behind=1001))
     await asyncio.sleep(0.01)
@@ -299,7 +290,7 @@ async def test_random_updates_lose_no_event_and_versions_are_contiguous() -> Non
     received: dict[str, list[str]] = {match_id: [] for match_id in expected}
     seen = dict.fromkeys(expected, 0)
     sizes = 0
-    async for batch in conflated(source.updates(), 0.01, SubscriptionProgress(), SubscriptionProgress()):
+    async for batch in events_in(conflated(live_deliveries(source.updates()), 0.01)):
         assert len({item.match_id for item in batch}) == len(batch)
         for item in batch:
             assert item.version == seen[item.match_id] + 1 + item.conflated

@@ -7,7 +7,7 @@ import pytest
 
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.keyspace.matches.live_activities import LIVE_ACTIVITIES
-from datastore.matches.cricket import CricketEventKind
+from datastore.matches.cricket_events import CricketEventKind
 from datastore.matches.live_activities import LiveActivities, LiveActivity
 from datastore.matches.match_follows import MatchFollows
 from datastore.session.store import Store

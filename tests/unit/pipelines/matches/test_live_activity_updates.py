@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from datastore.database import Database
 from datastore.dynamodb.calls import Call
 from datastore.keyspace.matches.live_activities import LIVE_ACTIVITIES
-from datastore.matches.cricket import CricketEventKind
+from datastore.matches.cricket_events import CricketEventKind
 from datastore.matches.devices import Devices, Platform
 from datastore.matches.display_states import DisplayStates
 from datastore.matches.live_activities import LiveActivities
@@ -222,6 +222,24 @@ async def test_an_older_version_is_not_sent_after_a_newer_one(
         await coordinator.idle()
 
     assert rings(server) == [(8, "out 8"), (9, "out 9")]
+
+
+async def test_no_side_goes_back_although_two_writers_of_its_states_overlapped(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
+) -> None:
+    """The writer of version 7 cached its state of one team before, and of the other team after, version 8."""
+    await register(open_store(), "ada")
+    newer, older = change(8), change(7, WICKET)
+    active = replace(in_chase(8, innings=(first(), second(121))), updated_at=NOON)
+    await DisplayStates(open_store(), NOON).refresh(MATCH, active, names=NAMES)
+    await coordinator.deliver(newer)
+    await coordinator.idle()
+    mixed = replaced(older, states={"1": older.states["1"], "2": newer.states["2"]})
+
+    await coordinator.deliver(mixed)
+    await coordinator.idle()
+
+    assert rings(server) == [(8, None), (8, "Kishan is out")]
 
 
 async def test_a_repeated_version_is_sent_once_per_instance_and_does_not_ring(

@@ -13,8 +13,9 @@ from datastore.matches.live_activities import LiveActivities
 from datastore.matches.live_state import ActiveMatch, ActiveStatus
 from datastore.matches.match_follows import MatchFollows
 from datastore.session.store import Store
+from pipelines.matches.live.orchestrator import PollIntervals
 from pipelines.matches.live.poller import LiveChange
-from pipelines.matches.pipeline import CricketPipeline, PollIntervals
+from pipelines.matches.pipeline import CricketPipeline
 from pipelines.matches.push.push_service import LoggedPushService
 from tests.support.active_matches import active_match_state, matches
 from tests.support.cricket_pipeline import PipelineInstance

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from datastore.matches.cricket import CricketEvent, CricketEventKind
+from datastore.matches.cricket_events import CricketEvent, CricketEventKind
 from datastore.matches.live_state import ActiveMatch, initial_state
 from pipelines.matches.live.diff import MatchDiff, MatchWatch
 from pipelines.matches.providers.cricsheet.reader import load, read

@@ -13,7 +13,8 @@ from datastore.dynamodb.calls import Call
 from datastore.dynamodb.transport import STREAM_OPERATIONS
 from datastore.keyspace.matches.locks import match_lock
 from datastore.matches.active_matches import ActiveMatches
-from datastore.matches.cricket import CricketEvent, Match, MatchSnapshot
+from datastore.matches.cricket import Match, MatchSnapshot
+from datastore.matches.cricket_events import CricketEvent
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_state import ActiveMatch
 from datastore.matches.locks import Locks

@@ -7,12 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from datastore.matches.cricket import (
-    Ball,
-    CricketEvent,
-    CricketEventKind,
-    MatchSnapshot,
-)
+from datastore.matches.cricket import Ball, MatchSnapshot
+from datastore.matches.cricket_events import CricketEvent, CricketEventKind
 from datastore.matches.live_state import initial_state
 from pipelines.matches.live.diff import MatchWatch
 from tests.support.score_corrections import FIXTURE, ball_at, out, snapshot_with, with_total

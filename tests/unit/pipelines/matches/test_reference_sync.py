@@ -3,7 +3,7 @@
 import pytest
 
 from datastore.matches.leagues import Leagues
-from datastore.matches.team_seasons import TeamSeasons, team_season_from
+from datastore.matches.team_seasons import TeamSeason, TeamSeasons
 from datastore.matches.teams import Teams
 from datastore.session.pagination import Span
 from datastore.session.store import Store
@@ -109,7 +109,7 @@ async def test_the_current_season_of_active_leagues_is_written(
     service.responses["standings/season/70"][0]["position"] = 2
     assert await teams_job.run() == SyncResult(fetched=2, written=1)
     found = await TeamSeasons(stores(), START).of_season("70", Span(10))
-    rows = [team_season_from(item) for item in found.items]
+    rows = [TeamSeason.decoder(item) for item in found.items]
     assert [(row.team_id, row.position, row.net_run_rate) for row in rows] == [("11", 2, 0.125), ("12", 1, 0.125)]
 
 

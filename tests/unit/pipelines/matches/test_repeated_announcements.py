@@ -3,14 +3,8 @@
 import pytest
 
 from datastore.matches.active_matches import ActiveMatches
-from datastore.matches.cricket import (
-    CricketEventKind,
-    MatchPhase,
-    MatchSnapshot,
-    Result,
-    ResultKind,
-    Target,
-)
+from datastore.matches.cricket import MatchPhase, MatchSnapshot, Result, ResultKind, Target
+from datastore.matches.cricket_events import CricketEventKind
 from datastore.session.store import Store
 from tests.support.score_corrections import OVER, PolledMatch, ball_at, live, out, snapshot_with
 from tests.support.served import Served, call_name

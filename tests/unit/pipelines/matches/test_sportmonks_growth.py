@@ -9,19 +9,22 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import aiohttp
+import msgspec
 import pytest
 
 from datastore.database import Database
 from datastore.matches.active_matches import ActiveMatches
-from datastore.matches.cricket import BatterStatus, CricketEventKind, MatchPhase, MatchSnapshot, ResultKind, Target
+from datastore.matches.cricket import BatterStatus, MatchPhase, MatchSnapshot, ResultKind, Target
+from datastore.matches.cricket_events import CricketEventKind
 from datastore.matches.fixtures import Fixtures
-from datastore.matches.json_records import to_json
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from pipelines.matches.live.poller import LiveChange, ScorePoller, TickOutcome
 from pipelines.matches.providers.sportmonks.fixtures import snapshot_of
+from pipelines.matches.providers.sportmonks.http import SportMonksHttp
 from pipelines.matches.providers.sportmonks.provider import SportMonks
 from pipelines.matches.providers.sportmonks.values import UnreadableRow
+from tests.support.served import NOON
 from tests.support.sportmonks_samples import (
     KITES,
     OWLS,
@@ -198,7 +201,9 @@ async def snapshots() -> list[MatchSnapshot]:
     """Return the snapshots of the provider, poll after poll."""
     time, found = ProviderTime(), []
     async with serve_sportmonks() as service, aiohttp.ClientSession() as session:
-        provider = SportMonks(session, TOKEN, base_url=service.url, now=time, sleep=time.sleep)
+        provider = SportMonks(
+            SportMonksHttp(session, TOKEN, base_url=service.url, now=time, sleep=time.sleep), now=time
+        )
         for status, payload in story():
             service.responses["livescores"] = [payload]
             snapshot = await provider.match("501")
@@ -280,7 +285,9 @@ async def test_a_corrected_ball_keeps_its_position() -> None:
     service, time = Service(), ProviderTime()
     *_, (_, before) = (step for step in story() if step[0] == "1st Innings")
     async with serve_sportmonks(service), aiohttp.ClientSession() as session:
-        provider = SportMonks(session, TOKEN, base_url=service.url, now=time, sleep=time.sleep)
+        provider = SportMonks(
+            SportMonksHttp(session, TOKEN, base_url=service.url, now=time, sleep=time.sleep), now=time
+        )
         service.responses["livescores"] = [before]
         first = await provider.match("501")
         # A four becomes five wides, and a ball is removed.
@@ -300,13 +307,17 @@ async def test_the_poller_reports_the_events_of_the_match(database: Database) ->
     service, time, changes = Service(), ProviderTime(), list[LiveChange]()
 
     def open_store() -> Store:
-        return Store(database.client, prefix=database.prefix, deadline=Deadline(10), token=lambda: "token")
+        return Store(
+            database.client, prefix=database.prefix, deadline=Deadline(10), token=lambda: "token", now=lambda: NOON
+        )
 
     async def on_change(_store: Store, change: LiveChange) -> None:
         changes.append(change)
 
     async with serve_sportmonks(service), aiohttp.ClientSession() as session:
-        provider = SportMonks(session, TOKEN, base_url=service.url, now=time, sleep=time.sleep)
+        provider = SportMonks(
+            SportMonksHttp(session, TOKEN, base_url=service.url, now=time, sleep=time.sleep), now=time
+        )
         poller = ScorePoller(provider, open_store, "i1", time, on_change)
         for _, payload in story():
             service.responses["livescores"] = [payload]
@@ -358,7 +369,7 @@ def test_randomly_damaged_fixtures_are_read_in_part_or_rejected(seed: int) -> No
         for _ in range(rng.choice((1, 3, 10))):
             _damage(payload, rng)
         with suppress(UnreadableRow):
-            to_json(snapshot_of(payload, {}, {}))
+            msgspec.json.encode(snapshot_of(payload, {}, {}))
             read += 1
     assert read > 15
 

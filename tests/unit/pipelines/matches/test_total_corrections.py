@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from datastore.keyspace.matches import fixture_cache
-from datastore.matches.cricket import CricketEventKind
+from datastore.matches.cricket_events import CricketEventKind
 from datastore.matches.fixtures import Fixtures
 from tests.support.score_corrections import (
     OVER,

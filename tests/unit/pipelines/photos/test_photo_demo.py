@@ -12,8 +12,8 @@ from datastore.dynamodb.codec import Item
 from datastore.errors import Unavailable
 from datastore.keyspace.photos.table import SPARKS
 from datastore.model.composite_keys import key_of
+from datastore.objects import NoObjects
 from datastore.objects.local import LocalObjects
-from datastore.objects.none import NoObjects
 from datastore.photos.metadata import separate
 from pipelines.demo.photo_album import LIVE, PERSON_IDS, SCENES, SHOTS, UPCOMING, USERS, VISITOR, Shot, Sitter
 from pipelines.demo.photos import PhotoDemo

@@ -101,7 +101,7 @@ class Library:
         return sorted(answer.data["photos"]["nodes"], key=lambda node: str(node["imageId"]))
 
     async def checkpoint(self) -> Any:
-        return await self.served.store().get(keys.STRIP_PROGRESS, keys.CHECKPOINT)
+        return await self.served.store().get(keys.STRIP_PROGRESS, keys.checkpoint())
 
 
 def object_names(number: int) -> tuple[str, str]:

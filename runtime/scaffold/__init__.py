@@ -1,0 +1,1 @@
+"""The generator of new systems: `gateway.py new`."""

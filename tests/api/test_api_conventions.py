@@ -1,0 +1,231 @@
+"""The rules of docs/api-conventions.md, over the whole schema.
+
+Each rule returns the coordinates that break it. Exceptions are in tests/support/api_exceptions.py, with their reasons.
+An exception that is no longer needed is an error.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from graphql import (
+    GraphQLArgument,
+    GraphQLField,
+    GraphQLInputField,
+    GraphQLNonNull,
+    GraphQLObjectType,
+    Undefined,
+    get_named_type,
+    get_nullable_type,
+    is_enum_type,
+    is_input_object_type,
+    is_interface_type,
+    is_list_type,
+    is_non_null_type,
+    is_object_type,
+)
+from strawberry.utils.str_converters import to_camel_case
+
+import schema
+from datastore.model.access_patterns import AccessPattern
+from tests.support.api_exceptions import EXCEPTIONS
+
+SCHEMA: Any = schema.build()._schema
+ROOTS = ("Query", "Mutation", "Subscription")
+# Keys that are no ids.
+KEYS = {"area", "category", "takenAt", "feed"}
+PAGE = {"first", "after", "last", "before"}
+# The names of the keys of one part.
+OWN_KEYS = {
+    kind.declaration.name: [to_camel_case(kind.declaration.parts[0])]
+    for kind in schema.NODES
+    if len(kind.declaration.parts) == 1
+}
+# The parts of the keys of all types with a point read.
+KEY_PARTS = {kind.declaration.name: set(map(to_camel_case, kind.declaration.parts)) for kind in schema.NODES}
+# Other words for what an argument of the conventions names.
+SYNONYMS = {
+    "limit": "first",
+    "top": "first",
+    "start": "from",
+    "end": "to",
+    "since": "from",
+    "windowHours": "window",
+    "month": "at",
+    "descending": "order",
+}
+_BOUND = re.compile(r"\b(at most|up to|one|two|three|eight|each|\d[\d,]*)\b", re.I)
+# Durations are no bounds.
+_DURATION = re.compile(r"(up to )?\d+ (seconds|minutes|hours|days)")
+_DEFAULT = re.compile(r"by default (\d|[A-Z]{2,}|true|false)")
+_STORE = re.compile(r"DynamoDB|GetItem|PutItem|UpdateItem|DeleteItem|\bQuery on\b|Transact|\bGSI")
+
+Rule = Callable[[], Iterator[str]]
+RULES: dict[str, Rule] = {}
+
+
+def rule(function: Rule) -> Rule:
+    RULES[function.__name__] = function
+    return function
+
+
+def object_types() -> Iterator[GraphQLObjectType]:
+    return (kind for kind in SCHEMA.type_map.values() if is_object_type(kind) and not kind.name.startswith("__"))
+
+
+def fields(*names: str) -> Iterator[tuple[str, GraphQLField]]:
+    """Return the coordinates and the fields of these object types, by default of all."""
+    for kind in object_types():
+        if not names or kind.name in names:
+            for name, field in kind.fields.items():
+                yield f"{kind.name}.{name}", field
+
+
+def arguments(*names: str) -> Iterator[tuple[str, str, GraphQLArgument]]:
+    for coordinate, field in fields(*names):
+        for name, argument in field.args.items():
+            yield f"{coordinate}({name}:)", name, argument
+
+
+def inputs() -> Iterator[tuple[str, str, GraphQLInputField]]:
+    for kind in SCHEMA.type_map.values():
+        if is_input_object_type(kind):
+            for name, field in kind.fields.items():
+                yield f"{kind.name}.{name}", name, field
+
+
+def values() -> Iterator[tuple[str, str, Any]]:
+    """Return the arguments and the fields of inputs."""
+    yield from arguments()
+    yield from inputs()
+
+
+def patterns_of(field: GraphQLField) -> tuple[AccessPattern, ...]:
+    definition = field.extensions["strawberry-definition"]
+    patterns: tuple[AccessPattern, ...] = definition.metadata.get("patterns", ())
+    return patterns
+
+
+@rule
+def every_object_has_an_id() -> Iterator[str]:
+    for kind in object_types():
+        if kind.name in (*ROOTS, "PageInfo") or kind.name.endswith(("Connection", "Edge")):
+            continue
+        if "id" not in kind.fields or str(kind.fields["id"].type) != "ID!":
+            yield kind.name
+
+
+@rule
+def mutations_take_keys_and_one_input() -> Iterator[str]:
+    for coordinate, name, argument in arguments("Mutation"):
+        is_key = get_named_type(argument.type).name == "ID" and not is_list_type(get_nullable_type(argument.type))
+        if name != "input" and not is_key and name not in KEYS:
+            yield coordinate
+
+
+@rule
+def inputs_of_updates_do_not_contain_the_key() -> Iterator[str]:
+    for coordinate, field in fields("Mutation"):
+        own = get_named_type(field.type)
+        if "input" not in field.args or is_list_type(get_nullable_type(field.args["input"].type)):
+            continue
+        kind: Any = get_named_type(field.args["input"].type)
+        if not coordinate.startswith("Mutation.create") and is_object_type(own) and kind.name.startswith("Update"):
+            yield from (f"{kind.name}.{name}" for name in kind.fields if name in KEY_PARTS.get(own.name, ()))
+
+
+@rule
+def the_own_key_of_an_object_is_the_argument_id() -> Iterator[str]:
+    """A lookup, update or delete by a key of one part names it `id`."""
+    for coordinate, field in fields("Query", "Mutation"):
+        kind = get_named_type(field.type)
+        if is_list_type(get_nullable_type(field.type)) or not is_object_type(kind):
+            continue
+        keys = [name for name in field.args if name not in ("input", "consistent")]
+        if keys == OWN_KEYS.get(kind.name):
+            yield coordinate
+
+
+@rule
+def arguments_have_the_names_of_the_conventions() -> Iterator[str]:
+    yield from (coordinate for coordinate, name, _ in arguments() if name in SYNONYMS)
+
+
+@rule
+def lists_in_an_order_accept_the_other_order() -> Iterator[str]:
+    for coordinate, field in fields():
+        if field.args.keys() >= PAGE and "order" not in field.args:
+            yield coordinate
+
+
+@rule
+def reads_of_base_tables_accept_consistent() -> Iterator[str]:
+    for coordinate, field in fields("Query"):
+        reads = [pattern for pattern in patterns_of(field) if {"GetItem", "Query"} & set(pattern.operations)]
+        if coordinate in ("Query.node", "Query.nodes") or not reads:
+            continue
+        if all(pattern.index is None and not pattern.consistent for pattern in reads) != ("consistent" in field.args):
+            yield coordinate
+
+
+@rule
+def plain_lists_state_their_bound() -> Iterator[str]:
+    for coordinate, field in fields():
+        is_page = coordinate.partition(".")[0].endswith("Connection")
+        text = _DURATION.sub("", field.description or "")
+        if is_list_type(get_nullable_type(field.type)) and not is_page and not _BOUND.search(text):
+            yield coordinate
+
+
+@rule
+def defaults_are_in_the_schema() -> Iterator[str]:
+    for coordinate, name, value in values():
+        has_default = value.default_value is not Undefined and value.default_value is not None
+        if name != "first" and not has_default and _DEFAULT.search(value.description or ""):
+            yield coordinate
+
+
+@rule
+def descriptions_do_not_mention_the_store() -> Iterator[str]:
+    for coordinate, field in fields():
+        if _STORE.search(field.description or ""):
+            yield coordinate
+    for coordinate, _, value in values():
+        if _STORE.search(value.description or ""):
+            yield coordinate
+
+
+@rule
+def everything_has_a_description() -> Iterator[str]:
+    for kind in SCHEMA.type_map.values():
+        if kind.name.startswith("__") or not (is_object_type(kind) or is_interface_type(kind) or is_enum_type(kind)):
+            continue
+        if not kind.description:
+            yield kind.name
+    yield from (coordinate for coordinate, field in fields() if not field.description)
+    yield from (coordinate for coordinate, _, value in values() if not value.description)
+
+
+@rule
+def lookups_are_nullable() -> Iterator[str]:
+    for coordinate, field in fields("Query"):
+        kind = get_nullable_type(field.type)
+        if is_object_type(kind) and "id" in field.args and is_non_null_type(field.type):
+            yield coordinate
+
+
+@rule
+def deletes_return_null_if_there_was_nothing() -> Iterator[str]:
+    for coordinate, field in fields("Mutation"):
+        if coordinate.startswith("Mutation.delete") and isinstance(field.type, GraphQLNonNull):
+            yield coordinate
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_the_schema_follows(name: str) -> None:
+    assert set(RULES[name]()) == set(EXCEPTIONS.get(name, ())), f"docs/api-conventions.md: {name.replace('_', ' ')}"
+
+
+def test_each_exception_belongs_to_a_rule() -> None:
+    assert EXCEPTIONS.keys() <= RULES.keys()

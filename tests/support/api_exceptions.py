@@ -1,0 +1,39 @@
+"""Exceptions of the rules in tests/api/test_api_conventions.py: coordinates by rule, with their reasons."""
+
+PENDING = "does not follow the rule yet"
+UNORDERED = "The index has no sort key, so its order means nothing."
+CACHED = "The state comes from a cache, and is built from reads of other tables."
+MOVING = "The default moves with the clock."
+BUFFER = "The number is refused with another policy than BUFFER, so it cannot have a default."
+SEARCH = "The index of the search is written after the posts and users, so that no read of it shows the newest state."
+
+EXCEPTIONS: dict[str, dict[str, str]] = {
+    "the_own_key_of_an_object_is_the_argument_id": {
+        "Query.device": "A device is looked up by its user: its own key contains a push token, which is secret.",
+    },
+    "lists_in_an_order_accept_the_other_order": {
+        "Me.liveActivities": UNORDERED,
+        "Query.earthquakes": PENDING,
+        "Query.liveActivities": UNORDERED,
+    },
+    "reads_of_base_tables_accept_consistent": {
+        "Query.displayState": CACHED,
+        "Query.earthquakeStatistics": PENDING,
+        "Query.searchPosts": SEARCH,
+        "Query.searchUsers": SEARCH,
+    },
+    "plain_lists_state_their_bound": {
+        "Query.leagues": PENDING,
+        "Query.teams": PENDING,
+    },
+    "defaults_are_in_the_schema": {
+        "Query.matchesByLeague(from:)": MOVING,
+        "Subscription.earthquakeDetected(buffer:)": BUFFER,
+        "Subscription.homeFeedUpdated(buffer:)": BUFFER,
+        "Subscription.livestreamChanged(buffer:)": BUFFER,
+        "Subscription.notificationReceived(buffer:)": BUFFER,
+        "Subscription.postEngagement(buffer:)": BUFFER,
+        "Subscription.sightingReported(buffer:)": BUFFER,
+        "Subscription.watchAlerts(buffer:)": BUFFER,
+    },
+}

@@ -1,0 +1,40 @@
+"""What a supervisor passes to its workers."""
+
+import inspect
+import json
+from pathlib import Path
+
+from datastore.database import StoreOptions
+from runtime.cli.serve import serve
+from runtime.configuration import settings_of
+from runtime.supervisor.worker_process import OPTIONS_OF_SETTINGS, OPTIONS_OF_STORE, worker_options, worker_settings
+
+# The settings that every option of `serve` sets, each other than its default.
+GIVEN = {
+    "host": "0.0.0.0",
+    "port": 8001,
+    "demo": True,
+    "ingest": "all_hour",
+    "matches": "demo",
+    "feed_pipeline": True,
+    "fan_out_bound": 7,
+    "metrics_port": 9000,
+    "metrics_host": "0.0.0.0",
+    "bus": "redis://127.0.0.1:6379",
+}
+
+
+def test_a_worker_has_the_settings_of_its_supervisor(tmp_path: Path) -> None:
+    store = StoreOptions("http://127.0.0.1:1", tmp_path, prefix="east__", region="eu-west-1")
+    settings = settings_of(store, tmp_path, **GIVEN)
+    options = json.loads(json.dumps(worker_options(settings, store)))
+    assert worker_settings(options) == (settings, store)
+    in_memory = StoreOptions(data_dir=tmp_path, memory=True)
+    assert worker_settings(worker_options(settings, in_memory))[1] == in_memory
+
+
+def test_a_worker_gets_every_option_of_serve() -> None:
+    options = set(inspect.signature(serve).parameters) - {"context", "workers", "data_dir"}
+    names = {"matches" if name == "source" else name for name in options}
+    assert names == {*OPTIONS_OF_SETTINGS, *OPTIONS_OF_STORE}
+    assert set(GIVEN) == set(OPTIONS_OF_SETTINGS)
