@@ -403,8 +403,8 @@ async def test_lost_and_throttled_calls_create_no_second_sighting(
     """Clients send the mutation to both processes at once, and repeat it until they receive a final response."""
     rng = random.Random(seed)
     throttled = refuse(400, "ProvisionedThroughputExceededException")
-    # A response has to be stored in the end. The retry budget suffices, and no call fails at all of its attempts. A call
-    # has two bodies if its retries send another request than its first attempt.
+    # A response has to be stored in the end. The retry budget suffices, and no call fails at all of its attempts.
+    # A call has two bodies if its retries send another request than its first attempt.
     faults = iter(range(CAPACITY // TIMEOUT_RETRY_COST - 1))
     faults_of: Counter[bytes] = Counter()
 
