@@ -208,6 +208,8 @@ class Gateway:
             logs.start()
             stack.push_async_callback(logs.stop)
             stack.push_async_callback(changes.aclose)
+            if serves and self.bus is not None:
+                await self.bus.start()
             stack.push_async_callback(self.services.scan_cache.aclose)
             stack.push_async_callback(self.services.decoder_pool.aclose)
             stack.push_async_callback(client_ingests.finish)
@@ -242,7 +244,7 @@ class Gateway:
     async def readiness(self, seconds: float) -> dict[str, Any]:
         """Return the state for `/readyz`: ready if every table exists and the store answers within `seconds`.
 
-        An unavailable bus is reported, but does not make the process unready.
+        An unavailable bus or Redis of the budgets is reported, but does not make the process unready.
         """
         names = [self.store_options.prefix + table.name for table in TABLES]
         try:
@@ -256,8 +258,16 @@ class Gateway:
         missing = [name for name, exists in zip(names, exist, strict=True) if not exists]
         if missing:
             return {"ready": False, "store": "tables missing", "missing": missing}
-        bus = {} if self.bus is None else {"bus": "away" if self.bus.is_away else "ok"}
-        return {"ready": True, "store": "ok", **bus}
+        return {"ready": True, "store": "ok", **self._shared_state()}
+
+    def _shared_state(self) -> dict[str, str]:
+        """Return the states of the services that a gateway works without, by their names in `/readyz`."""
+        state = {}
+        if self.bus is not None:
+            state["bus"] = "away" if self.bus.is_away else "ok"
+        if (budgets := self.server.admission.budgets_state) is not None:
+            state["budgets"] = budgets
+        return state
 
     async def _has_table(self, name: str) -> bool:
         try:

@@ -20,6 +20,11 @@ from server.admission.settings import Capacity
 SEND_BUFFER_BYTES = 65_536
 # File descriptors for listeners, the engine, DynamoDB, Redis, files, and refused connections until they are closed.
 RESERVED_DESCRIPTORS = 200
+# The paths of health, which are served beyond the quotas of connections.
+PROBE_PATHS = ("/healthz", "/readyz")
+# The connections beyond the quotas that may be open for a request of health, in total and for each address. They are
+# among RESERVED_DESCRIPTORS.
+PROBES, PROBES_PER_ADDRESS = 100, 50
 # The limit of file descriptors to set if the system sets none.
 DEFAULT_DESCRIPTORS = 65_536
 
@@ -78,6 +83,7 @@ class Connections:
         self._quota = KeyedQuota(
             "connections", capacity.connections, capacity.connections_per_address, "client's address"
         )
+        self._probes = KeyedQuota("connections for probes", PROBES, PROBES_PER_ADDRESS, "client's address")
         self._trusted = TrustedNetworks(capacity.trusted_proxies)
 
     def message_bucket(self, now: float) -> TokenBucket:
@@ -104,6 +110,13 @@ class Connections:
 
     def release(self, address: str) -> None:
         self._quota.release(network_of(address))
+
+    def acquire_probe(self, address: str) -> None:
+        """Count a connection beyond a quota. Raises `Throttled` or `Unavailable` if too many are open."""
+        self._probes.acquire(network_of(address))
+
+    def release_probe(self, address: str) -> None:
+        self._probes.release(network_of(address))
 
     def lifespan_state(self) -> dict[str, Any]:
         """Return the lifespan state through which the protocols receive this object."""

@@ -20,6 +20,10 @@ LIBRARY_TIMEOUT_FACTOR = 10
 # A wait is divided into this many turns of the loop, so that one blocked turn does not use up the whole timeout.
 TURNS = 4
 RETRY_SECONDS = 1.0
+# The longest time that the start waits for Redis, which includes the first connection.
+START_SECONDS = 1.0
+# The interval between pings of Redis while it answers: without traffic nothing else would notice that it fails.
+PING_SECONDS = 5.0
 LOG_SECONDS = 30.0
 CONNECTIONS = 32
 
@@ -63,7 +67,7 @@ class RedisBuckets:
     """The buckets in the Redis at `url`, by the clock of Redis unless `clock` is given.
 
     If Redis does not respond within `timeout` seconds, it is not called until a ping in the background succeeds. Until
-    then the buckets of this process, `local`, are used.
+    then the buckets of this process, `local`, are used. After `start`, Redis is also pinged every `ping_seconds`.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class RedisBuckets:
         clock: Callable[[], float] | None = None,
         timeout: float = TIMEOUT_SECONDS,
         retry_seconds: float = RETRY_SECONDS,
+        ping_seconds: float = PING_SECONDS,
     ) -> None:
         seconds = LIBRARY_TIMEOUT_FACTOR * timeout
         self._redis = redis_client(url, connections=CONNECTIONS, seconds=seconds, read_seconds=seconds)
@@ -84,7 +89,9 @@ class RedisBuckets:
         self._clock = clock
         self._timeout = timeout
         self._retry_seconds = retry_seconds
+        self._ping_seconds = ping_seconds
         self._recovery: asyncio.Task[None] | None = None
+        self._pings: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Task[Any]] = set()
         self._logged_at = -LOG_SECONDS
 
@@ -92,6 +99,11 @@ class RedisBuckets:
     def is_available(self) -> bool:
         """Whether Redis is used."""
         return self._recovery is None
+
+    async def start(self) -> None:
+        """Ping Redis, so that `is_available` is known before the first request, and again from time to time."""
+        await self._ping(START_SECONDS)
+        self._pings = asyncio.create_task(self._ping_forever())
 
     async def charge(self, key: str, budget: Budget, units: float) -> tuple[bool, float]:
         """Do what `LocalBuckets.take` does. If the caller is cancelled, the units are refunded."""
@@ -130,7 +142,7 @@ class RedisBuckets:
     async def aclose(self) -> None:
         while self._calls:
             await asyncio.wait(self._calls)
-        await cancel(self._recovery)
+        await cancel(self._pings, self._recovery)
         await self._redis.aclose()
 
     async def _call(self, key: str, budget: Budget, units: float, *, always: bool) -> tuple[bool, float] | None:
@@ -141,7 +153,7 @@ class RedisBuckets:
         arguments: list[str | int | float] = [budget.units, budget.per_second, repr(float(units)), int(always), now]
         arguments.append(budget.max_debt)
         try:
-            taken, balance = await self._within_timeout(self._take(keys=[self._prefix + key], args=arguments))
+            taken, balance = await self._within(self._timeout, self._take(keys=[self._prefix + key], args=arguments))
         except REDIS_AWAY as problem:
             if type(problem) is ResponseError:
                 # Redis responds, but cannot process this bucket.
@@ -151,11 +163,11 @@ class RedisBuckets:
             return None
         return bool(taken), float(balance)
 
-    async def _within_timeout(self, call: Coroutine[Any, Any, Reply]) -> Reply:
+    async def _within(self, seconds: float, call: Coroutine[Any, Any, Reply]) -> Reply:
         reply = asyncio.ensure_future(call)
         try:
             for _ in range(TURNS):
-                if (await asyncio.wait((reply,), timeout=self._timeout / TURNS))[0]:
+                if (await asyncio.wait((reply,), timeout=seconds / TURNS))[0]:
                     return reply.result()
             raise TimeoutError
         finally:
@@ -170,6 +182,19 @@ class RedisBuckets:
         self._warn("Redis does not respond: budgets are counted in each process alone until it does", problem)
         if self._recovery is None:
             self._recovery = asyncio.create_task(self._wait_for_redis())
+
+    async def _ping_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self._ping_seconds)
+            if self._recovery is None:
+                await self._ping(self._timeout)
+
+    async def _ping(self, seconds: float) -> None:
+        """Fall back to the buckets of this process if Redis does not answer a ping."""
+        try:
+            await self._within(seconds, self._redis.ping())
+        except REDIS_AWAY as problem:
+            self._fall_back(problem)
 
     async def _wait_for_redis(self) -> None:
         while True:

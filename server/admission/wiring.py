@@ -45,6 +45,13 @@ class Admission:
             "gateway_budgets_shared": ("1 while budgets are kept in Redis.", self._shares_budgets),
         }
 
+    @property
+    def budgets_state(self) -> str | None:
+        """The state of the shared budgets for `/readyz`: ok or away, None without Redis."""
+        if self.redis is None:
+            return None
+        return "ok" if self.redis.is_available else "away"
+
     def shed(self) -> float:
         """Return the number of operations that were refused since the start."""
         return self.load.shed + self.lookups.shed
@@ -54,8 +61,10 @@ class Admission:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Measure the lag of the event loop for the duration of a block. Close the connections to Redis afterwards."""
+        """Watch the lag of the event loop and Redis for the duration of a block."""
         watching = asyncio.create_task(self.load.watch_lag()) if self.capacity.lag_seconds else None
+        if self.redis is not None:
+            await self.redis.start()
         try:
             yield
         finally:

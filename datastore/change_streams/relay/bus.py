@@ -24,6 +24,8 @@ from datastore.primitives.retries import OutageLog
 from datastore.primitives.tasks import cancel
 
 RETRY_SECONDS = 0.5
+# The interval between probes while no table is followed: nothing else would notice that Redis fails.
+IDLE_SECONDS = 5.0
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +33,8 @@ logger = logging.getLogger(__name__)
 class Bus:
     """The bus at a `url`, for the tables of a `prefix`.
 
-    While Redis fails, tables' streams are read directly, and Redis is probed every half second.
+    While Redis fails, tables' streams are read directly, and Redis is probed every half second. While no table is
+    followed, Redis is probed every five seconds.
     """
 
     #: Whether Redis has failed and no probe has succeeded since.
@@ -70,10 +73,18 @@ class Bus:
 
         `now` returns the store's time.
         """
+        self._start_tasks()
+        return BusSource(self, table, sink, make, on_error, now)
+
+    async def start(self) -> None:
+        """Probe Redis, so that `is_away` is known before the first table is followed, and again from time to time."""
+        await self._probe()
+        self._start_tasks()
+
+    def _start_tasks(self) -> None:
         if not self._tasks:
             self._tasks = [asyncio.create_task(self._receive(), name="changes by the bus")]
             self._tasks.append(asyncio.create_task(self._probe_forever(), name="probe of the bus"))
-        return BusSource(self, table, sink, make, on_error, now)
 
     async def aclose(self) -> None:
         """Close the connection. All sources must be stopped before."""
@@ -119,7 +130,7 @@ class Bus:
 
     # Called by the sources
 
-    def mark_unavailable(self, problem: BusUnavailable) -> None:
+    def mark_unavailable(self, problem: Exception) -> None:
         """Do without the bus until a probe succeeds. All sources are woken now, and when the probe succeeds."""
         if self.is_away:
             return
@@ -172,15 +183,24 @@ class Bus:
                     following[table].mark_inconsistent(problem)
 
     async def _probe_forever(self) -> None:
+        idle_seconds = 0.0
         while True:
             await asyncio.sleep(RETRY_SECONDS)
-            if not self.is_away:
-                continue
-            try:
-                await self.commands.probe()
-            except Exception as problem:  # without this task the bus would stay away
+            idle_seconds = 0.0 if self._sources else idle_seconds + RETRY_SECONDS
+            if self.is_away or idle_seconds >= IDLE_SECONDS:
+                idle_seconds = 0.0
+                await self._probe()
+
+    async def _probe(self) -> None:
+        try:
+            await self.commands.probe()
+        except Exception as problem:  # an unknown one would end the task, and the bus would stay away
+            if self.is_away:
                 self._outage.record_failure(problem)
-                continue
+            else:
+                self.mark_unavailable(problem)
+            return
+        if self.is_away:
             self._outage.record_success()
             self.is_away = False
             self._changed.set()

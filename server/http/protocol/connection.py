@@ -39,12 +39,13 @@ from starlette.types import ASGIApp, Scope
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from datastore.errors import BadUserInput, DomainError, Throttled, Timeout, Unavailable
+from datastore.errors import BadUserInput, DomainError, Timeout
 from datastore.primitives.header_names import LOWER_CASE
 from server.admission.client_address import address_in
 from server.admission.connection_limits import Connections
 from server.http.cycle import STATUS_LINES, RequestCycle, connection_scope
 from server.http.headers import Header
+from server.http.protocol.admitted_connection import AdmittedConnection
 from server.http.protocol.rejections import (
     METHODS,
     RequestRejected,
@@ -64,13 +65,13 @@ from server.http.protocol.request_head import (
     size_of,
     whole_request,
 )
-from server.http.protocol.timed_transport import CLOSED, CLOSING, CONTENT, DISCARD, HEAD, TimedTransport
+from server.http.protocol.timed_transport import CLOSED, CLOSING, CONTENT, DISCARD, HEAD
 
 # At a shutdown, a client that has sent data within this time may be sending the next request.
 QUIET_SECONDS = 1.0
 
 
-class HttpProtocol(TimedTransport):
+class HttpProtocol(AdmittedConnection):
     """One connection of a server that uvicorn runs: `uvicorn.Config(..., http=HttpProtocol)`."""
 
     def __init__(
@@ -82,8 +83,7 @@ class HttpProtocol(TimedTransport):
     ) -> None:
         if not config.loaded:
             config.load()
-        self.limits = Connections.from_state(app_state)
-        super().__init__(_loop or asyncio.get_event_loop(), self.limits.http_limits)
+        super().__init__(_loop or asyncio.get_event_loop(), Connections.from_state(app_state))
         self.server_state = server_state
         self.tasks = server_state.tasks
         self._connections: set[Any] = server_state.connections
@@ -110,7 +110,7 @@ class HttpProtocol(TimedTransport):
         # Requests
         self._running: RequestCycle | None = None
         self._waiting: deque[tuple[RequestCycle, ASGIApp]] = deque()
-        self.shutting_down = self._counted = False
+        self.shutting_down = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
@@ -118,12 +118,9 @@ class HttpProtocol(TimedTransport):
         self._scope = connection_scope(self._config, transport)
         self._address = address_in(self._scope)
         try:
-            self.limits.acquire(self._address)
-        except (Throttled, Unavailable) as full:
-            self._reject(429 if isinstance(full, Throttled) else 503, full)
-            return
-        self._counted = True
-        self._expect_within(self._http_limits.head_seconds)
+            self._admit()
+        except RequestRejected as rejected:
+            self._reject(rejected.status, rejected.error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._release()
@@ -140,9 +137,7 @@ class HttpProtocol(TimedTransport):
         self._state = CLOSED
         self._cancel_timers()
         self._connections.discard(self)
-        if self._counted:
-            self.limits.release(self._address)
-        self._counted = False
+        self._release_quota()
 
     def data_received(self, data: bytes) -> None:
         self._last_received_at = self.loop.time()
@@ -246,6 +241,7 @@ class HttpProtocol(TimedTransport):
         if self._full_head is not None:
             headers, self._full_head = self._full_head, None
         head = check_head(method, version, self._url, headers)
+        self._check_excess(head)
         if len(self._waiting) >= http_limits.pipelined:
             message = f"At most {http_limits.pipelined} requests may be pipelined on a connection."
             raise RequestRejected(400, BadUserInput(message))
@@ -257,7 +253,7 @@ class HttpProtocol(TimedTransport):
         self._state = CONTENT
         self._head_begun = self._head_timed = False
         self._head_bytes = self._framing_bytes = 0
-        self._begin(head, keep_alive=version != "1.0" and parser.should_keep_alive())
+        self._begin(head, keep_alive=not self._probing and version != "1.0" and parser.should_keep_alive())
 
     def _begin(self, head: RequestHead, content: bytes | None = None, *, keep_alive: bool = True) -> None:
         """Run the application for a request, after those before it. A complete request has its whole `content`."""
@@ -384,6 +380,8 @@ class HttpProtocol(TimedTransport):
         head_seconds, silent_seconds = self._http_limits.head_seconds, self._http_limits.silent_seconds
         if self._state is CLOSING:
             self._linger()
+        elif self._excess is not None and self._state is HEAD:
+            self._reject(self._excess.status, self._excess.error)
         elif self._state is CONTENT and self.read_paused:
             self._expect_within(silent_seconds)  # the application does not read
         elif self._state is CONTENT:

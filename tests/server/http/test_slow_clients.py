@@ -7,13 +7,14 @@ import json
 import logging
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
 
-from server.admission.connection_limits import HttpConnectionLimits
+from server.admission.connection_limits import PROBES, PROBES_PER_ADDRESS, HttpConnectionLimits
 from server.http.protocol import UVICORN_OPTIONS
+from server.http.protocol.admitted_connection import PROBE_SECONDS
 from server.operations.outcome import MASKED
 from tests.support.slow_clients import GET, PATIENT, TIMED, Answers, LoopTime, Running, serve_echo
 from tests.support.until import until
@@ -338,6 +339,36 @@ async def test_an_address_has_a_limit_of_connections() -> None:
         await until(lambda: toy.connections.open == 1)
         async with toy.client(GET % b"d") as (again, _):
             await again.readuntil(b"/d")
+
+
+@pytest.mark.parametrize("limits", [{"connections_per_address": 1}, {"connections": 1}])
+@pytest.mark.parametrize("path", [b"healthz", b"readyz"])
+async def test_health_is_answered_beyond_every_limit_of_connections(limits: Any, path: bytes) -> None:
+    async with serve_echo(PATIENT, **limits) as toy, toy.client(GET % b"wait"):
+        await until(lambda: toy.app.asked == ["/wait"])
+        for _ in range(PROBES + 1):
+            answers = await toy.exchange(GET % path, GET % path)
+            assert (answers.statuses, answers.bodies) == ([200], [b"/" + path])
+            assert "connection: close" in answers.heads[0]
+        for other in (GET % b"graphql", b"POST /readyz HTTP/1.1\r\nHost: here\r\nContent-Length: 0\r\n\r\n"):
+            assert (await toy.exchange(other)).statuses == [429 if "connections_per_address" in limits else 503]
+        assert toy.connections.open == 1
+
+
+async def test_connections_beyond_the_limit_that_send_nothing_are_refused_and_limited() -> None:
+    time = LoopTime()
+    async with serve_echo(TIMED, time, connections_per_address=1) as toy, toy.client(GET % b"wait"):
+        await until(lambda: toy.app.asked == ["/wait"])
+        async with AsyncExitStack() as stack:
+            silent = [await stack.enter_async_context(toy.client()) for _ in range(PROBES_PER_ADDRESS)]
+            await until(lambda: len(toy.server.server_state.connections) == PROBES_PER_ADDRESS + 1)
+            beyond, _ = await stack.enter_async_context(toy.client())
+            assert (await beyond.read()).startswith(b"HTTP/1.1 429 ")
+            time.passes(PROBE_SECONDS)
+            for reader, _ in silent:
+                assert (await reader.read()).startswith(b"HTTP/1.1 429 ")
+        await until(lambda: len(toy.server.server_state.connections) == 1)
+        assert (await toy.exchange(GET % b"readyz")).statuses == [200]
 
 
 async def test_the_process_has_a_limit_of_connections_including_sockets() -> None:
