@@ -27,8 +27,7 @@ from tests.support.served import SECRET, Clock, Served, call_name, listening
 from tests.support.store_engines import make_tables
 from tests.support.until import until
 
-REPORT = """
-mutation Report($area: String!, $text: String!) {
+REPORT = """mutation Report($area: String!, $text: String!) {
   reportSighting(input: {area: $area, category: "Cats", description: $text}) { sightingId }
 }
 """
@@ -451,8 +450,7 @@ async def test_a_store_that_fails_halfway_causes_no_second_sighting(pair: tuple[
         return await (plain_error(503) if seen.operation == "Query" else forward)(proxy, seen)
 
     proxy.always = no_queries
-    confirmed = 'confirmSighting(area: "Harbor", sightingId: "none") { sightingId }'
-    both = REPORT.replace("}\n}", "}\n  " + confirmed + "\n}")
+    both = REPORT.replace("}\n}", '}\n  confirmSighting(area: "Harbor", sightingId: "none") { sightingId }\n}')
     first = await send_with_key(pair[0], "both", both)
     alone = await send_with_key(pair[0], "alone", CONFIRM, {})
     assert first.codes == alone.codes == ["UNAVAILABLE"]
@@ -495,8 +493,7 @@ async def test_a_deadline_that_passes_before_a_write_leaves_the_key_free(
 
     proxy.always = no_reads
     first = await send_with_key(pair[0], "k")
-    assert first.codes == ["TIMEOUT"]
-    assert b"mayHaveBeenApplied" not in first.body
+    assert (first.codes, b"mayHaveBeenApplied" in first.body) == (["TIMEOUT"], False)
     proxy.always = None
     again = await send_with_key(pair[1], "k")
     assert (again.codes, again.replayed) == ([], False)
