@@ -45,6 +45,7 @@ from resolvers.earthquakes.costs import EarthquakeCosts
 from resolvers.earthquakes.earthquakes import EARTHQUAKE_COSTS
 from resolvers.shared.context import Context
 from resolvers.shared.services import Services, SightingPlaces
+from runtime.data_disk import DataDisk
 from runtime.jobs import LOCAL_POLL_SECONDS, POLL_SECONDS, Background, Job, metrics_served, serve_metrics
 from server.observability.store_metrics import StoreMetrics
 from server.operations.report import Observe
@@ -144,6 +145,10 @@ class Gateway:
         self.bus = bus_at(settings.bus, store.prefix, self.server.metrics)
         self.reads = StreamReads()
         self.reads.show_in(self.server.metrics)
+        self.data_disk = None
+        if store.data_dir is not None and not store.in_aws and not store.memory:
+            self.data_disk = DataDisk(store.data_dir)
+            self.metrics.registry.register(self.data_disk)
 
     @property
     def client(self) -> Client:
@@ -244,6 +249,8 @@ class Gateway:
     async def readiness(self, seconds: float) -> dict[str, Any]:
         """Return the state for `/readyz`: ready if every table exists and the store answers within `seconds`.
 
+        A store whose disk is full is ready, because it answers reads.
+
         An unavailable bus or Redis of the budgets is reported, but does not make the process unready.
         """
         names = [self.store_options.prefix + table.name for table in TABLES]
@@ -258,7 +265,8 @@ class Gateway:
         missing = [name for name, exists in zip(names, exist, strict=True) if not exists]
         if missing:
             return {"ready": False, "store": "tables missing", "missing": missing}
-        return {"ready": True, "store": "ok", **self._shared_state()}
+        store = "disk full" if self.client.disk.is_full else "ok"
+        return {"ready": True, "store": store, **self._shared_state()}
 
     def _shared_state(self) -> dict[str, str]:
         """Return the states of the services that a gateway works without, by their names in `/readyz`."""

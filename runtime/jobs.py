@@ -67,6 +67,8 @@ class Background:
         """Yield the jobs that run once per host."""
         if self._store.embedded:
             yield partial(sweep_forever, self._gateway.client, TABLES, self._store.prefix, self._now)
+        if self._gateway.data_disk is not None:
+            yield self._gateway.data_disk.watch
         if self._settings.demo:
             yield self.demo().live
         if self._gateway.match_setup.source is not MatchSource.NONE:

@@ -6,7 +6,6 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Low
 """
 
 import asyncio
-import logging
 import math
 import time
 import zlib
@@ -27,6 +26,7 @@ from datastore.dynamodb.calls import (
     consumed_units,
     with_retry_hints,
 )
+from datastore.dynamodb.disk_state import DiskState
 from datastore.dynamodb.http1 import DeadlineExceeded, HttpLimits, HttpResponse
 from datastore.dynamodb.read_cache import ReadCaches
 from datastore.dynamodb.requests import PreparedRequest
@@ -56,11 +56,9 @@ from datastore.errors import DomainError, Throttled, Timeout, Unavailable
 __all__ = ["Client", "ConditionFailed", "Endpoint", "RequestRefused", "TransactionCancelled"]
 
 DEFAULT_SECONDS = 10.0
-LOG_REPEAT_SECONDS = 60.0
 # The number of retries of a call after a refused signature: the clock, the credentials, or both may be wrong.
 SIGNATURE_CORRECTIONS = 2
 
-logger = logging.getLogger(__name__)
 
 DAMAGED_RESPONSE = "The store's responses arrive damaged."
 TABLE_MISSING = "The store is not ready: it lacks a table."
@@ -112,7 +110,8 @@ class Client:
         self._stream_breaker = CircuitBreaker(partial(self._is_answered, "ListStreams"), breaker_config, budget=streams)
         self.breakers: Mapping[str, CircuitBreaker] = {"tables": self._table_breaker, "streams": self._stream_breaker}
         self._clock: Callable[[], float] = time.monotonic
-        self._log_disk_full_at = -math.inf
+        #: Whether the store's disk is full, by the response to the last write.
+        self.disk = DiskState()
         self._listeners: tuple[CallListener, ...] = () if on_call is None else (on_call,)
         #: The point reads that the requests of the process share.
         self.read_caches = ReadCaches() if read_caches is None else read_caches
@@ -365,21 +364,17 @@ class Client:
                 parsed: dict[str, Any] = orjson.loads(content)
             except orjson.JSONDecodeError as problem:
                 raise RetryableFailure(Unavailable(DAMAGED_RESPONSE)) from problem
+            if self.disk.is_full and call.operation in ITEM_WRITES:
+                self.disk.written()
             return parsed
         error = error_of_response(response.status, content)
         if isinstance(error, Unavailable):
-            self._log_disk_full(content)
+            self.disk.refused(content, self._clock())
         if isinstance(error, SignatureRefused):
             error.date = response.date
         if self._recreates_tables and is_missing_table(call.operation, error):
             raise RetryableFailure(Unavailable(TABLE_MISSING), ambiguous=False, cost=0) from error
         raise error
-
-    def _log_disk_full(self, content: bytes) -> None:
-        if self._clock() >= self._log_disk_full_at:
-            self._log_disk_full_at = self._clock() + LOG_REPEAT_SECONDS
-            message = content.decode(errors="replace")[:300]
-            logger.error("The store cannot write. Free space on its disk; no restart is needed. Its error: %s", message)
 
     def _report(
         self, call: Call, response: Mapping[str, Any] | None, meter: CallMeter | None, traced: tuple[TracedRead, ...]

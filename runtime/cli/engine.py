@@ -11,10 +11,14 @@ from datastore.engine.access_key import KEY_FILE, VARIABLE
 from datastore.engine.process import EngineFailed, is_free
 from datastore.engine.ttl_sweeper import sweep_forever
 from datastore.keyspace import TABLES
+from datastore.primitives.tasks import gather_all
+from pipelines.consumer.metrics import StreamMetrics
 from runtime.cli.options import DATA_DIR, DataDir, Prefix
 from runtime.cli.output import until_stopped
 from runtime.console import mistake, note, run
 from runtime.container import utc_now
+from runtime.data_disk import DataDisk
+from runtime.jobs import metrics_served
 
 ALL_ADDRESSES, LOOPBACK = "0.0.0.0", "127.0.0.1"
 
@@ -26,12 +30,21 @@ def run_engine(
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port.")] = 8001,
     data_dir: DataDir = DATA_DIR,
     prefix: Prefix = "",
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=65535,
+            envvar="GATEWAY_ENGINE_METRICS_PORT",
+            help="Serve the free space of the disk for Prometheus at http://127.0.0.1:PORT/metrics.",
+        ),
+    ] = None,
 ) -> None:
     """Run the embedded engine alone until interrupted, for processes with --store http://HOST:PORT.
 
     The engine is restarted if it dies. Expired items are deleted. Clients need the access key, which
     GATEWAY_ENGINE_KEY sets. Without it, the command generates one in the file `engine.key` of the data directory.
-    `tables create` creates the tables.
+    `tables create` creates the tables. A disk that fills is logged.
     """
     if host not in (LOOPBACK, ALL_ADDRESSES):
         raise typer.BadParameter(f"must be {LOOPBACK} or {ALL_ADDRESSES}", param_hint="--host")
@@ -48,7 +61,10 @@ def run_engine(
             note(f"The embedded engine answers at http://{host}:{port}, with its data in {data_dir}.")
             key_source = VARIABLE if VARIABLE in os.environ else data_dir / KEY_FILE
             note(f"Clients need the access key: set {VARIABLE} to that of {key_source}.")
-            await sweep_forever(database.client, TABLES, prefix, utc_now)
+            disk, metrics = DataDisk(data_dir), StreamMetrics()
+            metrics.registry.register(disk)
+            with metrics_served(metrics, metrics_port, LOOPBACK):
+                await gather_all([sweep_forever(database.client, TABLES, prefix, utc_now), disk.watch()])
 
     if not is_free(port):
         raise mistake(f"port {port} is taken: choose another with --port.")

@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from datastore.dynamodb.disk_state import DiskState
 from datastore.dynamodb.retry.circuit_breaker import CircuitBreaker
 
 
@@ -14,6 +15,7 @@ class StoreClient(Protocol):
     """The client of the store."""
 
     breakers: Mapping[str, CircuitBreaker]
+    disk: DiskState
 
 
 class StoreMetrics(Collector):
@@ -42,11 +44,15 @@ class StoreMetrics(Collector):
             "Retries that were refused because the retry budget was empty.",
             labels=["endpoint"],
         )
+        full = GaugeMetricFamily(
+            "gateway_store_disk_full", "1 after a write that the store refused because its disk is full or read-only."
+        )
         client = self._client()
         if client is not None:
+            full.add_metric([], client.disk.is_full)
             for endpoint, breaker in client.breakers.items():
                 state.add_metric([endpoint], breaker.state)
                 openings.add_metric([endpoint], breaker.times_opened)
                 tokens.add_metric([endpoint], breaker.budget.tokens)
                 refused.add_metric([endpoint], breaker.budget.refused)
-        yield from (state, openings, tokens, refused)
+        yield from (state, openings, tokens, refused, full)

@@ -17,8 +17,10 @@ import pytest
 
 from datastore.model.identity import Role
 from server.security.jwt import Tokens, TokenSettings
-from tests.support.command_line import GatewayProcess, refused_in_a_line, run_command, serve_process
+from tests.support.command_line import GatewayProcess, refused_in_a_line, run_command, serve_process, surroundings
+from tests.support.forking import Forked
 from tests.support.photo_files import COMPLETE, RESERVE, picture, upload_blocking
+from tests.support.ports import free_port
 from tests.support.served import SECRET
 from tests.support.until import until_blocking
 
@@ -137,7 +139,8 @@ def test_a_full_disk_is_reported_loses_nothing_and_needs_no_restart(
     assert error["extensions"] == FULL
     assert error["message"] == "The store has no room left to write; nothing was written. Try again later."
     assert sorted(posts(gateway, token)) == sorted(["before", *acknowledged])
-    assert gateway.get("/readyz")[0] == 200
+    status, _, body = gateway.get("/readyz")
+    assert (status, json.loads(body)) == (200, {"ready": True, "store": "disk full"})
     assert gateway.output.count("Free space on its disk") == 1
 
     disk.make_room()
@@ -240,3 +243,57 @@ def test_an_engine_that_dies_on_a_full_disk_restarts_and_writes_once_there_is_ro
     assert posts(gateway, token) == ["after"]
     done = run_command("tables", "describe", GATEWAY_DATA_DIR=str(folder))
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.timeout(120)
+def test_a_full_disk_of_an_engine_service_is_named_in_the_logs_the_readiness_and_the_metrics(
+    disk: Disk, folder: Path, tmp_path: Path, token: str
+) -> None:
+    """The gateway knows only what the engine answers; the engine sees its own disk."""
+    port, metrics_port, log = free_port(), free_port(), tmp_path / "engine.log"
+    environment = {"GATEWAY_DATA_DIR": str(folder), "GATEWAY_ENGINE_KEY": "k" * 32}
+    log.touch()
+    options = ["engine", "--port", str(port), "--metrics-port", str(metrics_port)]
+    engine = Forked("gateway.py", options, surroundings(**environment), stdout=tmp_path / "out", stderr=log)
+    store = ["--store", f"http://127.0.0.1:{port}"]
+    scraped = {"GATEWAY_ENGINE_KEY": "k" * 32, "GATEWAY_SECRET": SECRET, "GATEWAY_METRICS_TOKEN": "m" * 16}
+    try:
+        until_blocking(lambda: "Clients need the access key" in log.read_text())
+        assert run_command("tables", "create", *store, GATEWAY_ENGINE_KEY="k" * 32).returncode == 0
+        with serve_process(tmp_path / "elsewhere", *store, "--no-demo", **scraped) as gateway:
+            assert gauge_value(gateway, "gateway_store_disk_full") == 0
+            gateway.data(JOIN, token)
+            disk.fill()
+            _, error = post_until_full(gateway, token, "full")
+
+            assert error["extensions"] == FULL
+            assert json.loads(gateway.get("/readyz")[2]) == {"ready": True, "store": "disk full"}
+            assert gauge_value(gateway, "gateway_store_disk_full") == 1
+            assert gateway.output.count("Free space on its disk") == 1
+            until_blocking(lambda: f"The disk of {folder} is full: free some space." in log.read_text())
+            assert engine_disk_space(metrics_port)[0] < MEGABYTE
+
+            disk.make_room()
+            gateway.data(POST % '"after"', token)
+            assert json.loads(gateway.get("/readyz")[2]) == {"ready": True, "store": "ok"}
+            assert gauge_value(gateway, "gateway_store_disk_full") == 0
+            assert engine_disk_space(metrics_port)[0] > MEGABYTE
+            until_blocking(lambda: f"The disk of {folder} has enough space again." in log.read_text())
+    finally:
+        engine.kill()
+
+
+def gauge_value(gateway: GatewayProcess, name: str) -> float:
+    with urlopen(Request(f"{gateway.url}/metrics", headers={"Authorization": "Bearer " + "m" * 16})) as response:
+        return sample_value(response.read().decode(), name)
+
+
+def engine_disk_space(port: int) -> tuple[float, float]:
+    """Return the free bytes and the size of the disk, by the engine's metrics."""
+    with urlopen(f"http://127.0.0.1:{port}/metrics") as response:
+        page = response.read().decode()
+    return sample_value(page, "gateway_disk_free_bytes"), sample_value(page, "gateway_disk_size_bytes")
+
+
+def sample_value(page: str, name: str) -> float:
+    return float(next(line for line in page.splitlines() if line.startswith(f"{name} ")).rpartition(" ")[2])
