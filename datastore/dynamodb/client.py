@@ -26,7 +26,6 @@ from datastore.dynamodb.calls import (
     consumed_units,
     with_retry_hints,
 )
-from datastore.dynamodb.disk_state import DiskState
 from datastore.dynamodb.http1 import DeadlineExceeded, HttpLimits, HttpResponse
 from datastore.dynamodb.read_cache import ReadCaches
 from datastore.dynamodb.requests import PreparedRequest
@@ -47,6 +46,7 @@ from datastore.dynamodb.retry.classify import (
     error_of_response,
     is_missing_table,
 )
+from datastore.dynamodb.retry.disk_state import DiskState
 from datastore.dynamodb.retry.first_attempts import FirstAttempts
 from datastore.dynamodb.sigv4 import CredentialSource
 from datastore.dynamodb.store_clock import StoreClock

@@ -35,7 +35,6 @@ def run_engine(
         typer.Option(
             min=1,
             max=65535,
-            envvar="GATEWAY_ENGINE_METRICS_PORT",
             help="Serve the free space of the disk for Prometheus at http://127.0.0.1:PORT/metrics.",
         ),
     ] = None,

@@ -7,8 +7,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from datastore.dynamodb.disk_state import DiskState
 from datastore.dynamodb.retry.circuit_breaker import CircuitBreaker
+from datastore.dynamodb.retry.disk_state import DiskState
 
 
 class StoreClient(Protocol):
