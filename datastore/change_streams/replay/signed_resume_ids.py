@@ -32,8 +32,8 @@ class ResumeRequest(NamedTuple):
 
 
 def not_an_id() -> BadUserInput:
-    """Return the error for an id that this subscription has not issued."""
-    message = "`resumeAfter` must be the `eventId` of an event of this subscription, or null."
+    """Return the error for a text that is not a resume id."""
+    message = "`resumeAfter` must be the `eventId` of an event, or null."
     return BadUserInput(message, field="resumeAfter")
 
 
@@ -73,10 +73,13 @@ class ResumeIds:
         return seal
 
     def open(self, text: object, binding: bytes) -> ResumeRequest:
-        """Return the content of an id; the token `UNKNOWN` for an id of another secret or without a signature.
+        """Return the content of an id.
+
+        The token is `UNKNOWN`, so that the client receives RESYNC, for an id of another field, other arguments, another
+        secret or an earlier release, and for an altered id.
 
         Raises:
-            BadUserInput: The id was altered, or is of another field or other arguments.
+            BadUserInput: The text does not have the form of an id.
         """
         if not isinstance(text, str) or len(text) > LONGEST_RESUME:
             raise not_an_id()
@@ -95,7 +98,7 @@ class ResumeIds:
         tag, content = raw[SECRET_BYTES : SECRET_BYTES + TAG_BYTES], raw[SECRET_BYTES + TAG_BYTES :]
         signed = _begun(binding) + len(content).to_bytes(4, "big") + content + known.encode()
         if not hmac.compare_digest(tag, secret.mac.digest(signed)[:TAG_BYTES]):
-            raise not_an_id()
+            return ResumeRequest(UNKNOWN, "")
         try:
             return ResumeRequest(decode(content), known)
         except ValueError:  # an id of a release with another format of positions
