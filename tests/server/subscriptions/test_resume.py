@@ -219,20 +219,6 @@ async def test_an_altered_id_leads_to_a_resync(
         assert (await anext(events))["data"] == {"earthquakeDetected": {"eventId": "q1"}}
 
 
-@TRANSPORTS
-async def test_an_altered_id_of_a_private_subscription_leads_to_a_resync(
-    served: Served, transport: type[ResumingClient]
-) -> None:
-    client = transport(served.http, RECEIVED % "ada", served.headers("ada", Role.USER))
-    async with client.connected(served.url) as events:
-        await anext(events)
-    assert client.last is not None
-    client.last += "~7"
-    async with client.connected(served.url) as events:
-        received = await anext(events)
-    assert [error["extensions"]["code"] for error in received["errors"]] == ["RESYNC"]
-
-
 @pytest.mark.parametrize("break_", ["\n", "\r", "\0", " "])
 async def test_no_event_can_be_slipped_in_by_an_id(served: Served, break_: str) -> None:
     user = "ada"
