@@ -19,6 +19,7 @@ from runtime.console import mistake, note, run
 from runtime.container import utc_now
 from runtime.data_disk import DataDisk
 from runtime.jobs import metrics_served
+from runtime.service_manager import report_ready
 
 ALL_ADDRESSES, LOOPBACK = "0.0.0.0", "127.0.0.1"
 
@@ -63,6 +64,7 @@ def run_engine(
             disk, metrics = DataDisk(data_dir), StreamMetrics()
             metrics.registry.register(disk)
             with metrics_served(metrics, metrics_port, LOOPBACK):
+                report_ready()
                 await gather_all([sweep_forever(database.client, TABLES, prefix, utc_now), disk.watch()])
 
     if not is_free(port):
