@@ -83,7 +83,9 @@ async def report(session: aiohttp.ClientSession, url: str, description: str) -> 
 
 async def remaining(session: aiohttp.ClientSession, url: str, **headers: str) -> int:
     """Return the budget that is left to this client, after a query that costs a part of it."""
-    async with session.post(f"{url}/graphql", json={"query": "{ earthquakes { nodes { eventId } } }"}, headers=headers) as response:
+    async with session.post(
+        f"{url}/graphql", json={"query": "{ earthquakes { nodes { eventId } } }"}, headers=headers
+    ) as response:
         assert response.status == 200, await response.text()
         return int(response.headers["ratelimit-remaining"])
 
@@ -99,7 +101,9 @@ async def until_event(read: Any, session: aiohttp.ClientSession, url: str, descr
 
 
 async def sockets_and_event_streams_pass(session: aiohttp.ClientSession, url: str) -> None:
-    async with session.ws_connect(f"{url}/graphql", protocols=["graphql-transport-ws"], headers={"Origin": url}) as socket:
+    async with session.ws_connect(
+        f"{url}/graphql", protocols=["graphql-transport-ws"], headers={"Origin": url}
+    ) as socket:
         await socket.send_json({"type": "connection_init", "payload": token()})
         assert (await socket.receive_json(timeout=SECONDS))["type"] == "connection_ack"
         await socket.send_json({"id": "1", "type": "subscribe", "payload": {"query": REPORTED}})
@@ -118,6 +122,7 @@ async def sockets_and_event_streams_pass(session: aiohttp.ClientSession, url: st
             async for line in stream.content:
                 if line.startswith(b"data: {"):
                     return json.loads(line.removeprefix(b"data: "))["data"]["sightingReported"]["description"]
+            return None
 
         # A proxy that buffers would pass on no single event.
         await until_event(next_event, session, url, "by stream")

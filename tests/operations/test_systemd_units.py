@@ -45,7 +45,9 @@ def test_a_unit_has_no_mistakes_and_few_rights(analyze: str, unit: Path, tmp_pat
     here.write_text(unit.read_text().replace("/opt/gateway/.venv/bin/python", "/bin/true"))
 
     verified = subprocess.run(
-        [analyze, "verify", "--man=no", here.with_name(here.name.replace("@.", "@8000."))], capture_output=True, text=True
+        [analyze, "verify", "--man=no", here.with_name(here.name.replace("@.", "@8000."))],
+        capture_output=True,
+        text=True,
     )
     assert verified.returncode == 0, verified.stderr
     assert unit.name.partition("@")[0] not in verified.stderr
