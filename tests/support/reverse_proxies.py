@@ -20,7 +20,9 @@ def _program(name: str) -> str:
     found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
     if found is None:
         message = f"{name} is needed: it is Debian's package {name}."
-        pytest.fail(message) if os.environ.get("REQUIRE_PROXIES") == "1" else pytest.skip(message)
+        if os.environ.get("REQUIRE_PROXIES") == "1":
+            pytest.fail(message)
+        pytest.skip(message)
     return found
 
 
