@@ -52,18 +52,18 @@ def proxy(
     proxy.stop()
 
 
-def token() -> dict[str, str]:
+def reporter_headers() -> dict[str, str]:
     return {"Authorization": f"Bearer {Tokens(TokenSettings(secret=SECRET)).issue('ada', Role.USER)}"}
 
 
 @asynccontextmanager
-async def client_at(address: str) -> AsyncIterator[aiohttp.ClientSession]:
+async def proxy_client_at(address: str) -> AsyncIterator[aiohttp.ClientSession]:
     """Open a client that connects from an address of this machine."""
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(local_addr=(address, 0))) as session:
         yield session
 
 
-async def answers(session: aiohttp.ClientSession, url: str) -> bool:
+async def proxy_answers(session: aiohttp.ClientSession, url: str) -> bool:
     try:
         async with session.post(f"{url}/graphql", json=AREAS) as response:
             return response.status == 200
@@ -71,23 +71,25 @@ async def answers(session: aiohttp.ClientSession, url: str) -> bool:
         return False
 
 
-async def answers_by(proxy: ReverseProxy, session: aiohttp.ClientSession) -> bool:
+async def running_proxy_answers(proxy: ReverseProxy, session: aiohttp.ClientSession) -> bool:
     assert proxy.process.poll() is None, proxy.log
-    return await answers(session, proxy.url)
+    return await proxy_answers(session, proxy.url)
 
 
-async def report(session: aiohttp.ClientSession, url: str, description: str) -> None:
-    async with session.post(f"{url}/graphql", json={"query": REPORT % description}, headers=token()) as response:
+async def report_described(session: aiohttp.ClientSession, url: str, description: str) -> None:
+    async with session.post(
+        f"{url}/graphql", json={"query": REPORT % description}, headers=reporter_headers()
+    ) as response:
         assert (await response.json())["data"]["reportSighting"], await response.text()
 
 
-async def remaining(session: aiohttp.ClientSession, url: str, **headers: str) -> int:
+async def budget_behind_proxy(session: aiohttp.ClientSession, url: str, **headers: str) -> int:
     """Return the budget that is left to this client, after a query that costs a part of it."""
     async with session.post(
         f"{url}/graphql", json={"query": "{ earthquakes { nodes { eventId } } }"}, headers=headers
     ) as response:
         assert response.status == 200, await response.text()
-        return int(response.headers["ratelimit-remaining"])
+        return int(response.headers["ratelimit-budget_behind_proxy"])
 
 
 async def until_event(read: Any, session: aiohttp.ClientSession, url: str, description: str) -> None:
@@ -95,7 +97,7 @@ async def until_event(read: Any, session: aiohttp.ClientSession, url: str, descr
     reading = asyncio.create_task(read())
     async with asyncio.timeout(SECONDS):
         while not reading.done():
-            await report(session, url, description)
+            await report_described(session, url, description)
             await asyncio.wait({reading}, timeout=0.5)
     assert await reading == description
 
@@ -104,7 +106,7 @@ async def sockets_and_event_streams_pass(session: aiohttp.ClientSession, url: st
     async with session.ws_connect(
         f"{url}/graphql", protocols=["graphql-transport-ws"], headers={"Origin": url}
     ) as socket:
-        await socket.send_json({"type": "connection_init", "payload": token()})
+        await socket.send_json({"type": "connection_init", "payload": reporter_headers()})
         assert (await socket.receive_json(timeout=SECONDS))["type"] == "connection_ack"
         await socket.send_json({"id": "1", "type": "subscribe", "payload": {"query": REPORTED}})
 
@@ -114,7 +116,7 @@ async def sockets_and_event_streams_pass(session: aiohttp.ClientSession, url: st
             return message["payload"]["data"]["sightingReported"]["description"]
 
         await until_event(next_message, session, url, "by socket")
-    headers = {"Accept": "text/event-stream", **token()}
+    headers = {"Accept": "text/event-stream", **reporter_headers()}
     async with session.post(f"{url}/graphql", json={"query": REPORTED}, headers=headers) as stream:
         assert stream.status == 200
 
@@ -134,8 +136,8 @@ async def test_a_proxy_with_the_sample_configuration_passes_everything_and_loses
     proxy: ReverseProxy, gateways: tuple[GatewayProcess, GatewayProcess]
 ) -> None:
     one, two = gateways
-    async with client_at("127.0.0.1") as session, client_at("127.0.0.2") as other:
-        await until_async(lambda: answers_by(proxy, session), SECONDS)
+    async with proxy_client_at("127.0.0.1") as session, proxy_client_at("127.0.0.2") as other:
+        await until_async(lambda: running_proxy_answers(proxy, session), SECONDS)
         await sockets_and_event_streams_pass(session, proxy.url)
         async with session.get(f"{proxy.url}/metrics") as response:
             assert response.status == 404
@@ -144,15 +146,15 @@ async def test_a_proxy_with_the_sample_configuration_passes_everything_and_loses
         one.process.send_signal(signal.SIGTERM)
         queries = 0
         while one.process.poll() is None:
-            assert await answers(session, proxy.url), proxy.log
+            assert await proxy_answers(session, proxy.url), proxy.log
             queries += 1
         assert queries > DRAIN_SECONDS
-        assert await answers(session, proxy.url), proxy.log
+        assert await proxy_answers(session, proxy.url), proxy.log
 
         # The gateway that is left has a budget for each address of a client, whatever the client writes.
-        left = await remaining(session, proxy.url)
-        assert await remaining(session, proxy.url, **{"X-Forwarded-For": "192.0.2.1"}) < left
-        assert await remaining(other, proxy.url) >= left
+        left = await budget_behind_proxy(session, proxy.url)
+        assert await budget_behind_proxy(session, proxy.url, **{"X-Forwarded-For": "192.0.2.1"}) < left
+        assert await budget_behind_proxy(other, proxy.url) >= left
 
         two.process.send_signal(signal.SIGTERM)
         await asyncio.to_thread(two.process.wait, SECONDS)

@@ -16,7 +16,7 @@ from tests.support.forking import Forked
 from tests.support.ports import free_port
 from tests.support.served import SECRET
 from tests.support.store_engines import ROOT
-from tests.support.systemd_units import PIPELINES, UNITS, Unit, lines_of
+from tests.support.systemd_units import PIPELINES, UNITS, SystemdUnit, lines_of
 from tests.support.until import until_blocking
 
 PAGE = (ROOT / "docs" / "operations.md").read_text()
@@ -76,7 +76,7 @@ def test_the_units_have_the_same_rights() -> None:
 
 def test_each_unit_answers_prometheus_at_a_port_of_its_own_by_the_documented_rule() -> None:
     names = ["gateway@8000", "gateway@8001", "gateway-engine", *(f"gateway-pipeline@{name}" for name in PIPELINES)]
-    ports = {name: Unit(name, {"environment": SHARED}).metrics_port for name in names}
+    ports = {name: SystemdUnit(name, {"environment": SHARED}).metrics_port for name in names}
 
     assert len({*ports.values()}) == len(names)
     assert {name: ports[name] for name in names[:2]} == {"gateway@8000": 18000, "gateway@8001": 18001}
@@ -86,9 +86,9 @@ def test_each_unit_answers_prometheus_at_a_port_of_its_own_by_the_documented_rul
 
 def test_a_file_of_a_unit_has_priority_over_the_shared_file() -> None:
     own = {"environment": SHARED, "pipeline-feed": "GATEWAY_METRICS_PORT=9200", "gateway-8000": "GATEWAY_MATCHES=none"}
-    assert Unit("gateway-pipeline@feed", own).metrics_port == 9200
-    assert Unit("gateway@8000", own).environment()["GATEWAY_MATCHES"] == "none"
-    assert Unit("gateway@8001", own).environment()["GATEWAY_MATCHES"] == "demo"
+    assert SystemdUnit("gateway-pipeline@feed", own).metrics_port == 9200
+    assert SystemdUnit("gateway@8000", own).environment()["GATEWAY_MATCHES"] == "none"
+    assert SystemdUnit("gateway@8001", own).environment()["GATEWAY_MATCHES"] == "demo"
 
 
 def test_the_recipe_starts_every_unit_in_the_order_of_their_needs() -> None:
@@ -99,7 +99,7 @@ def test_the_recipe_starts_every_unit_in_the_order_of_their_needs() -> None:
     assert started[:2] == ["gateway-engine", "gateway-tables"]
 
 
-class Machine:
+class UnitMachine:
     """The processes of units, on free ports of this machine instead of those of the units."""
 
     def __init__(self, folder: Path) -> None:
@@ -115,7 +115,7 @@ class Machine:
         return re.sub(r"(?<![\d.])(8100|800\d|1800\d|9\d{3})(?!\d)", lambda found: str(self.port(int(found[0]))), text)
 
     def start(self, name: str, **given: str) -> Forked:
-        unit = Unit(name, {"environment": SHARED})
+        unit = SystemdUnit(name, {"environment": SHARED})
         environment = {key: self._here(value) for key, value in unit.environment().items()}
         environment["GATEWAY_DATA_DIR"] = str(self._folder / Path(environment["GATEWAY_DATA_DIR"]).name)
         log = self.log(name)
@@ -146,8 +146,8 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
-    machine = Machine(tmp_path)
+def machine(tmp_path: Path) -> Iterator[UnitMachine]:
+    machine = UnitMachine(tmp_path)
     yield machine
     for process in machine.processes.values():
         process.kill()
@@ -155,7 +155,9 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 
 @pytest.mark.proof
-def test_the_units_of_a_machine_run_side_by_side_and_all_answer_prometheus(machine: Machine, tmp_path: Path) -> None:
+def test_the_units_of_a_machine_run_side_by_side_and_all_answer_prometheus(
+    machine: UnitMachine, tmp_path: Path
+) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(SECONDS)
@@ -168,7 +170,7 @@ def test_the_units_of_a_machine_run_side_by_side_and_all_answer_prometheus(machi
         machine.start(name)
 
     for name in ["gateway-engine", *names]:
-        port = machine.port(Unit(name, {"environment": SHARED}).metrics_port)
+        port = machine.port(SystemdUnit(name, {"environment": SHARED}).metrics_port)
         expected = {"gateway-pipeline@cricket": "cricket_matches_polled", "gateway-engine": "disk"}
         assert expected.get(name, "stream_leases_held") in machine.answers(name, f"http://127.0.0.1:{port}/metrics")
     for number in range(2):

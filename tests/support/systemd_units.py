@@ -20,7 +20,7 @@ def lines_of(unit: Path) -> Iterator[tuple[str, str]]:
             yield name, value
 
 
-class Unit:
+class SystemdUnit:
     """A unit by its name, such as `gateway@8000`, on a machine whose folder /etc/gateway has these files."""
 
     def __init__(self, name: str, etc: Mapping[str, str]) -> None:
