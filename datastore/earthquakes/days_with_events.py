@@ -9,6 +9,7 @@ from datastore.dynamodb.codec import Item
 from datastore.earthquakes.day_bounds import GREATEST, GREATEST_OTHER
 from datastore.earthquakes.statistics import Coverage, bound, coverage_of, other_bound
 from datastore.keyspace import earthquake_statistics as keys
+from datastore.model.access_patterns import consistently
 from datastore.model.timestamps import from_epoch_ms
 from datastore.session.store import Store
 
@@ -48,12 +49,18 @@ def years_of(first: str, last: str) -> list[tuple[str, str]]:
 
 
 async def read_days(
-    store: Store, first: str, last: str, attributes: Sequence[str] | None = None, *, regions: bool = False
+    store: Store,
+    first: str,
+    last: str,
+    attributes: Sequence[str] | None = None,
+    *,
+    regions: bool = False,
+    consistent: bool = False,
 ) -> AsyncIterator[Item]:
     """QUAKE-6: yield the statistics of the days of a span within a year, oldest first; by region with `regions`."""
     partition = keys.regions_of_year(first[:4]) if regions else keys.year(first[:4])
     values: Mapping[str, Any] = {"partition": partition, "first": first, "last": last}
-    async for page in store.query_pages(keys.DAYS, values, attributes=attributes):
+    async for page in store.query_pages(consistently(keys.DAYS, consistent), values, attributes=attributes):
         for item in page:
             yield item
 

@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from msgspec.structs import replace
+
 from datastore.dynamodb.records import point_records, readable_records, record
 from datastore.earthquakes.day_bounds import KnownBounds
 from datastore.earthquakes.days_with_events import days_that_may_have
@@ -20,7 +22,7 @@ from datastore.keyspace import earthquakes as keys
 from datastore.model.access_patterns import AccessPattern
 from datastore.model.composite_keys import split
 from datastore.model.timestamps import day_bucket, epoch_ms, from_epoch_ms
-from datastore.session.pagination import Page, Span, Values, read_page
+from datastore.session.pagination import Page, SortOrder, Span, Values, read_page
 from datastore.session.store import Store
 
 LOG_LIFETIME = timedelta(days=7)
@@ -154,7 +156,7 @@ class Earthquakes(Repository):
         kind: SeismicEventKind = SeismicEventKind.EARTHQUAKE,
         attributes: Sequence[str] | None = None,
     ) -> Page:
-        """QUAKE-2: return the events from `start` to `end`, both included, newest first.
+        """QUAKE-2: return the events from `start` to `end`, both included, newest first or in the span's order.
 
         Events of the same time are in the order of the index. The window may move between two pages. If the span starts
         outside of it, the page begins at the nearest end of the window, or is empty if the whole window lies before it.
@@ -167,10 +169,13 @@ class Earthquakes(Repository):
             values["earthquake" if kind is SeismicEventKind.EARTHQUAKE else "noEarthquake"] = EARTHQUAKE
         if span.start is not None and not values["start"] <= span.start["gsi1sk"] <= values["end"]:
             newer = span.start["gsi1sk"] > values["end"]
-            if newer is span.backward:
+            if newer is span.is_upward:
                 return Page([], has_next=span.backward, has_previous=not span.backward, partitions=0)
-            span = Span(span.size, span.backward)
-        days = [values | {"partition": keys.event_of_day.partition_of(bucket)} for bucket in day_buckets(start, end)]
+            span = replace(span, start=None)
+        buckets = day_buckets(start, end)
+        if span.order is SortOrder.ASCENDING:
+            buckets.reverse()
+        days = [values | {"partition": keys.event_of_day.partition_of(bucket)} for bucket in buckets]
 
         async def narrow(days: Sequence[Values]) -> list[Values]:
             buckets = [split(values["partition"])[1] for values in days]
@@ -180,10 +185,12 @@ class Earthquakes(Repository):
 
         return await read_page(self._store, keys.EVENTS_BY_DAY, days, span, attributes, narrow=narrow)
 
-    async def statistics(self, start: datetime, end: datetime, by: Grouping) -> EarthquakeStatistics:
+    async def statistics(
+        self, start: datetime, end: datetime, by: Grouping, *, consistent: bool = False
+    ) -> EarthquakeStatistics:
         """QUAKE-6: return the numbers of earthquakes on the UTC days from that of `start` to that of `end`."""
         first, last = start.astimezone(UTC).date(), end.astimezone(UTC).date()
-        return await statistics_between(self._store, self._now, first, last, by)
+        return await statistics_between(self._store, self._now, first, last, by, consistent=consistent)
 
     async def by_id(self, event_id: str, pattern: AccessPattern = keys.EVENT) -> Earthquake | None:
         """QUAKE-5: return the event with this id, which may be any of its ids, or None.

@@ -26,6 +26,7 @@ from datastore.items.stored_item import StoredItem
 from datastore.keyspace import earthquake_statistics as keys
 from datastore.keyspace import earthquakes
 from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.model.access_patterns import consistently
 from datastore.model.composite_keys import Key, split
 from datastore.model.timestamps import epoch_ms, from_day_bucket
 from datastore.primitives.retries import retry
@@ -198,9 +199,9 @@ class StatisticsRebuild:
         await self._open_store().put(keys.SAVE_COVERAGE, Coverage(tuple(spans), epoch_ms(self._now())).item())
 
 
-async def coverage_of(store: Store) -> Coverage | None:
+async def coverage_of(store: Store, *, consistent: bool = False) -> Coverage | None:
     """QUAKE-P5: return the days with complete statistics, or None if no statistics were ever built."""
-    item = await store.get(keys.COVERAGE, keys.coverage())
+    item = await store.get(consistently(keys.COVERAGE, consistent), keys.coverage())
     return None if item is None else Coverage.decoder(item)
 
 

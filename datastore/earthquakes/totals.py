@@ -44,15 +44,18 @@ class EarthquakeStatistics(Struct, frozen=True):
     groups: tuple[EarthquakeGroup, ...]
 
 
-async def statistics_between(store: Store, now: datetime, start: date, end: date, by: Grouping) -> EarthquakeStatistics:
-    """QUAKE-6: return the statistics of the days from `start` to `end`.
+async def statistics_between(
+    store: Store, now: datetime, start: date, end: date, by: Grouping, *, consistent: bool = False
+) -> EarthquakeStatistics:
+    """QUAKE-6: return the statistics of the days from `start` to `end`, with consistent reads if `consistent`.
 
     Days are sorted newest first, magnitude classes greatest first, and regions by their number of earthquakes, largest
     first. Reads one item that lists the complete days, and sends a Query for each calendar year.
     """
     first, last = f"{start:%Y%m%d}", f"{end:%Y%m%d}"
-    years = [_read(store, *span, regions=by is Grouping.REGION) for span in years_of(first, last)]
-    coverage, items_by_year = await asyncio.gather(coverage_of(store), asyncio.gather(*years))
+    regions = by is Grouping.REGION
+    years = [_read(store, *span, regions=regions, consistent=consistent) for span in years_of(first, last)]
+    coverage, items_by_year = await asyncio.gather(coverage_of(store, consistent=consistent), asyncio.gather(*years))
     groups = _grouped(by, (item for items in items_by_year for item in items))
     return EarthquakeStatistics(
         start,
@@ -64,8 +67,8 @@ async def statistics_between(store: Store, now: datetime, start: date, end: date
     )
 
 
-async def _read(store: Store, first: str, last: str, *, regions: bool) -> list[Item]:
-    return [item async for item in read_days(store, first, last, regions=regions)]
+async def _read(store: Store, first: str, last: str, *, regions: bool, consistent: bool) -> list[Item]:
+    return [item async for item in read_days(store, first, last, regions=regions, consistent=consistent)]
 
 
 def _grouped(by: Grouping, days: Iterable[Item]) -> list[EarthquakeGroup]:

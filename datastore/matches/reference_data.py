@@ -1,5 +1,6 @@
 """Reference data that is synced with the provider: what the tables of teams and of leagues have in common."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -18,6 +19,7 @@ from datastore.matches.cricket import Record
 from datastore.model.access_patterns import AccessPattern, consistently
 from datastore.model.composite_keys import Key
 from datastore.session.optimistic_locking import PUT_VERSIONS, ItemAddress, Outdated
+from datastore.session.pagination import Page, SortOrder, Span
 from datastore.session.scan_cache import ScanCache
 from datastore.session.store import Store
 
@@ -70,6 +72,29 @@ class ReferenceTable(Repository, Generic[T]):
         found = dict(zip(known, point_records(self.kind.decoder, items), strict=True))
         return list(map(found.get, ids))
 
+    def page(self, records: Sequence[T], span: Span) -> Page:
+        """TM-2, LG-2, LG-3: return a page of records that are sorted by name and id.
+
+        Each of its items has the attributes `name` and that of the id, for a cursor, and the record as `record`.
+        """
+        names = ("name", self.by_key.table.partition)
+        downward = span.backward is not (span.order is SortOrder.DESCENDING)
+        rest = records
+        if span.start is not None:
+            place = tuple(str(span.start[name]) for name in names)
+            if downward:
+                rest = records[: bisect_left(records, place, key=self._place)]
+            else:
+                rest = records[bisect_right(records, place, key=self._place) :]
+        found = rest[::-1][: span.size + 1] if downward else rest[: span.size + 1]
+        more, is_continued = len(found) > span.size, span.start is not None
+        items = [
+            dict(zip(names, self._place(record), strict=True)) | {"record": record} for record in found[: span.size]
+        ]
+        if span.backward:
+            return Page(items[::-1], is_continued, more)
+        return Page(items, more, is_continued)
+
     async def update(self, id: str, changes: Mapping[str, Any], expected: int | None = None) -> T:
         """TM-4, LG-5: change fields, named as in the record; None removes a value. Return the changed record.
 
@@ -108,5 +133,10 @@ class ReferenceTable(Repository, Generic[T]):
 
     @classmethod
     def _by_name(cls, items: Sequence[Item]) -> Sequence[T]:
-        order = attrgetter("name", *cls.kind.__declaration__.key.parameters)
-        return tuple(sorted(readable_records(cls.kind.decoder, items), key=order))
+        return tuple(sorted(readable_records(cls.kind.decoder, items), key=cls._place))
+
+    @classmethod
+    def _place(cls, record: T) -> tuple[str, ...]:
+        """Return the name and the id of a record, by which lists are sorted."""
+        place: tuple[str, ...] = attrgetter("name", *cls.kind.__declaration__.key.parameters)(record)
+        return place

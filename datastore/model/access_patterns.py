@@ -286,6 +286,8 @@ class Extent:
     partitions: Callable[[Arguments, datetime], float] | float = 1
     #: The number of items read for each item that passes the filter; in total for a field that is not a list.
     scanned: Callable[[Arguments], float] | float = 1
+    #: The number of items of a small table that the field reads as a whole, whatever the size of its page.
+    scans: int = 0
     #: The number of items that a mutation writes. By default the length of the list among its arguments.
     written: Callable[[Arguments], float] | float | None = None
     #: Write units that are consumed after the response.

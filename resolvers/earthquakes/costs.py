@@ -33,7 +33,7 @@ from datastore.items.sizes import typical_bytes
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.model.access_patterns import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, Arguments
 from datastore.model.timestamps import from_day_bucket
-from datastore.session.pagination import SPARSE_AFTER
+from datastore.session.pagination import SPARSE_AFTER, SortOrder
 from datastore.session.store import Store
 from resolvers.earthquakes.query_window import (
     DEFAULT_WINDOW,
@@ -82,7 +82,8 @@ class QueryScope:
     min_magnitude: float | None
     #: The size of the page.
     size: int
-    backward: bool
+    #: Whether the page is read from the oldest event on.
+    upward: bool
     kind: SeismicEventKind
 
     @property
@@ -261,8 +262,8 @@ class _QuerySimulation:
         scope = self._scope
         length = (scope.end - scope.start).days + 1
         single_days = length if length <= 2 * SPARSE_AFTER else SPARSE_AFTER
-        step = DAY if scope.backward else -DAY
-        day = scope.start if scope.backward else scope.end
+        step = DAY if scope.upward else -DAY
+        day = scope.start if scope.upward else scope.end
         for _ in range(single_days):
             if self._remaining <= 0:
                 return self._total()
@@ -300,12 +301,12 @@ class _QuerySimulation:
     def _add_remaining_days(self, day: date) -> None:
         """Add the cost of the days from `day` on. The query skips those whose bound is below the magnitude."""
         scope = self._scope
-        span = range(day.year, scope.end.year + 1) if scope.backward else range(day.year, scope.start.year - 1, -1)
+        span = range(day.year, scope.end.year + 1) if scope.upward else range(day.year, scope.start.year - 1, -1)
         self._spent += BLOCK_UNITS  # the item that lists the complete days
         for number in span:
             year = self._years[number]
-            low = year.index(max(day if scope.backward else scope.start, year.start))
-            high = min(year.index(scope.end if scope.backward else day), len(year.day_units) - 1) + 1
+            low = year.index(max(day if scope.upward else scope.start, year.start))
+            high = min(year.index(scope.end if scope.upward else day), len(year.day_units) - 1) + 1
             items = year.days_with_item[high] - year.days_with_item[low]
             self._spent += max(BLOCK_UNITS, items * DAY_ITEM_BYTES / BLOCK_BYTES * BLOCK_UNITS)
             self._add_days_of_year(year, low, high)
@@ -329,7 +330,7 @@ class _QuerySimulation:
         # Find the day on which the page is full in the running sums of the magnitude's class.
         share = found / (matches[high] - matches[low])
         needed = self._remaining / share
-        if self._scope.backward:
+        if self._scope.upward:
             index = bisect_left(matches, matches[low] + needed, low, high)
             part = (units[index] - units[low]) / (units[high] - units[low])
         else:
@@ -370,7 +371,8 @@ def _scope(arguments: Arguments, now: datetime) -> QueryScope | None:
     if not EARLIEST <= start <= end or end - start > LONGEST_WINDOW:
         return None
     fractions = 1.0 - _elapsed(start), _elapsed(end)
-    return QueryScope(start.date(), end.date(), *fractions, minimum, size, backward, kind)
+    upward = backward is not (arguments.get("order") == SortOrder.ASCENDING.name)
+    return QueryScope(start.date(), end.date(), *fractions, minimum, size, upward, kind)
 
 
 def _is_magnitude(value: object) -> bool:

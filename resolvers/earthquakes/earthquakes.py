@@ -18,6 +18,7 @@ from datastore.errors import BadUserInput
 from datastore.keyspace import earthquakes as keys
 from datastore.model.access_patterns import DEFAULT_PAGE_SIZE, consistently
 from datastore.model.timestamps import epoch_ms, iso
+from datastore.session.pagination import SortOrder
 from resolvers.earthquakes.query_window import LARGEST_MAGNITUDE, From, To, checked_time, window_of
 from resolvers.earthquakes.request_logs import LoggedQuery, logged
 from resolvers.shared import validation as validate
@@ -26,7 +27,7 @@ from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
 from resolvers.shared.event_source import follow, queue_limits
 from resolvers.shared.global_ids import local_id
-from resolvers.shared.paging import Connection, Paging, connection_of, paged
+from resolvers.shared.paging import Connection, Paging, connection_of, paged_in
 from resolvers.shared.selected_fields import selected_node_fields
 
 RECENT_MS = 24 * 3_600_000
@@ -103,7 +104,7 @@ async def revisions(event_ids: Sequence[str], info: Info) -> Sequence[list[Earth
     return await asyncio.gather(*map(info.context.earthquakes.revisions, event_ids), return_exceptions=True)
 
 
-@paged
+@paged_in(SortOrder.DESCENDING)
 async def earthquakes(
     info: Info,
     from_: From = None,

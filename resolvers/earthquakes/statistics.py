@@ -10,7 +10,7 @@ from datastore.earthquakes.statistics import GREATEST_CLASS, LEAST_CLASS
 from datastore.earthquakes.totals import EarthquakeStatistics, Grouping
 from resolvers.earthquakes.query_window import From, To, days_of_window, window_of
 from resolvers.earthquakes.request_logs import LoggedQuery, logged
-from resolvers.shared.arguments import argument
+from resolvers.shared.arguments import Consistent, argument
 from resolvers.shared.context import Info
 
 ROUTE = "graphql/earthquakeStatistics"
@@ -21,12 +21,12 @@ By = Annotated[Grouping, argument("How the earthquakes are grouped.")]
 
 
 async def earthquake_statistics(
-    info: Info, from_: From = None, to: To = None, by: By = Grouping.DAY
+    info: Info, from_: From = None, to: To = None, by: By = Grouping.DAY, consistent: Consistent = False
 ) -> EarthquakeStatistics:
     context = info.context
     with logged(context, LoggedQuery(route=ROUTE)) as query:
         query.window = window = window_of(context.now, from_, to)
-        return await context.earthquakes.statistics(window.start, window.end, by)
+        return await context.earthquakes.statistics(window.start, window.end, by, consistent=consistent)
 
 
 def groups_of(arguments: Mapping[str, Any], now: datetime) -> float:

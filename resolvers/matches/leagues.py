@@ -1,17 +1,20 @@
 """Leagues: LG-1 … LG-6."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Unpack
 
 import strawberry
 
 from datastore.keyspace.matches import leagues as keys
 from datastore.matches.leagues import League
+from datastore.session.pagination import SortOrder
 from resolvers.matches import ids
+from resolvers.matches.reference_lists import list_by_name
 from resolvers.shared import validation as validate
 from resolvers.shared.arguments import EXPECTED_VERSION, Consistent, argument, optional, required
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
+from resolvers.shared.paging import Connection, Paging, paged_in
 
 OWN_CHECKS: dict[str, validate.Check] = {"season_id": ids.season_id}
 
@@ -62,8 +65,11 @@ async def leagues_by_id(league_ids: Sequence[str], info: Info) -> Sequence[Leagu
     return await info.context.leagues.by_ids(league_ids)
 
 
-async def leagues(info: Info, active: Active = None) -> Sequence[League]:
-    return await info.context.leagues.all(active=active)
+@paged_in(SortOrder.ASCENDING)
+async def leagues(info: Info, active: Active = None, **paging: Unpack[Paging]) -> Connection[League]:
+    connection = list_by_name(info, keys.ALL_LEAGUES, {"active": active})
+    span = connection.span(**paging)
+    return connection.of(info.context.leagues.page(await info.context.leagues.all(active=active), span))
 
 
 async def put_league(info: Info, id: Id, input: Input) -> League:

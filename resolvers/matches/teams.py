@@ -1,17 +1,20 @@
 """Teams: TM-1 … TM-4."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Unpack
 
 import strawberry
 
 from datastore.keyspace.matches import teams as keys
 from datastore.matches.teams import Team
+from datastore.session.pagination import SortOrder
 from resolvers.matches import ids
+from resolvers.matches.reference_lists import list_by_name
 from resolvers.shared import validation as validate
 from resolvers.shared.arguments import EXPECTED_VERSION, Consistent, argument, optional, required
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
+from resolvers.shared.paging import Connection, Paging, paged_in
 
 OWN_CHECKS: dict[str, validate.Check] = {"team_id": ids.team_id}
 
@@ -54,8 +57,11 @@ async def teams_by_id(team_ids: Sequence[str], info: Info) -> Sequence[Team | Ex
     return await info.context.teams.by_ids(team_ids)
 
 
-async def teams(info: Info) -> Sequence[Team]:
-    return await info.context.teams.all()
+@paged_in(SortOrder.ASCENDING)
+async def teams(info: Info, **paging: Unpack[Paging]) -> Connection[Team]:
+    connection = list_by_name(info, keys.ALL_TEAMS)
+    span = connection.span(**paging)
+    return connection.of(info.context.teams.page(await info.context.teams.all(), span))
 
 
 async def sync_teams(info: Info, input: TeamInputs) -> list[Team]:

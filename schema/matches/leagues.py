@@ -9,6 +9,7 @@ from datastore.matches import leagues as records
 from datastore.model.access_patterns import Extent
 from resolvers.matches import leagues as resolve
 from resolvers.matches import related
+from schema.connections import Connection
 from schema.fields import VERSION, described, pattern_field
 from schema.matches.team_seasons import Season
 from schema.nodes import Node, node_type
@@ -51,9 +52,9 @@ class LeagueQueries:
         patterns.ALL_LEAGUES,
         patterns.ACTIVE_LEAGUES,
         resolver=resolve.leagues,
-        graphql_type=list[League],
-        extent=Extent(size=10, ignores={"active": "The Scan reads all leagues."}),
-        description="Return the leagues, by name. Changes by other processes may appear up to 30 seconds later.",
+        graphql_type=Connection[League],
+        extent=Extent(scans=30, ignores={"active": "The Scan reads all leagues."}),
+        description="Return the leagues, by name. A change becomes visible at most 30 seconds later.",
     )
 
 

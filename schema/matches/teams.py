@@ -9,6 +9,7 @@ from datastore.keyspace.matches import teams as patterns
 from datastore.matches import teams as records
 from datastore.model.access_patterns import Extent
 from resolvers.matches import teams as resolve
+from schema.connections import Connection
 from schema.fields import VERSION, batch_field, described, pattern_field
 from schema.nodes import Node, node_type
 
@@ -53,9 +54,9 @@ class TeamQueries:
     teams = pattern_field(
         patterns.ALL_TEAMS,
         resolver=resolve.teams,
-        graphql_type=list[Team],
-        extent=Extent(size=30),
-        description="Return all teams, by name. Changes by other processes may appear up to 30 seconds later.",
+        graphql_type=Connection[Team],
+        extent=Extent(scans=100),
+        description="Return all teams, by name. A change becomes visible at most 30 seconds later.",
     )
 
 

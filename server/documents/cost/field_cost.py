@@ -149,7 +149,7 @@ class FieldCost:
         many = partitions(arguments, now) if callable(partitions) else partitions
         scanned = self._extent.scanned
         each = scanned(arguments) if callable(scanned) else scanned
-        items = (size + 1) * each if self.is_connection or self._is_list else each
+        items = self._extent.scans or ((size + 1) * each if self.is_connection or self._is_list else each)
         return max(0.0, many - 1) + _blocks(items * read_bytes(pattern), READ_BYTES)
 
     def _write_units(self, pattern: AccessPattern, arguments: Arguments, list_length: int | None) -> float:

@@ -108,7 +108,7 @@ async def test_reference_data_of_both_programs_is_listed_put_and_deleted(served:
       syncTeamSeasons(seasonId: "s1", input: {teams: [{teamId: "20", points: 2}]}) { teamId }
       putLeague(id: "N", input: {name: "New", code: "NEW"}) { leagueId }
     }"""
-    read = """{ teams { teamId } leagues(active: true) { leagueId }
+    read = """{ teams { nodes { teamId } } leagues(active: true) { nodes { leagueId } }
       seasonTeams(seasonId: "s1") { nodes { teamId points team { name } } } }"""
     delete = 'mutation { deleteLeague(id: "L") { leagueId } }'
 
@@ -119,8 +119,8 @@ async def test_reference_data_of_both_programs_is_listed_put_and_deleted(served:
 
     # Sorted by name: the name of a documented item without one is its id.
     assert before == {
-        "teams": [{"teamId": "10"}, {"teamId": "20"}],
-        "leagues": [{"leagueId": "L"}, {"leagueId": "N"}],
+        "teams": {"nodes": [{"teamId": "10"}, {"teamId": "20"}]},
+        "leagues": {"nodes": [{"leagueId": "L"}, {"leagueId": "N"}]},
         "seasonTeams": {
             "nodes": [
                 {"teamId": "10", "points": None, "team": {"name": "10"}},
@@ -128,7 +128,7 @@ async def test_reference_data_of_both_programs_is_listed_put_and_deleted(served:
             ]
         },
     }
-    assert after == before | {"leagues": [{"leagueId": "N"}]}
+    assert after == before | {"leagues": {"nodes": [{"leagueId": "N"}]}}
 
 
 @covers("FXC-2", "FXC-3", "FXC-6")

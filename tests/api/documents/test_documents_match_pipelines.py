@@ -114,7 +114,7 @@ async def test_teams_seasons_and_leagues_replace_documented_ones(served: Served,
 @covers("LG-2", "LG-6")
 async def test_a_documented_league_is_listed_and_deleted(served: Served, ours: list[str]) -> None:
     write_match_items(served, (LEAGUES, {"leagueId": "old", "active": False}))
-    listed = data_of(await served.ask("{ leagues { leagueId active } }"))["leagues"]
+    listed = data_of(await served.ask("{ leagues { nodes { leagueId active } } }"))["leagues"]["nodes"]
     delete = 'mutation { deleteLeague(id: "old") { leagueId active } }'
 
     deleted = await data_as(served, delete, "root", Role.ADMIN)

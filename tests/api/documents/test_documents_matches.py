@@ -138,14 +138,16 @@ async def test_a_documented_active_match_is_registered_deactivated_and_deleted(s
 
 @covers("TM-1", "TM-2", "TM-4", "TS-1", "LG-1", "LG-3", "LG-5")
 async def test_teams_seasons_and_leagues_are_read_and_changed(served: Served, ours: list[str]) -> None:
-    assert data_of(await served.ask('{ team(id: "10") { teamId name code national } teams { teamId } }')) == {
+    assert data_of(await served.ask('{ team(id: "10") { teamId name code national } teams { nodes { teamId } } }')) == {
         "team": {"teamId": "10", "name": "10", "code": "10", "national": False},
-        "teams": [{"teamId": "10"}],
+        "teams": {"nodes": [{"teamId": "10"}]},
     }
     season = data_of(await served.ask('{ seasonTeams(seasonId: "s1") { nodes { teamId played team { name } } } }'))
     assert season["seasonTeams"]["nodes"] == [{"teamId": "10", "played": None, "team": {"name": "10"}}]
-    leagues = data_of(await served.ask('{ leagues(active: true) { leagueId name code } league(id: "L") { active } }'))
-    assert leagues == {"leagues": [{"leagueId": "L", "name": "L", "code": "L"}], "league": {"active": True}}
+    leagues = data_of(
+        await served.ask('{ leagues(active: true) { nodes { leagueId name code } } league(id: "L") { active } }')
+    )
+    assert leagues == {"leagues": {"nodes": [{"leagueId": "L", "name": "L", "code": "L"}]}, "league": {"active": True}}
 
     team = 'mutation { updateTeam(id: "10", input: {name: "India"}) { name version } }'
     league = 'mutation { updateLeague(id: "L", input: {name: "League"}) { name version } }'

@@ -36,8 +36,9 @@ KINDS = ("EARTHQUAKE", "OTHER", "ANY")
 QUERY = """
 query (
   $start: DateTime, $end: DateTime, $least: Float, $kind: SeismicEventKind! = EARTHQUAKE, $first: Int, $last: Int
+  $order: SortOrder! = DESCENDING
 ) {
-  earthquakes(from: $start, to: $end, minMagnitude: $least, kind: $kind, first: $first, last: $last) {
+  earthquakes(from: $start, to: $end, minMagnitude: $least, kind: $kind, first: $first, last: $last, order: $order) {
     nodes { eventId occurredAt magnitude place latitude longitude depthKm source ingestedAt }
     pageInfo { hasNextPage }
   }
@@ -119,7 +120,7 @@ async def costs(served: Served, variables: dict[str, Any]) -> tuple[float, float
 
 
 def random_query(rng: random.Random) -> dict[str, Any]:
-    """Return a window of an hour to three years, maybe a magnitude, a kind, a page size of 1 to 100 and a direction."""
+    """Return a window of an hour to three years, a kind, a page size of 1 to 100, a direction and maybe a magnitude."""
     length = timedelta(hours=math.exp(rng.uniform(0, math.log(DAYS * 24 - 48))))
     end = NOON - timedelta(seconds=rng.randrange(int((timedelta(days=DAYS - 1) - length).total_seconds())))
     least = rng.choice((None, 2.5, 4, 4.5, 5, round(rng.uniform(2, 7), 1)))
@@ -130,6 +131,7 @@ def random_query(rng: random.Random) -> dict[str, Any]:
         "least": least,
         "kind": rng.choice(KINDS),
         rng.choice(("first", "first", "last")): size,
+        "order": rng.choice(("DESCENDING", "DESCENDING", "ASCENDING")),
     }
 
 

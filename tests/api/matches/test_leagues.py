@@ -15,9 +15,9 @@ UPDATE = f"mutation ($id: ID!, $input: UpdateLeagueInput!) {{ updateLeague(id: $
 DELETE = f"mutation ($id: ID!) {{ deleteLeague(id: $id) {{ {FIELDS} }} }}"
 LEAGUE = f"query ($id: ID!) {{ league(id: $id) {{ {FIELDS} }} }}"
 LISTS = """{
-  all: leagues { leagueId }
-  active: leagues(active: true) { leagueId }
-  others: leagues(active: false) { leagueId }
+  all: leagues { nodes { leagueId } }
+  active: leagues(active: true) { nodes { leagueId } }
+  others: leagues(active: false) { nodes { leagueId } }
 }"""
 MOMENT = "2026-06-25T12:00:00.000Z"
 IPL = {
@@ -48,7 +48,7 @@ async def delete_league(served: Served, id: str) -> Answer:
 
 def league_ids_by_field(answer: Answer) -> dict[str, list[str]]:
     assert answer.errors is None
-    return {name: [league["leagueId"] for league in leagues] for name, leagues in answer.data.items()}
+    return {name: [league["leagueId"] for league in page["nodes"]] for name, page in answer.data.items()}
 
 
 # LG-1, LG-4
@@ -100,11 +100,11 @@ async def test_a_league_has_its_season_with_the_teams(served: Served) -> None:
     )
 
     answer = await served.ask(
-        "{ leagues { code season { seasonId teams(first: 2) { nodes { points team { name } } } } } }"
+        "{ leagues { nodes { code season { seasonId teams(first: 2) { nodes { points team { name } } } } } } }"
     )
 
     rows = [{"points": 4, "team": {"name": "Chennai"}}, {"points": 6, "team": {"name": "Mumbai"}}]
-    assert answer.data["leagues"] == [
+    assert answer.data["leagues"]["nodes"] == [
         {"code": "BBL", "season": None},
         {"code": "IPL", "season": {"seasonId": "2026", "teams": {"nodes": rows}}},
     ]

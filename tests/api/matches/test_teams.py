@@ -26,7 +26,7 @@ mutation ($id: ID!, $input: UpdateTeamInput!) {
 }
 """
 TEAM = "query ($id: ID!) { team(id: $id) { teamId name code imageUrl countryId national updatedAt } }"
-ALL = "{ teams { teamId name } }"
+ALL = "{ teams { nodes { teamId name } } }"
 SYNC_SEASON = """
 mutation ($id: ID!, $input: SyncTeamSeasonsInput!) {
   syncTeamSeasons(seasonId: $id, input: $input) {
@@ -218,7 +218,7 @@ async def test_all_teams_are_sorted_by_name(served: Served) -> None:
 
     answer = await served.ask(ALL)
 
-    assert [team["name"] for team in answer.data["teams"]] == ["Chennai", "India", "Mumbai"]
+    assert [team["name"] for team in answer.data["teams"]["nodes"]] == ["Chennai", "India", "Mumbai"]
     assert answer.made == ["Scan cricket-teams"]
     # The scan cache must include a write just before the read.
     assert [call.request["ConsistentRead"] for call in answer.calls] == [True]
@@ -235,7 +235,7 @@ async def test_a_damaged_team_is_omitted_from_the_list_and_logged(
     one = await served.ask(TEAM, {"id": "broken"})
 
     assert listed.errors is None
-    assert [team["teamId"] for team in listed.data["teams"]] == ["10"]
+    assert [team["teamId"] for team in listed.data["teams"]["nodes"]] == ["10"]
     assert "{'teamId': 'broken'}" in caplog.text
     assert one.codes == ["INTERNAL"]
 

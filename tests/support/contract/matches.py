@@ -158,7 +158,7 @@ PAGE = Page(
         Field(
             "teams",
             ("TM-2", Who.ANY, {"Scan"}),
-            "{ teams { name } again: teams { name } }",
+            "{ teams { nodes { name } } again: teams { nodes { name } } }",
             ["Scan cricket-teams"],
         ),
         Field(
@@ -198,7 +198,8 @@ PAGE = Page(
         Field(
             "leagues",
             ("LG-2", Who.ANY, {"Scan"}),
-            "{ leagues { name } active: leagues(active: true) { name } others: leagues(active: false) { name } }",
+            "{ leagues { nodes { name } } active: leagues(active: true) { nodes { name } } "
+            "others: leagues(active: false) { nodes { name } } }",
             ["Scan cricket-leagues"] * 2,
             also=[("LG-3", Who.ANY, {"Scan"})],
         ),

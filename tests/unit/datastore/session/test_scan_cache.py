@@ -22,7 +22,9 @@ from tests.support.fault_proxy import Fault, Proxy, Seen, hang, plain_error
 from tests.support.served import NOON, Clock, Served, call_name
 from tests.support.until import until
 
-TEAMS_AND_LEAGUES = "{ teams { name } leagues { name } active: leagues(active: true) { name } }"
+TEAMS_AND_LEAGUES = (
+    "{ teams { nodes { name } } leagues { nodes { name } } active: leagues(active: true) { nodes { name } } }"
+)
 SETUP = """mutation {
   syncTeams(input: [{teamId: "1", name: "One", code: "ONE"}]) { teamId }
   putLeague(id: "1", input: {name: "One", code: "ONE"}) { leagueId }
@@ -51,10 +53,10 @@ async def test_a_second_request_makes_no_call_until_30_seconds_have_passed(serve
 
 
 async def test_setting_the_clock_back_does_not_extend_the_lifetime(served: Served) -> None:
-    await served.ask("{ teams { name } }")
+    await served.ask("{ teams { nodes { name } } }")
     served.clock.forward(seconds=-1)
 
-    assert (await served.ask("{ teams { name } }")).made == ["Scan cricket-teams"]
+    assert (await served.ask("{ teams { nodes { name } } }")).made == ["Scan cricket-teams"]
 
 
 @pytest.mark.parametrize(
@@ -92,16 +94,16 @@ async def test_a_write_without_an_effect_leaves_the_list_correct(served: Served)
 
 async def test_writes_of_a_job_are_seen_when_it_reports_them(served: Served) -> None:
     await setup(served)
-    await served.ask("{ teams { name } }")
+    await served.ask("{ teams { nodes { name } } }")
     await served.store().write_all(TEAMS, puts=[{"teamId": "2", "name": "Two", "code": "TWO"}])
     services = served.gateway.services
     assert services is not None
 
-    unaware = await served.ask("{ teams { name } }")
+    unaware = await served.ask("{ teams { nodes { name } } }")
     services.scan_cache.invalidate(TEAMS)
-    aware = await served.ask("{ teams { name } }")
+    aware = await served.ask("{ teams { nodes { name } } }")
 
-    assert [len(answer.data["teams"]) for answer in (unaware, aware)] == [1, 2]
+    assert [len(answer.data["teams"]["nodes"]) for answer in (unaware, aware)] == [1, 2]
 
 
 async def test_fifty_requests_at_once_make_one_scan(served: Served) -> None:
@@ -110,9 +112,9 @@ async def test_fifty_requests_at_once_make_one_scan(served: Served) -> None:
     calls: list[Call] = []
     served.gateway.database.client.add_call_listener(calls.append)
 
-    answers = await asyncio.gather(*[served.ask("{ teams { name } }") for _ in range(50)])
+    answers = await asyncio.gather(*[served.ask("{ teams { nodes { name } } }") for _ in range(50)])
 
-    assert [answer.data for answer in answers] == [{"teams": [{"name": "One"}]}] * 50
+    assert [answer.data for answer in answers] == [{"teams": {"nodes": [{"name": "One"}]}}] * 50
     assert [call_name(call) for call in calls] == ["Scan cricket-teams"]
 
 
