@@ -47,6 +47,7 @@ from resolvers.shared.context import Context
 from resolvers.shared.services import Services, SightingPlaces
 from runtime.data_disk import DataDisk
 from runtime.jobs import LOCAL_POLL_SECONDS, POLL_SECONDS, Background, Job, metrics_served, serve_metrics
+from server.agreement.settings_agreement import SettingsAgreement
 from server.observability.store_metrics import StoreMetrics
 from server.operations.report import Observe
 from server.settings import KEEP_METADATA, Settings
@@ -142,6 +143,9 @@ class Gateway:
             observers=observers,
         )
         StoreMetrics(self.metrics.registry, lambda: None if self.database is None else self.database.client)
+        self.agreement = SettingsAgreement(
+            settings, self.open_store, self.metrics.registry, now=now, run=uuid.uuid4().hex
+        )
         self.bus = bus_at(settings.bus, store.prefix, self.server.metrics)
         self.reads = StreamReads()
         self.reads.show_in(self.server.metrics)
@@ -266,7 +270,7 @@ class Gateway:
         if missing:
             return {"ready": False, "store": "tables missing", "missing": missing}
         store = "disk full" if self.client.disk.is_full else "ok"
-        return {"ready": True, "store": store, **self._shared_state()}
+        return {"ready": True, "store": store, **self._shared_state(), **self.agreement.state}
 
     def _shared_state(self) -> dict[str, str]:
         """Return the states of the services that a gateway works without, by their names in `/readyz`."""
@@ -304,8 +308,10 @@ class Gateway:
             logger.warning("The demo data could not be loaded (`gateway.py seed` loads it): %s", problem)
 
     def _jobs(self) -> Iterator[Job]:
-        if self._part is not ProcessPart.JOBS and self.server.persisted_documents.watch is not None:
-            yield self.server.persisted_documents.watch
+        if self._part is not ProcessPart.JOBS:
+            yield self.agreement.watch
+            if self.server.persisted_documents.watch is not None:
+                yield self.server.persisted_documents.watch
         if self._part is not ProcessPart.WHOLE and self.settings.metrics_port is not None:
             yield partial(serve_metrics, self.metrics, self.settings.metrics_port, self.settings.metrics_host)
         if self._part is not ProcessPart.SERVING:

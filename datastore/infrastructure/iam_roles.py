@@ -77,6 +77,9 @@ _INDIRECT = (
     gateway.RECORD,
     gateway.RELEASE,
     gateway.DOCUMENT,
+    gateway.PUT_SETTINGS,
+    gateway.ALL_SETTINGS,
+    gateway.DELETE_SETTINGS,
 )
 _FEED_HANDLERS = (
     *_internal(users),

@@ -1,11 +1,13 @@
-"""The table `gateway`: idempotency records and persisted documents.
+"""The table `gateway`: idempotency records, persisted documents, and the settings of running gateways.
 
 | item | key |
 |---|---|
 | idempotency record | `ANSWER#<user id>#<idempotency key>` / `ANSWER` |
 | persisted document | `DOCUMENTS` / `<id>` |
+| settings of a gateway | `SETTINGS` / `GATEWAY#<host and port>` |
 
 An idempotency record is a claim while its mutation is executed. Afterwards it holds the response.
+The settings of a gateway are fingerprints: the item reveals no secret and no setting.
 """
 
 from datastore.items.keys import KeyParts, item_key
@@ -19,6 +21,11 @@ DOCUMENTS = "DOCUMENTS"
 @item_key(GATEWAY)
 def idempotency_record(user_id: str, key: str) -> KeyParts:
     return ("ANSWER", user_id, key), ("ANSWER",)
+
+
+@item_key(GATEWAY)
+def running_gateway(address: str) -> KeyParts:
+    return ("SETTINGS",), ("GATEWAY", address)
 
 
 def document(document_id: str) -> Key:
@@ -70,3 +77,14 @@ PUT_DOCUMENT = AccessPattern(
 )
 ALL_DOCUMENTS = AccessPattern("GW-D3", "All persisted documents, ordered by id", GATEWAY, QUERY, key="PK = :partition")
 DELETE_DOCUMENT = AccessPattern("GW-D4", "Delete a persisted document", GATEWAY, DELETE)
+PUT_SETTINGS = running_gateway.put(
+    "GW-S1", "Store the fingerprints of a running gateway's settings, every minute", expiry=Expiry.ALWAYS
+)
+ALL_SETTINGS = running_gateway.query(
+    "GW-S2", "The fingerprints of the settings of all running gateways, ordered by address", expiry=Expiry.ALWAYS
+)
+DELETE_SETTINGS = running_gateway.delete(
+    "GW-S3",
+    "Delete the fingerprints of a gateway that ends, unless another process with its address has replaced them",
+    condition="#run = :run",
+)

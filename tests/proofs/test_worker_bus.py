@@ -20,7 +20,7 @@ from tests.support.command_line import GatewayProcess, serve_process
 from tests.support.earthquake_samples import quake
 from tests.support.redis_server import RedisServer, redis
 from tests.support.resuming_clients import EventStreamClient, ResumingClient, SocketClient
-from tests.support.served import NOON
+from tests.support.served import NOON, SECRET
 from tests.support.until import until
 from tests.support.workers import QUIET, workers
 
@@ -39,8 +39,8 @@ ENDED = (aiohttp.ClientError, ConnectionError, TypeError)
 def gateway(
     tmp_path: Path, store_options: StoreOptions, database: Database, redis: RedisServer
 ) -> Iterator[GatewayProcess]:
-    store = ("--store", store_options.store or "", "--prefix", store_options.prefix, "--no-demo")
-    with serve_process(tmp_path / "data", "--workers", "2", "--bus", redis.url, *store, *QUIET) as gateway:
+    store = ("--store", store_options.store or "", "--prefix", store_options.prefix, "--no-demo", "--bus", redis.url)
+    with serve_process(tmp_path / "data", "--workers", "2", *store, *QUIET, GATEWAY_SECRET=SECRET) as gateway:
         yield gateway
         gateway.stop(signal.SIGTERM)
 

@@ -19,6 +19,7 @@ from datastore.session.store import Store
 from pipelines.photos.janitor import Janitor
 from runtime.container import Gateway
 from server.admission.settings import Capacity
+from server.agreement.settings_agreement import SettingsAgreement
 from server.app import application
 from server.http.protocol import UVICORN_OPTIONS
 from server.operations.report import Report
@@ -181,14 +182,15 @@ class Listener:
 
 
 class Tidied(Gateway):
-    """A gateway without a janitor.
+    """A gateway without a janitor and without the comparison of settings.
 
-    The test runs it (`upload_steps.janitor`): one in the background could take a note of files late in its first round,
-    before the test has written them.
+    The test runs them (`upload_steps.janitor`, `SettingsAgreement.compare`): a janitor in the background could take a
+    note of files late in its first round, before the test has written them, and both make calls of their own.
     """
 
     def _jobs(self) -> Iterator[Callable[[], Coroutine[Any, Any, None]]]:
-        return (job for job in super()._jobs() if not isinstance(getattr(job, "__self__", None), Janitor))
+        own = (Janitor, SettingsAgreement)
+        return (job for job in super()._jobs() if not isinstance(getattr(job, "__self__", None), own))
 
 
 @asynccontextmanager

@@ -206,7 +206,8 @@ def _is_retryable(answer: dict[str, Any]) -> bool:
 
 
 def test_serve_starts_without_its_store_and_reports_it(tmp_path: Path) -> None:
-    with serve_process(tmp_path / "data", "--store", f"http://127.0.0.1:{free_port()}") as gateway:
+    store = ("--store", f"http://127.0.0.1:{free_port()}")
+    with serve_process(tmp_path / "data", *store, GATEWAY_SECRET=SECRET) as gateway:
         until_blocking(lambda: "Warning: the store cannot be reached." in gateway.output, 5)
         assert gateway.get("/healthz")[0] == 200
         status, _, body = gateway.get("/readyz")
@@ -230,7 +231,7 @@ def test_a_demo_on_aws_offers_no_tokens(tmp_path: Path) -> None:
 
 def test_missing_tables_are_reported_and_created(engine: str, tmp_path: Path) -> None:
     store = ("--store", engine, "--prefix", f"made{free_port()}__")
-    with serve_process(tmp_path / "data", *store) as gateway:
+    with serve_process(tmp_path / "data", *store, GATEWAY_SECRET=SECRET) as gateway:
         until_blocking(lambda: "Warning: the store lacks the tables" in gateway.output, 5)
         assert json.loads(gateway.get("/readyz")[2])["store"] == "tables missing"
         assert run_command("tables", "create", *store).stdout.startswith("Created: made")
@@ -274,7 +275,7 @@ def test_another_server_takes_a_store_without_the_demo_and_our_sockets(engine: s
     store = {"GATEWAY_STORE": engine, "GATEWAY_TABLE_PREFIX": f"own{free_port()}__", "GATEWAY_DEMO": "0"}
     run_command("tables", "create", **store)
     flags = ["--ws", "server.websocket.protocol:SocketProtocol", "--ws-per-message-deflate", "false"]
-    with uvicorn_serving(tmp_path / "data", *flags, **store) as gateway:
+    with uvicorn_serving(tmp_path / "data", *flags, **store, GATEWAY_SECRET=SECRET) as gateway:
         assert gateway.data(STRONG)["earthquakes"]["nodes"] == []
         assert json.loads(gateway.get("/graphiql/config.json")[2])["tokens"] == []
         with connect(gateway.url.replace("http", "ws") + "/graphql", subprotocols=["graphql-transport-ws"]) as socket:  # type: ignore[list-item]

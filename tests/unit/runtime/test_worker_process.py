@@ -4,10 +4,13 @@ import inspect
 import json
 from pathlib import Path
 
+import pytest
+
 from datastore.database import StoreOptions
 from runtime.cli.serve import serve
 from runtime.configuration import settings_of
 from runtime.supervisor.worker_process import OPTIONS_OF_SETTINGS, OPTIONS_OF_STORE, worker_options, worker_settings
+from tests.support.served import SECRET
 
 # The settings that every option of `serve` sets, each other than its default.
 GIVEN = {
@@ -24,7 +27,8 @@ GIVEN = {
 }
 
 
-def test_a_worker_has_the_settings_of_its_supervisor(tmp_path: Path) -> None:
+def test_a_worker_has_the_settings_of_its_supervisor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GATEWAY_SECRET", SECRET)
     store = StoreOptions("http://127.0.0.1:1", tmp_path, prefix="east__", region="eu-west-1")
     settings = settings_of(store, tmp_path, **GIVEN)
     options = json.loads(json.dumps(worker_options(settings, store)))
