@@ -88,9 +88,9 @@ def differences(own: SettingsFingerprints, other: SettingsFingerprints) -> set[s
     if not _accept(own.user_ids, own.accepted_user_ids, other.user_ids, other.accepted_user_ids):
         found.add(USER_ID_SECRET)
     for secret in own.settings.keys() & other.settings.keys():
-        ours, theirs = own.settings[secret], other.settings[secret]
+        mine, others = own.settings[secret], other.settings[secret]
         # A gateway of another release may compare other settings.
-        found |= {name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name]}
+        found |= {name for name in mine.keys() & others.keys() if mine[name] != others[name]}
     return found
 
 

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from datastore.dynamodb.client import RequestRefused
+from datastore.dynamodb.retry.classify import RequestRefused
 from datastore.errors import DomainError
 from datastore.gateway.running_gateways import RunningGateway, RunningGateways
 from datastore.primitives.retries import OutageLog
