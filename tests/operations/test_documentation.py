@@ -79,3 +79,10 @@ def test_modules_that_a_page_names_exist(page: Path) -> None:
     named = re.findall(r"`([\w./]+\.py)`", _CODE.sub("", page.read_text()))
     missing = [name for name in named if not any(path.endswith(f"/{name}") for path in paths)]
     assert [name for name in missing if "books" not in name and "shopping_lists" not in name] == []
+
+
+def test_the_page_of_clients_shows_the_modules_that_are_tested() -> None:
+    page = (ROOT / "docs" / "clients.md").read_text()
+    modules = sorted((ROOT / "tests" / "clients" / "setup").glob("*.js"))
+    assert modules
+    assert [path.name for path in modules if f"```js\n{path.read_text()}```\n" not in page] == []

@@ -58,6 +58,7 @@ async def running_script(script: str, **given: Any) -> AsyncIterator[NodeScript]
         pytest.fail("The npm clients are missing: npm ci --prefix tests/clients")
     process = await asyncio.create_subprocess_exec(
         NODE,
+        "--conditions=development",
         CLIENTS / script,
         json.dumps(given),
         cwd=CLIENTS,

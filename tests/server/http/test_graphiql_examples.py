@@ -8,37 +8,18 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from graphql import (
-    FieldNode,
-    NameNode,
-    SelectionSetNode,
-    TypeInfo,
-    TypeInfoVisitor,
-    Visitor,
-    get_named_type,
-    is_leaf_type,
-    parse,
-    print_ast,
-    visit,
-)
+from graphql import get_named_type, is_leaf_type
 from websockets.sync.client import connect
 
-import schema
 from datastore.keyspace import PATTERNS
 from server.http.graphiql import Example, examples
 from tests.support.command_line import GatewayProcess
 from tests.support.contract import PAGE_OF
+from tests.support.example_runs import SCHEMA, find_variables, token_of, with_fields
 from tests.support.graphiql import gateway
 from tests.support.until import until_blocking
 
 __all__ = ["gateway"]
-
-NAMES = {"user": "Demo user", "admin": "Admin", "system": "System"}
-
-SCHEMA = schema.build()._schema
-
-WATCH = 'mutation { createWatch(input: { area: "Downtown", category: "Cats" }) { id watchId } }'
-
 
 # The examples
 
@@ -82,8 +63,8 @@ PAGED = [example for example in examples() if "after: $after" in example.query]
 
 @pytest.mark.parametrize("example", PAGED, ids=lambda example: example.name)
 def test_an_example_that_pages_has_a_next_page_in_the_demo(example: Example, gateway: GatewayProcess) -> None:
-    token = gateway.token(NAMES[example.run_as or "user"])
-    variables = example.variables if example.find is None else _found(example, gateway, token)
+    token = token_of(example, gateway)
+    variables = find_variables(example, gateway)
     pages: list[Any] = []
 
     def has_two_pages() -> bool:
@@ -104,8 +85,8 @@ def test_an_example_that_pages_has_a_next_page_in_the_demo(example: Example, gat
 @pytest.mark.proof
 @pytest.mark.parametrize("example", examples(), ids=lambda example: example.name)
 def test_every_example_runs(example: Example, gateway: GatewayProcess) -> None:
-    token = gateway.token(NAMES[example.run_as or "user"])
-    variables = example.variables if example.find is None else _found(example, gateway, token)
+    token = token_of(example, gateway)
+    variables = find_variables(example, gateway)
     if example.query.startswith("subscription"):
         assert _followed(example.query, variables, gateway, token)
         return
@@ -122,9 +103,9 @@ QUERIES = [example for example in examples() if example.query.startswith("query"
 @pytest.mark.parametrize("example", QUERIES, ids=lambda example: example.name)
 def test_every_object_of_an_example_has_an_id_for_caches(example: Example, gateway: GatewayProcess) -> None:
     """A normalised cache stores each object under its id: objects with one id are of one type and agree."""
-    token = gateway.token(NAMES[example.run_as or "user"])
-    variables = example.variables if example.find is None else _found(example, gateway, token)
-    answer = gateway.ask(with_ids(example.query), token, variables)
+    token = token_of(example, gateway)
+    variables = find_variables(example, gateway)
+    answer = gateway.ask(with_fields(example.query, "id", "__typename"), token, variables)
     assert "errors" not in answer
 
     stored: dict[str, dict[str, Any]] = {}
@@ -138,21 +119,6 @@ def test_every_object_of_an_example_has_an_id_for_caches(example: Example, gatew
             assert {name: known[name] for name in known.keys() & leaves.keys()} == {
                 name: leaves[name] for name in known.keys() & leaves.keys()
             }
-
-
-def with_ids(query: str) -> str:
-    """Add `id` and `__typename` to each selection of an object that has an id."""
-    types = TypeInfo(SCHEMA)
-
-    class Ids(Visitor):
-        def leave_selection_set(self, node: SelectionSetNode, *_: Any) -> SelectionSetNode:
-            parent = types.get_parent_type()
-            if "id" not in getattr(parent, "fields", {}):
-                return node
-            own = [FieldNode(name=NameNode(value=name)) for name in ("id", "__typename")]
-            return SelectionSetNode(selections=(*node.selections, *own))
-
-    return print_ast(visit(parse(query), TypeInfoVisitor(types, Ids())))
 
 
 def is_plain_leaf(kind: Any, name: str) -> bool:
@@ -177,33 +143,6 @@ def test_changing_variables_are_found() -> None:
     pasted = [example for example in examples() if "paste" in json.dumps(example.variables)]
     assert pasted
     assert [example.name for example in pasted if example.find is None] == []
-
-
-def _found(example: Example, gateway: GatewayProcess, token: str) -> dict[str, Any]:
-    """Return the variables as the page finds them, once there is an item."""
-    assert example.find is not None
-    if "watches" in example.find:
-        gateway.data(WATCH, token)
-    variables = example.variables or {}
-    sought = {name for name, value in variables.items() if value is not None}
-    found = None
-
-    def find() -> bool:
-        nonlocal found
-        found = _first_with(sought, gateway.data(example.find or "", token))
-        return found is not None
-
-    until_blocking(find, 20)
-    assert found is not None
-    return {**variables, **found}
-
-
-def _first_with(names: set[str], value: Any) -> dict[str, Any] | None:
-    """Return the first nested object with all of these keys, reduced to them."""
-    if isinstance(value, dict) and names <= value.keys():
-        return {name: value[name] for name in names}
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return next((found for each in inner if (found := _first_with(names, each)) is not None), None)
 
 
 def _followed(query: str, variables: dict[str, Any] | None, gateway: GatewayProcess, token: str) -> bool:
