@@ -51,7 +51,7 @@ async def test_a_lost_field_and_an_object_without_id_are_noticed(served: Served,
     (tmp_path / "operations.json").write_text(json.dumps([query]))
     asked = {"query": query, "token": served.token()}
     for name in CLIENTS:
-        async with client_of(name, f"{served.url}/graphql", tmp_path) as client:
+        async with cache_client(name, f"{served.url}/graphql", tmp_path) as client:
             await client.tell(asked)
             assert (await client.said())["complaints"] == []
             await client.tell(asked | {"lost": "description", "token": served.token("bob")})  # with an empty cache
@@ -61,7 +61,7 @@ async def test_a_lost_field_and_an_object_without_id_are_noticed(served: Served,
                 assert "no key" in str((await client.said())["complaints"])
 
 
-def client_of(name: str, url: str, folder: Path) -> AbstractAsyncContextManager[NodeScript]:
+def cache_client(name: str, url: str, folder: Path) -> AbstractAsyncContextManager[NodeScript]:
     """Run a client. Relay compiles the documents in `operations.json` of the folder."""
     return running_script("normalised-cache.js", client=name, url=url, schema=SCHEMA, folder=str(folder))
 
@@ -73,7 +73,7 @@ async def test_every_example_is_read_from_the_cache_as_received(name: str, tmp_p
     (tmp_path / "operations.json").write_text(json.dumps(documents))
     with serve_process(tmp_path / "data", "--memory") as gateway:
         gateway.data(FOLLOW, gateway.token())
-        async with client_of(name, f"{gateway.url}/graphql", tmp_path) as client:
+        async with cache_client(name, f"{gateway.url}/graphql", tmp_path) as client:
             wrong = {}
             for example, query in zip(examples(), documents, strict=True):
                 variables = await asyncio.to_thread(find_variables, example, gateway)

@@ -31,7 +31,7 @@ ENGAGEMENT = """subscription Engagement($id: ID!) {
 }"""
 
 
-async def report(served: Served, *descriptions: str) -> None:
+async def report_in_harbor(served: Served, *descriptions: str) -> None:
     for description in descriptions:
         answer = await served.ask(REPORT, {"description": description}, user="bob")
         assert answer.errors is None
@@ -62,13 +62,13 @@ async def assert_no_complaints(client: NodeScript) -> None:
 
 async def test_a_subscription_keeps_a_list_of_apollo_client_current(served: Served) -> None:
     """Pages that are fetched later are appended to the same list."""
-    await report(served, "one", "two", "three")
+    await report_in_harbor(served, "one", "two", "three")
     async with running_script(
         "live-list.js", client="apollo", **address(served), variables={"area": "Harbor"}
     ) as client:
         assert await client.said() == {"list": ["three", "two"], "requests": 1, "hasNextPage": True}
         await served.settle(BLIP)
-        await report(served, "four")
+        await report_in_harbor(served, "four")
         assert await client.said() == {"list": ["four", "three", "two"], "requests": 1, "hasNextPage": True}
         await client.tell("fetch more")
         assert await client.said() == {"list": ["four", "three", "two", "one"], "requests": 2, "hasNextPage": False}
@@ -76,12 +76,12 @@ async def test_a_subscription_keeps_a_list_of_apollo_client_current(served: Serv
 
 
 async def test_a_subscription_over_sse_keeps_a_list_of_graphcache_current(served: Served) -> None:
-    await report(served, "one")
+    await report_in_harbor(served, "one")
     async with running_script("live-list.js", client="urql", **address(served), variables={"area": "Harbor"}) as client:
         # The subscription is a request, too.
         assert (await client.said())["list"] == ["one"]
         await served.settle(BLIP)
-        await report(served, "two", "three")
+        await report_in_harbor(served, "two", "three")
         assert await client.said() == {"list": ["two", "one"], "requests": 2}
         assert await client.said() == {"list": ["three", "two", "one"], "requests": 2}
         await assert_no_complaints(client)
