@@ -14,6 +14,8 @@ Record = TypeVar("Record")
 
 TTL_PRINCIPAL = "dynamodb.amazonaws.com"
 
+SEQUENCE_DIGITS = 40  # the maximum length of a sequence number in DynamoDB
+
 logger = logging.getLogger(__name__)
 
 
@@ -32,6 +34,11 @@ class Change:
     time: datetime
     #: Whether TTL deleted the item.
     by_ttl: bool
+
+
+def position_of(sequence: str) -> str:
+    """Return a sequence number padded so that text order is numeric order."""
+    return sequence.zfill(SEQUENCE_DIGITS)
 
 
 class ChangeParser(Generic[Record]):

@@ -19,9 +19,11 @@ class ConsumerTable:
     release_lease: AccessPattern
     #: The form of their keys: the ARN of the stream, and the shard.
     lease: ItemKey[str, str]
-    #: The transaction of a mark and its effect, and the form of the key of a mark: the effect's name.
+    #: The transaction of a mark and its effect.
     apply_effects: AccessPattern
+    #: The forms of the key of a mark: the effect's name, or the name of the handler and item and the change's position.
     effect: ItemKey[str]
+    change_effect: ItemKey[str, str]
     #: Patterns of the dead letters of a table.
     put_dead_letter: AccessPattern
     list_dead_letters: AccessPattern

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from datastore.change_streams.change import SEQUENCE_DIGITS, position_of
 from datastore.change_streams.consumer_table import ConsumerTable
 from datastore.change_streams.shards.shard_reader import sequence_of, time_of
 from datastore.dynamodb.client import RequestRefused
@@ -22,7 +23,6 @@ LIFETIME = timedelta(days=14)
 # The maximum size of a record's JSON. An item has at most 400 KB, with its other attributes.
 MAX_RECORD_BYTES = 380 * 1024
 MAX_ERROR_CHARACTERS = 2000
-SEQUENCE_DIGITS = 40  # the maximum in DynamoDB
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +167,7 @@ def _without_images(record: Mapping[str, Any]) -> bytes:
 
 
 def _padded(sequence: str | None) -> str:
-    return (
-        "0" * SEQUENCE_DIGITS
-        if sequence is None or len(sequence) > SEQUENCE_DIGITS
-        else sequence.zfill(SEQUENCE_DIGITS)
-    )
+    return position_of("") if sequence is None or len(sequence) > SEQUENCE_DIGITS else position_of(sequence)
 
 
 def _id(handler: str, record: Mapping[str, Any]) -> str:

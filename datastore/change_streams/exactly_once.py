@@ -3,6 +3,9 @@
 Each effect has a name. One transaction writes a mark of that name, on the condition that it does not exist, and the
 effect's changes: a repeat changes nothing. Marks are kept longer than a stream keeps records (24 hours) and than dead
 letters, which may be stored a day late and are deleted up to some days after they expire.
+
+The marks of the effects of one item's changes are in one partition, in the order of the changes. A mark may contain the
+outcome of its change, so that the latest mark shows which state of the item the effects contain.
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html
 """
 
@@ -12,7 +15,6 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
-from datastore.change_streams.change import Change
 from datastore.change_streams.consumer_table import ConsumerTable
 from datastore.dynamodb.client import TransactionCancelled
 from datastore.model.access_patterns import Table
@@ -53,25 +55,29 @@ class Effect:
     #: The same at each delivery of the record.
     name: str
     writes: tuple[Write, ...]
+    #: The position of the change if `name` is that of its item (see `name_of`).
+    position: str = ""
+    #: Attributes of the mark.
+    outcome: Mapping[str, Any] = field(default_factory=dict)
 
 
-def name_of(handler: str, change: Change) -> str:
-    """Return the name of a handler's effect of a change, the same at each delivery."""
-    text = "\0".join((change.table, change.keys["PK"], change.keys["SK"], change.sequence))
+def name_of(handler: str, table: str, key: Key) -> str:
+    """Return the name of a handler's effects of the changes of an item, which differ in their positions."""
+    text = "\0".join((table, *key))
     return f"{handler}:{sha256(text.encode()).hexdigest()[:32]}"
 
 
 async def apply(store: Store, table: ConsumerTable, effects: Sequence[Effect], now: datetime) -> None:
     """Apply the effects that were not applied before, in few transactions: writes to one item are merged.
 
-    Only the first of several effects with the same name is applied.
+    Only the first of several effects with the same name and position is applied.
 
     Raises: the store's error of the first transaction that fails; later transactions are not sent. The next call skips
     the effects that were applied.
     """
-    unique: dict[str, Effect] = {}
+    unique: dict[tuple[str, str], Effect] = {}
     for effect in effects:
-        unique.setdefault(effect.name, effect)
+        unique.setdefault((effect.name, effect.position), effect)
     for pack in _packs(unique.values()):
         await _apply(store, table, pack, now)
 
@@ -141,8 +147,8 @@ def _merged(pack: Sequence[Effect]) -> list[Write]:
 
 
 def _mark(table: ConsumerTable, effect: Effect, now: datetime) -> Action:
-    key = table.effect(effect.name)
-    item = {"PK": key.partition, "SK": key.sort, "expiresAt": to_seconds(now + MARK_LIFETIME)}
+    key = table.change_effect(effect.name, effect.position) if effect.position else table.effect(effect.name)
+    item = {**effect.outcome, "PK": key.partition, "SK": key.sort, "expiresAt": to_seconds(now + MARK_LIFETIME)}
     return Action("Put", item=item, condition=table.apply_effects.condition)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from datastore.change_streams.change import Change
 from datastore.dynamodb.records import record
 from datastore.errors import Conflict, Forbidden
+from datastore.feeds.count_marks import marked_until
 from datastore.feeds.posts import Post
 from datastore.feeds.visibility import Visibility
 from datastore.items import attributes as stored
@@ -39,6 +40,8 @@ class Comment(StoredItem, key=keys.comment):
     post_author: str | None = stored.text("post_author", missing=None)
     post_visibility: Visibility | None = stored.choice("post_visibility", Visibility, missing=None)
     stored_length: int | None = stored.count("text_len", default=None)
+    #: Until then the comment is counted only if it has a mark (see `count_marks`).
+    marked_until: datetime | None = stored.moment("marked_until", default=None)
 
     @property
     def text_length(self) -> int:
@@ -92,7 +95,10 @@ class Comments(Repository):
         Raises `Conflict` if the id belongs to another user's or a deleted comment.
         """
         of_post = post.author_id, post.visibility
-        comment = Comment(post.post_id, comment_id, user_id, self._now, text, tuple(mentions), *of_post, len(text))
+        comment = Comment(
+            *(post.post_id, comment_id, user_id, self._now, text, tuple(mentions), *of_post, len(text)),
+            marked_until(self._now),
+        )
         written = await self._store.put(keys.ADD_COMMENT, comment.item())
         stored = comment if written.item is None else record(_live_comment, written.item)
         if stored is None or stored.author_id != user_id:

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from msgspec.structs import replace
+
 from datastore.dynamodb.client import TransactionCancelled
 from datastore.dynamodb.codec import Item
 from datastore.dynamodb.records import readable_records, record
 from datastore.errors import BadUserInput, Conflict, NotFound
+from datastore.feeds.count_marks import CountMarks, marked_until, needs_mark
 from datastore.feeds.users import no_profile
 from datastore.items import attributes as stored
 from datastore.items.repository import Repository
@@ -42,6 +45,8 @@ class Follow(StoredItem, key=keys.following):
     follower_id: str = stored.part()
     followee_id: str = stored.part()
     since: datetime = stored.moment("since")
+    #: Until then the follow is counted only if it has a mark (see `count_marks`).
+    marked_until: datetime | None = stored.moment("marked_until", default=None)
 
 
 is_following = keys.following.matches
@@ -95,9 +100,10 @@ class Follows(Repository):
         if existing is not None:
             return existing
         edges = await self._edges(follower_id, followee_id)
-        follow = edge_from(edges[0]) if edges else Follow(follower_id, followee_id, from_iso(iso(self._now)))
+        since = edge_from(edges[0]).since if edges else from_iso(iso(self._now))
+        follow = Follow(follower_id, followee_id, since, marked_until(self._now))
         try:
-            await self._store.transact(keys.FOLLOW, adopt_actions(edges) if edges else _follow_actions(follow))
+            await self._store.transact(keys.FOLLOW, adopt_actions(follow, edges) if edges else _follow_actions(follow))
         except TransactionCancelled as cancelled:
             existing = record(Follow.decoder, cancelled.items[0])
             if existing is not None:
@@ -126,9 +132,11 @@ class Follows(Repository):
         for _ in range(UNFOLLOW_ATTEMPTS):
             following = await self._store.get(keys.UNFOLLOW, keys.following(follower_id, followee_id))
             edges = await self._edges(follower_id, followee_id) if has_more_edges(following) else []
-            follow = record(Follow.decoder, following) or (edge_from(edges[0]) if edges else None)
+            follow = record(Follow.decoder, following) or (_uncounted(edges[0], self._now) if edges else None)
             if follow is None:
                 return None
+            if not needs_mark(follow.marked_until, self._now):
+                await CountMarks(self._store, self._now).put(keys.following(follower_id, followee_id))
             try:
                 await self._store.transact(keys.UNFOLLOW, _unfollow_actions(follow, following, edges))
             except TransactionCancelled as cancelled:
@@ -162,10 +170,14 @@ def has_more_edges(following: Mapping[str, Any] | None) -> bool:
     return following is None or "more_edges" in following
 
 
-def adopt_actions(edges: Sequence[Item]) -> list[Action]:
+def _uncounted(edge: Item, now: datetime) -> Follow:
+    """Return the follow of an edge without the follower's side, which is not counted."""
+    return replace(edge_from(edge), marked_until=marked_until(now))
+
+
+def adopt_actions(follow: Follow, edges: Sequence[Item]) -> list[Action]:
     """Return the actions that write the follower's side of the first edge. Another program wrote the edges."""
     edge = key_of(FEED, edges[0])
-    follow = edge_from(edges[0])
     following = follow.item()
     if edge != edge_of(following):
         following["edge"] = edge.sort
@@ -261,7 +273,8 @@ class FollowEdges:
 
     async def _adopt(self, edges: list[Item]) -> bool:
         try:
-            await self._store.transact(keys.ADOPT_EDGE, adopt_actions(edges))
+            follow = _uncounted(edges[0], self._store.now())
+            await self._store.transact(keys.ADOPT_EDGE, adopt_actions(follow, edges))
         except TransactionCancelled as cancelled:
             if "ConditionalCheckFailed" not in cancelled.reasons:
                 raise

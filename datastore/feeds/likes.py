@@ -4,12 +4,14 @@ from collections.abc import Awaitable, Sequence
 from datetime import datetime
 
 from datastore.dynamodb.records import existence, record
+from datastore.feeds.count_marks import CountMarks, marked_until
 from datastore.feeds.posts import Post
 from datastore.feeds.visibility import Visibility
 from datastore.items import attributes as stored
 from datastore.items.repository import Repository
 from datastore.items.stored_item import StoredItem
 from datastore.keyspace.feeds import likes as keys
+from datastore.model.timestamps import iso
 from datastore.session.pagination import Page, Span, read_page, read_pages
 
 
@@ -24,6 +26,8 @@ class Like(StoredItem, key=keys.like):
     created_at: datetime = stored.moment("created_at")
     post_author: str | None = stored.text("post_author", missing=None)
     post_visibility: Visibility | None = stored.choice("post_visibility", Visibility, missing=None)
+    #: Until then the like is counted only if it has a mark (see `count_marks`).
+    marked_until: datetime | None = stored.moment("marked_until", default=None)
 
 
 is_like = keys.like.matches
@@ -54,11 +58,15 @@ class Likes(Repository):
 
     async def like(self, post: Post, user_id: str) -> Like:
         """FEED-W2: like a post. The caller checks that the user may see it. Return the existing like, if any."""
-        like = Like(post.post_id, user_id, self._now, post.author_id, post.visibility)
+        like = Like(post.post_id, user_id, self._now, post.author_id, post.visibility, marked_until(self._now))
         written = await self._store.put(keys.LIKE_POST, like.item())
         return record(Like.decoder, written.item) or like
 
     async def unlike(self, post_id: str, user_id: str) -> Like | None:
         """FEED-W2: delete a like. Return it as it was. None if there was none, or if a lost attempt deleted it."""
-        written = await self._store.delete(keys.UNLIKE_POST, keys.like(post_id, user_id))
+        key = keys.like(post_id, user_id)
+        written = await self._store.delete(keys.UNLIKE_POST, key, now=iso(self._now))
+        if not written.ok:
+            await CountMarks(self._store, self._now).put(key)
+            written = await self._store.delete(keys.UNLIKE_COUNTED, key)
         return record(Like.decoder, written.item)

@@ -16,6 +16,7 @@ from datastore.dynamodb.codec import Item, Raw, encode
 from datastore.dynamodb.records import LazyItem, point_records, raw_record_or_error
 from datastore.errors import Conflict, Forbidden, Internal, NotFound
 from datastore.feeds import hashtags
+from datastore.feeds.count_marks import marked_until
 from datastore.feeds.users import no_profile
 from datastore.feeds.visibility import Visibility, VisibilityPolicy
 from datastore.items import attributes as stored
@@ -49,7 +50,7 @@ class Post(StoredItem, key=keys.post, indexes=(keys.post_by_author,)):
     """A post. Its text, visibility, tags and author never change.
 
     The decoder reads the items of GSI1, and those of a tag in GSI2. `likes`, `comments` and `mentions` are None if the
-    index does not project them.
+    index does not project them, and a count is None if the caller's own change must be added (see `own_changes`).
     """
 
     post_id: str = stored.part()
@@ -69,6 +70,8 @@ class Post(StoredItem, key=keys.post, indexes=(keys.post_by_author,)):
     comments: int | None = stored.count("comments", missing=0, requires="GSI1PK")
     # The item of a tag has none, nor has its projection in GSI2.
     mentions: tuple[str, ...] | None = stored.texts("mentions", missing=(), requires="created_at", omit=not_, typical=0)
+    #: Until then the post is counted only if it has a mark (see `count_marks`).
+    marked_until: datetime | None = stored.moment("marked_until", default=None)
 
 
 # The decoder of a post's own item, which has all attributes.
@@ -239,6 +242,7 @@ class Posts(Struct, eq=False):
             likes=0,
             comments=0,
             mentions=hashtags.mentions(text),
+            marked_until=marked_until(self._now),
         )
         if await self._store.get(keys.CREATE_POST, user_keys.user(author_id)) is None:
             raise no_profile()

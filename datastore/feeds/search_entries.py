@@ -22,16 +22,10 @@ MAX_CHARACTERS = 4000
 MAX_WORDS = 1000
 MAX_WORD_BYTES = 16 * 1024
 MAX_TAGS = 20
-SEQUENCE_DIGITS = 40  # the maximum length of a sequence number in DynamoDB
 TAG_PREFIX = "TAG#"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HASH_BITS = 11
 _MAX_ORDER = (1 << 62) - 1
-
-
-def version_of(sequence: str) -> str:
-    """Return a sequence number padded so that text order is numeric order."""
-    return sequence.zfill(SEQUENCE_DIGITS)
 
 
 def post_id_of(keys: Mapping[str, Any]) -> str | None:

@@ -21,6 +21,8 @@ from datastore.model.timestamps import from_iso
 class User(StoredItem, key=keys.user):
     """A user of the feed. The pipeline maintains the counts.
 
+    A count is None if the caller's own change must be added (see `own_changes`).
+
     A user item of another program may have nothing but its keys.
     """
 
@@ -31,9 +33,9 @@ class User(StoredItem, key=keys.user):
     avatar_ref: str | None = stored.text("avatar_ref", missing=None, form=Line(500), removable=True)
     created_at: datetime | None = stored.moment("created_at", from_iso, missing=None)
     #: The number of posts that other users may see.
-    posts: int = stored.count("posts", default=0, omit=not_)
-    followers: int = stored.count("followers", default=0, omit=not_)
-    following: int = stored.count("following", default=0, omit=not_)
+    posts: int | None = stored.count("posts", default=0, omit=not_)
+    followers: int | None = stored.count("followers", default=0, omit=not_)
+    following: int | None = stored.count("following", default=0, omit=not_)
     #: Set once the author has too many followers for fan-out on write: posts of this time and later have no feed
     #: entries, and are merged into feeds when these are read.
     merged_since: datetime | None = stored.moment("merged_since", from_iso, default=None)

@@ -57,14 +57,15 @@ class Store:
         self._client = client
         self._prefix = prefix
         self._token = token
-        self._now = now
+        #: The time of the request.
+        self.now = now
         self._loaders: dict[bool, PointReads] = {}
         self._close_callbacks: list[Callable[[], None]] = []
 
     def reopened(self, deadline: Deadline) -> "Store":
         """Return a store of the same request, with its own deadline and no previous reads."""
         store = Store(
-            self._client, prefix=self._prefix, deadline=deadline, token=self._token, now=self._now, meter=self.meter
+            self._client, prefix=self._prefix, deadline=deadline, token=self._token, now=self.now, meter=self.meter
         )
         store.freshness, store.resolves_at_once = self.freshness, self.resolves_at_once
         store.is_retry = self.is_retry
@@ -105,7 +106,7 @@ class Store:
 
     def _seconds(self) -> float:
         """Return the time with which TTL attributes are compared, in epoch seconds."""
-        return self._now().timestamp()
+        return self.now().timestamp()
 
     def _with_time(self, pattern: AccessPattern, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the values of a request, with the time if the pattern leaves out expired items."""

@@ -14,6 +14,7 @@ from datastore.change_streams.change import Change
 from datastore.change_streams.exactly_once import Effect, Write
 from datastore.feeds.change_completion import complete_changes, foreign_tag
 from datastore.feeds.comments import Comment, added_comment, deleted_comment
+from datastore.feeds.count_marks import HANDLER, counted_change
 from datastore.feeds.follows import Follow, is_following
 from datastore.feeds.leaderboards import Counted, LeaderboardSnapshots, author_month, tag_windows
 from datastore.feeds.likes import Like, is_like
@@ -32,7 +33,7 @@ STEPS = {"INSERT": 1, "REMOVE": -1}
 class Counters:
     """The handler that counts. `uniform` is the jitter of its backoff."""
 
-    name = "counters"
+    name = HANDLER
 
     def __init__(
         self,
@@ -48,11 +49,7 @@ class Counters:
     async def handle(self, changes: Sequence[Change]) -> None:
         now = self._now()
         changes = await complete_changes(self._open_store, changes)
-        counted = [
-            Effect(effects.name_of(self.name, change), tuple(writes))
-            for change in changes
-            if (writes := writes_of(change, now))
-        ]
+        counted = [counted_change(change, writes) for change in changes if (writes := writes_of(change, now))]
         if not counted:
             return
         store = self._open_store()

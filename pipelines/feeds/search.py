@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter
 
-from datastore.change_streams.change import Change
+from datastore.change_streams.change import Change, position_of
 from datastore.feeds.search_entries import (
     current_post,
     indexed_of_post,
@@ -18,7 +18,6 @@ from datastore.feeds.search_entries import (
     post_id_of,
     user_entry,
     user_id_of,
-    version_of,
 )
 from datastore.keyspace.feeds.users import META
 from datastore.search import Kind, SearchEntry, SearchIndex
@@ -76,9 +75,9 @@ class SearchSync:
 
         async def entry(post_id: str, change: Change) -> SearchEntry:
             if _is_whole(change):
-                return post_entry(post_id, version_of(change.sequence), change.new)
+                return post_entry(post_id, position_of(change.sequence), change.new)
             async with slots:
-                return await current_post(self._open_store(), post_id, version_of(change.sequence))
+                return await current_post(self._open_store(), post_id, position_of(change.sequence))
 
         return await asyncio.gather(*[entry(post_id, change) for post_id, change in posts.items()])
 
@@ -98,7 +97,7 @@ def _user(change: Change) -> SearchEntry | None:
     user_id = user_id_of(change.keys)
     if user_id is None or indexed_of_user(change.old) == indexed_of_user(change.new):
         return None
-    return user_entry(user_id, version_of(change.sequence), change.new)
+    return user_entry(user_id, position_of(change.sequence), change.new)
 
 
 def _post_id(change: Change) -> str | None:
@@ -115,7 +114,7 @@ def _post_id(change: Change) -> str | None:
 
 def _newer(previous: Change | None, change: Change) -> Change:
     """Return the later of two changes of a post's items: the stream orders changes by item only."""
-    if previous is None or version_of(previous.sequence) < version_of(change.sequence):
+    if previous is None or position_of(previous.sequence) < position_of(change.sequence):
         return change
     return previous
 

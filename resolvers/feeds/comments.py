@@ -74,17 +74,22 @@ async def add_comment(
     mentions = hashtags.mentions(text)
     of_post = validate.id("postId", post_id, of=("Post",))
     post = await require_post(context, of_post, caller.user_id, keys.ADD_COMMENT)
-    return await context.comments.add(post, comment_id, caller.user_id, text, mentions)
+    comment = await context.comments.add(post, comment_id, caller.user_id, text, mentions)
+    context.own_changes.comment(comment, exists=True)
+    return comment
 
 
 async def delete_comment(info: Info, post_id: PostId, comment_id: CommentId) -> Comment | None:
     context = info.context
     caller = require(context.identity, keys.DELETE_COMMENT)
     of_post = validate.id("postId", post_id, of=("Post",))
-    comment = validate.id("commentId", comment_id, of=("Comment",), within=(of_post,))
+    of_comment = validate.id("commentId", comment_id, of=("Comment",), within=(of_post,))
     try:
-        return await context.comments.delete(of_post, comment, caller.user_id)
+        comment = await context.comments.delete(of_post, of_comment, caller.user_id)
     except Forbidden:
         if await context.posts.visible(of_post, keys.DELETE_COMMENT) is None:
             return None  # the same result as for a comment that does not exist
         raise
+    if comment is not None:
+        context.own_changes.comment(comment, exists=False)
+    return comment

@@ -57,9 +57,14 @@ async def follow(info: Info, user_id: UserId) -> Follow:
     followee = validate.user_id("userId", user_id)
     if followee == caller.user_id:
         raise BadUserInput("`userId` must be another user's: users cannot follow themselves.", field="userId")
-    return await info.context.follows.follow(caller.user_id, followee)
+    follow = await info.context.follows.follow(caller.user_id, followee)
+    info.context.own_changes.follow(follow, exists=True)
+    return follow
 
 
 async def unfollow(info: Info, user_id: UserId) -> Follow | None:
     caller = require(info.context.identity, keys.UNFOLLOW)
-    return await info.context.follows.unfollow(caller.user_id, validate.user_id("userId", user_id))
+    follow = await info.context.follows.unfollow(caller.user_id, validate.user_id("userId", user_id))
+    if follow is not None:
+        info.context.own_changes.follow(follow, exists=False)
+    return follow

@@ -44,9 +44,15 @@ async def like_post(info: Info, post_id: PostId) -> Like:
     context = info.context
     caller = require(context.identity, keys.LIKE_POST)
     post = await require_post(context, validate.id("postId", post_id, of=("Post",)), caller.user_id, keys.LIKE_POST)
-    return await context.likes.like(post, caller.user_id)
+    like = await context.likes.like(post, caller.user_id)
+    context.own_changes.like(like, exists=True)
+    return like
 
 
 async def unlike_post(info: Info, post_id: PostId) -> Like | None:
-    caller = require(info.context.identity, keys.UNLIKE_POST)
-    return await info.context.likes.unlike(validate.id("postId", post_id, of=("Post",)), caller.user_id)
+    context = info.context
+    caller = require(context.identity, keys.UNLIKE_POST)
+    like = await context.likes.unlike(validate.id("postId", post_id, of=("Post",)), caller.user_id)
+    if like is not None:
+        context.own_changes.like(like, exists=False)
+    return like

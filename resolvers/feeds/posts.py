@@ -79,7 +79,7 @@ async def post(info: Info, id: Id, consistent: Consistent = False) -> Post | Non
 
 
 async def posts_by_id(ids: Sequence[str], info: Info) -> Sequence[Post | Exception | None]:
-    return await info.context.posts.all_visible(ids)
+    return info.context.own_changes.prepare_posts(await info.context.posts.all_visible(ids))
 
 
 @paged_in(SortOrder.DESCENDING)
@@ -116,15 +116,21 @@ async def posts_by_tag(info: Info, tag: Tag, **paging: Unpack[Paging]) -> Connec
 
 # A count that the post contains is returned without a coroutine: a list would need two for each of its posts.
 def like_count(parent: strawberry.Parent[Post], info: Info) -> int | Awaitable[int]:
-    return parent.likes if parent.likes is not None else _attribute(parent, info, "likes")
+    return parent.likes if parent.likes is not None else _count(parent, info, "likes")
 
 
 def comment_count(parent: strawberry.Parent[Post], info: Info) -> int | Awaitable[int]:
-    return parent.comments if parent.comments is not None else _attribute(parent, info, "comments")
+    return parent.comments if parent.comments is not None else _count(parent, info, "comments")
 
 
 def mentions(parent: strawberry.Parent[Post], info: Info) -> tuple[str, ...] | Awaitable[tuple[str, ...]]:
     return parent.mentions if parent.mentions is not None else _attribute(parent, info, "mentions")
+
+
+async def _count(post: Post, info: Info, name: str) -> int:
+    """Return a count of the post with the caller's own change, or read the post again."""
+    own = await info.context.own_changes.count_of_post(post.post_id, name)
+    return own if own is not None else await _attribute(post, info, name)
 
 
 async def _attribute(post: Post, info: Info, name: str) -> Any:
@@ -147,15 +153,20 @@ async def create_post(info: Info, input: NewPost) -> Post:
     context = info.context
     caller = require(context.identity, keys.CREATE_POST)
     values = validate.fields(input, Post, own={"post_id": new_post_id, "media_ref": reference})
-    return await context.posts.create(
+    post = await context.posts.create(
         values["post_id"] or uuid7(context.requested_at, context.new_id(info)),
         author_id=caller.user_id,
         text=values["text"],
         visibility=input.visibility,
         media_ref=values["media_ref"],
     )
+    context.own_changes.post(post, exists=True)
+    return post
 
 
 async def delete_post(info: Info, id: Id) -> Post | None:
     caller = require(info.context.identity, keys.DELETE_POST)
-    return await info.context.posts.delete(validate.id("id", id, of=("Post",)), caller.user_id)
+    post = await info.context.posts.delete(validate.id("id", id, of=("Post",)), caller.user_id)
+    if post is not None:
+        info.context.own_changes.post(post, exists=False)
+    return post

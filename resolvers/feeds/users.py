@@ -1,6 +1,6 @@
 """Users of the feed: FEED-001, FEED-W6."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Annotated
 
 import strawberry
@@ -70,19 +70,24 @@ async def me(parent: strawberry.Parent[Identity], info: Info) -> User | None:
 
 
 async def users_by_id(ids: Sequence[str], info: Info) -> Sequence[User | Exception | None]:
-    return await info.context.users.by_ids(ids)
+    return info.context.own_changes.prepare_users(await info.context.users.by_ids(ids))
 
 
-def post_count(parent: strawberry.Parent[User]) -> int:
-    return parent.posts
+def post_count(parent: strawberry.Parent[User], info: Info) -> int | Awaitable[int]:
+    return parent.posts if parent.posts is not None else _count(parent, info, "posts")
 
 
-def follower_count(parent: strawberry.Parent[User]) -> int:
-    return parent.followers
+def follower_count(parent: strawberry.Parent[User], info: Info) -> int | Awaitable[int]:
+    return parent.followers if parent.followers is not None else _count(parent, info, "followers")
 
 
-def following_count(parent: strawberry.Parent[User]) -> int:
-    return parent.following
+def following_count(parent: strawberry.Parent[User], info: Info) -> int | Awaitable[int]:
+    return parent.following if parent.following is not None else _count(parent, info, "following")
+
+
+async def _count(user: User, info: Info, name: str) -> int:
+    """Return a count of the user with the caller's own change."""
+    return await info.context.own_changes.count_of_user(user.user_id, name) or 0
 
 
 async def create_user(info: Info, input: NewUser) -> User:

@@ -12,6 +12,7 @@ from datastore.feeds.home_feeds import HomeFeeds
 from datastore.feeds.leaderboards import Leaderboards
 from datastore.feeds.likes import Likes
 from datastore.feeds.notifications import Notifications
+from datastore.feeds.own_changes import OwnChanges
 from datastore.feeds.posts import Posts
 from datastore.feeds.searches import Searches
 from datastore.feeds.users import Users
@@ -246,6 +247,10 @@ class Context:
     @LazyAttribute
     def follows(self) -> Follows:
         return Follows(self.store, self.now)
+
+    @LazyAttribute
+    def own_changes(self) -> OwnChanges:
+        return OwnChanges(self.store, self.now)
 
     @LazyAttribute
     def home_feeds(self) -> HomeFeeds:

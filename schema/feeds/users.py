@@ -40,12 +40,19 @@ class User(Node):
         resolver=resolve.post_count,
         graphql_type=int,
         description="The number of public posts and posts for followers. Private posts do not count.",
+        metadata={"preloaded": "posts"},
     )
     follower_count = strawberry.field(
-        resolver=resolve.follower_count, graphql_type=int, description="The number of followers."
+        resolver=resolve.follower_count,
+        graphql_type=int,
+        description="The number of followers.",
+        metadata={"preloaded": "followers"},
     )
     following_count = strawberry.field(
-        resolver=resolve.following_count, graphql_type=int, description="The number of users that this user follows."
+        resolver=resolve.following_count,
+        graphql_type=int,
+        description="The number of users that this user follows.",
+        metadata={"preloaded": "following"},
     )
     posts = pattern_field(
         post_patterns.POSTS_BY_AUTHOR,

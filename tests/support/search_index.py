@@ -2,7 +2,8 @@
 
 from datetime import timedelta
 
-from datastore.feeds.search_entries import post_entry, version_of
+from datastore.change_streams.change import position_of
+from datastore.feeds.search_entries import post_entry
 from datastore.model.timestamps import iso
 from datastore.search import Audience, Kind, Position, SearchEntry, SearchHit, SearchIndex
 from datastore.search.opensearch_index import OpenSearchIndex
@@ -13,11 +14,11 @@ from tests.support.served import NOON
 def search_entry(id: str, text: str, at: int = 0, *, version: int = 1, **more: object) -> SearchEntry:
     """Return the entry of a post that was written at this number of seconds after noon."""
     item = {"text": text, "created_at": iso(NOON + timedelta(seconds=at)), "author_id": "ada", "visibility": "public"}
-    return post_entry(id, version_of(str(version)), item | more)
+    return post_entry(id, position_of(str(version)), item | more)
 
 
 def gone(id: str, version: int) -> SearchEntry:
-    return post_entry(id, version_of(str(version)), None)
+    return post_entry(id, position_of(str(version)), None)
 
 
 async def put_entries(index: SearchIndex, *entries: SearchEntry) -> None:

@@ -26,4 +26,13 @@ LIKE_POST = AccessPattern(
     condition="attribute_not_exists(SK)",
     consistent=True,
 )
-UNLIKE_POST = like.delete("FEED-W2", "Unlike a post; a repeat changes nothing", Who.USER, ("unlikePost",))
+UNLIKE_POST = like.delete(
+    "FEED-W2",
+    "Unlike a post, if the like is new; a repeat changes nothing",
+    Who.USER,
+    ("unlikePost",),
+    condition="attribute_not_exists(SK) OR marked_until > :now",
+)
+UNLIKE_COUNTED = like.delete(
+    "FEED-W2", "Unlike a post, after the old like was marked as counted", Who.USER, ("unlikePost",)
+)

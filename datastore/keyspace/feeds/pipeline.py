@@ -4,6 +4,7 @@
 |---|---|
 | lease of a shard, with its checkpoint | `LEASES#<stream>` / `<shard>` |
 | mark of an exactly-once effect | `EFFECT#<name>` / `DONE` |
+| mark of a counted change of an item | `EFFECT#<item>` / `CHANGE#<sequence>` |
 | progress of a fan-out | `FANOUT#<job>` / `PROGRESS` |
 | dead letter | `DEAD#<table>` / `<ts>#<sequence>#<id>` |
 """
@@ -12,7 +13,7 @@ from datastore.change_streams.consumer_table import ConsumerTable
 from datastore.items.keys import KeyParts, item_key
 from datastore.keyspace.feeds.leaderboards import FEED_METRICS
 from datastore.keyspace.feeds.table import FEED
-from datastore.model.access_patterns import TRANSACT, AccessPattern, Expiry, Table
+from datastore.model.access_patterns import TRANSACT, AccessPattern, Expiry, Table, Who
 
 FEED_PIPELINE = Table(name="feed-pipeline", partition="PK", sort="SK", ttl="expiresAt", expiry=Expiry.NEVER)
 
@@ -26,6 +27,12 @@ def lease(stream: str, shard_id: str) -> KeyParts:
 @item_key(FEED_PIPELINE)
 def effect(name: str) -> KeyParts:
     return ("EFFECT", name), ("DONE",)
+
+
+@item_key(FEED_PIPELINE)
+def change_effect(item: str, position: str) -> KeyParts:
+    """`item` names a handler and an item. The text order of the positions is the order of the item's changes."""
+    return ("EFFECT", item), ("CHANGE", position)
 
 
 @item_key(FEED_PIPELINE)
@@ -78,6 +85,21 @@ APPLY = AccessPattern(
     transacts=("Put", ("Update", FEED), ("Update", FEED_METRICS)),
     condition="attribute_not_exists(PK)",
 )
+# The mutations whose responses contain counts with the caller's own change.
+_COUNTED = (
+    *("likePost", "unlikePost", "addComment", "deleteComment", "follow", "unfollow", "createPost", "deletePost"),
+)
+LATEST_COUNTED = change_effect.query(
+    "FEED-N7",
+    "The latest change of a like, comment or follow that the pipeline has counted, for the counts of the response",
+    Who.USER,
+    _COUNTED,
+    descending=True,
+    consistent=True,
+)
+MARK_COUNTED = change_effect.put(
+    "FEED-N7", "Mark that an old like is counted, before it is deleted", Who.USER, ("unlikePost",)
+)
 PUT_DEAD_LETTER = dead_letter.put(
     "FEED-P3", "Store a dead letter: a record that could not be processed, with its error"
 )
@@ -98,6 +120,7 @@ CONSUMER_TABLE = ConsumerTable(
     lease=lease,
     apply_effects=APPLY,
     effect=effect,
+    change_effect=change_effect,
     put_dead_letter=PUT_DEAD_LETTER,
     list_dead_letters=DEAD_LETTERS,
     delete_dead_letter=DELETE_DEAD_LETTER,

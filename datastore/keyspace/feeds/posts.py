@@ -141,5 +141,13 @@ POST_ENGAGEMENT = post.read(
     when_slow=OverflowPolicy.LATEST,
 )
 
+COUNTS = post.read(
+    "FEED-N7",
+    "The counts of a post, for a response that adds the caller's own change",
+    Who.USER,
+    ("likePost", "unlikePost", "addComment", "deleteComment"),
+    consistent=True,
+)
+
 # The condition of updates of a post's counters.
 NOT_DELETED = "attribute_exists(PK) AND attribute_not_exists(deleted_at)"

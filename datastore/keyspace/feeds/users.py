@@ -53,5 +53,13 @@ COMPLETE_MERGING = user.update(
     update="SET merged_since = :since",
 )
 
+COUNTS = user.read(
+    "FEED-N7",
+    "The counts of a user, for a response that adds the caller's own change",
+    Who.USER,
+    ("follow", "unfollow", "createPost", "deletePost"),
+    consistent=True,
+)
+
 # The condition of transactions that change a user's counters.
 USER_EXISTS = "attribute_exists(PK)"

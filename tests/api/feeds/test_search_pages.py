@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from datastore.change_streams.change import position_of
 from datastore.database import Database
 from datastore.dynamodb.codec import Item
 from datastore.feeds import searches
 from datastore.feeds.posts import Post
-from datastore.feeds.search_entries import post_entry, version_of
+from datastore.feeds.search_entries import post_entry
 from datastore.feeds.searches import MAX_FOLLOWED, MAX_ROUNDS, Searches, SearchPage
 from datastore.feeds.visibility import Viewer, VisibilityPolicy
 from datastore.keyspace.feeds.table import FEED
@@ -100,7 +101,7 @@ class SearchedPosts:
         items = [item for item in self.posts.values() if item is not None]
         follows = [following_item(follower, author) for follower, author in sorted(self.follows)]
         await store.write_all(FEED, puts=[*items, *follows])
-        entries = [post_entry(_id(item), version_of("1"), item) for item in self.indexed]
+        entries = [post_entry(_id(item), position_of("1"), item) for item in self.indexed]
         await index.write(Kind.POSTS, entries)
         if isinstance(index, OpenSearchIndex):
             await index.refresh()
@@ -179,7 +180,7 @@ async def test_a_page_that_ends_after_the_maximal_rounds_continues_at_the_last_c
         for number in range(gone + 1)
     ]
     await put_feed_records(database, items[0])
-    await index.write(Kind.POSTS, [post_entry(_id(item), version_of("1"), item) for item in items])
+    await index.write(Kind.POSTS, [post_entry(_id(item), position_of("1"), item) for item in items])
     if isinstance(index, OpenSearchIndex):
         await index.refresh()
 

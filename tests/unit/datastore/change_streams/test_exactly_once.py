@@ -1,22 +1,24 @@
 """Effects of stream records: each is applied once, however often it comes, in few transactions."""
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from datastore.change_streams.change import position_of
 from datastore.change_streams.exactly_once import MARK_LIFETIME, Effect, Write, apply, name_of
 from datastore.database import Database
 from datastore.dynamodb.client import Client, TransactionCancelled
 from datastore.keyspace.feeds import leaderboards, posts
 from datastore.keyspace.feeds.leaderboards import FEED_METRICS
-from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE, FEED_PIPELINE
+from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE, FEED_PIPELINE, LATEST_COUNTED, change_effect
 from datastore.keyspace.feeds.table import FEED
-from datastore.model.composite_keys import Key
+from datastore.model.composite_keys import Key, key_of
 from datastore.model.timestamps import to_seconds
 from tests.support.fault_proxy import Proxy, lose_answer
 from tests.support.feed_changes import items_of, put_feed_records, store_of
-from tests.support.feed_items import inserted, like_item, post_item, user_item
+from tests.support.feed_items import like_item, post_item, user_item
 from tests.support.served import NOON
 
 
@@ -159,12 +161,27 @@ async def test_marks_are_kept_longer_than_streams_and_dead_letters(database: Dat
     )  # dead letters may be kept a day late and deleted two days after they expire
 
 
-def test_an_effect_has_the_name_of_its_handler_and_its_record() -> None:
+def test_the_effects_of_an_item_have_the_name_of_its_handler_and_its_key() -> None:
     post = post_item("p1")
-    changes = [inserted(like_item(post)), inserted(like_item(post)), inserted(like_item(post, "cleo"))]
+    keys = [key_of(FEED, item) for item in (like_item(post), like_item(post, "cleo"), post_item("p2"))]
 
-    names = [name_of(handler, change) for handler in ("counters", "notifications") for change in changes]
+    names = [name_of(handler, FEED.name, key) for handler in ("counters", "notifications") for key in keys]
 
     assert len(set(names)) == 6
-    assert name_of("counters", changes[0]) == names[0]
+    assert name_of("counters", FEED.name, keys[0]) == names[0]
     assert all(len(name) < 64 for name in names)
+
+
+async def test_the_changes_of_an_item_are_effects_of_their_own_in_one_partition(database: Database) -> None:
+    changes = [adding("item", "tea"), adding("item", "tea"), adding("item", "cake")]
+    effects = [
+        replace(effect, position=position_of(number), outcome={"number": number})
+        for effect, number in zip(changes, ("9", "9", "10"), strict=True)
+    ]
+
+    for _ in range(2):
+        await apply(store_of(database), CONSUMER_TABLE, effects, NOON)
+
+    marks = [mark async for mark in store_of(database).query_all(LATEST_COUNTED, change_effect.values_of("item"))]
+    assert await tag_counts(database) == {"tea": 1, "cake": 1}
+    assert [mark["number"] for mark in marks] == ["10", "9"]

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from datastore.change_streams.change import position_of
 from datastore.errors import BadUserInput
-from datastore.feeds.search_entries import post_entry, user_entry, user_id_of, version_of
+from datastore.feeds.search_entries import post_entry, user_entry, user_id_of
 from datastore.model.timestamps import iso
 from datastore.search import Audience, BuildReplaced, Kind, SearchEntry, SearchIndex
 from datastore.search.opensearch_index import OpenSearchIndex
@@ -181,7 +182,7 @@ async def test_posts_that_are_known_to_be_hidden_are_left_out(index: SearchIndex
 
 async def test_users_are_found_by_their_names_apart_from_posts(index: SearchIndex) -> None:
     await put_entries(index, search_entry("a", "Noor"))
-    await index.write(Kind.USERS, [user_entry("a", version_of("1"), {"name": "Noor O’Hara"})])
+    await index.write(Kind.USERS, [user_entry("a", position_of("1"), {"name": "Noor O’Hara"})])
     await refresh(index)
 
     query = query_of("noor hara", tags=False)

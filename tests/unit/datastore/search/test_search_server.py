@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from datastore.change_streams.change import position_of
 from datastore.errors import Internal
-from datastore.feeds.search_entries import user_entry, version_of
+from datastore.feeds.search_entries import user_entry
 from datastore.model.timestamps import iso
 from datastore.search import Audience, Kind, opensearch_queries
 from datastore.search.opensearch_index import OpenSearchIndex
@@ -176,7 +177,7 @@ async def test_a_wrong_query_gives_wrong_results(
         search_entry("whole", "sea harbour", 6),
         search_entry("private", "harbour sea", 5, visibility="private"),
     )
-    user = user_entry("u", version_of("1"), {"name": "Harbour Sea", "created_at": iso(NOON)})
+    user = user_entry("u", position_of("1"), {"name": "Harbour Sea", "created_at": iso(NOON)})
     await index.write(Kind.USERS, [user])
     await index.refresh()
     right = opensearch_queries.search_body

@@ -1,0 +1,388 @@
+"""Counts in the responses of mutations contain the caller's own change exactly once (FEED-N7)."""
+
+import asyncio
+import itertools
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from datastore.feeds.count_marks import REQUIRED, VALIDITY
+from datastore.keyspace.feeds import follows
+from datastore.keyspace.feeds.pipeline import FEED_PIPELINE
+from datastore.model.composite_keys import key_of
+from datastore.model.ids import uuid7
+from tests.support.feed_changes import put_feed_records
+from tests.support.feed_items import comment_item, following_item, like_item, post_item, user_item
+from tests.support.feed_steps import cast, create_profiles, follow_user, mutate, unfollow
+from tests.support.moments import utc_now
+from tests.support.own_counts import CountingConsumer
+from tests.support.served import NOON, Answer, Served
+
+POST = "post { likeCount commentCount likedByViewer }"
+LIKE = f"mutation ($post: ID!) {{ likePost(postId: $post) {{ {POST} }} }}"
+UNLIKE = f"mutation ($post: ID!) {{ unlikePost(postId: $post) {{ {POST} }} }}"
+ADD = f"""mutation ($post: ID!, $id: ID!) {{
+  addComment(postId: $post, input: {{commentId: $id, text: "Hi"}}) {{ {POST} }} }}"""
+DELETE = f"mutation ($post: ID!, $id: ID!) {{ deleteComment(postId: $post, commentId: $id) {{ {POST} }} }}"
+USER = "user { followerCount followingCount followedByViewer }"
+FOLLOW = f"mutation ($id: ID!) {{ follow(userId: $id) {{ {USER} }} }}"
+UNFOLLOW = f"mutation ($id: ID!) {{ unfollow(userId: $id) {{ {USER} }} }}"
+CREATE = """mutation ($id: ID!, $who: Visibility!) {
+  createPost(input: {postId: $id, text: "Hi", visibility: $who}) { author { postCount } } }"""
+DELETE_POST = "mutation ($id: ID!) { deletePost(id: $id) { author { postCount } } }"
+COMMENT_IDS = [uuid7(NOON, f"{number:032x}") for number in range(2)]
+# The mark, the count and the mark again.
+BRACKET = ["Query feed-pipeline", "GetItem feed", "Query feed-pipeline"]
+
+
+@pytest.fixture
+def consumer(served: Served) -> CountingConsumer:
+    return CountingConsumer(served)
+
+
+async def likes_after(served: Served, mutation: str, post: str = "p", user: str = "eve") -> tuple[int, bool]:
+    """Return the count and the flag of the post in the response of a mutation."""
+    shown = (await mutate(served, mutation, user, post=post))["post"]
+    return shown["likeCount"], shown["likedByViewer"]
+
+
+async def stored_post(served: Served, likes: int = 0, comments: int = 0, post: str = "p") -> None:
+    """Store a post that others like, and a user."""
+    assert served.gateway.database is not None
+    await put_feed_records(
+        served.gateway.database, user_item("eve"), post_item(post) | {"likes": likes, "comments": comments}
+    )
+
+
+def order_of(answer: Answer) -> list[str]:
+    """Return the calls for the count in their order."""
+    counted = [call for call in answer.calls if "FEED-N7" in call.patterns]
+    return [f"{call.operation} {'+'.join(call.tables).split('__')[1]}" for call in counted]
+
+
+async def test_a_like_and_its_removal_are_in_the_count_before_and_after_the_consumer(
+    served: Served, consumer: CountingConsumer
+) -> None:
+    await stored_post(served, likes=6)
+
+    before = [await likes_after(served, LIKE), await likes_after(served, LIKE), await likes_after(served, UNLIKE)]
+    await consumer.count()
+    after = [await likes_after(served, LIKE)]
+    await consumer.count()
+    after += [await likes_after(served, LIKE), await likes_after(served, UNLIKE)]
+
+    assert before == [(7, True), (7, True), (6, False)]
+    assert after == [(7, True), (7, True), (6, False)]
+
+
+async def test_a_count_takes_two_reads_of_the_mark_and_one_of_the_post(served: Served) -> None:
+    await stored_post(served, likes=6)
+
+    counted = await served.ask(LIKE, {"post": "p"}, user="eve")
+    bare = await served.ask('mutation { likePost(postId: "p") { createdAt post { text commentCount } } }', user="eve")
+
+    assert order_of(counted) == BRACKET
+    assert all(call.request["ConsistentRead"] for call in counted.calls if call.operation == "Query")
+    assert order_of(bare) == []
+    assert len(bare.calls) == 3  # the post and the user, the like, the post of the response
+
+
+@pytest.mark.parametrize("counted_before", ["Query", "GetItem"])
+async def test_a_like_that_is_counted_during_the_reads_is_in_the_count_once(
+    served: Served, consumer: CountingConsumer, monkeypatch: pytest.MonkeyPatch, counted_before: str
+) -> None:
+    await stored_post(served, likes=6)
+    assert served.gateway.database is not None
+    client = served.gateway.database.client
+    call = client.call
+    done: list[str] = []
+
+    async def counting(operation: str, *arguments: Any, **options: Any) -> Any:
+        """Count the like after the first read of the mark, or after the read of the count."""
+        result = await call(operation, *arguments, **options)
+        if "FEED-N7" in options.get("patterns", ()) and operation == counted_before and not done:
+            done.append(operation)
+            await consumer.count()
+        return result
+
+    monkeypatch.setattr(client, "call", counting)
+
+    answer = await served.ask(LIKE, {"post": "p"}, user="eve")
+
+    assert answer.data["likePost"]["post"]["likeCount"] == 7
+    assert done == [counted_before]
+    assert order_of(answer) == [*BRACKET, *BRACKET[1:]]
+
+
+async def test_every_short_sequence_of_likes_and_counted_changes_shows_the_right_count(
+    served: Served, consumer: CountingConsumer
+) -> None:
+    sequences = [*itertools.product(("like", "unlike", "count all", "count one"), repeat=4)]
+    names = {f"p{number}": steps for number, steps in enumerate(sequences)}
+    await asyncio.gather(*[stored_post(served, 6, post=post) for post in names])
+    await consumer.count()
+
+    async def run(post: str, step: str, is_liked: bool) -> bool:
+        if step == "like":
+            assert await likes_after(served, LIKE, post) == (7, True), names[post]
+        elif step == "unlike":
+            removed = await mutate(served, UNLIKE, "eve", post=post)
+            shown = {"likeCount": 6, "commentCount": 0, "likedByViewer": False}
+            assert removed == ({"post": shown} if is_liked else None), names[post]
+        return step == "like" or (is_liked and step != "unlike")
+
+    liked = dict.fromkeys(names, False)
+    for turn in range(4):
+        now = {post: steps[turn] for post, steps in names.items()}
+        results = await asyncio.gather(*[run(post, step, liked[post]) for post, step in now.items()])
+        liked = dict(zip(names, results, strict=True))
+        first: set[str] = set()
+
+        def is_counted(change: Any, now: dict[str, str] = now, first: set[str] = first) -> bool:
+            post = change.keys["PK"].removeprefix("POST#")
+            if now.get(post) != "count one" or post in first:
+                return now.get(post) == "count all"
+            first.add(post)
+            return True
+
+        await consumer.count_where(is_counted)
+
+
+async def test_comments_are_in_the_count_of_their_responses(served: Served, consumer: CountingConsumer) -> None:
+    await stored_post(served, comments=2)
+
+    async def shown(mutation: str, id: str) -> int:
+        count: int = (await mutate(served, mutation, "eve", post="p", id=id))["post"]["commentCount"]
+        return count
+
+    first, repeated = await shown(ADD, COMMENT_IDS[0]), await shown(ADD, COMMENT_IDS[0])
+    await consumer.count()
+    counted, second = await shown(ADD, COMMENT_IDS[0]), await shown(ADD, COMMENT_IDS[1])
+    deleted = await shown(DELETE, COMMENT_IDS[1])
+    await consumer.count()
+    last = await shown(DELETE, COMMENT_IDS[0])
+
+    assert (first, repeated, counted, second, deleted, last) == (3, 3, 3, 4, 3, 2)
+
+
+async def test_follows_are_in_the_counts_of_both_users(served: Served, consumer: CountingConsumer) -> None:
+    await create_profiles(served, "ada", "eve", "fan")
+    await follow_user(served, "fan", "ada")
+    await consumer.count()
+
+    async def shown(mutation: str) -> tuple[int, bool]:
+        user = (await mutate(served, mutation, "eve", id="ada"))["user"]
+        return user["followerCount"], user["followedByViewer"]
+
+    before = [await shown(FOLLOW), await shown(FOLLOW), await shown(UNFOLLOW), await shown(FOLLOW)]
+    await consumer.count()
+    after = [await shown(FOLLOW), await shown(UNFOLLOW), await shown(FOLLOW)]
+
+    assert before == [(2, True), (2, True), (1, False), (2, True)]
+    assert after == [(2, True), (1, False), (2, True)]
+
+
+async def test_the_number_of_followed_users_has_the_follow_too(served: Served) -> None:
+    await create_profiles(served, "ada", "eve")
+    nested = "user { followerCount followers { nodes { user { userId followingCount } } } }"
+
+    followed = await mutate(served, f'mutation {{ follow(userId: "ada") {{ {nested} }} }}', "eve")
+
+    assert followed["user"]["followerCount"] == 1
+    assert followed["user"]["followers"]["nodes"] == [{"user": {"userId": "eve", "followingCount": 1}}]
+
+
+async def test_a_post_is_in_the_count_of_its_author(served: Served, consumer: CountingConsumer) -> None:
+    await create_profiles(served, "ada")
+
+    async def shown(mutation: str, id: str, **visibility: str) -> int:
+        count: int = (await mutate(served, mutation, "ada", id=id, **visibility))["author"]["postCount"]
+        return count
+
+    counts = [await shown(CREATE, "p", who="PUBLIC"), await shown(CREATE, "p", who="PUBLIC")]
+    await consumer.count()
+    counts += [await shown(CREATE, "p", who="PUBLIC"), await shown(CREATE, "q", who="FOLLOWERS")]
+    counts += [await shown(CREATE, "r", who="PRIVATE"), await shown(DELETE_POST, "r"), await shown(DELETE_POST, "p")]
+    await consumer.count()
+    counts += [await shown(CREATE, "s", who="PRIVATE"), await shown(DELETE_POST, "q")]
+
+    # Private posts do not count, and the posts that were written before are counted by the consumer.
+    assert counts == [1, 1, 1, 2, 1, 1, 0, 1, 0]
+
+
+async def test_mutations_of_one_operation_see_the_changes_before_them(served: Served) -> None:
+    await stored_post(served, likes=6, comments=2)
+    add = 'addComment(postId: "p", input: {commentId: "%s", text: "Hi"}) { post { commentCount likeCount } }'
+    like, unlike = (f'{name}(postId: "p") {{ {POST} }}' for name in ("likePost", "unlikePost"))
+    steps = [like, unlike, like, add % COMMENT_IDS[0], add % COMMENT_IDS[1]]
+    document = " ".join(f"m{number}: {step}" for number, step in enumerate(steps))
+
+    answer = await served.ask(f"mutation {{ {document} }}", user="eve")
+
+    shown = [answer.data[f"m{number}"]["post"] for number in range(5)]
+    assert [post["likeCount"] for post in shown] == [7, 6, 7, 7, 7]
+    assert [post["commentCount"] for post in shown] == [2, 2, 2, 3, 4]
+    assert [post["likedByViewer"] for post in shown[:3]] == [True, False, True]
+
+
+async def test_changes_of_other_users_are_counted_by_the_consumer_alone(
+    served: Served, consumer: CountingConsumer
+) -> None:
+    await cast(served, "PUBLIC")
+
+    shown = [await likes_after(served, LIKE, user=user) for user in ("eve", "fan", "ada")]
+    await consumer.count()
+
+    assert shown == [(1, True)] * 3
+    assert await likes_after(served, LIKE, user="eve") == (3, True)
+
+
+async def test_concurrent_likes_of_different_users_have_each_their_own(
+    served: Served, consumer: CountingConsumer
+) -> None:
+    await cast(served, "PUBLIC")
+
+    shown = await asyncio.gather(*[likes_after(served, LIKE, user=user) for user in ("eve", "fan", "ada")])
+
+    assert shown == [(1, True)] * 3
+
+
+async def test_a_former_follower_unlikes_without_a_count(served: Served) -> None:
+    await cast(served, "FOLLOWERS")
+    await mutate(served, LIKE, "fan", post="p")
+    await unfollow(served, "fan", "ada")
+
+    assert await mutate(served, UNLIKE, "fan", post="p") == {"post": None}
+
+
+async def test_a_dead_letter_that_is_replayed_late_is_counted_as_it_was_written(
+    served: Served, consumer: CountingConsumer
+) -> None:
+    await stored_post(served, likes=6)
+    await consumer.count()
+    await mutate(served, LIKE, "eve", post="p")
+    (letter,) = await consumer.pending()
+    await mutate(served, UNLIKE, "eve", post="p")
+    await consumer.count_where(lambda change: change.sequence != letter.sequence)
+    await consumer.count([letter])
+
+    assert await likes_after(served, LIKE) == (7, True)
+    assert await likes_after(served, UNLIKE) == (6, False)
+
+
+async def test_a_record_that_is_delivered_again_changes_neither_count_nor_mark(
+    served: Served, consumer: CountingConsumer
+) -> None:
+    await stored_post(served, likes=6)
+    await mutate(served, LIKE, "eve", post="p")
+    changes = await consumer.pending()
+    await consumer.count(changes)
+    marks = await consumer.marks()
+
+    await consumer.count(changes)
+
+    assert await consumer.marks() == marks
+    assert await likes_after(served, UNLIKE) == (6, False)
+
+
+# Items of earlier releases, which the stored counts contain, and of which there are no marks.
+STORED_BEFORE = datetime(2026, 6, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("is_counted_later", [False, True])
+async def test_a_like_of_an_earlier_release_is_in_the_count_already(
+    served: Served, consumer: CountingConsumer, is_counted_later: bool
+) -> None:
+    await stored_post(served, likes=6)
+    assert served.gateway.database is not None
+    await put_feed_records(served.gateway.database, like_item(post_item("p"), "eve", STORED_BEFORE))
+    written_before = await consumer.pending()
+
+    async def count() -> None:
+        if is_counted_later:
+            await consumer.count_where(lambda change: change not in written_before)
+
+    shown = [await likes_after(served, LIKE)]
+    for mutation in (UNLIKE, LIKE, LIKE, UNLIKE, LIKE):
+        shown.append(await likes_after(served, mutation))
+        await count()
+
+    assert shown == [(6, True), (5, False), (6, True), (6, True), (5, False), (6, True)]
+
+
+async def test_a_comment_of_an_earlier_release_is_in_the_count_already(served: Served) -> None:
+    await stored_post(served, comments=2)
+    assert served.gateway.database is not None
+    await put_feed_records(served.gateway.database, comment_item(post_item("p"), "c1", "eve", STORED_BEFORE))
+
+    deleted = await mutate(served, DELETE, "eve", post="p", id="c1")
+
+    assert deleted["post"]["commentCount"] == 1
+
+
+async def test_a_follow_of_an_earlier_release_is_in_the_counts_already(served: Served) -> None:
+    assert served.gateway.database is not None
+    users = [user_item("ada") | {"followers": 3}, user_item("eve") | {"following": 5}]
+    edge = follows.edge.item("ada", "eve", STORED_BEFORE) | {"since": "2026-06-01T00:00:00.000Z"}
+    await put_feed_records(served.gateway.database, *users, following_item("eve", "ada", STORED_BEFORE), edge)
+
+    shown = [
+        (await mutate(served, mutation, "eve", id="ada"))["user"]["followerCount"]
+        for mutation in (FOLLOW, UNFOLLOW, FOLLOW, FOLLOW, UNFOLLOW)
+    ]
+
+    assert shown == [3, 2, 3, 3, 2]
+
+
+async def test_an_edge_of_another_program_that_is_not_counted_is_adopted_and_removed(
+    served: Served, consumer: CountingConsumer
+) -> None:
+    assert served.gateway.database is not None
+    edge = follows.edge.item("ada", "eve", STORED_BEFORE)
+    await put_feed_records(served.gateway.database, user_item("ada"), user_item("eve"), edge)
+
+    shown = [
+        (await mutate(served, mutation, "eve", id="ada"))["user"]["followerCount"]
+        for mutation in (FOLLOW, FOLLOW, UNFOLLOW)
+    ]
+    await put_feed_records(served.gateway.database, edge)
+    shown.append((await mutate(served, UNFOLLOW, "eve", id="ada"))["user"]["followerCount"])
+    await consumer.count()
+
+    assert shown == [1, 1, 0, 0]
+
+
+@pytest.mark.parametrize("are_deleted", [False, True], ids=["marks remain", "marks are deleted"])
+async def test_an_old_like_is_counted_after_its_mark_has_expired(
+    served: Served, consumer: CountingConsumer, are_deleted: bool
+) -> None:
+    served.clock.now = utc_now()
+    await stored_post(served, likes=6)
+    await mutate(served, LIKE, "eve", post="p")
+    await consumer.count()
+    served.clock.now += VALIDITY
+    served.clock.forward(hours=1)
+    if are_deleted:
+        marks = [key_of(FEED_PIPELINE, mark) for mark in await consumer.marks()]
+        await served.store().write_all(FEED_PIPELINE, deletes=marks)
+
+    shown = [await likes_after(served, mutation) for mutation in (LIKE, UNLIKE, LIKE, UNLIKE)]
+    await consumer.count()
+    shown.append(await likes_after(served, LIKE))
+
+    assert shown == [(7, True), (6, False), (7, True), (6, False), (7, True)]
+
+
+async def test_only_an_old_like_is_marked_before_it_is_deleted(served: Served, consumer: CountingConsumer) -> None:
+    await stored_post(served)
+    await mutate(served, LIKE, "eve", post="p")
+    unlike = 'mutation { unlikePost(postId: "p") { createdAt } }'
+    new = await served.ask(unlike, user="eve")
+    await mutate(served, LIKE, "eve", post="p")
+    served.clock.now += REQUIRED
+    old = await served.ask(unlike, user="eve")
+
+    assert [call.operation for call in new.calls] == ["DeleteItem"]
+    assert [call.operation for call in old.calls] == ["DeleteItem", "Query", "PutItem", "DeleteItem"]
+    assert [mark["is_counted"] for mark in await consumer.marks()] == [True]
