@@ -298,6 +298,8 @@ class Extent:
     model: str = ""
     #: The read units of a search in the index.
     searched: float = 0
+    #: The read units of the counts in a mutation's response that contain the caller's own change.
+    own_counts: float = 0
     #: The arguments of filters and conditions that do not change the cost, or only lower it a little; with the reason.
     ignores: Mapping[str, str] = field(default_factory=dict)
 

@@ -6,6 +6,9 @@ import strawberry
 
 from datastore.feeds import comments as records
 from datastore.keyspace.feeds import comments as patterns
+from datastore.keyspace.feeds.pipeline import LATEST_COUNTED, OWN_COUNT_UNITS
+from datastore.keyspace.feeds.posts import COUNTS as POST_COUNTS
+from datastore.model.access_patterns import Extent
 from resolvers.feeds import comments as resolve
 from schema.connections import Connection
 from schema.feeds.lazy_types import post_field, user_field
@@ -49,16 +52,23 @@ class CommentQueries:
 class CommentMutations:
     add_comment = pattern_field(
         patterns.ADD_COMMENT,
+        LATEST_COUNTED,
+        POST_COUNTS,
         resolver=resolve.add_comment,
         graphql_type=Comment,
+        extent=Extent(own_counts=OWN_COUNT_UNITS),
         description="Comment on a post, and return the comment. A repeated request with the same `commentId` "
-        "returns the existing comment and changes nothing. The post's `commentCount` is updated within moments "
-        "(see `postEngagement`). NOT_FOUND if the caller has no user in the feed or may not see the post.",
+        "returns the existing comment and changes nothing. The post's `commentCount` contains the comment, in other "
+        "responses within moments (see `postEngagement`). NOT_FOUND if the caller has no user in the feed or may not "
+        "see the post.",
     )
     delete_comment = pattern_field(
         patterns.DELETE_COMMENT,
+        LATEST_COUNTED,
+        POST_COUNTS,
         resolver=resolve.delete_comment,
         graphql_type=Comment | None,
+        extent=Extent(own_counts=OWN_COUNT_UNITS),
         description="Delete a comment of the caller, or a comment on a post of the caller. Return the comment as "
-        "it was, or null if it does not exist. The post's `commentCount` is updated within moments.",
+        "it was, or null if it does not exist. The post's `commentCount` no longer contains it.",
     )

@@ -5,6 +5,8 @@ from datetime import datetime
 import strawberry
 
 from datastore.keyspace.feeds import follows as patterns
+from datastore.keyspace.feeds.pipeline import LATEST_COUNTED, MARK_COUNTED, OWN_COUNT_UNITS
+from datastore.keyspace.feeds.users import COUNTS as USER_COUNTS
 from datastore.model.access_patterns import Extent
 from resolvers.feeds import follows as resolve
 from schema.connections import Connection
@@ -45,18 +47,23 @@ class FollowQueries:
 class FollowMutations:
     follow = pattern_field(
         patterns.FOLLOW,
+        LATEST_COUNTED,
+        USER_COUNTS,
         resolver=resolve.follow,
         graphql_type=Following,
-        extent=Extent(written=2),
+        extent=Extent(written=2, own_counts=2 * OWN_COUNT_UNITS),
         description="Follow a user: posts written from now on appear in the caller's home feed. A repeated "
         "request returns the existing follow and changes nothing. A user may follow at most 5,000 others. The "
-        "counts of both users are updated within moments.",
+        "counts of both users contain the follow.",
     )
     unfollow = pattern_field(
         patterns.UNFOLLOW,
+        LATEST_COUNTED,
+        MARK_COUNTED,
+        USER_COUNTS,
         resolver=resolve.unfollow,
         graphql_type=Following | None,
-        extent=Extent(written=2),
+        extent=Extent(written=2, own_counts=2 * OWN_COUNT_UNITS),
         description="Unfollow a user. Return the follow that was deleted, or null if there was none. The counts "
-        "of both users are updated within moments.",
+        "of both users no longer contain it.",
     )

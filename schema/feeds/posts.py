@@ -10,6 +10,8 @@ from datastore.feeds.visibility import Visibility
 from datastore.keyspace.feeds import comments as comment_patterns
 from datastore.keyspace.feeds import likes as like_patterns
 from datastore.keyspace.feeds import posts as patterns
+from datastore.keyspace.feeds.pipeline import LATEST_COUNTED, OWN_COUNT_UNITS
+from datastore.keyspace.feeds.users import COUNTS as USER_COUNTS
 from datastore.model.access_patterns import Extent
 from resolvers.feeds import comments as resolve_comments
 from resolvers.feeds import engagement as resolve_engagement
@@ -28,7 +30,8 @@ from schema.nodes import Node, node_type, object_type
     patterns.POST,
     parts=("post_id",),
     read=lambda context, *key: context.posts.visible(*key),
-    description="A post. Posts never change, except for their counts, which are updated within moments.",
+    description="A post. Posts never change, except for their counts, which are updated within moments. The response of "
+    "a mutation contains the caller's own change.",
 )
 class Post(Node):
     post_id: strawberry.ID = described("The post's id, unique among posts.")
@@ -114,19 +117,24 @@ class PostQueries:
 class PostMutations:
     create_post = pattern_field(
         patterns.CREATE_POST,
+        LATEST_COUNTED,
+        USER_COUNTS,
         resolver=resolve.create_post,
         graphql_type=Post,
-        extent=Extent(written=resolve.items_of_new_post),
+        extent=Extent(written=resolve.items_of_new_post, own_counts=OWN_COUNT_UNITS),
         description="Write a post, and return it. A repeated request with the same `postId` returns the existing "
-        "post and changes nothing. The author's `postCount` is updated within moments.",
+        "post and changes nothing. The author's `postCount` contains the post.",
     )
     delete_post = pattern_field(
         patterns.DELETE_POST,
+        LATEST_COUNTED,
+        USER_COUNTS,
         resolver=resolve.delete_post,
         graphql_type=Post | None,
-        extent=Extent(written=4),
+        extent=Extent(written=4, own_counts=OWN_COUNT_UNITS),
         description="Delete a post of the caller. Return the post as it was, or null if it was deleted already. "
-        "Its likes, comments and feed entries are deleted within moments.",
+        "The author's `postCount` no longer contains it. Its likes, comments and feed entries are deleted within "
+        "moments.",
     )
 
 

@@ -25,7 +25,8 @@ from schema.nodes import Node, node_type
     patterns.USER,
     parts=("user_id",),
     read=lambda context, *key: context.users.by_id(*key),
-    description="A user of the feed. The counts are updated within moments.",
+    description="A user of the feed. The counts are updated within moments. The response of a mutation contains the "
+    "caller's own change.",
 )
 class User(Node):
     user_id: strawberry.ID = described("The user's id: the `sub` of the user's token.")

@@ -57,6 +57,6 @@ DELETE_COMMENT = AccessPattern(
     Who.USER,
     ("deleteComment",),
     condition="user_id = :author AND attribute_not_exists(deleted_at)",
-    update="SET deleted_at = :now, expiresAt = :gone REMOVE #text, text_len, mentions",
+    update="SET deleted_at = :now, expiresAt = :gone REMOVE #text, text_len, mentions, marked_until",
     consistent=True,
 )

@@ -85,20 +85,25 @@ APPLY = AccessPattern(
     transacts=("Put", ("Update", FEED), ("Update", FEED_METRICS)),
     condition="attribute_not_exists(PK)",
 )
+# A count with the caller's own change reads the latest mark, the count, and the latest mark again, consistently.
+OWN_COUNT_UNITS = 3
 # The mutations whose responses contain counts with the caller's own change.
 _COUNTED = (
     *("likePost", "unlikePost", "addComment", "deleteComment", "follow", "unfollow", "createPost", "deletePost"),
 )
 LATEST_COUNTED = change_effect.query(
     "FEED-N7",
-    "The latest change of a like, comment or follow that the pipeline has counted, for the counts of the response",
+    "The latest change of a post, like, comment or follow that the pipeline has counted, for the counts of a response",
     Who.USER,
     _COUNTED,
     descending=True,
     consistent=True,
 )
 MARK_COUNTED = change_effect.put(
-    "FEED-N7", "Mark that an old like is counted, before it is deleted", Who.USER, ("unlikePost",)
+    "FEED-N7",
+    "Mark that an old like or follow is counted, before it is deleted",
+    Who.USER,
+    ("unlikePost", "unfollow"),
 )
 PUT_DEAD_LETTER = dead_letter.put(
     "FEED-P3", "Store a dead letter: a record that could not be processed, with its error"

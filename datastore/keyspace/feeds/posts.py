@@ -108,7 +108,7 @@ DELETE_POST = AccessPattern(
     update=(
         "SET deleted_at = :now, expiresAt = :gone"
         # Author and visibility stay: they determine what other programs' likes and comments counted for.
-        " REMOVE GSI1PK, GSI1SK, #text, media_ref, tags, mentions, likes, comments"
+        " REMOVE GSI1PK, GSI1SK, #text, media_ref, tags, mentions, likes, comments, marked_until"
     ),
     # The read must find a post that was just written.
     consistent=True,

@@ -142,6 +142,7 @@ class FieldCost:
             units
             + WRITE_UNIT_COST * (self._write_units(pattern, arguments, list_length) + self._extent.deferred)
             + self._extent.searched
+            + self._extent.own_counts
         )
 
     def _query_units(self, pattern: AccessPattern, arguments: Arguments, now: datetime, size: float) -> float:

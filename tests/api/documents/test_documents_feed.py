@@ -413,3 +413,20 @@ async def test_an_edge_that_another_program_deletes_ends_the_follow(served: Serv
 
     assert await people(served) == (0, 0, 0, 0, [])
     assert await listed_post_ids(served, BY_AUTHOR, "u002") == ["abc123", "older"]
+
+
+@covers("FEED-N7")
+async def test_a_documented_like_is_in_the_counts_of_responses_once(served: Served) -> None:
+    write_feed_items(served, *DOCUMENT)
+    pipeline = Pipeline(served)
+    await pipeline.run()
+    stored = data_of(await served.ask(COUNTS))["post"]["likeCount"]
+    like, unlike = (
+        f'mutation {{ {name}(postId: "abc123") {{ post {{ likeCount }} }} }}' for name in ("likePost", "unlikePost")
+    )
+
+    shown = [(await mutate(served, each, "u001"))["post"]["likeCount"] for each in (like, unlike, like)]
+    await pipeline.run()
+
+    assert shown == [stored, stored - 1, stored]
+    assert data_of(await served.ask(COUNTS))["post"]["likeCount"] == stored

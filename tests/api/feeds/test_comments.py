@@ -51,6 +51,7 @@ async def test_a_comment_is_returned_as_stored(served: Served) -> None:
         "created_at": "2026-06-25T12:00:00.000Z",
         "text": "Well said, @ada and @nobody! not@this",
         "text_len": 37,
+        "marked_until": "2026-07-13T12:00:00.000Z",
         "mentions": ["ada", "nobody"],
         "post_author": "ada",
         "post_visibility": "public",

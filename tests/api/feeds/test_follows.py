@@ -8,6 +8,7 @@ import pytest
 
 from datastore.dynamodb.codec import Item
 from datastore.errors import Conflict
+from datastore.feeds.count_marks import marked_until
 from datastore.feeds.follows import UNFOLLOW_ATTEMPTS, Follow, Follows
 from datastore.keyspace.feeds import follows as keys
 from datastore.keyspace.feeds.table import FEED
@@ -63,7 +64,7 @@ async def test_a_follow_is_returned_as_stored_for_both_users(served: Served) -> 
     assert answer.made == ["BatchGetItem feed", "GetItem feed", "Query feed", "TransactWriteItems feed"]
     since = "2026-06-25T12:00:00.000Z"
     assert await stored_follow_items(served, "fan", "ada") == (
-        [{"PK": "USER#fan", "SK": "FOLLOWING#ada", "since": since}],
+        [{"PK": "USER#fan", "SK": "FOLLOWING#ada", "since": since, "marked_until": "2026-07-13T12:00:00.000Z"}],
         [
             {
                 "PK": "FOLLOWEE#ada",
@@ -271,7 +272,7 @@ async def test_a_follow_that_is_repeated_meanwhile_is_removed_with_its_new_time(
     unfollowing = Follows(store, served.clock()).unfollow("fan", "ada")
 
     if times < UNFOLLOW_ATTEMPTS:
-        assert await unfollowing == Follow("fan", "ada", moments[-1])
+        assert await unfollowing == Follow("fan", "ada", moments[-1], marked_until(moments[-1]))
         assert await stored_follow_items(served, "fan", "ada") == ([], [])
     else:
         with pytest.raises(Conflict):

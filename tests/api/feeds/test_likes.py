@@ -61,6 +61,7 @@ async def test_a_like_is_returned_as_stored(served: Served) -> None:
         "created_at": "2026-06-25T12:00:00.000Z",
         "post_author": "ada",
         "post_visibility": "followers",
+        "marked_until": "2026-07-13T12:00:00.000Z",
     }
 
 

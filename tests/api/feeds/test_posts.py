@@ -66,6 +66,7 @@ async def test_a_post_is_written_with_its_tags_in_one_transaction(served: Served
         {
             **shown,
             "SK": "META",
+            "marked_until": "2026-07-13T12:00:00.000Z",
             "GSI1PK": "USER#ada",
             "GSI1SK": place,
             "created_at": "2026-06-25T12:00:00.000Z",
