@@ -30,8 +30,8 @@ from schema.nodes import Node, node_type, object_type
     patterns.POST,
     parts=("post_id",),
     read=lambda context, *key: context.posts.visible(*key),
-    description="A post. Posts never change, except for their counts, which are updated within moments. The response of "
-    "a mutation contains the caller's own change.",
+    description="A post. Posts never change, except for their counts, which are updated within moments. The response "
+    "of a mutation contains the caller's own change.",
 )
 class Post(Node):
     post_id: strawberry.ID = described("The post's id, unique among posts.")

@@ -15,7 +15,9 @@ from datastore.keyspace.feeds.leaderboards import FEED_METRICS
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.access_patterns import TRANSACT, AccessPattern, Expiry, Table, Who
 
-FEED_PIPELINE = Table(name="feed-pipeline", partition="PK", sort="SK", ttl="expiresAt", expiry=Expiry.NEVER)
+FEED_PIPELINE = Table(
+    name="feed-pipeline", partition="PK", sort="SK", ttl="expiresAt", expiry=Expiry.NEVER, item_bytes=200
+)
 
 
 @item_key(FEED_PIPELINE)
