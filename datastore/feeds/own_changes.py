@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from datastore.dynamodb.codec import Item
 from datastore.dynamodb.record_decoder import RecordDecoder
 from datastore.dynamodb.records import record
 from datastore.feeds.comments import Comment
@@ -27,7 +28,6 @@ from datastore.feeds.posts import Post, full_post
 from datastore.feeds.users import User
 from datastore.feeds.visibility import Visibility
 from datastore.keyspace.feeds import comments, follows, likes, posts, users
-from datastore.keyspace.feeds.table import FEED
 from datastore.model.access_patterns import AccessPattern
 from datastore.model.composite_keys import Key
 from datastore.session.store import Store
@@ -116,8 +116,7 @@ class OwnChanges:
             return None
         latest = await self._latest(changes)
         for _ in range(ATTEMPTS):
-            self._store.invalidate(FEED, key)  # an earlier read was before the mark's
-            stored = record(decoder, await self._store.get(pattern, key))
+            stored = record(decoder, await self._read_now(pattern, key))
             before, latest = latest, await self._latest(changes)
             if latest == before:
                 break
@@ -125,6 +124,14 @@ class OwnChanges:
         for change, mark in zip(changes.values(), latest, strict=True):
             count += change.exists - (change.is_counted_unmarked if mark is None else mark.is_counted)
         return max(0, count)
+
+    async def _read_now(self, pattern: AccessPattern, key: Key) -> Item | None:
+        """Return an item as it is after the last read of the marks. The operation's store may have read it before."""
+        store = self._store.reopened(self._store.deadline)
+        try:
+            return await store.get(pattern, key)
+        finally:
+            store.close()
 
     async def _latest(self, items: Iterable[Key]) -> list[CountMark | None]:
         return await asyncio.gather(*[self._marks.latest(item) for item in items])
