@@ -88,6 +88,21 @@ async def test_a_count_takes_two_reads_of_the_mark_and_one_of_the_post(served: S
     assert len(bare.calls) == 3  # the post and the user, the like, the post of the response
 
 
+async def test_the_estimates_contain_the_reads_of_the_counts(served: Served) -> None:
+    await stored_post(served)
+    await create_profiles(served, "ada")
+    steps = [(LIKE, {"post": "p"}), (UNLIKE, {"post": "p"}), (FOLLOW, {"id": "ada"}), (UNFOLLOW, {"id": "ada"})]
+    steps += [(ADD, {"post": "p", "id": COMMENT_IDS[0]}), (DELETE, {"post": "p", "id": COMMENT_IDS[0]})]
+    steps += [(CREATE, {"id": "q", "who": "PUBLIC"}), (DELETE_POST, {"id": "q"})]
+
+    for mutation, variables in steps:
+        answer = await served.ask(mutation, variables, user="eve")
+        (report,) = served.reports
+        assert answer.errors is None
+        assert order_of(answer) == BRACKET, mutation
+        assert report.cost <= report.estimate, mutation
+
+
 @pytest.mark.parametrize("counted_before", ["Query", "GetItem"])
 async def test_a_like_that_is_counted_during_the_reads_is_in_the_count_once(
     served: Served, consumer: CountingConsumer, monkeypatch: pytest.MonkeyPatch, counted_before: str
