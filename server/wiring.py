@@ -33,7 +33,7 @@ from server.http import graphiql
 from server.http.cache import Caching
 from server.http.endpoint import GraphQLHTTP
 from server.http.responses import HttpProfile
-from server.http.sse import EventStreams, StreamLimits
+from server.http.streams.response_stream import ResponseStreams, StreamLimits
 from server.media.files import Media
 from server.media.upload_admission import UploadAdmission
 from server.observability.execution_metrics import ExecutionMetrics
@@ -242,7 +242,7 @@ class ServerComponents:
             self.runner,
             self.tokens.identify,
             subscriptions=self.subscriptions,
-            streams=EventStreams(StreamLimits(heartbeat=self.settings.heartbeat_seconds), self._dependencies.clock),
+            streams=ResponseStreams(StreamLimits(heartbeat=self.settings.heartbeat_seconds), self._dependencies.clock),
             profile=HttpProfile(self.settings.http_profile),
             allowed_origins=self.settings.allowed_origins,
             caching=Caching(self.documents.schema),

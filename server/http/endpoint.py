@@ -1,4 +1,4 @@
-"""GraphQL over HTTP: POST and GET, answered with JSON, errors included, or with server-sent events by request.
+"""GraphQL over HTTP: POST and GET, answered with JSON, errors included, or with a stream by request.
 
 https://graphql.github.io/graphql-over-http/draft/
 """
@@ -26,11 +26,14 @@ from server.http.headers import (
     JSON,
     MAX_ACCEPT_BYTES,
     MAX_ACCEPT_TYPES,
+    MULTIPART,
     AcceptedTypes,
     RequestHeaders,
 )
 from server.http.responses import HttpProfile, Refused, Reply, fault, head_of, refusal, reply
-from server.http.sse import END_ID, EventStreams, Outcomes, send_end
+from server.http.streams.multipart import MultipartSubscription
+from server.http.streams.response_stream import Outcomes, ResponseStreams, StreamFormat
+from server.http.streams.sse import END_ID, ServerSentEvents, send_end
 from server.operations.outcome import Outcome
 from server.operations.request import Request, Transport
 from server.operations.runner import Runner
@@ -40,16 +43,20 @@ from server.subscriptions.manager import SubscriptionManager
 
 _METHODS = "GET, POST"
 _NOT_ACCEPTED = (
-    f"`Accept` must allow one of: {GRAPHQL}, {JSON}, {EVENTS}. "
+    f"`Accept` must allow one of: {GRAPHQL}, {JSON}, {EVENTS}, {MULTIPART};subscriptionSpec=1.0. "
     f"It may have at most {MAX_ACCEPT_BYTES:,} bytes and {MAX_ACCEPT_TYPES} media types."
 )
 _QUERY, _MUTATION, _SUBSCRIPTION = OperationType.QUERY, OperationType.MUTATION, OperationType.SUBSCRIPTION
 
 
+_EVENTS, _MULTIPART = ServerSentEvents(), MultipartSubscription()
+
+
 class Streamed(NamedTuple):
-    """A response that is sent event by event."""
+    """A response that is sent result by result."""
 
     outcomes: Outcomes
+    format: StreamFormat
     caller: Caller
     is_subscription: bool = False
 
@@ -68,7 +75,7 @@ class GraphQLHTTP:
         identify: Identify,
         *,
         subscriptions: SubscriptionManager | None = None,
-        streams: EventStreams | None = None,
+        streams: ResponseStreams | None = None,
         profile: HttpProfile = HttpProfile.EDITION_2025,
         allowed_origins: Collection[str] = (),
         caching: Caching | None = None,
@@ -82,7 +89,7 @@ class GraphQLHTTP:
         self._subscriptions = subscriptions or SubscriptionManager(runner)
         self._identify = identify
         self._cached_identity = cached_identity
-        self.streams = EventStreams() if streams is None else streams
+        self.streams = ResponseStreams() if streams is None else streams
         self._profile = profile
         self._allowed_origins = canonical_origins(allowed_origins)
         self._caching = caching
@@ -113,9 +120,11 @@ class GraphQLHTTP:
         match answer:
             case Reply():
                 await cycle.respond(answer.status, head_of(answer), answer.body)
-            case Streamed(outcomes, caller, is_subscription):
+            case Streamed(outcomes, format, caller, is_subscription):
                 cycle.begin_stream()
-                if not await self.streams.serve(outcomes, caller, receive, send, is_subscription=is_subscription):
+                if not await self.streams.serve(
+                    outcomes, format, caller, receive, send, is_subscription=is_subscription
+                ):
                     cycle.abort()
 
     async def _answer(
@@ -124,7 +133,7 @@ class GraphQLHTTP:
         method, accepted = scope["method"], headers.accepted
         if method not in ("GET", "POST"):
             raise Refused(405, BadUserInput("GraphQL is served by GET and POST."), allow=_METHODS)
-        if accepted.single is None and not accepted.events:
+        if accepted.single is None and not accepted.streams:
             raise Refused(406, BadUserInput(_NOT_ACCEPTED))
         if method == "GET":
             check_get(headers, self._allowed_origins)
@@ -160,13 +169,15 @@ class GraphQLHTTP:
             request = await self._runner.prepare(params, caller, Transport.HTTP if single else Transport.EVENTS)
             match request:
                 case Outcome():
-                    # A client that accepts only events gets errors as events: its page sees nothing else.
-                    return reply(request, single, self._profile) if single else Streamed(_only(request), caller)
+                    # A client that accepts only streams gets errors in a stream: its page sees nothing else.
+                    if single is None:
+                        return Streamed(_only(request), _format(accepted), caller)
+                    return reply(request, single, self._profile)
             kind = request.operation.kind
             if kind is not _QUERY:
                 _check_transport(kind, method, accepted)
             if single is None or kind is _SUBSCRIPTION:
-                return self._streamed(request)
+                return self._streamed(request, _format(accepted))
             outcome = await self._runner.run(request)
         except asyncio.CancelledError:
             cycle.raise_if_gone()
@@ -178,11 +189,11 @@ class GraphQLHTTP:
             return answer
         return self._caching.apply(answer, request, outcome, headers)
 
-    def _streamed(self, request: Request) -> Streamed:
+    def _streamed(self, request: Request, format: StreamFormat) -> Streamed:
         if request.operation.kind is not _SUBSCRIPTION:
-            return Streamed(self._single(request), request.caller)
+            return Streamed(self._single(request), format, request.caller)
         request.transport = Transport.EVENTS
-        return Streamed(self._subscriptions.stream(request), request.caller, is_subscription=True)
+        return Streamed(self._subscriptions.stream(request), format, request.caller, is_subscription=True)
 
     async def _single(self, request: Request) -> AsyncGenerator[Outcome, None]:
         yield await self._runner.run(request)
@@ -202,13 +213,17 @@ async def _only(outcome: Outcome) -> AsyncGenerator[Outcome, None]:
     yield outcome
 
 
+def _format(accepted: AcceptedTypes) -> StreamFormat:
+    return _MULTIPART if accepted.multipart else _EVENTS
+
+
 def _check_transport(kind: OperationType, method: str, accepted: AcceptedTypes) -> None:
-    """Raise `Refused` for a mutation by GET, and for a subscription whose client does not accept events."""
+    """Raise `Refused` for a mutation by GET, and for a subscription whose client does not accept a stream."""
     if kind is _MUTATION and method != "POST":
         raise Refused(405, BadUserInput("A mutation must be sent with POST."), allow="POST")
-    if kind is _SUBSCRIPTION and not accepted.events:
+    if kind is _SUBSCRIPTION and not accepted.streams:
         hint = (
-            f"Subscriptions are streamed: send Accept: {EVENTS}, "
+            f"Subscriptions are streamed: send Accept: {EVENTS} or {MULTIPART};subscriptionSpec=1.0, "
             "or connect to this URL over WebSocket with the subprotocol graphql-transport-ws."
         )
         raise Refused(406, BadUserInput(hint))

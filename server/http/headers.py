@@ -93,6 +93,8 @@ class RequestHeaders(Headers):
 JSON = "application/json"
 GRAPHQL = "application/graphql-response+json"
 EVENTS = "text/event-stream"
+MULTIPART = "multipart/mixed"
+_SUBSCRIPTION_SPEC = "1.0"
 
 _UTF8 = ("utf-8", "utf8")
 # Clients send some 100 bytes. Longer headers are not parsed: each element takes a microsecond or more.
@@ -110,13 +112,20 @@ class AcceptedTypes(NamedTuple):
     events: bool = False
     #: Whether they have a higher weight than JSON.
     prefers_events: bool = False
+    #: Whether multipart subscriptions are accepted, with a higher weight than events.
+    multipart: bool = False
+
+    @property
+    def streams(self) -> bool:
+        """Whether a stream of results is accepted."""
+        return self.events or self.multipart
 
 
 def parse_accept(accept: str) -> AcceptedTypes:
     """Parse an `Accept` header (RFC 9110, 12.5.1) with its weights.
 
-    Wildcards and an absent header mean plain JSON, which older clients expect. Events must be accepted by name. A
-    header of more than `MAX_ACCEPT_BYTES` or `MAX_ACCEPT_TYPES` accepts nothing.
+    Wildcards and an absent header mean plain JSON, which older clients expect. Events and multipart subscriptions must
+    be accepted by name. A header of more than `MAX_ACCEPT_BYTES` or `MAX_ACCEPT_TYPES` accepts nothing.
     """
     return _parse_accept(accept) if len(accept) <= MAX_ACCEPT_BYTES else AcceptedTypes(None)
 
@@ -134,7 +143,8 @@ def _parse_accept(accept: str) -> AcceptedTypes:
     graphql = weights.get(GRAPHQL, 0.0 if plain > 0 else anything)
     events = weights.get(EVENTS, 0.0)
     single = GRAPHQL if graphql > 0 and graphql >= plain else JSON if plain > 0 else None
-    return AcceptedTypes(single, events > 0, events > max(graphql, plain))
+    multipart = weights.get(MULTIPART, 0.0)
+    return AcceptedTypes(single, events > 0, events > max(graphql, plain), multipart > events)
 
 
 _ANYTHING = parse_accept("")
@@ -157,6 +167,8 @@ def _weighted(media_range: str) -> tuple[str, float] | None:
         weight = float(parameters.get("q", "1"))
     except ValueError:
         return None
+    if media == MULTIPART and parameters.get("subscriptionspec") != _SUBSCRIPTION_SPEC:
+        return None  # another protocol in the same media type, such as that of @defer
     return (media, weight) if 0 <= weight <= 1 and parameters.get("charset", "utf-8") in _UTF8 else None
 
 

@@ -11,7 +11,7 @@ import aiohttp
 
 from server.documents.document_cache import Documents
 from server.http.endpoint import GraphQLHTTP
-from server.http.sse import EventStreams, StreamLimits
+from server.http.streams.response_stream import ResponseStreams, StreamLimits
 from server.operations.report import Report
 from server.operations.runner import Runner
 from tests.support.http_server import served as serving
@@ -27,7 +27,7 @@ class ServedStreams:
     """The server on a free port, and a client."""
 
     url: str
-    streams: EventStreams
+    streams: ResponseStreams
     http: aiohttp.ClientSession
     reports: list[Report]
 
@@ -69,7 +69,7 @@ async def serve_event_streams(
     """Serve event streams. Check at the end that no stream, task, connection or event source is left."""
     world.begin()
     reports: list[Report] = []
-    streams = EventStreams(limits, world.clock)
+    streams = ResponseStreams(limits, world.clock)
     runner = Runner(Documents(SCHEMA), SocketContext, deadline=deadline, observers=[reports.append])
     app = GraphQLHTTP(runner, identify_socket_user, streams=streams)
     async with serving(app, **how) as url, aiohttp.ClientSession() as session:

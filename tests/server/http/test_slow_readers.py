@@ -24,7 +24,7 @@ from server.documents.document_cache import Documents
 from server.http.endpoint import GraphQLHTTP
 from server.http.headers import EVENTS
 from server.http.protocol import UVICORN_OPTIONS
-from server.http.sse import EventStreams, StreamLimits
+from server.http.streams.response_stream import ResponseStreams, StreamLimits
 from server.operations.runner import Runner
 from server.settings import Settings
 from server.subscriptions.manager import SubscriptionManager
@@ -132,7 +132,7 @@ async def sockets(**limits: float) -> AsyncIterator[SlowReader]:
 @asynccontextmanager
 async def slow_streams(send_timeout: float = AT_LAST) -> AsyncIterator[SlowReader]:
     world.begin()
-    running = EventStreams(StreamLimits(heartbeat=600, send_timeout=600), world.clock)
+    running = ResponseStreams(StreamLimits(heartbeat=600, send_timeout=600), world.clock)
     runner = Runner(Documents(SCHEMA), SocketContext, deadline=2)
     subscriptions = SubscriptionManager(runner, max_queued_bytes=WAITING_BYTES)
     app = GraphQLHTTP(runner, identify_socket_user, subscriptions=subscriptions, streams=running)

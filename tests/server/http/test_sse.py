@@ -13,7 +13,7 @@ from datastore.keyspace.sightings import BLIP
 from datastore.model.identity import Role
 from server.admission.connection_limits import Connections, HttpConnectionLimits
 from server.http.protocol import UVICORN_OPTIONS
-from server.http.sse import StreamLimits
+from server.http.streams.response_stream import StreamLimits
 from server.operations.request import Transport
 from tests.support import node_client
 from tests.support.served import Served

@@ -25,7 +25,8 @@ from resolvers.matches.match_update import LiveScores
 from resolvers.matches.version_sequence import VersionSequence
 from server.admission.callers import Caller
 from server.documents.request import Stage
-from server.http.sse import EventStreams, StreamLimits
+from server.http.streams.response_stream import ResponseStreams, StreamLimits
+from server.http.streams.sse import ServerSentEvents
 from server.operations.billing import MISSED_EVENT_UNITS, Billing
 from server.operations.outcome import Outcome, failure
 from server.operations.report import Report
@@ -341,9 +342,9 @@ async def test_a_throttled_subscription_does_not_complete_and_states_the_delay(i
         nonlocal sent
         sent += message.get("body", b"")
 
-    streams = EventStreams(StreamLimits())
-    wait = asyncio.Event().wait
-    await streams.serve(outcomes(), Caller(None, "::1"), wait, send, is_subscription=is_subscription)  # type: ignore[arg-type]
+    streams = ResponseStreams(StreamLimits())
+    arguments: Any = (outcomes(), ServerSentEvents(), Caller(None, "::1"), asyncio.Event().wait, send)
+    await streams.serve(*arguments, is_subscription=is_subscription)
     assert (b"complete" in sent) == (b"id:" in sent) != is_subscription
     assert (b"retry: 2000" in sent) == is_subscription
 

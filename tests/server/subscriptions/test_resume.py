@@ -21,7 +21,8 @@ from datastore.model.composite_keys import Key
 from datastore.model.identity import Role
 from datastore.model.timestamps import iso
 from server.admission.callers import Caller
-from server.http.sse import EventStreams, StreamLimits
+from server.http.streams.response_stream import ResponseStreams, StreamLimits
+from server.http.streams.sse import ServerSentEvents
 from server.operations.outcome import Outcome
 from server.subscriptions.event_execution import EventExecutor
 from server.subscriptions.group_member import MemberState
@@ -242,7 +243,8 @@ async def test_an_id_with_a_break_is_never_sent() -> None:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await EventStreams(StreamLimits()).serve(outcomes(), Caller(None, "::1"), asyncio.Event().wait, send)  # type: ignore[arg-type]
+    streams, wait = ResponseStreams(StreamLimits()), asyncio.Event().wait
+    await streams.serve(outcomes(), ServerSentEvents(), Caller(None, "::1"), wait, send)  # type: ignore[arg-type]
     body = b"".join(message.get("body", b"") for message in sent)
     assert b"\ndata: forged" not in body
     assert b"INTERNAL" in body

@@ -18,7 +18,7 @@ from websockets.typing import Subprotocol
 
 from server.admission.connection_limits import Connections
 from server.http.protocol import UVICORN_OPTIONS
-from server.http.sse import EventStreams
+from server.http.streams.response_stream import ResponseStreams
 from server.shutdown import (
     ENDED_PER_SECOND,
     LONGEST_DELAY_SECONDS,
@@ -108,7 +108,7 @@ def test_the_time_to_end_others_does_not_extend_the_wait_for_hanging_ones() -> N
         def close_now(self, _: int) -> None: ...
 
     async def work() -> None:
-        streams: Any = EventStreams()
+        streams: Any = ResponseStreams()
         sockets: Any = SimpleNamespace(sockets=[Hanging() for _ in range(MANY)])
         sockets._open = sockets.sockets
         hanging = asyncio.create_task(asyncio.Event().wait())

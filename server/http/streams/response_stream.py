@@ -1,8 +1,4 @@
-"""Server-sent events: the results of an operation as a stream, in graphql-sse's distinct connections mode.
-
-https://github.com/enisdenjo/graphql-sse/blob/master/PROTOCOL.md
-https://html.spec.whatwg.org/multipage/server-sent-events.html
-"""
+"""Streamed responses: the results of an operation, sent one by one until the operation or the client ends."""
 
 import asyncio
 import logging
@@ -11,29 +7,22 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.types import Receive, Send
 
 from datastore.errors import Unauthenticated
 from server.admission.callers import Caller
-from server.http.headers import EVENTS
 from server.operations.outcome import Outcome, failure
 from server.shutdown import Delays, end_gradually
 from server.subscriptions.result_stream import ResultStream
 
-EVENTS_PER_TURN = 16
-HEADERS = [
-    (b"content-type", f"{EVENTS}; charset=utf-8".encode()),
+RESULTS_PER_TURN = 16
+_HEADERS = (
     (b"cache-control", b"no-store"),
     (b"vary", b"accept"),
-    (b"x-accel-buffering", b"no"),  # otherwise nginx buffers events
-]
-# An EventSource always reconnects. It then sends this id, which shows that it has received the end of the stream.
-END_ID = "end"
-# A browser dispatches no event without a data field.
-_COMPLETE = f"id: {END_ID}\nevent: complete\ndata:\n\n".encode()
-_HEARTBEAT = b":\n\n"
+    (b"x-accel-buffering", b"no"),  # otherwise nginx buffers results
+)
 
 # The outcomes of an operation. Those of a subscription have a resume position.
 Outcomes = AsyncGenerator[Outcome, None] | ResultStream
@@ -43,9 +32,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StreamLimits:
-    """The times of event streams, in seconds."""
+    """The times of streams, in seconds."""
 
-    #: Between two heartbeats of a stream without events.
+    #: Between two heartbeats of a stream without results.
     heartbeat: float = 12.0
     #: Until the end of a stream whose client does not read. The gateway's own server aborts the connection earlier.
     send_timeout: float = 10.0
@@ -53,8 +42,33 @@ class StreamLimits:
     retry: float = 3.0
 
 
-class EventStreams:
-    """The open event streams of the process."""
+class StreamFormat(Protocol):
+    """The bytes of a stream. Between any two calls the client can process what it has received."""
+
+    #: The media type of the response, with its parameters.
+    content_type: bytes
+    heartbeat: bytes
+    #: The end of an operation.
+    complete: bytes
+
+    def begin(self, retry_seconds: float) -> bytes:
+        """Return the begin. A client whose stream is cut subscribes again after `retry_seconds`."""
+
+    def result(self, outcome: Outcome, id: str | None, *, will_retry: bool) -> bytes:
+        """Return a result. `id` is for the client's next request. `will_retry` marks a temporary failure."""
+
+    def position(self, id: str) -> bytes:
+        """Return a resume id without a result."""
+
+    def end(self, retry_ms: int | None, *, is_cut: bool) -> bytes:
+        """Return the last bytes.
+
+        After a cut, or a failure that may be temporary, the client subscribes again after `retry_ms`.
+        """
+
+
+class ResponseStreams:
+    """The open streams of the process."""
 
     def __init__(self, limits: StreamLimits = StreamLimits(), clock: Callable[[], float] = time.time) -> None:
         self._limits = limits
@@ -67,14 +81,17 @@ class EventStreams:
     async def serve(
         self,
         outcomes: Outcomes,
+        format: StreamFormat,
         caller: Caller,
         receive: Receive,
         send: Send,
         *,
         is_subscription: bool = True,
     ) -> bool:
-        """Send the outcomes as events, and close them. Return False if the client did not read."""
-        stream = _Stream(outcomes, caller, self._limits, self._clock, receive, send, is_subscription=is_subscription)
+        """Send the outcomes, and close them. Return False if the client did not read."""
+        stream = _Stream(
+            outcomes, format, caller, self._limits, self._clock, receive, send, is_subscription=is_subscription
+        )
         self._open[stream] = asyncio.current_task()
         try:
             await stream.run()
@@ -113,11 +130,12 @@ class _NotReading(Exception):
 
 
 class _Stream:
-    """One stream, with two tasks: one sends the events, the other sends heartbeats and notices a disconnect."""
+    """One stream, with two tasks: one sends the results, the other sends heartbeats and notices a disconnect."""
 
     def __init__(
         self,
         outcomes: Outcomes,
+        format: StreamFormat,
         caller: Caller,
         limits: StreamLimits,
         clock: Callable[[], float],
@@ -128,6 +146,7 @@ class _Stream:
     ) -> None:
         self.is_subscription = is_subscription
         self._outcomes = outcomes
+        self._format = format
         self._expires_at = caller.identity.expires_at if caller.identity else None
         self._limits = limits
         self._clock = clock
@@ -136,7 +155,7 @@ class _Stream:
         self._results = outcomes if isinstance(outcomes, ResultStream) else None
         self._writing = asyncio.Lock()
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._sent = 0  # events
+        self._sent = 0  # results
         self._resume_id: str | None = None  # the last one that was sent
         self._retry_ms: int | None = None
 
@@ -151,7 +170,7 @@ class _Stream:
 
     async def run(self) -> None:
         """Serve the stream to its end. Raises `_NotReading`."""
-        sending, watching = asyncio.create_task(self._send_events()), asyncio.create_task(self._watch())
+        sending, watching = asyncio.create_task(self._send_results()), asyncio.create_task(self._watch())
         try:
             await asyncio.wait((sending, watching, self._over), return_when=asyncio.FIRST_COMPLETED)
             position = self._advanced_position()
@@ -163,9 +182,8 @@ class _Stream:
         if not watching.cancelled() and watching.result():
             await self._send_expiry()
             position = b""
-        # It holds for the next connection only: each stream begins with the usual `retry`.
-        retry = b"" if self._retry_ms is None else b"retry: %d\n\n" % self._retry_ms
-        await self._write(position + retry, more=False)
+        end = self._format.end(self._retry_ms, is_cut=self._over.done())
+        await self._write(position + end, more=False)
 
     async def _stop(self, *tasks: asyncio.Task[Any]) -> None:
         for task in tasks:
@@ -174,11 +192,12 @@ class _Stream:
         if stuck:
             _log.error("%d tasks of a stream do not end: %s", len(stuck), stuck)
 
-    async def _send_events(self) -> None:
+    async def _send_results(self) -> None:
         """Send the results of the operation until it ends."""
         # The response begins at once: the first event of a subscription may come hours later.
-        await self._send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-        await self._write(f"retry: {self._limits.retry * 1000:.0f}\n\n".encode())
+        headers = [(b"content-type", self._format.content_type), *_HEADERS]
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        await self._write(self._format.begin(self._limits.retry))
         try:
             async with aclosing(self._outcomes):
                 async for outcome in self._outcomes:
@@ -193,12 +212,12 @@ class _Stream:
             raise
         except Exception as error:
             await self._next(failure(error))
-        await self._write(_COMPLETE)
+        await self._write(self._format.complete)
 
     async def _end_after(self, last: Outcome) -> None:
         """Send `complete`, unless the subscription may succeed later: then its client reconnects with its last id."""
         if not self._is_retryable(last):
-            await self._write(_COMPLETE)
+            await self._write(self._format.complete)
             return
         seconds = last.formatted_errors[0]["extensions"].get("retryAfter")
         if seconds is not None:
@@ -219,16 +238,16 @@ class _Stream:
             except TimeoutError:
                 if self._has_expired():
                     return True
-                await self._write(self._advanced_position() or _HEARTBEAT)
+                await self._write(self._advanced_position() or self._format.heartbeat)
 
     def _advanced_position(self) -> bytes:
-        """Return the new resume id as a block if changes without events have advanced it, and `b""` otherwise."""
+        """Return the new resume id if changes without events have advanced it, and `b""` otherwise."""
         position = None if self._results is None else self._results.settled_position()
         last_id = self._resumes_after if self._resume_id is None else self._resume_id
         if position is None or last_id is None or (advanced := position.id_after(last_id)) == last_id:
             return b""
         self._resume_id = advanced
-        return _id_only(advanced)
+        return self._format.position(advanced)
 
     @property
     def _resumes_after(self) -> str | None:
@@ -239,24 +258,23 @@ class _Stream:
 
     async def _send_expiry(self) -> None:
         await self._next(failure(Unauthenticated("The token has expired.")))
-        await self._write(_COMPLETE)
+        await self._write(self._format.complete)
 
     async def _next(self, outcome: Outcome) -> None:
         self._sent += 1
         # A source that always has an event, and a client that accepts it, would leave other tasks no turn.
-        if self._sent % EVENTS_PER_TURN == 0:
+        if self._sent % RESULTS_PER_TURN == 0:
             await asyncio.sleep(0)
         if outcome.is_position_only:
             self._resume_id = outcome.event_id or ""
-            await self._write(_id_only(self._resume_id))
+            await self._write(self._format.position(self._resume_id))
             return
         self._resume_id = outcome.event_id or self._resume_id
-        # In a stream with resume ids, an event without one has no `id:`, so that the client keeps the previous id.
-        counts = self._resume_id is None and self._resumes_after is None and not self._is_retryable(outcome)
+        # In a stream with resume ids, a result without one has no id, so that the client keeps the previous id.
+        will_retry = self._is_retryable(outcome)
+        counts = self._resume_id is None and self._resumes_after is None and not will_retry
         id = str(self._sent) if counts else outcome.event_id
-        line = b"" if id is None else _id(id)
-        # JSON escapes line breaks, so that the data is one line.
-        await self._write(b"%bevent: next\ndata: %b\n\n" % (line, outcome.body))
+        await self._write(self._format.result(outcome, id, will_retry=will_retry))
 
     async def _write(self, text: bytes, *, more: bool = True) -> None:
         """Send bytes. Wait while the client does not read, so that no further event is requested.
@@ -269,20 +287,3 @@ class _Stream:
                     await self._send({"type": "http.response.body", "body": text, "more_body": more})
             except TimeoutError:
                 raise _NotReading from None
-
-
-def _id_only(id: str) -> bytes:
-    """Return a block without data: the client remembers its id, and dispatches no event."""
-    return _id(id) + b"\n"
-
-
-def _id(id: str) -> bytes:
-    """Return the line of an id."""
-    assert id.isprintable(), id  # a line break would end the line early
-    return b"id: %b\n" % id.encode()
-
-
-async def send_end(send: Send) -> None:
-    """Send 204 to a browser that reconnects after `complete`: it then stops reconnecting."""
-    await send({"type": "http.response.start", "status": 204, "headers": [(b"cache-control", b"no-store")]})
-    await send({"type": "http.response.body", "body": b""})
