@@ -14,11 +14,15 @@ import pytest
 from datastore.model.identity import Role
 from server.security.jwt import Tokens, TokenSettings
 from tests.support.command_line import GatewayProcess, serve_process
+from tests.support.ports import free_port
 from tests.support.reverse_proxies import PROXIES, ReverseProxy
 from tests.support.served import SECRET
 from tests.support.until import until_async
 
 AREAS = {"query": "{ areas }"}
+EVENT = {"query": '{ earthquake(id: "us1") { eventId } }'}
+# HAProxy takes the gateways for ready until its second check.
+CHECKS_SECONDS = 3.0
 REPORT = 'mutation { reportSighting(input: {area: "Downtown", category: "Cats", description: "%s"}) { area } }'
 REPORTED = "subscription { sightingReported { description } }"
 SECONDS = 40.0
@@ -163,3 +167,30 @@ async def test_a_proxy_with_the_sample_configuration_passes_everything_and_loses
             assert response.headers["retry-after"] == "1"
             assert response.content_type == "application/json"
             assert (await response.json())["errors"][0]["extensions"]["code"] == "UNAVAILABLE"
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("name", [*PROXIES])
+async def test_clients_get_the_error_of_a_gateway_while_the_store_is_away(name: str, tmp_path: Path) -> None:
+    """No gateway is ready then, and the proxy passes requests on all the same."""
+    store = ("--store", f"http://127.0.0.1:{free_port()}", "--no-demo")
+    secret = {"GATEWAY_SECRET": SECRET}
+    with (
+        serve_process(tmp_path / "one", *store, **secret) as one,
+        serve_process(tmp_path / "two", *store, **secret) as two,
+    ):
+        assert [gateway.get("/readyz")[0] for gateway in (one, two)] == [503, 503]
+        proxy = ReverseProxy(name, tmp_path, [int(gateway.url.rpartition(":")[2]) for gateway in (one, two)])
+        try:
+            async with proxy_client_at("127.0.0.1") as session:
+                await until_async(lambda: running_proxy_answers(proxy, session), SECONDS)
+                await asyncio.sleep(CHECKS_SECONDS)
+                async with session.post(f"{proxy.url}/graphql", json=EVENT) as response:
+                    answer = await response.json()
+                assert answer["data"] == {"earthquake": None}
+                assert answer["errors"][0]["path"] == ["earthquake"]
+                assert answer["errors"][0]["extensions"]["code"] == "UNAVAILABLE"
+                assert answer["errors"][0]["extensions"]["retryable"]
+                assert await proxy_answers(session, proxy.url)
+        finally:
+            proxy.stop()
