@@ -1,11 +1,12 @@
 """Processes that are replaced while clients use them: no request is lost."""
 
 import asyncio
+import itertools
 import json
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -13,10 +14,15 @@ import aiohttp
 import pytest
 from websockets.asyncio.client import connect
 
+from datastore.database import StoreOptions, open_database
+from datastore.model.identity import Role
+from server.security.jwt import Tokens, TokenSettings
 from tests.support import rolling
 from tests.support.balancer import Balancer
 from tests.support.command_line import GatewayProcess, serve_process
 from tests.support.forking import Forked
+from tests.support.node_client import NodeScript, documented_client, running_script
+from tests.support.served import SECRET
 
 pytestmark = pytest.mark.timeout(180)
 ASKED = {"query": "{ areas trending(window: HOUR) { score } }"}
@@ -139,3 +145,63 @@ async def test_replacing_both_of_two_processes_loses_no_event_and_no_query() -> 
     assert outcome.events > 0
     assert outcome.delivered == outcome.subscribers * outcome.events
     assert outcome.codes[1012] >= 60  # each socket was on one of them
+
+
+AREAS = ("Harbor", "Downtown")
+REPORT = "mutation ($input: ReportSightingInput!) { reportSighting(input: $input) { id } }"
+
+
+async def test_the_documented_client_resumes_two_subscriptions_on_one_socket_over_a_rolling_restart() -> None:
+    """From its first event on, each subscription receives every sighting of its area once and in order."""
+    token = Tokens(TokenSettings(secret=SECRET)).issue("bob", Role.USER)
+    reported: dict[str, list[str]] = {area: [] for area in AREAS}
+    received: dict[str, list[str]] = {area: [] for area in AREAS}
+    connected = 0
+    over = asyncio.Event()
+
+    async def report_until_over(url: str) -> None:
+        headers = {"Authorization": f"Bearer {token}"}
+        async with aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(force_close=True)) as session:
+            for number in itertools.count():
+                area = AREAS[number % 2]
+                sighting = {"area": area, "category": "Cats", "description": str(number)}
+                async with session.post(
+                    f"{url}/graphql", json={"query": REPORT, "variables": {"input": sighting}}
+                ) as answer:
+                    assert "errors" not in await answer.json()
+                reported[area].append(str(number))
+                if over.is_set() and area == AREAS[-1]:
+                    return
+                await asyncio.sleep(0.05)
+
+    async def listen(client: NodeScript, until: Callable[[], bool]) -> None:
+        nonlocal connected
+        while not until():
+            match await client.said():
+                case {"area": area, "description": description}:
+                    received[area].append(description)
+                case said:
+                    assert said in ("connected", "closed")
+                    connected += said == "connected"
+
+    def missed(area: str) -> list[str]:
+        """Return the sightings after the last one received."""
+        return reported[area][reported[area].index(received[area][-1]) + 1 :]
+
+    async with open_database(StoreOptions()) as database:
+        assert database.engine is not None
+        await database.create_tables()
+        async with rolling.two_processes(database.engine.endpoint, SECRET) as service:
+            url = service.url.replace("http", "ws") + "/graphql"
+            async with running_script("resume.js", url=url, snippet=documented_client(), areas=AREAS) as client:
+                reporting = asyncio.create_task(report_until_over(service.url))
+                await listen(client, lambda: all(received.values()))
+                replacing = asyncio.create_task(service.replace(rolling.Outcome()))
+                await listen(client, replacing.done)
+                await replacing
+                over.set()
+                await reporting
+                await listen(client, lambda: not any(map(missed, AREAS)))
+    assert connected >= 2
+    for area in AREAS:
+        assert received[area] == reported[area][reported[area].index(received[area][0]) :]

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.store_engines import ROOT
+
 CLIENTS = Path(__file__).resolve().parents[1] / "clients"
 NODE = shutil.which("node")
 
@@ -80,3 +82,9 @@ async def run_node_script(script: str, **given: Any) -> list[Any]:
     """Return all values that a script writes."""
     async with running_script(script, **given) as client:
         return await client.everything()
+
+
+def documented_client() -> str:
+    """Return the client in the section on resuming of docs/subscriptions.md, for `resume.js`."""
+    page = (ROOT / "docs" / "subscriptions.md").read_text()
+    return page.partition("\n```js\n")[2].partition("\n```\n")[0]

@@ -157,10 +157,10 @@ class ReplaceableService:
 
 
 @asynccontextmanager
-async def two_processes(store: str) -> AsyncIterator[ReplaceableService]:
-    """Run two processes on ports of their own behind a balancer."""
+async def two_processes(store: str, secret: str | None = None) -> AsyncIterator[ReplaceableService]:
+    """Run two processes on ports of their own behind a balancer. `secret` signs their tokens, by default a new one."""
     ports = [free_port() for _ in range(2)]
-    secret = secrets.token_urlsafe(48)
+    secret = secret or secrets.token_urlsafe(48)
     running = [await started_gateway(store, port, secret) for port in ports]
     try:
         async with Balancer([f"http://127.0.0.1:{port}" for port in ports]) as balancer:

@@ -12,9 +12,9 @@ from datastore.model.identity import Role
 from runtime.container import Gateway
 from server.settings import Settings
 from server.websocket.transport import SocketLimits
-from tests.support.node_client import run_node_script, running_script
+from tests.support.node_client import documented_client, run_node_script, running_script
 from tests.support.served import Clock, Served, listening
-from tests.support.store_engines import ROOT, make_tables
+from tests.support.store_engines import make_tables
 from tests.support.toy_sockets import ServedSockets as Toys
 from tests.support.toy_sockets import serve_websockets
 
@@ -144,12 +144,6 @@ async def test_the_documented_client_resumes_two_subscriptions_on_one_socket(
                                 received[area].append(description)
                             case said:
                                 assert said in ("connected", "closed")
-
-
-def documented_client() -> str:
-    """Return the client in the section on resuming."""
-    page = (ROOT / "docs" / "subscriptions.md").read_text()
-    return page.partition("\n```js\n")[2].partition("\n```\n")[0]
 
 
 async def report_in(served: Served, area: str, description: str) -> None:
