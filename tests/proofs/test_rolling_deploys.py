@@ -196,7 +196,7 @@ async def test_the_documented_client_resumes_two_subscriptions_on_one_socket_ove
             async with running_script("resume.js", url=url, snippet=documented_client(), areas=AREAS) as client:
                 reporting = asyncio.create_task(report_until_over(service.url))
                 await listen(client, lambda: all(received.values()))
-                replacing = asyncio.create_task(service.replace(rolling.Outcome()))
+                replacing = asyncio.ensure_future(service.replace(rolling.Outcome()))
                 await listen(client, replacing.done)
                 await replacing
                 over.set()

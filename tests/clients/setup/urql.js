@@ -3,7 +3,7 @@ import { Client, fetchExchange, subscriptionExchange } from "@urql/core";
 import { cacheExchange } from "@urql/exchange-graphcache";
 import { createClient } from "graphql-sse";
 
-export function urqlClient({ url, token, schema, updates }) {
+export function urqlClient({ url, token, schema, ...rules }) {
   const headers = { Authorization: `Bearer ${token}` };
   const events = createClient({ url, headers });
   const forwardSubscription = (operation) => ({
@@ -12,6 +12,6 @@ export function urqlClient({ url, token, schema, updates }) {
   return new Client({
     url,
     fetchOptions: { headers },
-    exchanges: [cacheExchange({ schema, updates }), fetchExchange, subscriptionExchange({ forwardSubscription })],
+    exchanges: [cacheExchange({ schema, ...rules }), fetchExchange, subscriptionExchange({ forwardSubscription })],
   });
 }

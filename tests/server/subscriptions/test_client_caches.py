@@ -1,7 +1,8 @@
-"""Clients whose normalised caches subscriptions keep current."""
+"""Clients whose normalised caches subscriptions and optimistic mutations keep current."""
 
 import json
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,23 @@ async def assert_no_complaints(client: NodeScript) -> None:
     await client.tell(None)
     (last,) = await until_said(client, lambda said: "complaints" in said)
     assert last == {"complaints": []}
+
+
+# Optimistic mutations
+
+
+@pytest.mark.parametrize("name", ["apollo", "urql"])
+async def test_a_like_is_shown_at_once_and_does_not_flicker(served: Served, name: str) -> None:
+    """The response contains the caller's own like: the count does not fall back until a consumer has counted it."""
+    await create_profiles(served, "ada", "bob")
+    await served.store().write_all(FEED, puts=[post_item("p", "bob") | {"likes": 6}])
+
+    async with running_script("optimistic-like.js", client=name, **address(served), post="p") as client:
+        *shown, last = await client.everything()
+
+    # urql also passes on states that equal the one before.
+    assert [state for state, _ in groupby(shown)] == [[6, False], [7, True]]
+    assert last == {"answered": [7, True], "complaints": []}
 
 
 # Live lists
