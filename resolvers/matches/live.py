@@ -14,15 +14,25 @@ from datastore.change_streams.subscriptions.delivery import Delivery
 from datastore.change_streams.subscriptions.event_source import EventSource, EventStream, SourceReader
 from datastore.errors import Internal
 from datastore.matches.active_matches import ActiveMatches
+from datastore.matches.cricket import Match
 from resolvers.matches.conflation import conflated
 from resolvers.matches.ids import match_id as match_id_of
 from resolvers.matches.join_filters import ScoresJoinFilter, UpdateJoinFilter
-from resolvers.matches.match_update import LiveScores, MatchUpdate, UnreadableUpdate, Updates, snapshot_of
+from resolvers.matches.match_update import (
+    UPDATED_FIELDS,
+    LiveScores,
+    MatchUpdate,
+    UnreadableUpdate,
+    Updates,
+    snapshot_of,
+    updated_match,
+)
 from resolvers.matches.snapshots import read_snapshot
 from resolvers.matches.version_sequence import QUEUE_LIMITS, VersionSequence
 from resolvers.shared import validation as validate
 from resolvers.shared.arguments import MatchId, argument
 from resolvers.shared.context import Context, Info
+from resolvers.shared.selected_fields import selected_fields
 
 LONGEST_INTERVAL_MS = 60_000
 AnyLeagueCode = Annotated[str | None, argument("The league's `code`; by default all leagues.")]
@@ -103,6 +113,16 @@ async def live_scores(
 
 def server_time(parent: strawberry.Parent[MatchUpdate], info: Info) -> datetime:
     return info.context.now
+
+
+async def match(parent: strawberry.Parent[MatchUpdate], info: Info) -> Match | None:
+    """Return the match of an update, without a read if the update contains the selected fields.
+
+    A snapshot may follow a change of the fixture that the live state does not contain.
+    """
+    if not parent.is_snapshot and selected_fields(info) <= UPDATED_FIELDS:
+        return updated_match(parent)
+    return await info.context.fixtures.by_id(parent.match_id)
 
 
 def _interval_seconds(milliseconds: int) -> float:

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from datastore.errors import Internal
+from datastore.matches.cricket import Match
 from datastore.matches.cricket_events import CricketEvent, CricketEventKind
-from datastore.matches.live_state import ActiveMatch, ActiveStatus, LiveScore, LiveStatePart
+from datastore.matches.live_state import UNKNOWN_MOMENT, ActiveMatch, ActiveStatus, LiveScore, LiveStatePart
 
 # Events of these kinds may wait for the subscriber's interval. All others are delivered at once.
 CONFLATABLE = {CricketEventKind.FOUR, CricketEventKind.SIX, CricketEventKind.MAIDEN}
@@ -92,6 +93,35 @@ class LiveScores:
     is_snapshot: bool
     updates: Sequence[MatchUpdate]
     ended: Sequence[str] = ()
+
+
+# The fields of a match that an update contains: those that each version of a poller writes.
+UPDATED_FIELDS = frozenset(
+    {
+        *("__typename", "id", "matchId", "leagueCode", "version"),
+        *("status", "phase", "innings", "target", "result", "note"),
+    }
+)
+
+
+def updated_match(update: MatchUpdate) -> Match:
+    """Return the match of an update. Only the values of `UPDATED_FIELDS` are those of the match."""
+    live = update.live
+    return Match(
+        update.match_id,
+        league_id="",
+        league_code=update.league_code,
+        home_team_id="",
+        away_team_id="",
+        start_time=UNKNOWN_MOMENT,
+        version=update.version,
+        status=live.status,
+        phase=live.phase,
+        innings=live.innings,
+        target=live.target,
+        result=live.result,
+        note=live.note,
+    )
 
 
 def snapshot_of(active: ActiveMatch) -> MatchUpdate:

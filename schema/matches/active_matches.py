@@ -6,6 +6,7 @@ from datetime import datetime
 import strawberry
 
 from datastore.keyspace.matches import active_matches as patterns
+from datastore.keyspace.matches import fixtures as fixture_patterns
 from datastore.matches import cricket, live_state
 from datastore.model.access_patterns import Extent
 from resolvers.matches import active_matches as resolve
@@ -13,7 +14,7 @@ from resolvers.matches import live as resolve_live
 from resolvers.matches import parts
 from schema.fields import described, pattern_field, pattern_subscription
 from schema.matches.fixtures import Result, Target
-from schema.matches.lazy_types import match_field
+from schema.matches.lazy_types import LazyMatch, match_field
 from schema.matches.scores import Ball, BattingLine, BowlingLine, Partnership, events_field, innings_field
 from schema.nodes import Node, node_type, object_type, value_type
 
@@ -130,8 +131,13 @@ class MatchUpdate:
         graphql_type=datetime,
         description="The time at which the server sent this update.",
     )
-    match = match_field(
-        "The match with all its details. It is read when the update is sent, and may be newer than `version`."
+    match = pattern_field(
+        fixture_patterns.FIXTURE,
+        resolver=resolve_live.match,
+        graphql_type=LazyMatch | None,
+        description="The match, for a normalised cache. The update contains `version`, `status`, `phase`, `innings`, "
+        "`target`, `result` and `note`. If other fields are selected, or the update is a snapshot, the match is read "
+        "when the update is sent, and may be newer than the `version` of the update. Null if the match was deleted.",
     )
 
 
