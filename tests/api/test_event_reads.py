@@ -17,7 +17,7 @@ LIVE = "id matchId leagueCode version status phase innings { id runs overs } tar
 OF_MATCH = f'matchUpdates(matchId: "m1") {{ version isSnapshot match {{ {LIVE} %s }} }}'
 
 
-def reads_of(served: Served, table: str) -> Callable[[], list[str]]:
+def later_reads(served: Served, table: str) -> Callable[[], list[str]]:
     """Return a function that returns the operations that read the table from now on."""
     calls: list[Call] = []
     assert served.gateway.database is not None
@@ -37,7 +37,7 @@ async def test_an_update_of_a_match_is_read_only_for_fields_that_it_lacks(
     await register_at_version_1(served, "m1")
     listener = await served.listen(f"subscription {{ {OF_MATCH % further} }}")
     assert (await listener.event())["matchUpdates"]["match"]["version"] == 1
-    reads = reads_of(served, "cricket-fixtures")
+    reads = later_reads(served, "cricket-fixtures")
 
     await advance(served)
     update = (await listener.event())["matchUpdates"]
@@ -52,7 +52,7 @@ async def test_the_matches_of_live_scores_are_not_read_again(served: Served) -> 
     await register_at_version_1(served, "m1", "m2")
     listener = await served.listen("subscription { liveScores { updates { match { matchId version ... { note } } } } }")
     await listener.event()
-    reads = reads_of(served, "cricket-fixtures")
+    reads = later_reads(served, "cricket-fixtures")
 
     await advance(served, "m2")
 
@@ -93,7 +93,7 @@ async def test_the_post_of_new_counts_is_not_read_again(served: Served) -> None:
         'subscription { postEngagement(postId: "p") { likeCount post { postId text likeCount mentions authorId } } }'
     )
     await listener.event()
-    reads = reads_of(served, "feed")
+    reads = later_reads(served, "feed")
 
     await put_feed_items(served, post_item("p") | {"likes": 1})
     event: Any = (await listener.event())["postEngagement"]
