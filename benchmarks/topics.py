@@ -27,7 +27,7 @@ from pipelines.matches.providers.recordings import Recording
 
 FIRST_STATE = 60  # states: in the first innings, when all fields have values
 SCORE = "version changed liveScore { status innings { runs wickets overs } }"
-ALL = """matchId version changed isSnapshot serverTime
+ALL = """matchId version changed isSnapshot sentAt
   liveScore {
     status phase note
     innings { number teamId runs wickets overs }

@@ -50,17 +50,20 @@ class EarthquakeRevision:
     ingested_at: datetime = described("The time at which the gateway stored the report.")
     type: str = described("The type of the event in USGS's words, such as `earthquake` or `quarry blast`.")
     status: str | None = described(
-        "The status of the report: `automatic`, `reviewed`, or `deleted` if USGS deleted the event."
+        "The status of the report: `automatic`, `reviewed`, or `deleted` if USGS deleted the event; null if it is "
+        "unknown."
     )
-    updated_at: datetime | None = described("The time at which USGS published the report.")
+    updated_at: datetime | None = described("The time at which USGS published the report; null if it is unknown.")
     alert: str | None = described(
         "The PAGER alert level: `green`, `yellow`, `orange` or `red`; null if USGS issued none."
     )
     tsunami: bool | None = described(
-        "Whether the event is large and in an oceanic region, so that a tsunami is possible."
+        "Whether the event is large and in an oceanic region, so that a tsunami is possible; null if it is unknown."
     )
-    significance: int | None = described("USGS's measure of significance, from 0 to about 1,000.")
-    url: str | None = described("The address of the event's page at USGS.")
+    significance: int | None = described(
+        "USGS's measure of significance, from 0 to about 1,000; null if it is unknown."
+    )
+    url: str | None = described("The address of the event's page at USGS; null if it is unknown.")
 
 
 @node_type(
@@ -84,20 +87,22 @@ class Earthquake(Node):
         "The type of the event in USGS's words: `earthquake`, `quarry blast`, `explosion`, `ice quake` and others."
     )
     status: str | None = described(
-        "The status of the report: `automatic`, or `reviewed` if a seismologist reviewed it."
+        "The status of the report: `automatic`, or `reviewed` if a seismologist reviewed it; null if it is unknown."
     )
-    updated_at: datetime | None = described("The time at which USGS published the report that was stored.")
+    updated_at: datetime | None = described(
+        "The time at which USGS published the report that was stored; null if it is unknown."
+    )
     alert: str | None = described(
         "The PAGER alert level: `green`, `yellow`, `orange` or `red`; null if USGS issued none."
     )
     tsunami: bool | None = described(
-        "Whether the event is large and in an oceanic region, so that a tsunami is possible."
+        "Whether the event is large and in an oceanic region, so that a tsunami is possible; null if it is unknown."
     )
     significance: int | None = described(
-        "USGS's measure of significance, from 0 to about 1,000. It depends on magnitude, felt reports "
-        "and estimated impact."
+        "USGS's measure of significance, from 0 to about 1,000; null if it is unknown. It depends on "
+        "magnitude, felt reports and estimated impact."
     )
-    url: str | None = described("The address of the event's page at USGS.")
+    url: str | None = described("The address of the event's page at USGS; null if it is unknown.")
     latest = batch_field(
         patterns.LATEST,
         resolver=resolve.latest,
@@ -119,23 +124,39 @@ class Earthquake(Node):
 class RequestLog:
     log_type: records.LogType = described("The kind of request.")
     request_id: strawberry.ID = described("The id of the request, a UUID.")
-    timestamp: datetime = described("The time at which the request began.")
+    timestamp: datetime = described("The time at which the request began.", name="startedAt")
     route: str = described("The route of the request, such as `graphql/earthquakes`.")
     status: int = described("The HTTP status that describes the outcome: 200 for success.")
     latency_ms: int = described("The duration in milliseconds.")
-    fetched: int | None = described("For an ingest: the number of events in the feed.")
-    upserted: int | None = described("For an ingest: the number of new events.")
-    skipped: int | None = described("For an ingest: the number of events that were stored already.")
-    retries: int | None = described("For an ingest: the number of times that the request for the feed was retried.")
-    upstream_size: int | None = described("For an ingest: the size of the feed in bytes.")
-    upstream_hash: str | None = described("For an ingest: the SHA-256 digest of the feed.")
-    start_time: datetime | None = described("For a query: the start of the range of times.", name="from")
-    end_time: datetime | None = described("For a query: the end of the range of times.", name="to")
-    min_magnitude: float | None = described("For a query: the minimum magnitude.")
-    page_size: int | None = described("For a query: the requested page size.")
-    result_count: int | None = described("For a query: the number of events in the page.")
-    has_next_token: bool | None = described("For a query: whether a further page exists.")
-    buckets_scanned: int | None = described("For a query: the number of day buckets that were read.")
+    fetched: int | None = described("For an ingest: the number of events in the feed; otherwise null.")
+    upserted: int | None = described("For an ingest: the number of new events; otherwise null.")
+    skipped: int | None = described("For an ingest: the number of events that were stored already; otherwise null.")
+    retries: int | None = described(
+        "For an ingest: the number of times that the request for the feed was retried; otherwise null."
+    )
+    upstream_size: int | None = described("For an ingest: the size of the feed in bytes; otherwise null.")
+    upstream_hash: str | None = described(
+        "For an ingest: the SHA-256 digest of the feed; otherwise, or if the feed could not be read, null."
+    )
+    start_time: datetime | None = described(
+        "For a query: the start of the range of times; otherwise, or for an invalid range, null.", name="from"
+    )
+    end_time: datetime | None = described(
+        "For a query: the end of the range of times; otherwise, or for an invalid range, null.", name="to"
+    )
+    min_magnitude: float | None = described(
+        "For a query: the minimum magnitude; otherwise, or without a minimum, null."
+    )
+    page_size: int | None = described("For a query: the requested page size; otherwise null.")
+    result_count: int | None = described(
+        "For a query: the number of events in the page; otherwise, or after an error, null."
+    )
+    has_next_token: bool | None = described(
+        "For a query: whether a further page exists; otherwise, or after an error, null."
+    )
+    buckets_scanned: int | None = described(
+        "For a query: the number of UTC days that were read; otherwise, or after an error, null."
+    )
     error: str | None = described("The stable code of the error; null for success.")
 
 

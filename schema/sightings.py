@@ -74,7 +74,7 @@ class Sighting(Node):
         resolver=resolve.reporters_by_id,
         depends_on="reporter_id",
         graphql_type=UserProfile | None,
-        description="The reporter's present profile.",
+        description="The reporter's present profile; null if there is none.",
     )
     trust_tier: reporters.TrustTier = described("The reporter's trust tier at the time of the report.")
     reported_at: datetime = described("The time of the report.")

@@ -53,7 +53,7 @@ _PARTS: Mapping[tuple[str, ...], tuple[str, ...]] = {
 _OTHERS = (
     *("__typename", "id", "matchId", "leagueId", "leagueCode", "league", "homeTeamId", "homeTeam"),
     *("awayTeamId", "awayTeam", "startTime", "status", "phase", "round", "format", "lineups", "liveScore"),
-    *("active", "isFollowed", "followers", "liveActivities"),
+    *("active", "followedByViewer", "followers", "liveActivities"),
 )
 _ALL_FIELDS = frozenset(chain(_OTHERS, *_PARTS))
 

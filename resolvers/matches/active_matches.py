@@ -32,6 +32,10 @@ async def active(parent: strawberry.Parent[Match], info: Info) -> ActiveMatch | 
     return await info.context.active_matches.by_id(parent.match_id)
 
 
+def previous_ball_id(parent: strawberry.Parent[ActiveMatch]) -> strawberry.ID | None:
+    return strawberry.ID(str(parent.previous_ball_id)) if parent.previous_ball_id else None
+
+
 async def live_score(parent: strawberry.Parent[Match], info: Info) -> LiveScore | None:
     state = await info.context.active_matches.by_id(parent.match_id, keys.LIVE_SCORE)
     return None if state is None else state.live

@@ -111,7 +111,7 @@ async def live_scores(
     )
 
 
-def server_time(parent: strawberry.Parent[MatchUpdate], info: Info) -> datetime:
+def sent_at(parent: strawberry.Parent[MatchUpdate], info: Info) -> datetime:
     return info.context.now
 
 

@@ -42,13 +42,15 @@ class UpdateLiveActivityTokenInput:
 @strawberry.input(description="The end of a Live Activity session.")
 class EndLiveActivityInput:
     reason: str | None = optional(
-        "The reason, 1 to 100 characters; if it is omitted, `user`, or `system` for another user's session."
+        "The reason, 1 to 100 characters; by default `user`, or `system` for another user's session."
     )
 
 
 NewSession = Annotated[RegisterLiveActivityInput, argument("The session.")]
 NewToken = Annotated[UpdateLiveActivityTokenInput, argument("The token.")]
-End = Annotated[EndLiveActivityInput | None, argument("The reason.")]
+End = Annotated[
+    EndLiveActivityInput | None, argument("The reason; by default `user`, or `system` for another user's session.")
+]
 
 
 @paged

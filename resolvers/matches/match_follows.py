@@ -34,8 +34,10 @@ async def match_follow(info: Info, match_id: MatchId, consistent: Consistent = F
     return await info.context.match_follows.by_key(id, caller.user_id, consistent=consistent)
 
 
-async def is_followed(parent: strawberry.Parent[Match], info: Info) -> bool:
-    caller = require(info.context.identity, keys.FOLLOW_OF_USER)
+async def followed_by_viewer(parent: strawberry.Parent[Match], info: Info) -> bool | None:
+    caller = info.context.identity
+    if caller is None:
+        return None
     return await info.context.match_follows.by_key(parent.match_id, caller.user_id) is not None
 
 

@@ -39,7 +39,7 @@ class LogEventInput:
         "levels. Keys have 1 to 100 characters, numbers lie in the range of 64-bit integers, and texts contain no "
         "control characters. Texts are stored in NFC. By default an empty object."
     )
-    at: datetime | None = optional(
+    created_at: datetime | None = optional(
         "The time of the event: at most 7 days ago and at most five minutes ahead; by default the present time."
     )
 
@@ -60,7 +60,7 @@ async def log_event(info: Info, input: Events) -> list[LoggedEvent]:
 def _logged(info: Info, event: LogEventInput, prefix: str) -> LoggedEvent:
     context = info.context
     now = context.requested_at
-    time = now if event.at is None else _event_time(f"{prefix}at", event.at, now)
+    time = now if event.created_at is None else _event_time(f"{prefix}createdAt", event.created_at, now)
     return LoggedEvent(
         event_id=uuid7(now, context.new_id(info)),
         event_type=_event_type(f"{prefix}eventType", event.event_type),

@@ -64,12 +64,12 @@ def holds_email(address: str) -> bool:
     return _AT.search(unquote(unquote(address))) is not None
 
 
-def given_email(context: Context, *, email: str | None, user_id: str | None) -> str | None:
-    """Return the email of the user that one of the two arguments names, or None if the id is invalid."""
+def given_email(context: Context, *, email: str | None, user_id: str | None, id_field: str = "userId") -> str | None:
+    """Return the email of the user that either `email` or the argument `id_field` names; None for an invalid id."""
     if (email is None) == (user_id is None):
-        raise BadUserInput("Give either `email` or `userId`.", field="userId" if email is None else "email")
+        raise BadUserInput(f"Give either `email` or `{id_field}`.", field=id_field if email is None else "email")
     if user_id is not None:
-        return context.services.user_ids.decrypt(local_id("userId", user_id, "PhotoUser"))
+        return context.services.user_ids.decrypt(local_id(id_field, user_id, "PhotoUser"))
     return validate.email("email", email or "")
 
 

@@ -36,7 +36,7 @@ PhotoId = Annotated[strawberry.ID, argument("The photo's `imageId`.")]
 TakenAt = Annotated[
     datetime | None,
     argument(
-        "The time at which the photo was taken. With it the photo is read by its key; without it an "
+        "The time at which the photo was taken, to the millisecond. By default an "
         "additional read finds the photo. The photo's global `id` contains it."
     ),
 ]

@@ -26,12 +26,18 @@ from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
 from resolvers.shared.global_ids import global_id, local_id
 
-Email = Annotated[str | None, argument("The user's email address. The case of ASCII letters is ignored.")]
+Email = Annotated[
+    str | None,
+    argument("The user's email address; null if `userId` names the user. The case of ASCII letters is ignored."),
+]
 OwnEmail = Annotated[
     str | None,
-    argument("The user's email address: the caller's own, or any for admins. The case of ASCII letters is ignored."),
+    argument(
+        "The user's email address: the caller's own, or any for admins; null if `id` names the user. The case of "
+        "ASCII letters is ignored."
+    ),
 ]
-PhotoUserId = Annotated[strawberry.ID | None, argument("The user's `userId`.")]
+PhotoUserId = Annotated[strawberry.ID | None, argument("The user's `userId` or `id`; null if `email` names the user.")]
 
 
 @strawberry.input(description="A user of the photo library to create.")
@@ -64,10 +70,10 @@ Changes = Annotated[UpdatePhotoUserInput, argument("The changes, at least one fi
 
 
 async def photo_user(
-    info: Info, email: OwnEmail = None, user_id: PhotoUserId = None, consistent: Consistent = False
+    info: Info, email: OwnEmail = None, id: PhotoUserId = None, consistent: Consistent = False
 ) -> PhotoUser | None:
     context = info.context
-    address = given_email(context, email=email, user_id=user_id)
+    address = given_email(context, email=email, user_id=id, id_field="id")
     if email is not None:
         _require_owner(context.identity, address)
     pattern = consistently(keys.PHOTO_USER if email is None else keys.PHOTO_USER_BY_EMAIL, consistent)
@@ -81,7 +87,7 @@ def _require_owner(identity: Identity | None, address: str | None) -> None:
     """
     caller = require(identity, keys.PHOTO_USER_BY_EMAIL)
     if not (is_admin(caller) or caller_email(caller) == address):
-        raise Forbidden("`email` must be your own: read other users by `userId`.")
+        raise Forbidden("`email` must be your own: read other users by `id`.")
 
 
 photo_users = list_of_type(keys.PHOTO_USERS, PhotoUser.decoder, keys.TYPE, SortOrder.ASCENDING)

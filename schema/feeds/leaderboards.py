@@ -22,19 +22,21 @@ class AuthorRank:
     rank: int = described("The rank, from 1.")
     author_id: strawberry.ID = described("The id of the author.")
     author = user_field("author_id", "The author's present profile; null if there is none.")
-    posts: int = described("The number of posts written in the month.")
-    likes: int = described("The number of likes received in the month.")
-    comments: int = described("The number of comments received in the month.")
-    score: int = described("The sum of `posts`, `likes` and `comments`.")
+    posts: int = described("The number of posts written in the month.", name="postCount")
+    likes: int = described("The number of likes received in the month.", name="likeCount")
+    comments: int = described("The number of comments received in the month.", name="commentCount")
+    score: int = described("The sum of `postCount`, `likeCount` and `commentCount`.")
 
 
 @object_type("period", "tag", description="A tag's rank in an hour or a day.")
 class TagTrend:
     rank: int = described("The rank, from 1.")
     tag: str = described("The tag in lower case, without `#`.")
-    posts: int = described("The number of public posts with the tag.")
+    posts: int = described("The number of public posts with the tag.", name="postCount")
     velocity: float = described(
-        "Posts per hour, over the part of the hour or day that has passed so far, at least one minute."
+        "The posts per hour in the part of the hour or day that has passed so far, which counts as at least one "
+        "minute.",
+        name="postsPerHour",
     )
 
 

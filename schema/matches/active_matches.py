@@ -34,7 +34,7 @@ strawberry.enum(
 @object_type("match_id", description="The live score of a match: innings, batters, bowlers and the latest balls.")
 class LiveScore:
     match_id: strawberry.ID = described("The `matchId` of the match.")
-    version: int = described("The version of the state. It grows with each change.")
+    version: int = described("The version of the live state. It grows by one with each change.")
     updated_at: datetime = described("The time of the latest change.")
     status: str = described("The status in the source's words, such as `1st Innings`.")
     phase: cricket.MatchPhase = described("The status as one of a fixed set of phases.")
@@ -64,7 +64,10 @@ class LiveScore:
 class LiveMatch:
     match_id: strawberry.ID = described("The `matchId` of the match.")
     league_code: str = described("The league's `code`.")
-    version: int = described("The version of the match's state. It grows with each change.")
+    version: int = described(
+        "The version of the live state: of the innings, the score and the status. It grows by one with each "
+        "change of them."
+    )
     live_score = pattern_field(
         patterns.LIVE_DETAILS,
         resolver=resolve.listed_score,
@@ -73,7 +76,7 @@ class LiveMatch:
         description="The live score. Selecting `batting`, `bowling` or `recentBalls` costs one read per match; "
         "the other fields are read with the list.",
     )
-    match = match_field("The match with all its details.")
+    match = match_field("The match with all its details; null if it was deleted.")
 
 
 @node_type(
@@ -85,18 +88,25 @@ class LiveMatch:
 )
 class ActiveMatch(Node):
     match_id: strawberry.ID = described("The `matchId` of the match.")
-    match = match_field("The match with all its details.")
+    match = match_field("The match with all its details; null if it was deleted.")
     league_code: str = described("The league's `code`.")
     status: live_state.ActiveStatus = described("Whether the match is polled.")
     instance_id: strawberry.ID | None = described("The instance that polls the match; null until one does.")
     fence: int = described(
-        "The fencing token: the number of times that another instance took over the match. Writes with a "
-        "lower token are rejected."
+        "The number of times that an instance took over the match. A write of an instance that took it over "
+        "earlier is rejected: its number is lower (a fencing token)."
     )
-    version: int = described("The version of the match's state. It grows with each change.")
+    version: int = described(
+        "The version of the live state: of the innings, the score and the status. It grows by one with each "
+        "change of them."
+    )
     last_tick_at: datetime | None = described("The time of the latest poll; null before the first.")
     updated_at: datetime = described("The time of the latest change.")
-    previous_ball_id: strawberry.ID = described("The id of the latest ball whose events were sent; 0 if there is none.")
+    previous_ball_id = strawberry.field(
+        resolver=resolve.previous_ball_id,
+        graphql_type=strawberry.ID | None,
+        description="The `ballId` of the latest ball whose events were sent; null before the first ball.",
+    )
     live: LiveScore = strawberry.field(name="liveScore", description="The live score.")
     changed: list[live_state.LiveStatePart] = described("The parts that the latest change updated, each once.")
     events = events_field("The events of the latest change, oldest first: at most 40, or those of one ball.")
@@ -118,7 +128,10 @@ class MatchUpdate:
         "Whether the update is a snapshot, which replaces the client's state: the first update of a "
         "match, and the first one after a gap."
     )
-    conflated: int = described("The number of versions that this update replaces. Their events are included here.")
+    conflated: int = described(
+        "The number of earlier versions that this update replaces, because they came within "
+        "`minIntervalMs`. Their events are included here."
+    )
     changed: list[live_state.LiveStatePart] = described(
         "The parts of the state that changed since the previous update, each once."
     )
@@ -126,8 +139,8 @@ class MatchUpdate:
         "The events since the previous update, oldest first: for each version at most 40, or those of one ball."
     )
     live: LiveScore = strawberry.field(name="liveScore", description="The live score at this version.")
-    server_time = strawberry.field(
-        resolver=resolve_live.server_time,
+    sent_at = strawberry.field(
+        resolver=resolve_live.sent_at,
         graphql_type=datetime,
         description="The time at which the server sent this update.",
     )
@@ -148,8 +161,8 @@ class LiveScores:
     )
     updates: list[MatchUpdate] = described("The updates, at most one per match.")
     ended: list[strawberry.ID] = described(
-        "The `matchId` of each match that is no longer live: it has ended, was suspended, or was taken "
-        "off the list. A match that returns starts with a snapshot."
+        "The `matchId` of each match that the gateway no longer polls: it ended five minutes ago, its play is "
+        "suspended, or the source no longer lists it. A match that returns starts with a snapshot."
     )
 
 
@@ -173,7 +186,8 @@ class ActiveMatchQueries:
         resolver=resolve.live_matches,
         graphql_type=list[LiveMatch],
         extent=Extent(size=10),
-        description="Return one entry for each live match.",
+        description="Return one entry for each live match. A match is live while the gateway polls it, which includes "
+        "the five minutes after its end.",
     )
 
 
@@ -220,5 +234,6 @@ class ActiveMatchSubscriptions:
         graphql_type=AsyncGenerator[LiveScores, None],
         extent=Extent(scanned=10),
         description="Receive all live matches of a league, or of all leagues: first a snapshot of all of them, "
-        "then each change.",
+        "then each change. A match is live while the gateway polls it, which includes the five minutes after its end: "
+        "`liveScore.phase` tells finished matches from those in play.",
     )

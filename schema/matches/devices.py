@@ -36,9 +36,11 @@ class Device(Node):
     platform: records.Platform = described("The operating system.")
     apns_token = token_field("apns_token", "The token that receives notifications.")
     push_to_start_token = token_field("push_to_start_token", "The token that starts a Live Activity; null without one.")
-    os_version: str | None = described("The version of the operating system at the latest registration.")
-    app_version: str | None = described("The version of the app at the latest registration.")
-    registered_at: datetime | None = described("The time of the latest registration.")
+    os_version: str | None = described(
+        "The version of the operating system at the latest registration; null if it is unknown."
+    )
+    app_version: str | None = described("The version of the app at the latest registration; null if it is unknown.")
+    registered_at: datetime | None = described("The time of the latest registration; null if it is unknown.")
     expires_at: datetime = described("The time at which the registration expires, 90 days after the latest one.")
     version: int = described(VERSION)
 

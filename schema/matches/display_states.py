@@ -84,7 +84,7 @@ class DisplayState(Node):
     )
     batting_team_id: strawberry.ID | None = described("The `teamId` of the batting team; null between innings.")
     batters: list[DisplayBatter] = described("The batters at the crease, usually two, in batting order.")
-    bowler: DisplayBowler | None = described("The current bowler.")
+    bowler: DisplayBowler | None = described("The current bowler; null if nobody bowls.")
     recent: str = described("Up to twelve balls of the innings, the latest one last: 1 4 W . 6 2wd.")
     target: int | None = described("The runs that win the match; null before there is a target.")
     required_runs: int | None = described("The runs that a chasing team still needs; null otherwise.")
@@ -92,9 +92,9 @@ class DisplayState(Node):
         "The balls that remain for a chasing team; null otherwise, and if overs are not limited."
     )
     required_rate: float | None = described("The runs per over that a chasing team needs; null otherwise.")
-    run_rate: float | None = described("The runs per over in the current innings so far.")
+    run_rate: float | None = described("The runs per over in the current innings so far; null before its first ball.")
     last_event: str | None = described("The latest event in words; null if the latest change had none.")
-    league: str | None = described("The league's name.")
+    league: str | None = described("The league's name; null if it is unknown.")
     start_time: datetime = described("The start time of the match.")
     updated_at: datetime = described("The time of the latest change of the match.")
 

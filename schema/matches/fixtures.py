@@ -36,16 +36,18 @@ from schema.nodes import Node, node_type, object_type, value_type
 
 @value_type(description="The place where a match is played.")
 class Venue:
-    venue_id: strawberry.ID | None = described("The venue's id at the source.")
+    venue_id: strawberry.ID | None = described("The venue's id at the source; null if it is unknown.")
     name: str = described("The name of the ground.")
-    city: str | None = described("The city.")
-    country: str | None = described("The country.")
+    city: str | None = described("The city; null if it is unknown.")
+    country: str | None = described("The country; null if it is unknown.")
 
 
 @value_type(description="The toss before a match.")
 class Toss:
     team_id: strawberry.ID = described("The `teamId` of the team that won the toss.")
-    elected: str | None = described("The winner's choice in the source's words: batting or bowling.")
+    elected: str | None = described(
+        "The winner's choice in the source's words: batting or bowling; null if it is unknown."
+    )
 
 
 @value_type(description="The target of the side that bats last.")
@@ -62,8 +64,8 @@ class Result:
     kind: cricket.ResultKind = described("The kind of result.")
     text: str = described("The result in one line.")
     winner_team_id: strawberry.ID | None = described("The `teamId` of the winner; null if there is none.")
-    by_runs: int | None = described("The winning margin in runs.")
-    by_wickets: int | None = described("The winning margin in wickets.")
+    by_runs: int | None = described("The winning margin in runs; null if the match was not won by runs.")
+    by_wickets: int | None = described("The winning margin in wickets; null if the match was not won by wickets.")
     by_innings: bool = described("Whether the match was won by an innings and `byRuns`.")
     method: str | None = described("The method that decided the match after rain, such as D/L; null if none did.")
     eliminator: bool = described("Whether a super over or the number of boundaries decided a tie.")
@@ -111,9 +113,9 @@ class Match(Node):
     start_time: datetime = described("The start time.")
     status: str = described("The status in the source's words: NS, 1st Innings, Finished.")
     phase: cricket.MatchPhase = described("The status as one of a fixed set of phases.")
-    round: str | None = described("The round, such as 3rd T20I or Final.")
-    format: str | None = described("The format, such as T20, ODI or Test.")
-    note: str | None = described("A remark of the source, such as the result in words.")
+    round: str | None = described("The round, such as 3rd T20I or Final; null if it is unknown.")
+    format: str | None = described("The format, such as T20, ODI or Test; null if it is unknown.")
+    note: str | None = described("A remark of the source, such as the result in words; null without one.")
     venue: Venue | None = described("The venue; null if it is unknown.")
     toss: Toss | None = described("The toss; null before it.")
     scheduled_overs: int | None = described("The scheduled overs per innings; null without a limit.")
@@ -139,16 +141,23 @@ class Match(Node):
         description="The line-ups: one entry for each named player. They are available while the source's latest "
         "response is cached, until a week after the match.",
     )
-    version: int = described("The version of the live state. It grows with each change.")
+    version: int = described(
+        "The version of the live state: of the innings, the score and the status. It grows by one with each "
+        "change of them. Updates of a match take `revision` instead."
+    )
     revision: int | None = described(
-        "The version of the match for `expectedVersion`. It grows with every change, including "
-        "changes of the live score. Null in `matchesByLeague`."
+        "The version of the stored match, for `expectedVersion`. It grows with every change: of the "
+        "fixture and of the live state. Null in `matchesByLeague`."
     )
     operator_fields: list[FixtureField] | None = described(
         "The fields that an operator set, each once. The source does not update them. Null in `matchesByLeague`."
     )
-    updated_at: datetime | None = described("The time at which the match was last stored or changed.")
-    live_updated_at: datetime | None = described("The time at which the live score was last written.")
+    updated_at: datetime | None = described(
+        "The time at which the match was last stored or changed; null if it is unknown."
+    )
+    live_updated_at: datetime | None = described(
+        "The time at which the live score was last written; null before that, and after the match was archived."
+    )
     archived_at: datetime | None = described("The time at which the match left the live scores; null before that.")
     live_score = pattern_field(
         active_patterns.LIVE_SCORE,
@@ -168,25 +177,27 @@ class Match(Node):
         graphql_type=DisplayState | None,
         # The reads of an uncached state: the match, its live state, both teams and the league.
         extent=Extent(reads=6),
-        description="The match as a widget shows it, from the point of view of one team.",
+        description="The match as a widget shows it, from the point of view of one team; null, with an error, if the "
+        "team does not play in the match.",
     )
-    is_followed = pattern_field(
+    followed_by_viewer = pattern_field(
         follow_patterns.FOLLOW_OF_USER,
-        resolver=resolve_follows.is_followed,
+        resolver=resolve_follows.followed_by_viewer,
         graphql_type=bool | None,
-        description="Whether the caller follows the match. Callers: anyone with a token.",
+        description="Whether the caller follows the match; null without a token.",
     )
     followers = pattern_field(
         follow_patterns.FOLLOWERS,
         resolver=resolve_follows.followers,
         graphql_type=Connection[MatchFollow] | None,
-        description="The follows of the match. Callers: the system.",
+        description="The follows of the match. Callers: the system; null, with an error, for others.",
     )
     live_activities = pattern_field(
         activity_patterns.ACTIVITIES_OF_MATCH,
         resolver=resolve_activities.live_activities_of_match,
         graphql_type=Connection[LiveActivity] | None,
-        description="The Live Activity sessions of the match on users' lock screens. Callers: the system.",
+        description="The Live Activity sessions of the match on users' lock screens. Callers: the system; null, with "
+        "an error, for others.",
     )
 
 

@@ -35,8 +35,12 @@ class League(Node):
     )
     image_url: str | None = described("The address of the league's badge; null without one.")
     country_id: strawberry.ID | None = described("The country's id at the source; null if it is unknown.")
-    type: str | None = described("The kind of league in the source's words, such as league or phase.")
-    updated_at: datetime | None = described("The time at which the league was last stored or changed.")
+    type: str | None = described(
+        "The kind of league in the source's words, such as league or phase; null if it is unknown."
+    )
+    updated_at: datetime | None = described(
+        "The time at which the league was last stored or changed; null if it is unknown."
+    )
     version: int = described(VERSION)
 
 

@@ -195,12 +195,12 @@ class CricketEvent:
     kind: cricket_events.CricketEventKind = described("The kind of event.")
     text: str = described("The event in one line.")
     innings: int | None = described("The number of the innings, from 1; null if the event belongs to none.")
-    score: str | None = described("The score after the event: 120/3.")
+    score: str | None = described("The score after the event: 120/3; null before the first innings.")
     ball: Ball | None = described("The ball of the event; null if there is none.")
     player_id: strawberry.ID | None = described(
         "The id of the player concerned, such as the batter who is out; null if there is none."
     )
-    player: str | None = described("The name of that player.")
+    player: str | None = described("The name of the player concerned; null if there is none.")
     value: int | None = described("The milestone or the target; null for other events.")
 
 

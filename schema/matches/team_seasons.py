@@ -20,7 +20,7 @@ from schema.nodes import Node, node_type, object_type
     patterns.TEAM_SEASON,
     parts=("season_id", "team_id"),
     read=lambda context, *key: context.team_seasons.by_key(*key),
-    description="A team's record in a season of a league. Unknown figures are null.",
+    description="A team's record in a season of a league.",
 )
 class TeamSeason(Node):
     season_id: strawberry.ID = described("The season's id at the source.")
@@ -34,15 +34,17 @@ class TeamSeason(Node):
         graphql_type=Team | None,
         description="The team; null if it is not stored.",
     )
-    position: int | None = described("The position in the table, from 1.")
-    played: int | None = described("The matches played.")
-    won: int | None = described("The matches won.")
-    lost: int | None = described("The matches lost.")
-    drawn: int | None = described("The matches drawn or tied.")
-    no_result: int | None = described("The matches without a result.")
-    points: float | None = described("The points.")
-    net_run_rate: float | None = described("The net run rate: runs scored per over minus runs conceded per over.")
-    updated_at: datetime | None = described("The time at which the record was last stored.")
+    position: int | None = described("The position in the table, from 1; null if it is unknown.")
+    played: int | None = described("The matches played; null if it is unknown.")
+    won: int | None = described("The matches won; null if it is unknown.")
+    lost: int | None = described("The matches lost; null if it is unknown.")
+    drawn: int | None = described("The matches drawn or tied; null if it is unknown.")
+    no_result: int | None = described("The matches without a result; null if it is unknown.")
+    points: float | None = described("The points; null if it is unknown.")
+    net_run_rate: float | None = described(
+        "The net run rate: runs scored per over minus runs conceded per over; null if it is unknown."
+    )
+    updated_at: datetime | None = described("The time at which the record was last stored; null if it is unknown.")
 
 
 @object_type("season_id", description="A season of a league.")

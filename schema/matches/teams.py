@@ -28,7 +28,9 @@ class Team(Node):
     image_url: str | None = described("The address of the team's badge; null without one.")
     country_id: strawberry.ID | None = described("The country's id at the source; null if it is unknown.")
     national: bool = described("Whether the team is a country's side; otherwise it is a club.")
-    updated_at: datetime | None = described("The time at which the team was last stored or changed.")
+    updated_at: datetime | None = described(
+        "The time at which the team was last stored or changed; null if it is unknown."
+    )
     version: int = described(VERSION)
 
 

@@ -51,7 +51,8 @@ class Photo(Node):
     thumbnail_url = strawberry.field(
         resolver=resolve.thumbnail_url,
         graphql_type=str | None,
-        description="The signed address of the thumbnail, valid for about an hour.",
+        description="The signed address of the thumbnail, valid for about an hour. Null if the address would contain "
+        "the owner's email address and the caller may not see it.",
     )
     user_id = strawberry.field(
         resolver=resolve_users.user_id, graphql_type=strawberry.ID, description="The `PhotoUser.userId` of the owner."

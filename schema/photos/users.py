@@ -55,7 +55,7 @@ class PhotoUserQueries:
         resolver=resolve.photo_user,
         graphql_type=PhotoUser | None,
         description="Return a user of the photo library; null if there is none. Anyone may read a user by "
-        "`userId`; reading by `email` is for that user and admins.",
+        "`id`; reading by `email` is for that user and admins.",
     )
     photo_users = pattern_field(
         patterns.PHOTO_USERS,

@@ -59,6 +59,17 @@ _BOUND = re.compile(r"\b(at most|up to|one|two|three|eight|each|\d[\d,]*)\b", re
 # Durations are no bounds.
 _DURATION = re.compile(r"(up to )?\d+ (seconds|minutes|hours|days)")
 _DEFAULT = re.compile(r"by default (\d|[A-Z]{2,}|true|false)")
+# Names of times that do not end in At, and of days that do not end in On.
+TIMES = {"startTime", "endTime", "from", "to", "at"}
+DAYS = {"day", "from", "to"}
+# What a stranger reads twice: empty words, other words for those of the glossary, and actors without a name.
+_FORBIDDEN = re.compile(
+    r"if nothing is said|one's own|likewise|\banswers?\b|\b(whoever|whom|told|tells? (you|nobody|others))\b"
+    r"|\bthe same as above\b|\betc\b|\bN/A\b|\b(TODO|TBD)\b",
+    re.I,
+)
+_SENTENCES = re.compile(r"[A-Z`@0-9].*[.`]$", re.S)
+_STATES_ABSENCE = re.compile(r"\bnull\b|\bby default\b|\bomitted\b", re.I)
 _STORE = re.compile(r"DynamoDB|GetItem|PutItem|UpdateItem|DeleteItem|\bQuery on\b|Transact|\bGSI")
 
 Rule = Callable[[], Iterator[str]]
@@ -205,6 +216,63 @@ def everything_has_a_description() -> Iterator[str]:
             yield kind.name
     yield from (coordinate for coordinate, field in fields() if not field.description)
     yield from (coordinate for coordinate, _, value in values() if not value.description)
+
+
+@rule
+def descriptions_of_nullable_fields_state_what_null_means() -> Iterator[str]:
+    for coordinate, field in fields():
+        is_page = coordinate.partition(".")[0].endswith(("Connection", "Edge"))
+        if not is_page and not is_non_null_type(field.type) and "null" not in (field.description or "").lower():
+            # "Null" as a value, or the access of callers that makes the field null.
+            yield coordinate
+
+
+@rule
+def descriptions_of_nullable_arguments_state_what_null_means() -> Iterator[str]:
+    for coordinate, name, argument in arguments():
+        is_null = not is_non_null_type(argument.type) and name not in PAGE
+        if is_null and not _STATES_ABSENCE.search(argument.description or ""):
+            yield coordinate
+
+
+@rule
+def times_and_days_have_the_names_of_the_conventions() -> Iterator[str]:
+    named = [(coordinate, coordinate.partition(".")[2], field) for coordinate, field in fields()]
+    for coordinate, name, value in (*named, *values()):
+        kind: Any = get_named_type(value.type)
+        if kind.name == "DateTime" and not name.endswith("At") and name not in TIMES:
+            yield coordinate
+        if kind.name == "Date" and not name.endswith("On") and name not in DAYS:
+            yield coordinate
+
+
+@rule
+def root_fields_begin_with_a_verb() -> Iterator[str]:
+    for root, verb in (("Query", "Return "), ("Query", "Search "), ("Subscription", "Receive ")):
+        for coordinate, field in fields(root):
+            description = field.description or ""
+            is_search = coordinate.startswith("Query.search")
+            if is_search == (verb == "Search ") and not description.startswith(verb):
+                yield coordinate
+
+
+def described() -> Iterator[tuple[str, str]]:
+    """Return the coordinates and the descriptions of types, fields, arguments, inputs and values of enums."""
+    for kind in SCHEMA.type_map.values():
+        if not kind.name.startswith("__"):
+            yield kind.name, kind.description or ""
+            if is_enum_type(kind):
+                yield from ((f"{kind.name}.{name}", value.description or "") for name, value in kind.values.items())
+    yield from ((coordinate, field.description or "") for coordinate, field in fields())
+    yield from ((coordinate, value.description or "") for coordinate, _, value in values())
+
+
+@rule
+def descriptions_are_sentences_without_forbidden_words() -> Iterator[str]:
+    for coordinate, description in described():
+        name = re.sub(r"`[^`]*`|[A-Z_]{4,}", "`", description)
+        if _FORBIDDEN.search(name) or (description and not _SENTENCES.fullmatch(description)):
+            yield coordinate
 
 
 @rule

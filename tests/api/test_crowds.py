@@ -36,7 +36,7 @@ VIEWERS, FOLLOWERS = 200, 30
 SETTLED = {"seconds": 1}
 MATCH = '{ match(id: "m1") { note homeTeam { name } } }'
 UPDATES = """subscription { matchUpdates(matchId: "m1") {
-  version match { note isFollowed homeTeam { name } awayTeam { name } } } }"""
+  version match { note followedByViewer homeTeam { name } awayTeam { name } } } }"""
 TEAMS = """mutation { syncTeams(input: [
   {teamId: "10", name: "Home", code: "HOM"}, {teamId: "20", name: "Away", code: "AWA"}]) { teamId } }"""
 
@@ -119,7 +119,7 @@ async def test_subscribers_see_the_state_of_an_event_from_one_read_for_all(
     await register_at_version_1(served, "m1")
     await ask_system(served, TEAMS)
     clock.forward(**SETTLED)
-    # `isFollowed` differs by subscriber, so an event is executed for each of them.
+    # `followedByViewer` differs by subscriber, so an event is executed for each of them.
     listeners = [await served.listen(UPDATES, user=f"viewer{number}") for number in range(FOLLOWERS)]
     for listener in listeners:
         await listener.event()

@@ -90,7 +90,7 @@ def test_the_setting_is_one_of_four() -> None:
 async def test_an_explanation_confirms_no_email(served: Served) -> None:
     await put_photos(served, photo_user(EVE))
     query = f"""{{
-      known: photoUser(userId: "{user_id(served, EVE)}") {{ displayName }}
+      known: photoUser(id: "{user_id(served, EVE)}") {{ displayName }}
       right: photosByUser(email: "{EVE}") {{ nodes {{ imageId }} }}
       wrong: photosByUser(email: "{ADA}") {{ nodes {{ imageId }} }}
     }}"""

@@ -181,16 +181,18 @@ class Found:
         }
 
     async def top_authors(self, month: str) -> list[tuple[str, int, int, int]]:
-        query = "query ($at: DateTime!) { topAuthors(at: $at, first: 100) { authorId posts likes comments } }"
+        query = (
+            "query ($at: DateTime!) { topAuthors(at: $at, first: 100) { authorId postCount likeCount commentCount } }"
+        )
         ranks = (await self._ask(query, {"at": f"{month}-01T00:00:00Z"}))["topAuthors"]
-        return [(rank["authorId"], rank["posts"], rank["likes"], rank["comments"]) for rank in ranks]
+        return [(rank["authorId"], rank["postCount"], rank["likeCount"], rank["commentCount"]) for rank in ranks]
 
     async def trending(self, window: str) -> list[tuple[str, int]]:
         at = f"{window}:30:00Z" if "T" in window else f"{window}T12:00:00Z"
         query = """query ($window: TagWindow!, $at: DateTime!) {
-          trendingTags(window: $window, at: $at, first: 100) { tag posts } }"""
+          trendingTags(window: $window, at: $at, first: 100) { tag postCount } }"""
         found = await self._ask(query, {"window": "HOUR" if "T" in window else "DAY", "at": at})
-        return [(one["tag"], one["posts"]) for one in found["trendingTags"]]
+        return [(one["tag"], one["postCount"]) for one in found["trendingTags"]]
 
 
 async def compare_with_feed_model(workload: FeedWorkload) -> None:

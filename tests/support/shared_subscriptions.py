@@ -19,7 +19,7 @@ from server.subscriptions.manager import SubscriptionManager
 from server.subscriptions.subscriber import SubscriptionHandle
 from tests.support.served import Served
 
-FOLLOWED = 'subscription { matchUpdates(matchId: "m1") { version match { isFollowed } } }'
+FOLLOWED = 'subscription { matchUpdates(matchId: "m1") { version match { followedByViewer } } }'
 REPORTED = "subscription { sightingReported { sightingId } }"
 
 

@@ -16,7 +16,7 @@ FOLLOW_OF_USER = match_follow.read(
     "FOL-1",
     "Whether a user follows a match, and which side",
     Who.USER,
-    ("matchFollow", "Match.isFollowed", "node", "nodes"),
+    ("matchFollow", "Match.followedByViewer", "node", "nodes"),
 )
 FOLLOWERS = match_follow.query("FOL-2", "All followers of a match", Who.SYSTEM, ("Match.followers",))
 FOLLOW = AccessPattern(

@@ -39,7 +39,7 @@ WINDOW = f"""query ($first: Int, $after: String, $least: Float) {{
     nodes {{ {FIELDS} }} pageInfo {{ hasNextPage endCursor }} }} }}"""
 ONE = f"query ($id: ID!, $node: ID!) {{ earthquake(id: $id) {{ {FIELDS} }} node(id: $node) {{ id }} }}"
 REVISIONS = '{ earthquake(id: "ci1") { magnitude latest { magnitude } revisions { magnitude } } }'
-LOGS = """{ requestLogs(type: INGEST) { nodes { requestId timestamp route status latencyMs fetched upserted skipped
+LOGS = """{ requestLogs(type: INGEST) { nodes { requestId startedAt route status latencyMs fetched upserted skipped
   retries upstreamSize upstreamHash } } }"""
 QUERY_LOGS = """{ requestLogs(type: QUERY) { nodes { requestId route minMagnitude pageSize resultCount hasNextToken
   bucketsScanned error from to } } }"""
@@ -130,7 +130,7 @@ async def test_the_documented_request_log_of_a_day_is_read(served: Served, ours:
     ingests = data_of(await served.ask(LOGS, user="root", role=Role.ADMIN))["requestLogs"]["nodes"]
     queries = data_of(await served.ask(QUERY_LOGS, user="root", role=Role.ADMIN))["requestLogs"]["nodes"]
 
-    common = {"requestId": INGEST_ID, "timestamp": "2026-06-25T12:00:00.000Z", "status": 200, "latencyMs": 120}
+    common = {"requestId": INGEST_ID, "startedAt": "2026-06-25T12:00:00.000Z", "status": 200, "latencyMs": 120}
     assert ingests == [common | {"route": "/ingest/recent"} | INGEST_FIGURES]
     assert queries == [
         {

@@ -52,8 +52,8 @@ BY_AUTHOR = '{ list: postsByAuthor(authorId: "u001") { nodes { postId text autho
 BY_TAG = """query ($first: Int, $after: String) { list: postsByTag(tag: "dynamodb", first: $first, after: $after) {
   nodes { postId text authorId visibility mediaRef } pageInfo { hasNextPage endCursor } } }"""
 COUNTS = '{ post(id: "abc123") { likeCount commentCount } }'
-TOP = '{ topAuthors(at: "2026-06-25T12:00:00Z") { authorId posts likes comments } }'
-TRENDING = '{ trendingTags(window: HOUR, at: "2026-06-25T12:30:00Z") { tag posts } }'
+TOP = '{ topAuthors(at: "2026-06-25T12:00:00Z") { authorId postCount likeCount commentCount } }'
+TRENDING = '{ trendingTags(window: HOUR, at: "2026-06-25T12:30:00Z") { tag postCount } }'
 UNREAD = '{ notifications(userId: "u001") { nodes { kind actorId actorCount postId commentId } } }'
 
 
@@ -64,7 +64,7 @@ async def listed_post_ids(served: Served, query: str, user: str | None = None, r
 async def rank_of(served: Served, author: str) -> tuple[int, int, int]:
     """Return the posts, likes and comments of an author on the leaderboard of the month."""
     ranks = {rank["authorId"]: rank for rank in data_of(await served.ask(TOP))["topAuthors"]}
-    return ranks[author]["posts"], ranks[author]["likes"], ranks[author]["comments"]
+    return ranks[author]["postCount"], ranks[author]["likeCount"], ranks[author]["commentCount"]
 
 
 @covers("FEED-001", "FEED-004", "FEED-005", "FEED-006")
@@ -176,7 +176,7 @@ async def test_documented_posts_are_counted_and_their_author_is_notified(served:
 
     assert data_of(await served.ask(COUNTS))["post"] == {"likeCount": 3, "commentCount": 1}
     assert await rank_of(served, "u001") == (2, 2, 1)
-    assert data_of(await served.ask(TRENDING))["trendingTags"] == [{"tag": "dynamodb", "posts": 1 + len(ours)}]
+    assert data_of(await served.ask(TRENDING))["trendingTags"] == [{"tag": "dynamodb", "postCount": 1 + len(ours)}]
     unread = data_of(await served.ask(UNREAD, user="u001"))["notifications"]["nodes"]
     assert sorted(unread, key=lambda one: str(one["kind"])) == [
         {"kind": "COMMENT", "actorId": "u002", "actorCount": 1, "postId": "abc123", "commentId": "c001"},
@@ -197,7 +197,7 @@ async def test_the_counts_of_another_program_are_taken_back(served: Served, ours
     assert less == ({"likeCount": 2, "commentCount": 0}, (2, 1, 0))
     assert await rank_of(served, "u001") == (1, 0, 0)
     assert data_of(await served.ask(UNREAD, user="u001"))["notifications"]["nodes"] == []
-    assert [rank["posts"] for rank in data_of(await served.ask(TRENDING))["trendingTags"]] == (
+    assert [rank["postCount"] for rank in data_of(await served.ask(TRENDING))["trendingTags"]] == (
         [len(ours)] if ours else []
     )
 

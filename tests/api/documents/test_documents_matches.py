@@ -107,7 +107,7 @@ async def test_active_matches_are_listed_with_the_league_of_their_fixtures(serve
     assert state == {
         "matchId": "m1",
         "leagueCode": "IPL",
-        "previousBallId": "0",
+        "previousBallId": None,
         "lastTickAt": "2026-06-25T12:00:00.000Z",
     }
 
@@ -205,13 +205,13 @@ async def test_a_device_is_read_changed_and_deleted(served: Served, ours: list[s
 
 @covers("FOL-1", "FOL-2", "FOL-4")
 async def test_a_follow_is_read_and_removed(served: Served, ours: list[str]) -> None:
-    read = '{ matchFollow(matchId: "m1") { userId teamId createdAt } match(id: "m1") { isFollowed } }'
+    read = '{ matchFollow(matchId: "m1") { userId teamId createdAt } match(id: "m1") { followedByViewer } }'
     followers = await data_as_system(served, '{ match(id: "m1") { followers { nodes { userId teamId } } } }')
     unfollow = 'mutation { unfollowMatch(matchId: "m1") { userId } }'
 
     assert data_of(await served.ask(read, user="ada")) == {
         "matchFollow": {"userId": "ada", "teamId": "10", "createdAt": "2026-06-25T12:00:00.000Z"},
-        "match": {"isFollowed": True},
+        "match": {"followedByViewer": True},
     }
     assert followers["match"]["followers"]["nodes"] == [{"userId": "ada", "teamId": "10"}]
     assert data_of(await served.ask(unfollow, user="ada"))["unfollowMatch"] == {"userId": "ada"}

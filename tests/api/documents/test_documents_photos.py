@@ -81,7 +81,7 @@ async def test_documented_users_are_read(served: Served, mixed: bool) -> None:
     theirs = {"displayName": "User Name", "uploadLimit": 100, "uploadCount": None, "createdAt": SHOWN}
 
     mine = data_of(await ask_as(served, f'{{ photoUser(email: "{EMAIL}") {{ {fields} }} }}', EMAIL))
-    by_id = data_of(await served.ask(f'{{ photoUser(userId: "{user_id(served, EMAIL)}") {{ {fields} }} }}'))
+    by_id = data_of(await served.ask(f'{{ photoUser(id: "{user_id(served, EMAIL)}") {{ {fields} }} }}'))
     everybody = await listed_nodes(served, "photoUsers", fields, Role.ADMIN)
 
     assert mine == by_id == {"photoUser": theirs}

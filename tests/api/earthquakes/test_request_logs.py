@@ -21,7 +21,7 @@ LOGS = """
 query ($day: Date, $type: LogType, $first: Int, $after: String, $last: Int, $before: String) {
   requestLogs(day: $day, type: $type, first: $first, after: $after, last: $last, before: $before) {
     nodes {
-      logType timestamp route status fetched upserted skipped retries upstreamSize from to minMagnitude
+      logType startedAt route status fetched upserted skipped retries upstreamSize from to minMagnitude
       pageSize resultCount hasNextToken bucketsScanned error
     }
     pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
@@ -44,8 +44,8 @@ FIGURES = [
     "error",
 ]
 BLANK: dict[str, Any] = dict.fromkeys(FIGURES)
-QUERY = BLANK | {"logType": "QUERY", "route": "graphql/earthquakes", "timestamp": "2026-06-25T12:00:00.000Z"}
-INGEST = BLANK | {"logType": "INGEST", "route": "ingest/earthquakes", "timestamp": "2026-06-25T12:00:00.000Z"}
+QUERY = BLANK | {"logType": "QUERY", "route": "graphql/earthquakes", "startedAt": "2026-06-25T12:00:00.000Z"}
+INGEST = BLANK | {"logType": "INGEST", "route": "ingest/earthquakes", "startedAt": "2026-06-25T12:00:00.000Z"}
 
 
 async def logs_written(served: Served) -> None:

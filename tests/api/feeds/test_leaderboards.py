@@ -12,8 +12,8 @@ from datastore.model.timestamps import to_seconds
 from tests.support.feed_items import user_item
 from tests.support.served import NOON, Served
 
-AUTHORS = "{ topAuthors(%s) { rank authorId author { name } posts likes comments score } }"
-TAGS = "{ trendingTags%s { rank tag posts velocity } }"
+AUTHORS = "{ topAuthors(%s) { rank authorId author { name } postCount likeCount commentCount score } }"
+TAGS = "{ trendingTags%s { rank tag postCount postsPerHour } }"
 
 
 async def put_board(served: Served, kind: str, period: str, *members: dict[str, Any]) -> None:
@@ -47,8 +47,24 @@ async def test_the_top_authors_of_a_month_are_one_item(served: Served) -> None:
     assert alone.made == ["GetItem feed-metrics"]
     assert alone.data == {"topAuthors": [{"authorId": "ada", "score": 9}, {"authorId": "bob", "score": 3}]}
     assert answer.data["topAuthors"] == [
-        {"rank": 1, "authorId": "ada", "author": {"name": "Ada"}, "posts": 3, "likes": 4, "comments": 2, "score": 9},
-        {"rank": 2, "authorId": "bob", "author": {"name": "Bob"}, "posts": 1, "likes": 1, "comments": 1, "score": 3},
+        {
+            "rank": 1,
+            "authorId": "ada",
+            "author": {"name": "Ada"},
+            "postCount": 3,
+            "likeCount": 4,
+            "commentCount": 2,
+            "score": 9,
+        },
+        {
+            "rank": 2,
+            "authorId": "bob",
+            "author": {"name": "Bob"},
+            "postCount": 1,
+            "likeCount": 1,
+            "commentCount": 1,
+            "score": 3,
+        },
     ]
     assert answer.made == ["BatchGetItem feed", "GetItem feed-metrics"]
     assert [one["author"] for one in everybody.data["topAuthors"]] == [{"name": "Ada"}, {"name": "Bob"}, None]
@@ -69,12 +85,12 @@ async def test_the_trending_tags_of_an_hour_or_a_day_are_one_item(served: Served
     other = await served.ask(TAGS % '(window: HOUR, at: "2026-06-25T10:00:00Z")')
 
     assert day.data["trendingTags"] == [
-        {"rank": 1, "tag": "cats", "posts": 24, "velocity": 2.0},
-        {"rank": 2, "tag": "dogs", "posts": 6, "velocity": 0.5},
+        {"rank": 1, "tag": "cats", "postCount": 24, "postsPerHour": 2.0},
+        {"rank": 2, "tag": "dogs", "postCount": 6, "postsPerHour": 0.5},
     ]
-    assert earlier.data["trendingTags"] == [{"rank": 1, "tag": "cats", "posts": 3, "velocity": 3.0}]
+    assert earlier.data["trendingTags"] == [{"rank": 1, "tag": "cats", "postCount": 3, "postsPerHour": 3.0}]
     # An hour that has just begun is rated as one minute.
-    assert [answer.data["trendingTags"][0]["velocity"] for answer in (begun, half)] == [120.0, 4.0]
+    assert [answer.data["trendingTags"][0]["postsPerHour"] for answer in (begun, half)] == [120.0, 4.0]
     assert other.data == {"trendingTags": []}
     assert {tuple(answer.made) for answer in (day, earlier, begun, half, other)} == {("GetItem feed-metrics",)}
 

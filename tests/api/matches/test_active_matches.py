@@ -60,7 +60,7 @@ async def test_a_match_is_registered_with_its_current_state(served: Served) -> N
         "version": 7,
         "lastTickAt": None,
         "updatedAt": MOMENT,
-        "previousBallId": "0",
+        "previousBallId": None,
         "changed": [],
         "expiresAt": None,
         "liveScore": {

@@ -96,9 +96,7 @@ async def test_an_update_has_the_events_and_the_state_of_the_match(served: Serve
 
 async def test_each_update_has_a_fresh_read_of_its_match_and_the_time(served: Served) -> None:
     await register_at_version_1(served, "m1", round="Group stage")
-    listener = await follow_updates(
-        served, 'subscription { matchUpdates(matchId: "m1") { serverTime match { round } } }'
-    )
+    listener = await follow_updates(served, 'subscription { matchUpdates(matchId: "m1") { sentAt match { round } } }')
     first = await listener.event()
 
     await ask_system(served, 'mutation { updateFixture(id: "m1", input: {round: "Final"}) { round } }')
@@ -106,8 +104,8 @@ async def test_each_update_has_a_fresh_read_of_its_match_and_the_time(served: Se
     await advance(served)
 
     assert [first, await listener.event()] == [
-        {"matchUpdates": {"serverTime": "2026-06-25T12:00:00.000Z", "match": {"round": "Group stage"}}},
-        {"matchUpdates": {"serverTime": "2026-06-25T12:01:00.000Z", "match": {"round": "Final"}}},
+        {"matchUpdates": {"sentAt": "2026-06-25T12:00:00.000Z", "match": {"round": "Group stage"}}},
+        {"matchUpdates": {"sentAt": "2026-06-25T12:01:00.000Z", "match": {"round": "Final"}}},
     ]
 
 

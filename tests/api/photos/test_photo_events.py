@@ -38,7 +38,9 @@ async def stored_log_items(served: Served) -> list[dict[str, Any]]:
 async def test_events_are_stored_as_documented(served: Served) -> None:
     when = NOON - timedelta(hours=1)
 
-    answer = await log_events(served, view(at=when.isoformat()), {"eventType": "app.open-2"}, email="Ada@Example.com")
+    answer = await log_events(
+        served, view(createdAt=when.isoformat()), {"eventType": "app.open-2"}, email="Ada@Example.com"
+    )
 
     assert (answer.errors, answer.made) == (None, ["BatchWriteItem sparks"])
     first, second = answer.data["logEvent"]
@@ -149,8 +151,8 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"eventData": {"a": "\uffff"}}, "eventData", "U+FFFF"),
     ({"eventData": {"\u0958" * 51: 1}}, "eventData", "keys"),
     ({"eventData": {"a": 1e-200}}, "eventData", "cannot be stored"),
-    ({"at": "2026-06-25T12:05:01Z"}, "at", "five minutes"),
-    ({"at": "2026-06-18T11:59:59Z"}, "at", "7 days"),
+    ({"createdAt": "2026-06-25T12:05:01Z"}, "createdAt", "five minutes"),
+    ({"createdAt": "2026-06-18T11:59:59Z"}, "createdAt", "7 days"),
 ]
 
 

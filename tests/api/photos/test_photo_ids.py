@@ -89,7 +89,7 @@ CASES: dict[str, tuple[str, str, tuple[str, ...], Any]] = {
         {"title": "New"},
     ),
     "endLivestream": ("mutation { endLivestream(id: $id) { livestreamId } }", "id", LIVESTREAM, {"livestreamId": "l"}),
-    "photoUser": ("{ photoUser(userId: $id) { email } }", "userId", USER, {"email": ADA}),
+    "photoUser": ("{ photoUser(id: $id) { email } }", "id", USER, {"email": ADA}),
     "photosByUser": (
         "{ photosByUser(userId: $id) { nodes { imageId } } }",
         "userId",

@@ -118,7 +118,7 @@ def photo_id(image_id: str) -> str:
 async def test_an_invalid_user_id_finds_no_user_and_no_photos(served: Served) -> None:
     await put_library_items(served, photo_user(), photo("a"))
 
-    one = await served.ask('{ photoUser(userId: "forged") { id } }')
+    one = await served.ask('{ photoUser(id: "forged") { id } }')
     listed = await served.ask('{ photosByUser(userId: "forged") { nodes { id } } }')
 
     assert (data_of(one), one.calls) == ({"photoUser": None}, [])

@@ -327,7 +327,7 @@ async def test_users_find_themselves_by_email_and_admins_any_user(served: Served
 
 async def test_every_caller_finds_a_user_by_id_without_the_email(served: Served) -> None:
     await put_library_items(served, photo_user(EXISTING))
-    ask = f'{{ photoUser(userId: "{user_id(served, EXISTING)}") {{ displayName email }} }}'
+    ask = f'{{ photoUser(id: "{user_id(served, EXISTING)}") {{ displayName email }} }}'
 
     for answer in (await served.ask(ask), await ask_as(served, ask, EVE), await ask_as(served, ask, EVE, Role.SYSTEM)):
         assert (answer.errors, answer.data) == (None, {"photoUser": {"displayName": "ada", "email": None}})

@@ -95,7 +95,7 @@ async def test_a_page_costs_the_same_from_either_end_of_every_list_of_photos(ser
             BATCH,
             BY_EMAIL,
         ],
-        f'{{ photoUser(userId: "{id}") {{ displayName photos {{ {nodes} }} }} }}': [BATCH, GET, BY_EMAIL],
+        f'{{ photoUser(id: "{id}") {{ displayName photos {{ {nodes} }} }} }}': [BATCH, GET, BY_EMAIL],
         f'{{ photos {{ {nodes} }} photosByUser(userId: "{id}") {{ {nodes} }} }}': [BATCH, BY_EMAIL, BY_TYPE],
         "{ photos { nodes { faces { person { name } photo { user { displayName } } } } } }": [BATCH, GET, BY_TYPE],
         '{ photos { nodes { faces(personId: "p01") { person { name } } } } }': [BATCH, BY_TYPE],

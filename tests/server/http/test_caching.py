@@ -199,7 +199,7 @@ def ages(documents: Documents) -> CacheControl:
         ('{ teams { nodes { name } } match(id: "m") { matchId } liveMatches { version } }', 2),
         ('{ match(id: "m") { homeTeam { name } league { name } } }', 5),
         ('{ match(id: "m") { matchId liveScore { __typename } } }', 2),
-        ('{ match(id: "m") { matchId isFollowed } }', 0),  # depends on the caller
+        ('{ match(id: "m") { matchId followedByViewer } }', 0),  # depends on the caller
         ('{ match(id: "m") { ...M } } fragment M on Match { league { ...L } } fragment L on League { name }', 5),
         ("{ ...Q ...Q } fragment Q on Query { teams { nodes { name ... { code } ... on Team { id } } } }", 30),
         ("{ ...Q } fragment Q on Query { teams { nodes { name } } me { userId } }", 0),

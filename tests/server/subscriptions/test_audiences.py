@@ -88,14 +88,14 @@ async def test_an_operation_that_waits_delays_no_other_operation_of_the_group(se
 async def test_a_personal_operation_beside_a_public_one_is_split_by_rights(served: Served) -> None:
     await register_at_version_1(served, "m1")
     await served.ask('mutation { followMatch(matchId: "m1", teamId: "10") { matchId } }', user="ada")
-    personal = 'subscription { matchUpdates(matchId: "m1") { version match { isFollowed } } }'
+    personal = 'subscription { matchUpdates(matchId: "m1") { version match { followedByViewer } } }'
     users = [("ada", True), ("bob", False), ("ada", True)]
     viewers = [await follow_subscription(served, personal, user) for user, _ in users]
     public = await follow_subscription(served, VERSION, "bob")
     for version in (1, 2, 3):
         for viewer, (_, follows) in zip(viewers, users, strict=True):
             update = (await viewer.next())["matchUpdates"]
-            assert update == {"version": version, "match": {"isFollowed": follows}}
+            assert update == {"version": version, "match": {"followedByViewer": follows}}
         assert await public.next() == {"matchUpdates": {"version": version}}
         await advance(served)
     assert groups(served) == 1

@@ -98,7 +98,7 @@ PAGE = Page(
         Field(
             "trendingTags",
             ("FEED-010", Who.ANY, {"GetItem", "BatchGetItem"}),
-            "{ trendingTags { velocity } }",
+            "{ trendingTags { postsPerHour } }",
             ["GetItem feed-metrics"],
         ),
         # The read checks that the author is a user.

@@ -277,9 +277,9 @@ PAGE = Page(
     ),
     nested=(
         Nested(
-            "Match.isFollowed",
-            'match(id: "m1") { value: isFollowed }',
-            {"anonymous": SIGN_IN, "owner": True, "stranger": False, "admin": False, "system": False},
+            "Match.followedByViewer",
+            'match(id: "m1") { value: followedByViewer }',
+            {"anonymous": None, "owner": True, "stranger": False, "admin": False, "system": False},
         ),
         Nested(
             "Match.active",

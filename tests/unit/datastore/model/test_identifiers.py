@@ -224,7 +224,7 @@ async def test_a_user_with_an_email_of_an_earlier_form_stays_a_user(served: Serv
         served, "{ me { photoUser { email photos { nodes { imageId } } } } }", "M\u00fcller@Example.com"
     )
     renamed = await as_email(served, 'mutation { updatePhotoUser(input: {displayName: "M"}) { displayName } }', stored)
-    read = await served.ask(f'{{ photoUser(userId: "{user_id(served, stored)}") {{ displayName }} }}')
+    read = await served.ask(f'{{ photoUser(id: "{user_id(served, stored)}") {{ displayName }} }}')
 
     assert own.data["me"]["photoUser"] == {"email": stored, "photos": {"nodes": [{"imageId": "a"}]}}
     assert renamed.data == {"updatePhotoUser": {"displayName": "M"}}
