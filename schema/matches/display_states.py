@@ -84,7 +84,7 @@ class DisplayState(Node):
     )
     batting_team_id: strawberry.ID | None = described("The `teamId` of the batting team; null between innings.")
     batters: list[DisplayBatter] = described("The batters at the crease, usually two, in batting order.")
-    bowler: DisplayBowler | None = described("The current bowler; null if nobody bowls.")
+    bowler: DisplayBowler | None = described("The current bowler; null between innings.")
     recent: str = described("Up to twelve balls of the innings, the latest one last: 1 4 W . 6 2wd.")
     target: int | None = described("The runs that win the match; null before there is a target.")
     required_runs: int | None = described("The runs that a chasing team still needs; null otherwise.")
