@@ -256,7 +256,7 @@ def root_fields_begin_with_a_verb() -> Iterator[str]:
                 yield coordinate
 
 
-def described() -> Iterator[tuple[str, str]]:
+def all_descriptions() -> Iterator[tuple[str, str]]:
     """Return the coordinates and the descriptions of types, fields, arguments, inputs and values of enums."""
     for kind in SCHEMA.type_map.values():
         if not kind.name.startswith("__"):
@@ -269,7 +269,7 @@ def described() -> Iterator[tuple[str, str]]:
 
 @rule
 def descriptions_are_sentences_without_forbidden_words() -> Iterator[str]:
-    for coordinate, description in described():
+    for coordinate, description in all_descriptions():
         name = re.sub(r"`[^`]*`|[A-Z_]{4,}", "`", description)
         if _FORBIDDEN.search(name) or (description and not _SENTENCES.fullmatch(description)):
             yield coordinate
