@@ -105,11 +105,13 @@ class ActiveMatches(Repository):
         Registration creates no new version: the state is the same, and after its deletion only the version in the
         fixture can be continued.
 
-        Raises `Conflict` if the match is active, or ended recently.
+        Return a match that is active already as it is, unless the instance `instance_id` is to poll it.
+
+        Raises `Conflict` if the match ended recently, or if the instance would be a second one.
         """
         resting = await self.latest(match.match_id)
-        if resting is not None and resting.status is ActiveStatus.ACTIVE and self._store.is_retry:
-            return resting  # an earlier attempt of this mutation probably registered it
+        if resting is not None and resting.status is ActiveStatus.ACTIVE and instance_id is None:
+            return resting
         if resting is not None and resting.status is not ActiveStatus.IDLE:
             raise _not_idle(match.match_id)
         active = initial_state(match) if resting is None else resting
@@ -128,9 +130,12 @@ class ActiveMatches(Repository):
             written = await self._store.put(keys.REGISTER, item, idle=ActiveStatus.IDLE.value)
         finally:
             self._invalidate()
-        if not (written.ok or (written.is_retry and is_stored(item, written.item))):
-            raise _not_idle(match.match_id)
-        return active
+        if written.ok or (written.is_retry and is_stored(item, written.item)):
+            return active
+        other = await self.latest(match.match_id)
+        if other is not None and other.status is ActiveStatus.ACTIVE and instance_id is None:
+            return other  # a concurrent request registered it
+        raise _not_idle(match.match_id)
 
     async def claim(self, active: ActiveMatch, instance_id: str) -> ActiveMatch | None:
         """AM-4: take over a match in the given state. Return None if another instance was faster.

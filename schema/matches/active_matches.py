@@ -199,8 +199,8 @@ class ActiveMatchMutations:
         graphql_type=ActiveMatch,
         # The state of an idle match, which the registration continues, has some KB.
         extent=Extent(written=3),
-        description="Start polling a match from its present state, and return it. CONFLICT if the match is polled "
-        "already or just ended.",
+        description="Start polling a match from its present state, and return it. A repeated request returns the match "
+        "and changes nothing. CONFLICT if the match just ended.",
     )
     deactivate_match = pattern_field(
         patterns.DEACTIVATE,

@@ -19,7 +19,17 @@ from datastore.keyspace.gateway import GATEWAY
 from datastore.model.composite_keys import Key, key_of
 from datastore.model.identity import Role
 from server.operations.runner import Runner
-from tests.support.contract import FIELDS, PAGE_OF, PAGES, database_of, every_page_with_mutations, feed, hints, photos
+from tests.support.contract import (
+    FIELDS,
+    PAGE_OF,
+    PAGES,
+    database_of,
+    every_page_with_mutations,
+    feed,
+    hints,
+    photos,
+    send,
+)
 from tests.support.contract.pages import Again, Field, Page
 from tests.support.feed_changes import items_of
 from tests.support.photo_items import ADA
@@ -143,6 +153,23 @@ async def test_a_mutation_whose_process_died_is_executed_again_in_the_same_way(
     assert different - shows_new_values == mutations_with(page, Again.NOTHING_THERE), (
         f"{page.file}: state `again=Again.NOTHING_THERE` for a deletion that returns what it deleted."
     )
+
+
+@every_page_with_mutations
+async def test_a_mutation_that_is_sent_twice_returns_its_object_while_it_exists(
+    served: Served, feed: str, page: Page
+) -> None:
+    prepared = await page.prepare(served) | {"feed": feed}
+    results = {}
+    for field in page.mutations:
+        if field.is_prepared_again:
+            await page.prepare(served)
+        first, second = [await send(served, field, prepared) for _ in range(2)]
+        assert (first.errors, second.errors) == (None, None), (field.name, second.errors)
+        results[field.name] = second.data[field.name]
+
+    nothing = mutations_with(page, Again.NOTHING_THERE, Again.NOTHING_EITHER_TIME)
+    assert {name for name, result in results.items() if not result} == nothing
 
 
 def mutations_with(page: Page, *again: Again) -> set[str]:
