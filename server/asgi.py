@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from server.http.cycle import CYCLE, ClientGone, failure_response
 from server.http.headers import Header, RequestHeaders
 from server.http.security_headers import SecurityHeaders
+from server.request_identity import CURRENT, RequestIdentity, identity_in
 from server.websocket.messages import GOING_AWAY
 from server.websocket.transport import CLOSE_SECONDS, TAKE_OVER
 
@@ -48,11 +49,13 @@ def _extensions_of(scope: Scope) -> dict[str, Any]:
     return scope.get("extensions") or {}
 
 
-class AsgiCycle:
+class AsgiCycle(RequestIdentity):
     """A request with the methods of `RequestCycle`, which it implements with ASGI's `receive` and `send`."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.security_headers: SecurityHeaders | None = None
+        identity = identity_in(scope["headers"])
+        super().__init__(identity.id, identity.traceparent)
         self._scope = scope
         self._receive = receive
         self._send = send
@@ -66,12 +69,15 @@ class AsgiCycle:
     async def run(self, app: ASGIApp) -> None:
         """Run the application. An unexpected error is answered, and raised again for the log of the server."""
         self._scope[CYCLE] = self
+        CURRENT.set(self)
         try:
             await app(self._scope, self._receive, self.send)
         except Exception as error:
             if not self._has_begun:
                 await self.respond_with(500, *failure_response(error))
             raise
+        finally:
+            self.is_over = True
 
     def add_headers(self, headers: list[Header]) -> None:
         """Add headers to the response."""
@@ -81,7 +87,7 @@ class AsgiCycle:
         """Send a message of ASGI, with the added headers and the security headers."""
         if message["type"] == "http.response.start":
             self._has_begun = True
-            headers = [*message.get("headers", ()), *self._added_headers]
+            headers = [*message.get("headers", ()), *self._added_headers, *self.identity_headers]
             if self.security_headers is not None:
                 headers += self.security_headers.missing(headers, self._scope["scheme"])
             message = {**message, "headers": headers}

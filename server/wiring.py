@@ -38,7 +38,7 @@ from server.media.files import Media
 from server.media.upload_admission import UploadAdmission
 from server.observability.execution_metrics import ExecutionMetrics
 from server.observability.metrics_page import MetricsPage
-from server.observability.operation_log import OperationLog
+from server.observability.operation_log import OperationLog, RefusalLog
 from server.observability.operation_metrics import OperationMetrics
 from server.operations.context import OpenContext
 from server.operations.explain import Explain, Explanations
@@ -117,7 +117,14 @@ class ServerComponents:
         self._registry = registry
         self.metrics = OperationMetrics(registry, store.prefix)
         self.tokens = _tokens(settings, dependencies)
-        self.admission = _admission(settings.capacity, self.metrics)
+        log_refusal = RefusalLog()
+
+        def on_refusal(status: int, code: str) -> None:
+            self.metrics.http_refusal(status, code)
+            log_refusal(status, code)
+
+        self._on_refusal = on_refusal
+        self.admission = _admission(settings.capacity, self.metrics, on_refusal)
         self.metrics_page = MetricsPage(registry, self.tokens.identify, settings.metrics_token)
         uploads = _upload_admission(settings.capacity, self.admission.budgets, dependencies.open_store)
         self.media = Media(objects, dependencies.now, uploads, allowed_origins=settings.allowed_origins)
@@ -247,7 +254,7 @@ class ServerComponents:
             allowed_origins=self.settings.allowed_origins,
             caching=Caching(self.documents.schema),
             cached_identity=self.tokens.cached_identity,
-            on_refusal=self.metrics.http_refusal,
+            on_refusal=self._on_refusal,
             page=self.graphiql.page,
         )
 
@@ -264,7 +271,7 @@ class ServerComponents:
                 waiting_bytes=self.settings.capacity.waiting_bytes,
             ),
             quota=self.admission.websockets,
-            on_refusal=self.metrics.http_refusal,
+            on_refusal=self._on_refusal,
             clock=self._dependencies.clock,
         )
 
@@ -327,9 +334,9 @@ def _tokens(settings: Settings, dependencies: ServerDependencies) -> Tokens:
     return Tokens(accepted, open_session=dependencies.open_session, clock=dependencies.clock)
 
 
-def _admission(capacity: Capacity, metrics: OperationMetrics) -> Admission:
+def _admission(capacity: Capacity, metrics: OperationMetrics, on_refusal: Callable[[int, str], None]) -> Admission:
     """Create the admission control, and register its gauges."""
-    connections = Connections(capacity, on_refusal=metrics.http_refusal, on_closed=metrics.websocket_closed)
+    connections = Connections(capacity, on_refusal=on_refusal, on_closed=metrics.websocket_closed)
     admission = Admission(capacity, connections)
     for name, (meaning, read) in admission.gauges().items():
         metrics.gauge(name, meaning, read)

@@ -22,7 +22,7 @@ from runtime.supervisor.heartbeats import send_heartbeats
 from runtime.supervisor.worker_env import READY, Assignment
 from server.admission.connection_limits import raise_descriptor_limit, within_descriptors
 from server.observability.liveness import watch_loop
-from server.observability.operation_log import JsonLines
+from server.observability.log_lines import JsonLines
 from server.settings import Misconfigured, Settings
 from server.uvicorn import run_jobs_worker, serve_worker
 

@@ -31,7 +31,10 @@ class GraphQLParams(Struct):
     idempotency_key: str | None = None
     #: Whether the response reports the calls to DynamoDB.
     explain: bool = False
+    #: The validated traceparent.
     traceparent: str | None = None
+    #: The id of the HTTP request or of the WebSocket, for the log.
+    request_id: bytes = b""
     #: The event id after which a subscription resumes, unchecked.
     resume_after: object = None
     #: Whether a subscription also sends its resume position on its own when no event carries it.

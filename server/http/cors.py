@@ -28,6 +28,7 @@ _REQUEST_HEADERS = (
     "x-apollo-operation-name",
     "x-explain",
     "x-graphql-require-preflight",
+    "x-request-id",
 )
 _RESPONSE_HEADERS = (
     "etag",
@@ -37,6 +38,7 @@ _RESPONSE_HEADERS = (
     "ratelimit-reset",
     "retry-after",
     "www-authenticate",
+    "x-request-id",
 )
 _PREFLIGHT_HEADERS = [
     (b"access-control-allow-methods", b"GET, POST"),

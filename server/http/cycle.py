@@ -25,6 +25,7 @@ from server.admission.connection_limits import bound_send_buffer
 from server.http.headers import SECURITY_HEADERS, Header, RequestHeaders, lines_of
 from server.http.security_headers import SecurityHeaders
 from server.operations.outcome import encode, mask_error
+from server.request_identity import CURRENT, RequestIdentity
 
 if TYPE_CHECKING:
     from server.http.protocol.connection import HttpProtocol
@@ -69,7 +70,7 @@ class ClientGone(Exception):
     """The client has disconnected: no response can be sent."""
 
 
-class RequestCycle:
+class RequestCycle(RequestIdentity):
     """A request and its response. The connection calls `feed`, `complete`, `disconnect` and `run`."""
 
     __slots__ = (
@@ -92,6 +93,11 @@ class RequestCycle:
         self.scope = scope
         #: The head that the connection has received. Middleware may have replaced the headers in the scope.
         self.head = head
+        # The identity, without a call of the base class: each request would pay for it.
+        connection.request_count += 1
+        self.id = head.request_id or b"%b-%d" % (connection.id, connection.request_count)
+        self.traceparent = head.traceparent
+        self.is_over = False
         self.keep_alive = keep_alive
         self.more_content = content is None
         self.response_started = self.response_complete = False
@@ -205,6 +211,7 @@ class RequestCycle:
         """Run the application. An application that fails, or sends no complete response, ends the connection."""
         connection, scope = self._connection, self.scope
         scope[CYCLE] = self
+        CURRENT.set(self)
         try:
             await app(scope, self.receive, self.send)
         except GeneratorExit:  # nothing can be awaited any more
@@ -217,6 +224,7 @@ class RequestCycle:
         finally:
             self._disconnected = True
             self._is_watched = False
+            self.is_over = True
             if self.task is not None:
                 connection.tasks.discard(self.task)
                 self.task = None
@@ -294,7 +302,8 @@ class RequestCycle:
         if connection.server_state.default_headers is not _default_headers:
             _default_headers = connection.server_state.default_headers
             _default_lines = lines_of(_default_headers)
-        return STATUS_LINES[status] + _default_lines
+        lines = b"%b%bx-request-id: %b\r\n" % (STATUS_LINES[status], _default_lines, self.id)
+        return lines if self.traceparent is None else lines + b"traceparent: %b\r\n" % self.traceparent
 
     def _send_head(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
         lines: list[bytes] = []

@@ -155,6 +155,9 @@ class GraphQLHTTP:
                 if size > self._bodies.max_bytes:
                     raise self._bodies.too_large()
                 params = read_params(decode_content(body, "The body"), size)
+            params.request_id, traceparent = cycle.id, cycle.traceparent
+            if traceparent is not None:
+                params.traceparent = traceparent.decode()
             if headers.has_options:
                 _set_options(params, headers)
         except BadUserInput as error:
@@ -234,7 +237,6 @@ def _set_options(params: GraphQLParams, headers: RequestHeaders) -> None:
     params.idempotency_key = headers.get("idempotency-key", params.idempotency_key)
     explain = headers.get("x-explain")
     params.explain = explain is not None and _is_on("X-Explain", explain)
-    params.traceparent = headers.get("traceparent")
     last_event = headers.get("last-event-id")
     if last_event:  # before the first event an EventSource sends it empty, or not at all
         params.resume_after = last_event

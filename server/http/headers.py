@@ -19,7 +19,7 @@ SECURITY_HEADERS = (
 )
 
 # Headers with options of an operation. Few requests have one.
-_OPTIONS = frozenset({b"idempotency-key", b"x-explain", b"traceparent", b"last-event-id"})
+_OPTIONS = frozenset({b"idempotency-key", b"x-explain", b"last-event-id"})
 _BEARER = "Bearer "
 
 # The limit of If-None-Match and Range. A client names few tags or ranges; a longer header is ignored.

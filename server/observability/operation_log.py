@@ -1,56 +1,39 @@
-"""The operation log: a line for each operation, as text or as JSON."""
+"""The log of operations and refused requests: a line for each."""
 
 import logging
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
-import orjson
-
-from datastore.model.log_redaction import redact_emails
 from datastore.primitives.token_bucket import TokenBucket
 from server.admission.callers import Caller
 from server.documents.request import Stage
+from server.observability.log_lines import FieldsLine
 from server.operations.report import Report
+from server.request_identity import running_identity
 
 MAX_NAME_CHARACTERS = 100
-LOGGER = "gateway.operations"
+LOGGER, REFUSALS = "gateway.operations", "gateway.refusals"
 REFUSED_LINES, REFUSED_LINES_PER_SECOND = 100, 10
 
-_log = logging.getLogger(LOGGER)
+_log, _refusals = logging.getLogger(LOGGER), logging.getLogger(REFUSALS)
 
 
-class JsonLines(logging.Formatter):
-    """A formatter that writes a record as a line of JSON: time, level, logger, message, and the record's fields."""
+class LimitedLines:
+    """A limit on the lines that clients cause at no cost to them: a burst of a hundred, then ten each second."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, Any] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname,
-            "logger": record.name,
-        }
-        if type(record.msg) is OperationLine:
-            line["message"] = "operation"
-            line.update(record.msg.fields)
-        else:
-            line["message"] = record.getMessage()
-            line.update(getattr(record, "fields", {}))
-        if record.exc_info:
-            line["trace"] = redact_emails(self.formatException(record.exc_info))
-        return orjson.dumps(line, default=str).decode()
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lines = TokenBucket(REFUSED_LINES, REFUSED_LINES_PER_SECOND, clock())
+        self._omitted = 0
 
-
-class OperationLine:
-    """The message of an operation's log record. It becomes a text only in a handler that writes text."""
-
-    __slots__ = ("fields",)
-
-    def __init__(self, fields: dict[str, Any]) -> None:
-        self.fields = fields
-
-    def __str__(self) -> str:
-        return "operation " + " ".join([f"{name}={_as_text(value)}" for name, value in self.fields.items()])
+    def take(self) -> int | None:
+        """Return the number of lines that were omitted before this one; None if this one must be omitted."""
+        if not self._lines.take(1, self._clock()):
+            self._omitted += 1
+            return None
+        omitted, self._omitted = self._omitted, 0
+        return omitted
 
 
 class OperationLog:
@@ -61,29 +44,43 @@ class OperationLog:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._refused_lines = TokenBucket(REFUSED_LINES, REFUSED_LINES_PER_SECOND, clock())
-        self._omitted = 0
+        self._refused_lines = LimitedLines(clock)
 
     def __call__(self, report: Report) -> None:
         if not _log.isEnabledFor(logging.INFO):
             return
-        if report.stage is Stage.EXECUTION:
-            _write(report, 0)
-        elif self._refused_lines.take(1, self._clock()):
-            omitted, self._omitted = self._omitted, 0
-            _write(report, omitted)
-        else:
-            self._omitted += 1
+        omitted = 0 if report.stage is Stage.EXECUTION else self._refused_lines.take()
+        if omitted is not None:
+            _write(_log, "operation", _fields(report), omitted)
 
 
-def _write(report: Report, omitted: int) -> None:
-    fields = _fields(report)
+class RefusalLog:
+    """A log of the requests that were refused before an operation, with the limit of refused operations.
+
+    The line has the status and the code, and neither the address nor the content of the request.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lines = LimitedLines(clock)
+
+    def __call__(self, status: int, code: str) -> None:
+        if not _refusals.isEnabledFor(logging.INFO) or (omitted := self._lines.take()) is None:
+            return
+        identity = running_identity()
+        fields: dict[str, Any] = {"status": status, "code": code}
+        if identity is not None:
+            fields["requestId"] = identity.id.decode()
+            if identity.trace_id is not None:
+                fields["traceId"] = identity.trace_id
+        _write(_refusals, "refused", fields, omitted)
+
+
+def _write(log: logging.Logger, message: str, fields: dict[str, Any], omitted: int) -> None:
     if omitted:
         fields["omitted"] = omitted
     # `Logger.info` would search the stack for the calling function.
-    line = OperationLine(fields)
-    _log.handle(_log.makeRecord(LOGGER, logging.INFO, __file__, 0, line, (), None, "log_operation"))
+    line = FieldsLine(message, fields)
+    log.handle(log.makeRecord(log.name, logging.INFO, __file__, 0, line, (), None))
 
 
 def _fields(report: Report) -> dict[str, Any]:
@@ -111,17 +108,17 @@ def _fields(report: Report) -> dict[str, Any]:
         "events": report.events or None,
         "bytes": report.sent_bytes,
         "ms": round(report.seconds * 1000, 1),
-        "traceId": report.trace_id,
+        "requestId": report.params.request_id.decode() or None,
+        "traceId": report.trace_id or _received_trace(report.params.traceparent),
     }
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _received_trace(traceparent: str | None) -> str | None:
+    """Return the id of the trace of a valid traceparent."""
+    return None if traceparent is None else traceparent[3:35]
 
 
 def caller_kind(caller: Caller) -> str:
     """Return anonymous, user, admin or system."""
     return caller.identity.role._value_ if caller.identity else "anonymous"
-
-
-def _as_text(value: object) -> str:
-    if isinstance(value, str):
-        return value if value.isprintable() and " " not in value else repr(value)
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

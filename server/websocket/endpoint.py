@@ -20,6 +20,7 @@ from server.admission.quotas import KeyedQuota
 from server.http.headers import JSON
 from server.operations.outcome import encode, format_error
 from server.operations.runner import Runner
+from server.request_identity import CURRENT, RequestIdentity, identity_in
 from server.security.jwt import Identify
 from server.security.origins import Origins
 from server.shutdown import STEP_SECONDS, Delays, end_gradually
@@ -67,6 +68,8 @@ class GraphQLWebSocket:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
         headers = Headers(scope=scope)
+        identity = identity_in(scope["headers"])
+        CURRENT.set(identity)
         if not self._origins.may_connect(headers.get("origin"), headers.get("host", "")):
             await send({"type": "websocket.close", "code": 4403, "reason": "Origin not allowed"})
             return
@@ -76,9 +79,9 @@ class GraphQLWebSocket:
         except (Throttled, Unavailable) as full:
             status = 429 if isinstance(full, Throttled) else 503
             self._on_refusal(status, full.code)
-            await _refuse(send, status, full)
+            await _refuse(send, status, full, identity)
             return
-        socket = Socket(self, address, ", ".join(headers.getlist(AUTHORIZATION)) or None)
+        socket = Socket(self, address, ", ".join(headers.getlist(AUTHORIZATION)) or None, identity)
         try:
             await self._accept(socket, scope, send)
         except BaseException:
@@ -88,7 +91,10 @@ class GraphQLWebSocket:
     async def _accept(self, socket: Socket, scope: Scope, send: Send) -> None:
         """Accept the handshake, and attach the socket to its connection."""
         is_supported = SUBPROTOCOL in scope["subprotocols"]
-        await send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL if is_supported else None})
+        subprotocol = SUBPROTOCOL if is_supported else None
+        await send(
+            {"type": "websocket.accept", "subprotocol": subprotocol, "headers": socket.identity.identity_headers}
+        )
         if not is_supported:
             asyncio.get_running_loop().call_soon(socket.end, CloseCode(4406, "Subprotocol not acceptable"))
         scope["extensions"][TAKE_OVER]["attach"](socket)
@@ -128,13 +134,14 @@ class GraphQLWebSocket:
             await asyncio.wait(ending, timeout=self.limits.send_timeout)
 
 
-async def _refuse(send: Send, status: int, error: DomainError) -> None:
+async def _refuse(send: Send, status: int, error: DomainError, identity: RequestIdentity) -> None:
     """Answer the upgrade with an error, by the ASGI extension websocket.http.response."""
     body = encode({"errors": [format_error(error)]})
     headers = [
         (b"content-type", f"{JSON}; charset=utf-8".encode()),
         (b"content-length", str(len(body)).encode()),
         (b"cache-control", b"no-store"),
+        *identity.identity_headers,
         (b"retry-after", str(error.extensions["retryAfter"]).encode()),
     ]
     await send({"type": "websocket.http.response.start", "status": status, "headers": headers})

@@ -13,6 +13,7 @@ from datastore.queues import BoundedQueue, ByteBudget, QueueLimits
 from server.documents.request import GraphQLParams
 from server.operations.outcome import Outcome, domain_error, encode, failure
 from server.operations.request import Request, Transport
+from server.request_identity import CURRENT, RequestIdentity, valid_traceparent
 from server.subscriptions.subscriber import SubscriptionHandle
 from server.websocket.messages import CloseCode, ProtocolError
 
@@ -109,6 +110,7 @@ class OpenOperation:
             self._drained.set_result(None)
 
     async def _begin(self, params: GraphQLParams) -> None:
+        CURRENT.set(self._socket.identity)
         try:
             await self._run(params)
         except ProtocolError:
@@ -122,7 +124,9 @@ class OpenOperation:
         runner = self._socket.runner
         if not self._socket.check_authenticated():
             return
-        request = await runner.prepare(_with_options(params), self._socket.caller, Transport.WEBSOCKET)
+        request = await runner.prepare(
+            _with_options(params, self._socket.identity), self._socket.caller, Transport.WEBSOCKET
+        )
         if not isinstance(request, Request):
             self.finish(request)
         elif request.kind is OperationType.SUBSCRIPTION:
@@ -259,15 +263,20 @@ def all_positions(operations: dict[str, OpenOperation]) -> dict[str, str]:
     return {id: resume_id for id, operation in operations.items() if (resume_id := operation.resume_id) is not None}
 
 
-def _with_options(params: GraphQLParams) -> GraphQLParams:
-    """Return the parameters with the options that HTTP has headers for, read from the extensions."""
-    if not params.extensions:
-        return params
-    traceparent = params.extensions.get("traceparent")
+def _with_options(params: GraphQLParams, identity: RequestIdentity) -> GraphQLParams:
+    """Return the parameters with the options that HTTP has headers for, read from the extensions.
+
+    An operation without a traceparent of its own belongs to the trace of the handshake.
+    """
+    extensions = params.extensions or {}
+    given = extensions.get("traceparent")
+    own = valid_traceparent(given.encode(errors="replace")) if isinstance(given, str) else None
+    traceparent = own or identity.traceparent
     return structs.replace(
         params,
-        explain=params.extensions.get("explain") is True,
-        traceparent=traceparent if isinstance(traceparent, str) else None,
+        explain=extensions.get("explain") is True,
+        traceparent=None if traceparent is None else traceparent.decode(),
+        request_id=identity.id,
     )
 
 

@@ -16,6 +16,7 @@ from datastore.errors import BadUserInput, DomainError, Forbidden, Internal, Una
 from server.admission.connection_limits import Connections
 from server.http.headers import JSON, SECURITY_HEADERS
 from server.operations.outcome import encode, format_error
+from server.request_identity import RequestIdentity, identified, new_id
 from server.websocket.connection import CLOSE_REPLY_SECONDS, WebSocketConnection
 from server.websocket.transport import CLOSE_SECONDS, TAKE_OVER
 
@@ -47,7 +48,9 @@ class Handshakes(ServerProtocol):
         """Return a response that refuses the handshake. `text`, the library's message, is ignored."""
         status = HTTPStatus(status)
         error = _error(status)
-        self._on_refusal(status.value, error.code)
+        identity = RequestIdentity(new_id())
+        with identified(identity):
+            self._on_refusal(status.value, error.code)
         body = encode({"errors": [format_error(error)]})
         headers = Headers(
             [
@@ -55,7 +58,7 @@ class Handshakes(ServerProtocol):
                 ("Content-Length", str(len(body))),
                 ("Content-Type", f"{JSON}; charset=utf-8"),
                 ("Sec-WebSocket-Version", "13"),  # RFC 6455, 4.2.2: required for clients of another version
-                *((name.decode(), value.decode()) for name, value in SECURITY_HEADERS),
+                *((name.decode(), value.decode()) for name, value in (*identity.identity_headers, *SECURITY_HEADERS)),
             ]
         )
         return Response(status.value, status.phrase, headers, body)

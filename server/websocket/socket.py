@@ -14,6 +14,7 @@ from datastore.queues import ByteBudget
 from server.admission.callers import Caller, payer
 from server.documents.request import GraphQLParams
 from server.operations.outcome import encode, format_error, mask_error
+from server.request_identity import RequestIdentity
 from server.websocket.authentication import SocketAuth, renews, without_authorization
 from server.websocket.messages import (
     CloseCode,
@@ -44,34 +45,19 @@ class Socket:
     """
 
     __slots__ = (
-        "_acknowledged",
-        "_address",
-        "_auth",
-        "_authenticating",
-        "_endpoint",
-        "_initialised",
-        "_lost",
-        "_operations",
-        "_outbox",
-        "_reconnect_ms",
-        "_released",
-        "_timer",
-        "_unanswered",
+        *("_acknowledged", "_address", "_auth", "_authenticating", "_endpoint", "_initialised", "_lost"),
+        *("_operations", "_outbox", "_reconnect_ms", "_released", "_timer", "_unanswered"),
         "_waiting_operations",
-        "byte_budget",
-        "carrier",
-        "clock",
-        "is_over",
-        "quota_key",
-        "runner",
-        "subscriptions",
-        "tasks",
-        "transport",
+        *("byte_budget", "carrier", "clock", "identity", "is_over", "quota_key", "runner", "subscriptions"),
+        *("tasks", "transport"),
     )
     transport: WebSocketTransport
 
-    def __init__(self, endpoint: "GraphQLWebSocket", address: str, authorization: str | None) -> None:
-        """`authorization` is the Authorization header of the upgrade, if there is one."""
+    def __init__(
+        self, endpoint: "GraphQLWebSocket", address: str, authorization: str | None, identity: RequestIdentity
+    ) -> None:
+        """`authorization` is the Authorization header of the upgrade, if there is one, and `identity` its identity."""
+        self.identity = identity
         self.runner = endpoint.runner
         self.subscriptions = endpoint.subscriptions
         self.clock = endpoint.clock
@@ -133,7 +119,7 @@ class Socket:
 
     def lost(self) -> None:
         """Handle the end of the connection, which holds no resources any more."""
-        self._lost = True
+        self._lost = self.identity.is_over = True
         self.closing()
         self._release_if_ended()
 

@@ -7,6 +7,7 @@ from server.admission.connection_limits import PROBE_PATHS, Connections
 from server.http.protocol.rejections import RequestRejected
 from server.http.protocol.request_head import RequestHead
 from server.http.protocol.timed_transport import TimedTransport
+from server.request_identity import RequestIdentity, identified, new_id
 
 # The longest time in which a connection beyond the quota may send the head of its only request.
 PROBE_SECONDS = 2.0
@@ -27,6 +28,9 @@ class AdmittedConnection(TimedTransport):
     def __init__(self, loop: asyncio.AbstractEventLoop, limits: Connections) -> None:
         super().__init__(loop, limits.http_limits)
         self.limits = limits
+        #: The beginning of the ids of its requests, which are numbered.
+        self.id = new_id()
+        self.request_count = 0
         self._counted = self._probing = False
         #: The refusal of all requests except those of health; None within the quotas.
         self._excess: RequestRejected | None = None
@@ -58,6 +62,14 @@ class AdmittedConnection(TimedTransport):
         """Raise `RequestRejected` if the connection is beyond a quota, and the request is not one of health."""
         if self._excess is not None and (head.method not in PROBE_METHODS or head.target.path not in PROBE_PATHS):
             raise self._excess
+
+    def _report_refusal(self, status: int, error: DomainError) -> RequestIdentity:
+        """Count and log a request that reaches no application. Return its identity."""
+        self.request_count += 1
+        identity = RequestIdentity(b"%b-%d" % (self.id, self.request_count))
+        with identified(identity):
+            self.limits.on_refusal(status, error.code)
+        return identity
 
     def _release_quota(self) -> None:
         if self._counted:

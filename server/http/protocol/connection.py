@@ -44,7 +44,7 @@ from datastore.primitives.header_names import LOWER_CASE
 from server.admission.client_address import address_in
 from server.admission.connection_limits import Connections
 from server.http.cycle import STATUS_LINES, RequestCycle, connection_scope
-from server.http.headers import Header
+from server.http.headers import Header, lines_of
 from server.http.protocol.admitted_connection import AdmittedConnection
 from server.http.protocol.rejections import (
     METHODS,
@@ -351,7 +351,7 @@ class HttpProtocol(AdmittedConnection):
         """
         unfinished = self._cycle if self._state is CONTENT else None
         self.discard_input()
-        self.limits.on_refusal(status, error.code)
+        identity = self._report_refusal(status, error)
         if self._waiting and self._waiting[-1][0] is unfinished:
             self._waiting.pop()
         elif unfinished is not None and self._running is unfinished:
@@ -362,7 +362,7 @@ class HttpProtocol(AdmittedConnection):
             last = self._waiting[-1][0] if self._waiting else self._running
             last.keep_alive = False
             return
-        lines, body = error_response(status, error)
+        lines, body = error_response(status, error, lines_of(identity.identity_headers))
         self.transport.write(b"".join([STATUS_LINES[status], lines, b"connection: close\r\n\r\n", body]))
         self.close()
 

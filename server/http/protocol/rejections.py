@@ -66,10 +66,10 @@ def check_size(fields: str, size: int, limit: int, url: bytes = b"") -> None:
         raise RequestRejected(431, BadUserInput(f"The {fields} of a request may have at most {limit:,} bytes."))
 
 
-def error_response(status: int, error: DomainError) -> tuple[bytes, bytes]:
-    """Return the header lines and the body of a response with an error."""
+def error_response(status: int, error: DomainError, own_lines: bytes = b"") -> tuple[bytes, bytes]:
+    """Return the header lines, which begin with `own_lines`, and the body of a response with an error."""
     body = encode({"errors": [format_error(error)]})
-    lines = b"content-type: application/json; charset=utf-8\r\ncontent-length: %d\r\n" % len(body)
+    lines = own_lines + b"content-type: application/json; charset=utf-8\r\ncontent-length: %d\r\n" % len(body)
     lines += lines_of(SECURITY_HEADERS)
     if status == 405:
         lines += b"allow: %b\r\n" % ALLOW.encode()

@@ -12,6 +12,7 @@ from msgspec import Struct
 from datastore.errors import BadUserInput
 from server.http.headers import Header, RequestHeaders
 from server.http.protocol.rejections import RequestRejected, method_not_allowed
+from server.request_identity import REQUEST_ID, TRACEPARENT, valid_request_id, valid_traceparent
 
 # A name or an address, with an optional port: RFC 9110, 7.2.
 _HOST = re.compile(rb"(?:[\w.~-]+|\[[\dA-Fa-f:.]+\])(?::\d{1,5})?")
@@ -37,6 +38,9 @@ class RequestHead(Struct, eq=False):
     version: str
     target: RequestTarget
     headers: list[Header]
+    #: The valid values of X-Request-Id and traceparent.
+    request_id: bytes | None
+    traceparent: bytes | None
     #: Whether the client waits for `100 Continue` before it sends the content.
     expects_100: bool
     #: The headers by name, once the application has needed them.
@@ -83,7 +87,8 @@ def check_head(method: str, version: str, url: bytes, headers: list[Header]) -> 
     if target.authority and by_name.get(b"host", target.authority).lower() != target.authority.lower():
         raise RequestRejected(400, BadUserInput("The header Host must be the authority of the request's target."))
     expects_100 = version == "1.1" and b"expect" in by_name and by_name[b"expect"].lower() == b"100-continue"
-    return RequestHead(method, version, target, headers, expects_100)
+    request_id, traceparent = valid_request_id(by_name.get(REQUEST_ID)), valid_traceparent(by_name.get(TRACEPARENT))
+    return RequestHead(method, version, target, headers, request_id, traceparent, expects_100)
 
 
 def _check_framing(headers: Sequence[Header], version: str) -> None:

@@ -22,7 +22,7 @@ from server.admission.callers import Caller
 from server.documents.persisted.manifest import sha256_of
 from server.documents.request import GraphQLParams
 from server.observability import operation_log
-from server.observability.operation_log import JsonLines
+from server.observability.log_lines import JsonLines
 from server.observability.tracing import OperationTracing, otlp_tracing
 from server.operations.outcome import failure
 from server.operations.report import MAX_ERROR_IDS, MAX_REQUESTED_ID, Report

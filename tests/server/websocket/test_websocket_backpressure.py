@@ -18,6 +18,7 @@ from server.documents.request import GraphQLParams
 from server.operations.outcome import Outcome, failure
 from server.operations.request import Request, Transport
 from server.operations.runner import Runner
+from server.request_identity import RequestIdentity
 from server.subscriptions.manager import SubscriptionManager
 from server.subscriptions.subscriber import Listener
 from server.websocket.endpoint import GraphQLWebSocket
@@ -126,7 +127,7 @@ class SocketTalk:
             clock=lambda: self.now,
             quota=self.places,
         )
-        self.socket = Socket(endpoint, "", None)
+        self.socket = Socket(endpoint, "", None, RequestIdentity(b"1"))
         self.peer = RecordingPeer()
         self.socket.begin(self.peer)
 
