@@ -58,7 +58,6 @@ TEXTS = {
     "public_url": "GATEWAY_PUBLIC_URL",
     "explain": "GATEWAY_EXPLAIN",
     "metrics_token": "GATEWAY_METRICS_TOKEN",
-    "log_format": "GATEWAY_LOG_FORMAT",
     "http_profile": "GATEWAY_HTTP_PROFILE",
     "bus": "GATEWAY_BUS",
     "search_url": "GATEWAY_SEARCH_URL",
@@ -75,6 +74,7 @@ SECONDS = {
     "poll_interval": "GATEWAY_POLL_INTERVAL_SECONDS",
     "heartbeat_seconds": "GATEWAY_HEARTBEAT_SECONDS",
 }
+LOG_FORMAT = "GATEWAY_LOG_FORMAT"
 DRAIN = "GATEWAY_DRAIN_SECONDS"
 WATCHDOG, SHORTEST_WATCHDOG_SECONDS = "GATEWAY_WATCHDOG_SECONDS", 1.0
 SHARED_READS = "GATEWAY_SHARED_READS"
@@ -83,6 +83,7 @@ VARIABLES = (
     *TEXTS.values(),
     *LISTS.values(),
     *SECONDS.values(),
+    LOG_FORMAT,
     DRAIN,
     WATCHDOG,
     *DOCUMENT_VARIABLES,
@@ -146,8 +147,6 @@ class Settings:
     documents: DocumentSettings = DocumentSettings()  # noqa: RUF009 - frozen
     #: A token for `/metrics`.
     metrics_token: str | None = None
-    #: text or json.
-    log_format: str = "text"
     #: The edition of GraphQL over HTTP whose statuses are sent: 2025 or draft2026.
     http_profile: str = "2025"
     #: Seconds between heartbeats of a silent event stream, and between pings of a WebSocket.
@@ -223,6 +222,7 @@ def from_environment(environment: Mapping[str, str] = os.environ, **options: Any
         found["drain_seconds"] = _grace(environment[DRAIN])
     if environment.get(WATCHDOG):
         found["watchdog_seconds"] = _watchdog(environment[WATCHDOG])
+    log_format_of(environment)
     found["traces"] = _sends_traces(environment)
     found["shared_reads"] = _is_on(SHARED_READS, environment.get(SHARED_READS) or "on")
     if any(environment.get(name) for name in DOCUMENT_VARIABLES):
@@ -233,6 +233,14 @@ def from_environment(environment: Mapping[str, str] = os.environ, **options: Any
     found |= {field: value for field, value in options.items() if value is not None}
     _check(found)
     return found
+
+
+def log_format_of(environment: Mapping[str, str]) -> str:
+    """Return the format of the log that the environment sets. Raises `Misconfigured`."""
+    log_format = environment.get(LOG_FORMAT) or LOG_FORMATS[0]
+    if log_format not in LOG_FORMATS:
+        raise Misconfigured(f"{LOG_FORMAT} must be text or json, not {log_format!r}.")
+    return log_format
 
 
 def _read(read: Callable[[Mapping[str, str]], T], environment: Mapping[str, str]) -> T:
@@ -262,8 +270,6 @@ def _check(found: Mapping[str, Any]) -> None:
         raise Misconfigured(
             f"GATEWAY_METRICS_TOKEN must have at least {SHORTEST_METRICS_TOKEN} letters, digits, -, ., _, ~, + or /."
         )
-    if found.get("log_format", "text") not in LOG_FORMATS:
-        raise Misconfigured(f"GATEWAY_LOG_FORMAT must be text or json, not {found['log_format']!r}.")
     if found.get("http_profile", "2025") not in HTTP_PROFILES:
         raise Misconfigured(f"GATEWAY_HTTP_PROFILE must be 2025 or draft2026, not {found['http_profile']!r}.")
     if found.get("photo_metadata", STRIP_METADATA) not in (STRIP_METADATA, KEEP_METADATA):

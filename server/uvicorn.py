@@ -122,6 +122,7 @@ class _Server(uvicorn.Server):
             uvicorn.Config(
                 application(gateway),
                 lifespan="off",
+                log_config=None,  # its lines have the format of all lines
                 log_level="warning",
                 access_log=False,
                 **UVICORN_OPTIONS,

@@ -3,8 +3,9 @@
 from datastore.database import StoreOptions
 from datastore.engine.programs import Dynoxide
 from datastore.objects.local import LocalObjects
-from runtime.console import note
+from runtime.console import note, warn
 from runtime.container import Gateway
+from server.observability.log_lines import MessagesFormat
 
 READY_SECONDS = 2.0
 
@@ -17,6 +18,16 @@ async def welcome(gateway: Gateway, options: StoreOptions, *, alone: bool = True
 
 def _print_set_up(gateway: Gateway, options: StoreOptions, *, alone: bool) -> None:
     settings = gateway.settings
+    if MessagesFormat.is_json:
+        # Without the tokens of the demo: a log is kept, and read by others.
+        fields = {
+            "url": f"{settings.url}/graphql",
+            "store": _store_name(options),
+            "setUp": gateway.server.summary(alone=alone),
+        }
+        note("The gateway has started.", fields=fields)
+        _warn_of_address(gateway)
+        return
     note(f"GraphQL and GraphiQL  {settings.url}/graphql")
     note(f"{'Store':<21} {_store_name(options)}{_replacement_engine(gateway)}")
     note(f"{'Set up':<21} {gateway.server.summary(alone=alone)}")
@@ -29,9 +40,13 @@ def _print_set_up(gateway: Gateway, options: StoreOptions, *, alone: bool) -> No
         note("Demo tokens are not offered: this gateway listens beyond this machine.")
     elif tokens:
         note("Send a token as the header Authorization: Bearer <token>. GraphiQL has them already.")
-    if isinstance(gateway.objects, LocalObjects) and not settings.is_reachable:
-        note(f"Warning: the URLs of pictures begin with {settings.reached_at}; set GATEWAY_PUBLIC_URL.")
+    _warn_of_address(gateway)
     note("Stop with Ctrl-C.")
+
+
+def _warn_of_address(gateway: Gateway) -> None:
+    if isinstance(gateway.objects, LocalObjects) and not gateway.settings.is_reachable:
+        warn(f"the URLs of pictures begin with {gateway.settings.reached_at}; set GATEWAY_PUBLIC_URL.")
 
 
 def _store_name(options: StoreOptions) -> str:
@@ -51,7 +66,7 @@ def _replacement_engine(gateway: Gateway) -> str:
 async def _warn_unless_ready(gateway: Gateway) -> None:
     state = await gateway.readiness(READY_SECONDS)
     if state["store"] == "unreachable":
-        note("Warning: the store cannot be reached. Until it can be, requests fail with UNAVAILABLE.")
+        warn("the store cannot be reached. Until it can be, requests fail with UNAVAILABLE.")
     elif state["store"] == "tables missing":
         missing = ", ".join(state["missing"])
-        note(f"Warning: the store lacks the tables {missing}. Create them with `gateway.py tables create`.")
+        warn(f"the store lacks the tables {missing}. Create them with `gateway.py tables create`.")

@@ -1,6 +1,5 @@
 """The command `engine`, which runs the embedded engine as a service of its own."""
 
-import logging
 import os
 from typing import Annotated
 
@@ -15,7 +14,7 @@ from datastore.primitives.tasks import gather_all
 from pipelines.consumer.metrics import StreamMetrics
 from runtime.cli.options import DATA_DIR, DataDir, Prefix
 from runtime.cli.output import until_stopped
-from runtime.console import mistake, note, run
+from runtime.console import log_as_service, mistake, note, run
 from runtime.container import utc_now
 from runtime.data_disk import DataDisk
 from runtime.jobs import metrics_served
@@ -49,7 +48,7 @@ def run_engine(
     if host not in (LOOPBACK, ALL_ADDRESSES):
         raise typer.BadParameter(f"must be {LOOPBACK} or {ALL_ADDRESSES}", param_hint="--host")
     options = StoreOptions(data_dir=data_dir, prefix=prefix, listen=(host, port))
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_as_service()
 
     async def serve() -> None:
         async with open_database(options) as database:

@@ -12,7 +12,6 @@ import typer
 
 from datastore.database import StoreMisconfigured, StoreOptions
 from runtime import configuration
-from runtime.cli.output import log_in_lines
 from runtime.console import mistake, run
 from runtime.container import Gateway
 from server.settings import Misconfigured, Settings, from_environment
@@ -117,7 +116,6 @@ def named_settings(*names: str) -> dict[str, Any]:
 
 def with_gateway(work: Callable[[Gateway], Coroutine[Any, Any, None]], store: StoreOptions, **settings: Any) -> None:
     """Run `work` with the store open, whether or not a gateway serves from it."""
-    log_in_lines()
 
     async def work_on_gateway() -> None:
         # The command verifies no tokens and hands out no cursors, so that any secret will do.

@@ -1,4 +1,4 @@
-"""Output of the command line: usage errors in one line, progress on a terminal, and logs."""
+"""Output of the command line: usage errors in one line, and progress on a terminal."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from runtime.console import note
+from runtime.console import begin_logging, note
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,6 +24,7 @@ class OneLine(TyperGroup):
     """A command group that prints a usage error in one line on stderr. The exit status remains typer's."""
 
     def main(self, *args: Any, standalone_mode: bool = True, **rest: Any) -> Any:
+        begin_logging()
         rest["standalone_mode"] = False
         if not standalone_mode:
             return super().main(*args, **rest)
@@ -43,7 +44,7 @@ def usage_mistake(problem: TyperException) -> int:
     if message:
         context = getattr(problem, "ctx", None)
         stop = "" if message.endswith((".", "?")) else "."
-        note(f"Error: {message}{stop} See {context.command_path if context else 'gateway.py'} --help.")
+        note(f"{message}{stop} See {context.command_path if context else 'gateway.py'} --help.", logging.ERROR)
     return problem.exit_code
 
 
@@ -57,13 +58,6 @@ async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
         await task
     except asyncio.CancelledError:
         note("Stopped.")
-
-
-def log_in_lines() -> None:
-    """Log warnings as bare messages without tracebacks, for a command that ends soon."""
-    handler = logging.StreamHandler()
-    handler.format = lambda record: record.getMessage()  # type: ignore[method-assign]
-    logging.basicConfig(level=logging.WARNING, handlers=[handler])
 
 
 def _console() -> "Console":
@@ -85,7 +79,7 @@ def progress() -> "Progress":
 def show_progress(line: str) -> None:
     """Overwrite the current line of a terminal; print nothing if stderr is no terminal."""
     if sys.stderr.isatty():
-        note(line, end="\r")
+        print(line, end="\r", file=sys.stderr, flush=True)
 
 
 def shortened(source: str) -> str:

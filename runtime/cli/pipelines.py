@@ -1,6 +1,5 @@
 """The common part of the commands that run a pipeline until they are interrupted."""
 
-import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -11,6 +10,7 @@ from datastore.database import StoreOptions
 from pipelines.consumer.metrics import LOCAL
 from runtime.cli.options import WATCHDOG, OptionGroup, named_settings, with_gateway
 from runtime.cli.output import until_stopped
+from runtime.console import log_as_service
 from runtime.container import Gateway
 from runtime.jobs import metrics_served
 from server.observability.liveness import watch_loop
@@ -55,10 +55,10 @@ def run_until_stopped(
     The process logs from INFO on, ends when its event loop hangs, and serves its metrics if `metrics` has a port.
     `settings` are the gateway's.
     """
+    log_as_service()
     settings |= named_settings(WATCHDOG)
 
     async def run(gateway: Gateway) -> None:
-        logging.getLogger().setLevel(logging.INFO)
         settle_garbage_collector()
         watch_loop(gateway.settings.watchdog_seconds)
         with metrics_served(gateway.metrics, metrics.metrics_port, metrics.metrics_host):

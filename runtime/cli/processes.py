@@ -9,10 +9,10 @@ from pathlib import Path
 
 from datastore.database import StoreOptions
 from runtime.cli.banner import welcome
-from runtime.console import mistake, note, run
+from runtime.console import log_as_service, mistake, note, run
 from runtime.container import Gateway
 from runtime.supervisor.supervisor import Supervisor
-from runtime.supervisor.worker_process import log_as, serving_gateway, worker_options
+from runtime.supervisor.worker_process import serving_gateway, worker_options
 from server.observability.liveness import watch_loop
 from server.settings import Settings
 from server.uvicorn import listen, serve_until_signal
@@ -24,7 +24,7 @@ PROGRAM = Path(__file__).resolve().parents[2] / "gateway.py"
 
 def start(workers: int, settings: Settings, options: StoreOptions) -> None:
     """Run this process as the supervisor of `workers` processes. With 0 workers, this process serves by itself."""
-    log_as(settings.log_format)
+    log_as_service()
     if workers:
         _supervise(workers, settings, options)
     else:

@@ -4,7 +4,6 @@ It does not load the command line, which takes a tenth of its memory: the superv
 """
 
 import faulthandler
-import logging
 import os
 import random
 import signal
@@ -16,13 +15,12 @@ from typing import Any
 
 from datastore.database import StoreOptions
 from runtime.configuration import settings_of
-from runtime.console import mistake, run
+from runtime.console import begin_logging, log_as_service, mistake, run
 from runtime.container import Gateway, ProcessPart
 from runtime.supervisor.heartbeats import send_heartbeats
 from runtime.supervisor.worker_env import READY, Assignment
 from server.admission.connection_limits import raise_descriptor_limit, within_descriptors
 from server.observability.liveness import watch_loop
-from server.observability.log_lines import JsonLines
 from server.settings import Misconfigured, Settings
 from server.uvicorn import run_jobs_worker, serve_worker
 
@@ -66,12 +64,13 @@ def run_worker() -> None:
 
     End the process with a message if the environment cannot be used.
     """
+    begin_logging()
     try:
         assignment = Assignment.of(os.environ)
         settings, store = worker_settings(assignment.options)
     except Misconfigured as problem:
         raise mistake(problem, 2) from None
-    log_as(settings.log_format)
+    log_as_service()
     faulthandler.register(signal.SIGUSR1, file=2)  # the supervisor sends it to a worker that hangs
     if settings.metrics_port is not None:
         settings = replace(settings, metrics_port=settings.metrics_port + assignment.number)
@@ -95,13 +94,3 @@ def serving_gateway(settings: Settings, options: StoreOptions, part: ProcessPart
     return Gateway(
         replace(settings, capacity=within_descriptors(settings.capacity, raise_descriptor_limit())), options, part=part
     )
-
-
-def log_as(log_format: str) -> None:
-    """Log to standard error: plain lines, or a JSON object per line."""
-    handler = logging.StreamHandler()
-    plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
-    handler.setFormatter(JsonLines() if log_format == "json" else plain)
-    # Neither format shows the thread or process: do not look them up for each record.
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
-    logging.basicConfig(level=logging.INFO, handlers=[handler])

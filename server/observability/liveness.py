@@ -2,6 +2,7 @@
 
 import asyncio
 import faulthandler
+import logging
 import os
 import sys
 import threading
@@ -9,6 +10,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
+
+from server.observability.log_lines import message_line
 
 # EX_SOFTWARE of sysexits.h. No other failure ends the process with this status.
 HUNG_STATUS = 70
@@ -105,7 +108,7 @@ def end_process(message: str, status: int, *, with_stacks: bool = False) -> NoRe
             # This timer's thread works without the interpreter's lock, which `dump_traceback()` holds while it writes.
             faulthandler.dump_traceback_later(WRITE_SECONDS, exit=True, file=open(os.devnull, "w"))  # noqa: SIM115
         with suppress(OSError, ValueError, AttributeError):  # there may be no standard error
-            os.write(sys.stderr.fileno(), f"{message}\n".encode())
+            os.write(sys.stderr.fileno(), f"{message_line(message, logging.CRITICAL)}\n".encode())
             if with_stacks:
                 faulthandler.dump_traceback(sys.stderr, all_threads=True)
     finally:

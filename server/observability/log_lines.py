@@ -9,7 +9,6 @@ import orjson
 from datastore.model.log_redaction import redact_emails
 from server.request_identity import running_identity
 
-TEXT, JSON = "text", "json"
 #: The logger of messages to the user of a command, such as the banner of `serve`.
 MESSAGES = "gateway"
 
@@ -77,16 +76,27 @@ class TextLines(logging.Formatter):
         return " ".join([line, *(f"{name}={value}" for name, value in fields.items())])
 
 
+# How a message of this level begins in a text.
+_PREFIXES = {logging.WARNING: "Warning: ", logging.ERROR: "Error: "}
+
+
 class MessagesFormat:
     """The format of messages that are no log records: whether they are lines of JSON."""
 
     is_json = False
 
 
+class BareLines(logging.Formatter):
+    """A formatter that writes a record as its message alone, without a traceback, for commands that end soon."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return record.getMessage()
+
+
 def message_line(message: str, level: int = logging.INFO, fields: dict[str, Any] | None = None) -> str:
-    """Return a message as a line in the format of the process."""
+    """Return a message as a line in the format of the process. `fields` are for JSON only."""
     if not MessagesFormat.is_json:
-        return message
+        return _PREFIXES.get(level, "") + message
     content = message if fields is None else FieldsLine(message, fields)
     return JsonLines().format(
         logging.makeLogRecord(
