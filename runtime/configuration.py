@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from datastore.database import StoreOptions
-from server.settings import Misconfigured, Settings, from_environment, local_secret
+from server.local_secret import local_secret
+from server.settings import Misconfigured, Settings, from_environment
 
 
 def settings_of(store: StoreOptions, data_dir: Path, **given: Any) -> Settings:

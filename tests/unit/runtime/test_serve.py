@@ -18,7 +18,8 @@ from websockets.sync.client import connect
 
 from datastore.database import StoreOptions
 from gateway import create_app
-from server.settings import Misconfigured, Settings, from_environment, local_secret
+from server.local_secret import local_secret
+from server.settings import Misconfigured, Settings, from_environment
 from tests.support.command_line import (
     STRONG,
     WATCHES,
