@@ -14,6 +14,7 @@ from schema.connections import Connection
 from schema.feeds.lazy_types import user_field
 from schema.fields import batch_field, described, pattern_field, pattern_subscription
 from schema.nodes import Node, node_type, object_type
+from schema.photos.lazy_types import photo_user_field
 from schema.systems import System
 
 strawberry.enum(
@@ -52,6 +53,7 @@ class UserProfile(Node):
     streak_days: int = described("The number of consecutive UTC days with a report, up to the last report.")
     last_reported_on: date | None = described("The UTC day of the last report; null before the first one.")
     user = user_field("user_id", "The reporter's user in the feed; null before `createUser`.")
+    photo_user = photo_user_field()
 
 
 @node_type(

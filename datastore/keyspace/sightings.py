@@ -86,7 +86,7 @@ USER_PROFILE = profile.read(
     "BLIP-2",
     "The profile of a reporter: trust tier, streak and total",
     Who.ANY,
-    ("userProfile", "Sighting.reporter", "User.profile", "Me.profile", "node", "nodes"),
+    ("userProfile", "Sighting.reporter", "User.profile", "PhotoUser.profile", "Me.profile", "node", "nodes"),
     max_age=5,
     shared_ms=SHARED_MS,
 )

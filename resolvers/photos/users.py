@@ -1,17 +1,19 @@
 """Users of the photo library: SPARKS-1, SPARKS-4 and the mutations of users (SPARKS-W1)."""
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, TypeVar
 
 import strawberry
 
 from datastore.errors import BadUserInput, Forbidden
+from datastore.feeds.users import User
 from datastore.keyspace.photos import users as keys
 from datastore.model.access_patterns import consistently
 from datastore.model.identity import Identity, Role
 from datastore.photos.photos import Photo
 from datastore.photos.users import UPLOAD_LIMIT, PhotoUser
 from datastore.session.pagination import SortOrder
+from datastore.sightings.reporters import UserProfile
 from resolvers.photos.photo_access import (
     caller_email,
     given_email,
@@ -25,6 +27,8 @@ from resolvers.shared.arguments import EXPECTED_VERSION, Consistent, argument, o
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
 from resolvers.shared.global_ids import global_id, local_id
+
+Record = TypeVar("Record")
 
 Email = Annotated[
     str | None,
@@ -100,6 +104,40 @@ async def me(parent: strawberry.Parent[Identity], info: Info) -> PhotoUser | Non
 
 async def users_by_email(emails: Sequence[str], info: Info) -> Sequence[PhotoUser | Exception | None]:
     return await info.context.photo_users.by_emails(emails)
+
+
+# Only a token says which email belongs to which user id, so these links lead from and to the caller alone.
+
+
+async def photo_users_of_caller(user_ids: Sequence[str], info: Info) -> Sequence[PhotoUser | Exception | None]:
+    """Return the caller's photo user for the caller's user id, None for all other ids."""
+    caller = info.context.identity
+    email = caller_email(caller)
+    if caller is None or email is None or caller.user_id not in user_ids:
+        return [None] * len(user_ids)
+    (own,) = await info.context.photo_users.by_emails([email])
+    return [own if user_id == caller.user_id else None for user_id in user_ids]
+
+
+async def users_of_caller(emails: Sequence[str], info: Info) -> Sequence[User | Exception | None]:
+    """Return the caller's user in the feed for the caller's email, None for all other emails."""
+    return await _of_caller(emails, info, info.context.users.by_ids)
+
+
+async def profiles_of_caller(emails: Sequence[str], info: Info) -> Sequence[UserProfile | Exception | None]:
+    """Return the caller's profile as a reporter for the caller's email, None for all other emails."""
+    return await _of_caller(emails, info, info.context.reporters.by_ids)
+
+
+async def _of_caller(
+    emails: Sequence[str], info: Info, read: Callable[[Sequence[str]], Awaitable[Sequence[Record | Exception | None]]]
+) -> Sequence[Record | Exception | None]:
+    caller = info.context.identity
+    email = caller_email(caller)
+    if caller is None or email is None or email not in emails:
+        return [None] * len(emails)
+    (own,) = await read([caller.user_id])
+    return [own if each == email else None for each in emails]
 
 
 def user_id(parent: strawberry.Parent[PhotoUser | Photo], info: Info) -> strawberry.ID:

@@ -18,6 +18,7 @@ from schema.feeds.follows import Follower, Following
 from schema.feeds.lazy_types import LazyPost, LazyUserProfile
 from schema.fields import VERSION, batch_field, described, pattern_field
 from schema.nodes import Node, node_type
+from schema.photos.lazy_types import photo_user_field
 
 
 @node_type(
@@ -82,6 +83,7 @@ class User(Node):
         graphql_type=LazyUserProfile | None,
         description="The user's profile as a reporter of sightings; null before the first report.",
     )
+    photo_user = photo_user_field()
     followed_by_viewer = batch_field(
         follow_patterns.FOLLOWING,
         resolver=resolve_follows.followed_by_viewer,

@@ -4,13 +4,16 @@ from datetime import datetime
 
 import strawberry
 
+from datastore.keyspace import sightings
+from datastore.keyspace.feeds import users as feed_patterns
 from datastore.keyspace.photos import photos as library_patterns
 from datastore.keyspace.photos import users as patterns
 from datastore.photos import users as records
 from resolvers.photos import photos as resolve_library
 from resolvers.photos import users as resolve
 from schema.connections import Connection
-from schema.fields import VERSION, described, pattern_field
+from schema.feeds.lazy_types import LazyUser, LazyUserProfile
+from schema.fields import VERSION, batch_field, described, pattern_field
 from schema.nodes import Node, node_type
 from schema.photos.lazy_types import LazyPhoto
 
@@ -39,6 +42,22 @@ class PhotoUser(Node):
     )
     created_at: datetime = described("The time at which the user joined the library.")
     version: int = described(VERSION)
+    user = batch_field(
+        feed_patterns.USER,
+        resolver=resolve.users_of_caller,
+        depends_on="email",
+        graphql_type=LazyUser | None,
+        description="The same person as a user of the feed, for the caller's own photo user; null for all others, and "
+        "before `createUser`. Only a token says which email address belongs to which user id.",
+    )
+    profile = batch_field(
+        sightings.USER_PROFILE,
+        resolver=resolve.profiles_of_caller,
+        depends_on="email",
+        graphql_type=LazyUserProfile | None,
+        description="The same person as a reporter of sightings, for the caller's own photo user; null for all others, "
+        "and before the first report.",
+    )
     photos = pattern_field(
         library_patterns.PHOTOS_BY_USER,
         resolver=resolve_library.photos_of_user,

@@ -19,7 +19,8 @@ USER = user.read(
     Who.ANY,
     (
         *("user", "Me.user", "Post.author", "Comment.author", "Like.user", "Follower.user", "Following.user"),
-        *("FeedEntry.author", "Notification.actor", "AuthorRank.author", "UserProfile.user", "node", "nodes"),
+        *("FeedEntry.author", "Notification.actor", "AuthorRank.author", "UserProfile.user", "PhotoUser.user"),
+        *("node", "nodes"),
     ),
     shared_ms=SHARED_MS,
 )

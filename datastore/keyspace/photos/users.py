@@ -19,7 +19,7 @@ PHOTO_USER = user.read(
     "SPARKS-1",
     "A user of the photo library, by the opaque id",
     Who.ANY,
-    ("photoUser", "Photo.user", "Me.photoUser", "node", "nodes"),
+    ("photoUser", "Photo.user", "Me.photoUser", "User.photoUser", "UserProfile.photoUser", "node", "nodes"),
 )
 # Only the user and admins may learn whether an email has an account.
 PHOTO_USER_BY_EMAIL = replace(
