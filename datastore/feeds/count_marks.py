@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from datastore.change_streams import exactly_once as effects
 from datastore.change_streams.change import Change, position_of
 from datastore.change_streams.exactly_once import MARK_LIFETIME, Effect, Write
+from datastore.dynamodb.codec import Item
 from datastore.items.repository import Repository
 from datastore.keyspace.feeds import pipeline as keys
 from datastore.keyspace.feeds.table import FEED
@@ -27,7 +28,10 @@ HANDLER = "counters"
 # shorter time, because the clocks of gateways and streams differ.
 VALIDITY = MARK_LIFETIME - timedelta(days=1)
 REQUIRED = VALIDITY - timedelta(days=1)
-FIRST = position_of("0")
+# If the stream of the table is replaced, such as by a restore, the numbers of its changes begin again. A mark that is
+# later by this time is of the newer stream, whatever its position; a clock that was set back changes less.
+NEWER_STREAM = timedelta(hours=1)
+READ = 20  # these marks take one read unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,7 @@ class CountMark:
     """The latest mark of an item."""
 
     position: str
+    changed_at: datetime
     #: Whether the counts contain the item.
     is_counted: bool
 
@@ -61,28 +66,26 @@ class CountMarks(Repository):
 
     async def latest(self, item: Key) -> CountMark | None:
         """FEED-N7: return the latest valid mark of an item, or None."""
-        _, mark = await self._latest(item)
-        return mark
+        values = keys.change_effect.values_of(effects.name_of(HANDLER, FEED.name, item))
+        page = await self._store.query(keys.LATEST_COUNTED, values, limit=READ)
+        latest: CountMark | None = None
+        for mark in map(_mark_of, page.items):
+            if latest is None or mark.changed_at > latest.changed_at + NEWER_STREAM:
+                latest = mark
+        return latest if latest is not None and latest.changed_at > self._now - VALIDITY else None
 
     async def put(self, item: Key) -> None:
-        """FEED-N7: mark an item that is counted without a mark, before it is deleted. A valid mark stays the latest."""
-        position, mark = await self._latest(item)
-        if mark is None:
-            # After the invalid marks, which may not be deleted yet, and before those of later changes.
-            key = keys.change_effect.item(effects.name_of(HANDLER, FEED.name, item), f"{position}~")
+        """FEED-N7: mark an item that is counted without a mark, before it is deleted. Do nothing if it has a mark."""
+        if await self.latest(item) is None:
+            # The first position: marks of later changes are later ones. Invalid marks are far older.
+            key = keys.change_effect.item(effects.name_of(HANDLER, FEED.name, item), position_of(""))
             gone = to_seconds(self._now + MARK_LIFETIME)
             await self._store.put(keys.MARK_COUNTED, {**key, **_outcome(True, self._now), "expiresAt": gone})
 
-    async def _latest(self, item: Key) -> tuple[str, CountMark | None]:
-        """Return the position of the latest mark, `FIRST` without one, and the mark if it is valid."""
-        values = keys.change_effect.values_of(effects.name_of(HANDLER, FEED.name, item))
-        page = await self._store.query(keys.LATEST_COUNTED, values, limit=1)
-        if not page.items:
-            return FIRST, None
-        (mark,) = page.items
-        _, position = keys.change_effect.parts(Key(mark["PK"], mark["SK"]))
-        is_valid = from_iso(mark["changed_at"]) > self._now - VALIDITY
-        return position, CountMark(position, mark["is_counted"]) if is_valid else None
+
+def _mark_of(item: Item) -> CountMark:
+    _, position = keys.change_effect.parts(Key(item["PK"], item["SK"]))
+    return CountMark(position, from_iso(item["changed_at"]), item["is_counted"])
 
 
 def _outcome(is_counted: bool, changed_at: datetime) -> dict[str, bool | str]:

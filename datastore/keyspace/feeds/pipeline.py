@@ -95,7 +95,7 @@ _COUNTED = (
 )
 LATEST_COUNTED = change_effect.query(
     "FEED-N7",
-    "The latest change of a post, like, comment or follow that the pipeline has counted, for the counts of a response",
+    "The latest changes of a post, like, comment or follow that the pipeline has counted, for the counts of a response",
     Who.USER,
     _COUNTED,
     descending=True,

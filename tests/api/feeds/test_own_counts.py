@@ -2,57 +2,35 @@
 
 import asyncio
 import itertools
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from datastore.feeds.count_marks import REQUIRED, VALIDITY
-from datastore.keyspace.feeds import follows
-from datastore.keyspace.feeds.pipeline import FEED_PIPELINE
-from datastore.model.composite_keys import key_of
-from datastore.model.ids import uuid7
-from tests.support.feed_changes import put_feed_records
-from tests.support.feed_items import comment_item, following_item, like_item, post_item, user_item
 from tests.support.feed_steps import cast, create_profiles, follow_user, mutate, unfollow
-from tests.support.moments import utc_now
-from tests.support.own_counts import CountingConsumer
-from tests.support.served import NOON, Answer, Served
+from tests.support.own_counts import (
+    ADD,
+    COMMENT_IDS,
+    CREATE,
+    DELETE,
+    DELETE_POST,
+    FOLLOW,
+    LIKE,
+    POST,
+    UNFOLLOW,
+    UNLIKE,
+    CountingConsumer,
+    consumer,
+    likes_after,
+    stored_post,
+)
+from tests.support.served import Answer, Served
 
-POST = "post { likeCount commentCount likedByViewer }"
-LIKE = f"mutation ($post: ID!) {{ likePost(postId: $post) {{ {POST} }} }}"
-UNLIKE = f"mutation ($post: ID!) {{ unlikePost(postId: $post) {{ {POST} }} }}"
-ADD = f"""mutation ($post: ID!, $id: ID!) {{
-  addComment(postId: $post, input: {{commentId: $id, text: "Hi"}}) {{ {POST} }} }}"""
-DELETE = f"mutation ($post: ID!, $id: ID!) {{ deleteComment(postId: $post, commentId: $id) {{ {POST} }} }}"
-USER = "user { followerCount followingCount followedByViewer }"
-FOLLOW = f"mutation ($id: ID!) {{ follow(userId: $id) {{ {USER} }} }}"
-UNFOLLOW = f"mutation ($id: ID!) {{ unfollow(userId: $id) {{ {USER} }} }}"
-CREATE = """mutation ($id: ID!, $who: Visibility!) {
-  createPost(input: {postId: $id, text: "Hi", visibility: $who}) { author { postCount } } }"""
-DELETE_POST = "mutation ($id: ID!) { deletePost(id: $id) { author { postCount } } }"
-COMMENT_IDS = [uuid7(NOON, f"{number:032x}") for number in range(2)]
+__all__ = ["consumer"]  # fixtures
+
 # The mark, the count and the mark again.
 BRACKET = ["Query feed-pipeline", "GetItem feed", "Query feed-pipeline"]
-
-
-@pytest.fixture
-def consumer(served: Served) -> CountingConsumer:
-    return CountingConsumer(served)
-
-
-async def likes_after(served: Served, mutation: str, post: str = "p", user: str = "eve") -> tuple[int, bool]:
-    """Return the count and the flag of the post in the response of a mutation."""
-    shown = (await mutate(served, mutation, user, post=post))["post"]
-    return shown["likeCount"], shown["likedByViewer"]
-
-
-async def stored_post(served: Served, likes: int = 0, comments: int = 0, post: str = "p") -> None:
-    """Store a post that others like, and a user."""
-    assert served.gateway.database is not None
-    await put_feed_records(
-        served.gateway.database, user_item("eve"), post_item(post) | {"likes": likes, "comments": comments}
-    )
 
 
 def order_of(answer: Answer) -> list[str]:
@@ -301,103 +279,24 @@ async def test_a_record_that_is_delivered_again_changes_neither_count_nor_mark(
     assert await likes_after(served, UNLIKE) == (6, False)
 
 
-# Items of earlier releases, which the stored counts contain, and of which there are no marks.
-STORED_BEFORE = datetime(2026, 6, 1, tzinfo=UTC)
-
-
-@pytest.mark.parametrize("is_counted_later", [False, True])
-async def test_a_like_of_an_earlier_release_is_in_the_count_already(
-    served: Served, consumer: CountingConsumer, is_counted_later: bool
-) -> None:
-    await stored_post(served, likes=6)
-    assert served.gateway.database is not None
-    await put_feed_records(served.gateway.database, like_item(post_item("p"), "eve", STORED_BEFORE))
-    written_before = await consumer.pending()
-
-    async def count() -> None:
-        if is_counted_later:
-            await consumer.count_where(lambda change: change not in written_before)
-
-    shown = [await likes_after(served, LIKE)]
-    for mutation in (UNLIKE, LIKE, LIKE, UNLIKE, LIKE):
-        shown.append(await likes_after(served, mutation))
-        await count()
-
-    assert shown == [(6, True), (5, False), (6, True), (6, True), (5, False), (6, True)]
-
-
-async def test_a_comment_of_an_earlier_release_is_in_the_count_already(served: Served) -> None:
-    await stored_post(served, comments=2)
-    assert served.gateway.database is not None
-    await put_feed_records(served.gateway.database, comment_item(post_item("p"), "c1", "eve", STORED_BEFORE))
-
-    deleted = await mutate(served, DELETE, "eve", post="p", id="c1")
-
-    assert deleted["post"]["commentCount"] == 1
-
-
-async def test_a_follow_of_an_earlier_release_is_in_the_counts_already(served: Served) -> None:
-    assert served.gateway.database is not None
-    users = [user_item("ada") | {"followers": 3}, user_item("eve") | {"following": 5}]
-    edge = follows.edge.item("ada", "eve", STORED_BEFORE) | {"since": "2026-06-01T00:00:00.000Z"}
-    await put_feed_records(served.gateway.database, *users, following_item("eve", "ada", STORED_BEFORE), edge)
-
-    shown = [
-        (await mutate(served, mutation, "eve", id="ada"))["user"]["followerCount"]
-        for mutation in (FOLLOW, UNFOLLOW, FOLLOW, FOLLOW, UNFOLLOW)
-    ]
-
-    assert shown == [3, 2, 3, 3, 2]
-
-
-async def test_an_edge_of_another_program_that_is_not_counted_is_adopted_and_removed(
+async def test_a_mark_of_a_newer_stream_is_later_than_those_of_the_replaced_one(
     served: Served, consumer: CountingConsumer
 ) -> None:
-    assert served.gateway.database is not None
-    edge = follows.edge.item("ada", "eve", STORED_BEFORE)
-    await put_feed_records(served.gateway.database, user_item("ada"), user_item("eve"), edge)
-
-    shown = [
-        (await mutate(served, mutation, "eve", id="ada"))["user"]["followerCount"]
-        for mutation in (FOLLOW, FOLLOW, UNFOLLOW)
-    ]
-    await put_feed_records(served.gateway.database, edge)
-    shown.append((await mutate(served, UNFOLLOW, "eve", id="ada"))["user"]["followerCount"])
-    await consumer.count()
-
-    assert shown == [1, 1, 0, 0]
-
-
-@pytest.mark.parametrize("are_deleted", [False, True], ids=["marks remain", "marks are deleted"])
-async def test_an_old_like_is_counted_after_its_mark_has_expired(
-    served: Served, consumer: CountingConsumer, are_deleted: bool
-) -> None:
-    served.clock.now = utc_now()
     await stored_post(served, likes=6)
-    await mutate(served, LIKE, "eve", post="p")
-    await consumer.count()
-    served.clock.now += VALIDITY
-    served.clock.forward(hours=1)
-    if are_deleted:
-        marks = [key_of(FEED_PIPELINE, mark) for mark in await consumer.marks()]
-        await served.store().write_all(FEED_PIPELINE, deletes=marks)
+    for mutation in (LIKE, UNLIKE, LIKE):
+        await mutate(served, mutation, "eve", post="p")
+    # The numbers of the stream that was replaced are greater.
+    changes = [
+        replace(change, sequence=f"{change.sequence}000", time=change.time - timedelta(days=2))
+        for change in await consumer.pending()
+    ]
+    await consumer.count(changes)
+    await consumer.skip()
 
-    shown = [await likes_after(served, mutation) for mutation in (LIKE, UNLIKE, LIKE, UNLIKE)]
-    await consumer.count()
-    shown.append(await likes_after(served, LIKE))
+    shown = []
+    for mutation in (UNLIKE, LIKE, UNLIKE, LIKE):
+        shown += [await likes_after(served, mutation)]
+        await consumer.count()
+        shown += [await likes_after(served, LIKE)] if mutation == LIKE else []
 
-    assert shown == [(7, True), (6, False), (7, True), (6, False), (7, True)]
-
-
-async def test_only_an_old_like_is_marked_before_it_is_deleted(served: Served, consumer: CountingConsumer) -> None:
-    await stored_post(served)
-    await mutate(served, LIKE, "eve", post="p")
-    unlike = 'mutation { unlikePost(postId: "p") { createdAt } }'
-    new = await served.ask(unlike, user="eve")
-    await mutate(served, LIKE, "eve", post="p")
-    served.clock.now += REQUIRED
-    old = await served.ask(unlike, user="eve")
-
-    assert [call.operation for call in new.calls] == ["DeleteItem"]
-    assert [call.operation for call in old.calls] == ["DeleteItem", "Query", "PutItem", "DeleteItem"]
-    assert [mark["is_counted"] for mark in await consumer.marks()] == [True]
+    assert shown == [(6, False), (7, True), (7, True), (6, False), (7, True), (7, True)]
