@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.feed_steps import cast, create_profiles, follow_user, mutate, unfollow
+from tests.support.feed_workload_steps import pipeline
 from tests.support.own_counts import (
     ADD,
     COMMENT_IDS,
@@ -140,6 +141,18 @@ async def test_every_short_sequence_of_likes_and_counted_changes_shows_the_right
             return True
 
         await consumer.count_where(is_counted)
+
+
+async def test_every_response_is_right_while_the_consumer_runs(served: Served) -> None:
+    await stored_post(served, likes=6)
+    await create_profiles(served, "ada")
+
+    async with pipeline(served):
+        for _ in range(12):
+            likes = [await likes_after(served, mutation) for mutation in (LIKE, LIKE, UNLIKE)]
+            users = [await mutate(served, mutation, "eve", id="ada") for mutation in (FOLLOW, FOLLOW, UNFOLLOW)]
+            assert likes == [(7, True), (7, True), (6, False)]
+            assert [user["user"]["followerCount"] for user in users] == [1, 1, 0]
 
 
 async def test_comments_are_in_the_count_of_their_responses(served: Served, consumer: CountingConsumer) -> None:
