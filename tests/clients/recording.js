@@ -9,7 +9,7 @@ export const requests = [];
 let waiting = [];
 let alter = (payload) => payload;
 
-// The next payload that a client receives: a response, or an event of a subscription.
+// The next payload that a client receives: a response, or the first event of a subscription.
 export const nextPayload = () => new Promise((resolve) => waiting.push(resolve));
 
 // Alter the responses over HTTP from now on.
@@ -29,7 +29,7 @@ globalThis.fetch = async (...how) => {
   requests.push(how[1]?.body ?? String(how[0]));
   const response = await request(...how);
   if (response.headers.get("content-type")?.startsWith("text/event-stream")) {
-    void recordEvents(response.clone());
+    void recordFirstEvent(response.clone());
     return response;
   }
   const payload = alter(await response.json());
@@ -37,30 +37,25 @@ globalThis.fetch = async (...how) => {
   return new Response(JSON.stringify(payload), { status: response.status, headers: response.headers });
 };
 
-async function recordEvents(response) {
+async function recordFirstEvent(response) {
   let text = "";
   const decoder = new TextDecoder();
-  try {
-    for await (const chunk of response.body) {
-      text += decoder.decode(chunk, { stream: true });
-      const events = text.split("\n\n");
-      text = events.pop();
-      for (const event of events) {
-        const data = /^event: ?next$/m.test(event) && /^data: ?(.*)$/m.exec(event);
-        if (data) received(JSON.parse(data[1]));
-      }
-    }
-  } catch (error) {
-    if (error.name !== "AbortError") throw error;
+  for await (const chunk of response.body) {
+    text += decoder.decode(chunk, { stream: true });
+    const next = /^event: ?next\ndata: ?(.*)\n\n/m.exec(text);
+    if (next) return received(JSON.parse(next[1]));
   }
 }
 
 globalThis.WebSocket = class extends WebSocket {
   constructor(...how) {
     super(...how);
+    const begun = new Set();
     this.on("message", (data) => {
-      const message = JSON.parse(data);
-      if (message.type === "next") received(message.payload);
+      const { type, id, payload } = JSON.parse(data);
+      if (type !== "next" || begun.has(id)) return;
+      begun.add(id);
+      received(payload);
     });
   }
 };

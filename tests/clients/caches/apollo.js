@@ -50,7 +50,7 @@ function firstOf(observable) {
     const following = observable.subscribe({
       next(result) {
         resolve(result);
-        queueMicrotask(() => following.unsubscribe());
+        following.unsubscribe();
       },
       error: reject,
     });

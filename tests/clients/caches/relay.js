@@ -57,7 +57,7 @@ function firstEvent(environment, subscription, variables) {
       variables,
       onNext(data) {
         resolve(data);
-        queueMicrotask(() => following.dispose());
+        following.dispose();
       },
       onError: reject,
     });

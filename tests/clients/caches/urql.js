@@ -35,7 +35,7 @@ function firstOf(source) {
   return new Promise((resolve) => {
     const following = source.subscribe((result) => {
       resolve(result);
-      queueMicrotask(() => following.unsubscribe());
+      following.unsubscribe();
     });
   });
 }
