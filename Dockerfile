@@ -49,6 +49,9 @@ ENV PATH=/opt/venv/bin:$PATH \
     GATEWAY_DATA_DIR=/data \
     GATEWAY_DEMO=0 \
     GATEWAY_LOG_FORMAT=json
+# The commit, for `--version`, the metrics and /healthz: docker build --build-arg REVISION=$(git rev-parse HEAD) …
+ARG REVISION
+ENV GATEWAY_REVISION=$REVISION
 USER 10001:10001
 VOLUME ["/data"]
 EXPOSE 8000

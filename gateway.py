@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from typing import Annotated
 
 if __name__ == "__main__":
     if os.getpid() == 1:
@@ -42,9 +43,11 @@ from runtime.cli import (
     token,
 )
 from runtime.cli.output import OneLine, usage_mistake
+from runtime.cli.variables import warn_of_unknown_variables
 from runtime.container import Gateway
 from server.app import application
 from server.settings import VARIABLES, Settings
+from server.version import running_build
 
 
 def create_app(settings: Settings | None = None, store: StoreOptions | None = None) -> Starlette:
@@ -68,6 +71,7 @@ def _from_environment(store: StoreOptions | None) -> tuple[Settings, StoreOption
     """Return the settings and the store of a `serve` without options. Raise `SystemExit` if they are invalid."""
     group = get_command(cli)
     assert isinstance(group, TyperGroup)
+    warn_of_unknown_variables(group)
     try:
         with group.commands["serve"].make_context("gateway.py serve", []) as context:
             result: tuple[Settings, StoreOptions] = context.invoke(serve.set_up, context.params, store)
@@ -86,6 +90,23 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     help="A GraphQL gateway over DynamoDB tables.",
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"gateway {running_build()}")
+        raise typer.Exit
+
+
+@cli.callback()
+def options_of_all_commands(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """A GraphQL gateway over DynamoDB tables."""
+
+
 cli.add_typer(tables.commands, name="tables")
 cli.add_typer(documents.commands, name="documents")
 cli.add_typer(ingest.commands, name="ingest")

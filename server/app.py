@@ -20,6 +20,7 @@ from server.http.cors import CrossOrigin
 from server.http.cycle import CYCLE
 from server.http.security_headers import SecurityHeaders
 from server.operations.outcome import encode, format_error, mask_error
+from server.version import running_build
 from server.wiring import ServerComponents
 
 GRAPHQL = "/graphql"
@@ -75,7 +76,8 @@ def application(gateway: GatewayProcess) -> Application:
         async with gateway.running():
             yield gateway.server.admission.connections.lifespan_state()
 
-    server = gateway.server
+    server, build = gateway.server, running_build()
+    health = {"alive": True, "version": build.version, **({"revision": build.revision} if build.revision else {})}
 
     async def config(request: Request) -> Response:
         return server.graphiql.response(request)
@@ -114,7 +116,7 @@ def application(gateway: GatewayProcess) -> Application:
             Route("/media/{token}", server.media),
             Mount("/graphiql/assets", graphiql.assets()),
             Route("/metrics", server.metrics_page.respond),
-            Route("/healthz", lambda _: JSONResponse({"alive": True})),
+            Route("/healthz", lambda _: JSONResponse(health)),
             Route("/readyz", ready),
         ],
     )

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from datastore.redis.urls import check_redis_url
 from datastore.search.factory import check_search_url
+from datastore.secret_files import SecretUnusable, with_secrets
 from server.admission.settings import VARIABLES as CAPACITY_VARIABLES
 from server.admission.settings import Capacity, capacity_of
 from server.documents.settings import VARIABLES as DOCUMENT_VARIABLES
@@ -206,10 +207,14 @@ class Settings:
 
 
 def from_environment(environment: Mapping[str, str] = os.environ, **options: Any) -> dict[str, Any]:
-    """Return the fields of `Settings` that the environment sets. Options that are not None take precedence.
+    """Return the fields of `Settings` that the environment sets, by values or by files of secrets.
 
-    Raises `Misconfigured`.
+    Options that are not None take precedence. Raises `Misconfigured`.
     """
+    try:
+        environment = with_secrets(environment)
+    except SecretUnusable as problem:
+        raise Misconfigured(str(problem)) from None
     found: dict[str, Any] = {field: environment[name] for field, name in TEXTS.items() if environment.get(name)}
     found |= {field: _list(name, environment[name]) for field, name in LISTS.items() if environment.get(name)}
     found |= {field: _positive(name, environment[name]) for field, name in SECONDS.items() if environment.get(name)}

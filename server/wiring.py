@@ -36,6 +36,7 @@ from server.http.responses import HttpProfile
 from server.http.streams.response_stream import ResponseStreams, StreamLimits
 from server.media.files import Media
 from server.media.upload_admission import UploadAdmission
+from server.observability.build_info import BuildInfo
 from server.observability.execution_metrics import ExecutionMetrics
 from server.observability.metrics_page import MetricsPage
 from server.observability.operation_log import OperationLog, RefusalLog
@@ -50,6 +51,7 @@ from server.security.jwt import Tokens, TokenSettings
 from server.settings import Settings
 from server.shutdown import Delays
 from server.subscriptions.manager import SubscriptionManager
+from server.version import running_build
 from server.websocket.endpoint import GraphQLWebSocket
 from server.websocket.transport import SocketLimits
 
@@ -116,6 +118,7 @@ class ServerComponents:
         self._observers = observers
         self._registry = registry
         self.metrics = OperationMetrics(registry, store.prefix)
+        registry.register(BuildInfo(running_build()))
         self.tokens = _tokens(settings, dependencies)
         log_refusal = RefusalLog()
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from datastore.private_files import write_private_file
+from datastore.secret_files import SecretUnusable, secret_in
 
 # The variable with the key that an engine demands, and that clients of an engine at a URL send.
 VARIABLE = "GATEWAY_ENGINE_KEY"
@@ -29,8 +30,11 @@ class KeyUnusable(Exception):
 
 
 def key_in_environment() -> str | None:
-    """Return the key that GATEWAY_ENGINE_KEY sets, None without one. Raises `KeyUnusable`."""
-    key = os.environ.get(VARIABLE)
+    """Return the key that GATEWAY_ENGINE_KEY or its file sets, None without one. Raises `KeyUnusable`."""
+    try:
+        key = secret_in(os.environ, VARIABLE)
+    except SecretUnusable as problem:
+        raise KeyUnusable(str(problem)) from None
     if key and not KEY.fullmatch(key):
         raise KeyUnusable(f"{VARIABLE} must have 32 to 128 letters, digits, - or _: `openssl rand -hex 32` prints one.")
     return key or None

@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from datastore.secret_files import SecretUnusable, secret_in
 from pipelines.demo.matches import DemoProvider
 from pipelines.matches.providers.provider import Provider
 from pipelines.matches.providers.sportmonks import BASE_URL
@@ -67,7 +68,10 @@ def pipeline_setup(source: MatchSource, environment: Mapping[str, str] = os.envi
 
     Raises: SetupError for a missing setting, CredentialsError for an invalid APNs key.
     """
-    token = environment.get("SPORTMONKS_API_TOKEN", "")
+    try:
+        token = secret_in(environment, "SPORTMONKS_API_TOKEN") or ""
+    except SecretUnusable as problem:
+        raise SetupError(str(problem)) from None
     if source is MatchSource.SPORTMONKS and not token:
         raise SetupError("Set SPORTMONKS_API_TOKEN: the SportMonks Cricket API requires a token.")
     url = environment.get("SPORTMONKS_URL") or BASE_URL

@@ -6,6 +6,7 @@ from datastore.objects.local import LocalObjects
 from runtime.console import note, warn
 from runtime.container import Gateway
 from server.observability.log_lines import MessagesFormat
+from server.version import running_build
 
 READY_SECONDS = 2.0
 
@@ -23,6 +24,7 @@ def _print_set_up(gateway: Gateway, options: StoreOptions, *, alone: bool) -> No
         fields = {
             "url": f"{settings.url}/graphql",
             "store": _store_name(options),
+            "version": str(running_build()),
             "setUp": gateway.server.summary(alone=alone),
         }
         note("The gateway has started.", fields=fields)

@@ -1,12 +1,11 @@
 """The command `engine`, which runs the embedded engine as a service of its own."""
 
-import os
 from typing import Annotated
 
 import typer
 
 from datastore.database import StoreOptions, open_database
-from datastore.engine.access_key import KEY_FILE, VARIABLE
+from datastore.engine.access_key import KEY_FILE, VARIABLE, key_in_environment
 from datastore.engine.process import EngineFailed, is_free
 from datastore.engine.ttl_sweeper import sweep_forever
 from datastore.keyspace import TABLES
@@ -58,7 +57,7 @@ def run_engine(
                     f"Another process has opened the data in {data_dir}: stop it, or choose another --data-dir."
                 )
             note(f"The embedded engine answers at http://{host}:{port}, with its data in {data_dir}.")
-            key_source = VARIABLE if VARIABLE in os.environ else data_dir / KEY_FILE
+            key_source = VARIABLE if key_in_environment() else data_dir / KEY_FILE
             note(f"Clients need the access key: set {VARIABLE} to that of {key_source}.")
             disk, metrics = DataDisk(data_dir), StreamMetrics()
             metrics.registry.register(disk)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from datastore.database import StoreMisconfigured, StoreOptions
+from datastore.secret_files import SecretUnusable, with_secrets
 from runtime import configuration
 from runtime.console import mistake, run
 from runtime.container import Gateway
@@ -109,8 +110,9 @@ def settings_of(store: StoreOptions, data_dir: Path, **given: Any) -> Settings:
 def named_settings(*names: str) -> dict[str, Any]:
     """Return the settings of these environment variables, of those that are set. End the command for invalid values."""
     try:
-        return from_environment({name: os.environ[name] for name in names if name in os.environ})
-    except Misconfigured as problem:
+        environment = with_secrets(os.environ)
+        return from_environment({name: environment[name] for name in names if name in environment})
+    except (Misconfigured, SecretUnusable) as problem:
         raise mistake(problem, 2) from None
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
+from runtime.cli.variables import warn_of_unknown_variables
 from runtime.console import begin_logging, note
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class OneLine(TyperGroup):
 
     def main(self, *args: Any, standalone_mode: bool = True, **rest: Any) -> Any:
         begin_logging()
+        warn_of_unknown_variables(self)
         rest["standalone_mode"] = False
         if not standalone_mode:
             return super().main(*args, **rest)

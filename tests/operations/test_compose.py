@@ -191,6 +191,20 @@ def test_the_bus_has_a_redis_that_evicts_nothing_and_room_for_ten_tables() -> No
     assert int(options["--maxmemory"].removesuffix("mb")) * 2**20 > (10 * 1.2 + 2) * MAX_BYTES
 
 
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_has_limits_of_its_log_its_memory_and_its_cpus(name: str) -> None:
+    service = SERVICES[name]
+    assert service["logging"]["driver"] == "json-file"
+    options = service["logging"]["options"]
+    assert int(options["max-size"].removesuffix("m")) * int(options["max-file"]) <= 100
+    assert 0 < service["cpus"] <= 2
+    unit = {"m": 1, "g": 1024}
+    megabytes = int(service["mem_limit"][:-1]) * unit[service["mem_limit"][-1]]
+    command = service["command"]
+    if "--maxmemory" in command:
+        assert megabytes >= 2 * int(command[command.index("--maxmemory") + 1].removesuffix("mb"))
+
+
 @pytest.mark.proof
 async def test_two_gateways_a_pipeline_redis_and_the_engine_work_together(composed: Composed) -> None:
     for name in ("gateway-1", "gateway-2", "feed-pipeline", "earthquake-pipeline"):

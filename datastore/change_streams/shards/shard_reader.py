@@ -79,10 +79,14 @@ async def stream_of(wire: Wire, table: str, prefix: str) -> str:
     except RequestRefused as problem:
         if problem.code != "ResourceNotFoundException":
             raise
-        raise TableMissing(f"The table {table} does not exist.") from problem
+        raise TableMissing(
+            f"The table {prefix}{table} does not exist: `gateway.py tables create` creates it."
+        ) from problem
     stream: str | None = answer["Table"].get("LatestStreamArn")
     if stream is None:
-        raise StreamMissing(f"The table {table} has no stream to follow.")
+        raise StreamMissing(
+            f"The table {prefix}{table} has no stream: `gateway.py tables create --update` turns it on."
+        )
     return stream
 
 
