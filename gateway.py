@@ -47,7 +47,7 @@ from runtime.cli.variables import warn_of_unknown_variables
 from runtime.container import Gateway
 from server.app import application
 from server.settings import VARIABLES, Settings
-from server.version import running_build
+from server.version import REVISION_VARIABLE, running_build
 
 
 def create_app(settings: Settings | None = None, store: StoreOptions | None = None) -> Starlette:
@@ -128,7 +128,9 @@ cli.command("new")(new.new_system)
 # `serve --help` lists these variables beside their options.
 VARIABLES_OF_OPTIONS = ("GATEWAY_INGEST", "GATEWAY_MATCHES", "GATEWAY_BUS")
 OTHER_VARIABLES = (
-    name for name in (*VARIABLES, *MATCH_VARIABLES, ENGINE_KEY, BINARY) if name not in VARIABLES_OF_OPTIONS
+    name
+    for name in (*VARIABLES, *MATCH_VARIABLES, ENGINE_KEY, REVISION_VARIABLE, BINARY)
+    if name not in VARIABLES_OF_OPTIONS
 )
 ENVIRONMENT = (
     f"Other settings are environment variables (README): {', '.join(OTHER_VARIABLES)}, and OpenTelemetry's OTEL_…"
