@@ -123,10 +123,11 @@ class Consumer:
             self._wake.clear()
 
     def _log_outage(self, problem: Exception) -> None:
+        table = self._instance.prefix + self._table.name
         if is_store_error(problem):
-            logger.warning("The stream of %s is not available; the consumer tries again: %s", self._table.name, problem)
+            logger.warning("The stream of %s is not available; the consumer tries again: %s", table, problem)
         else:
-            logger.error("Assigning the shards of %s failed; it is retried", self._table.name, exc_info=problem)
+            logger.error("Assigning the shards of %s failed; it is retried", table, exc_info=problem)
 
     async def _reconcile(self) -> None:
         """List the shards and leases, and acquire the leases that belong to this instance's share."""

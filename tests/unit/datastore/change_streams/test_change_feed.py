@@ -325,10 +325,10 @@ async def test_closing_the_feed_ends_the_iterations(engine: Engine, session: aio
 async def test_a_table_without_a_stream_is_refused(engine: Engine, session: aiohttp.ClientSession) -> None:
     engine.create(MUTE)
     feed = feed_of(engine, session)
-    with pytest.raises(StreamMissing, match="Mute has no stream"):
+    with pytest.raises(StreamMissing, match=f"{PREFIX}Mute has no stream"):
         async with feed.follow(MUTE, every):
             pass
-    with pytest.raises(TableMissing, match="Nowhere does not exist"):
+    with pytest.raises(TableMissing, match=f"{PREFIX}Nowhere does not exist"):
         async with feed.follow(Table("Nowhere", "pk", "sk"), every):
             pass
     assert not reader_tasks()
