@@ -17,7 +17,7 @@ class ErrorCode(StrEnum):
     NOT_FOUND = "NOT_FOUND"
     CONFLICT = "CONFLICT"
     IDEMPOTENCY_MISMATCH = "IDEMPOTENCY_MISMATCH"
-    IDEMPOTENCY_ANSWER_NOT_KEPT = "IDEMPOTENCY_ANSWER_NOT_KEPT"
+    IDEMPOTENCY_RESPONSE_NOT_KEPT = "IDEMPOTENCY_RESPONSE_NOT_KEPT"
     THROTTLED = "THROTTLED"
     TIMEOUT = "TIMEOUT"
     UNAVAILABLE = "UNAVAILABLE"
@@ -88,7 +88,7 @@ class IdempotencyMismatch(DomainError):
 class AnswerNotKept(DomainError):
     """The mutation was executed before with this Idempotency-Key, and its response was too large to be stored."""
 
-    code = ErrorCode.IDEMPOTENCY_ANSWER_NOT_KEPT
+    code = ErrorCode.IDEMPOTENCY_RESPONSE_NOT_KEPT
 
 
 class Throttled(DomainError):

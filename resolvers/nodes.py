@@ -17,7 +17,7 @@ from resolvers.shared.global_ids import parse_global_id
 # A function that reads an object by the parts of its id, or returns None if it does not exist.
 Reader = Callable[Concatenate[Context, ...], Awaitable[Any]]
 NodeId = Annotated[strawberry.ID, argument("The global `id` of an object.")]
-NodeIds = Annotated[list[strawberry.ID], argument("The global ids of at most 100 objects.")]
+NodeIds = Annotated[list[strawberry.ID], argument("The global `id` of each object, at most 100.")]
 
 
 @dataclass(frozen=True, slots=True)

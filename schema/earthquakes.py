@@ -240,7 +240,7 @@ class EarthquakeQueries:
             deferred=records.LOG_WRITE_UNITS,
             model=resolve.EARTHQUAKE_COSTS,
         ),
-        description="Return the earthquakes of a range of times, by the time of the event, by default newest first.",
+        description="Return the earthquakes of a range of times, by default newest first.",
     )
     earthquake_statistics = pattern_field(
         statistics.DAYS,

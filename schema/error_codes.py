@@ -16,7 +16,7 @@ DESCRIPTIONS = {
     ErrorCode.CONFLICT: "Another caller changed the object, or it exists already. `current` is its present state, if "
     "`expectedVersion` was given.",
     ErrorCode.IDEMPOTENCY_MISMATCH: "The Idempotency-Key was used for another request.",
-    ErrorCode.IDEMPOTENCY_ANSWER_NOT_KEPT: "The mutation was executed, but its response was too large to be repeated.",
+    ErrorCode.IDEMPOTENCY_RESPONSE_NOT_KEPT: "The mutation was executed; its response was too large to be repeated.",
     ErrorCode.THROTTLED: "DynamoDB or the caller's budget allows no further calls at present.",
     ErrorCode.TIMEOUT: "The deadline of the operation passed.",
     ErrorCode.UNAVAILABLE: "The store or the gateway cannot serve the request at present.",

@@ -69,7 +69,9 @@ class GeoBoundingBoxInput:
         return longitude >= self.west or longitude <= self.east
 
 
-EventId = Annotated[strawberry.ID, argument("The id that USGS gave the event, or the earthquake's `id`.")]
+EventId = Annotated[
+    strawberry.ID, argument("The earthquake's `eventId` or `id`. Any id that USGS gave the event is accepted.")
+]
 Feed = Annotated[str, argument("The feed: the name of a USGS feed, such as `all_day`, or an http(s) address.")]
 Kind = Annotated[
     SeismicEventKind,

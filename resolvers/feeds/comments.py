@@ -22,7 +22,7 @@ from resolvers.shared.context import Context, Info
 from resolvers.shared.paging import Connection, Paging, connection_of, connections_of, paged_in
 from resolvers.shared.selected_fields import has_child_reads
 
-CommentId = Annotated[strawberry.ID, argument("The comment's `commentId`.")]
+CommentId = Annotated[strawberry.ID, argument("The comment's `commentId` or `id`.")]
 
 
 @strawberry.input(description="A comment to add to a post.")

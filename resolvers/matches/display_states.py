@@ -11,7 +11,8 @@ from resolvers.shared.arguments import MatchId, argument
 from resolvers.shared.context import Info
 
 TeamId = Annotated[
-    strawberry.ID, argument("The `teamId` of the team whose point of view is shown. The team must play in the match.")
+    strawberry.ID,
+    argument("The `teamId` or `id` of the team whose point of view is shown. The team must play in the match."),
 ]
 
 

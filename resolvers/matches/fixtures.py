@@ -27,7 +27,7 @@ LONGEST_WINDOW = timedelta(days=3660)
 DEFAULT_PAST, DEFAULT_FUTURE = timedelta(days=7), timedelta(days=30)
 
 
-MatchIds = Annotated[list[strawberry.ID], argument("The `matchId` of each match, at most 100.")]
+MatchIds = Annotated[list[strawberry.ID], argument("The `matchId` or `id` of each match, at most 100.")]
 LeagueCode = Annotated[str, argument("The league's `code`.")]
 From = Annotated[
     datetime | None,

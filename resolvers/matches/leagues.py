@@ -18,7 +18,7 @@ from resolvers.shared.paging import Connection, Paging, paged_in
 
 OWN_CHECKS: dict[str, validate.Check] = {"season_id": ids.season_id}
 
-Id = Annotated[strawberry.ID, argument("The league's `leagueId`.")]
+Id = Annotated[strawberry.ID, argument("The league's `leagueId` or `id`.")]
 Active = Annotated[bool | None, argument("Whether to return active or inactive leagues; by default all.")]
 
 

@@ -22,9 +22,10 @@ from resolvers.shared.paging import Connection, Paging, connection_of, paged, pa
 LONGEST_REASON = 100
 
 DeviceId = Annotated[
-    strawberry.ID, argument("The app's id of the device, the same at each start, 1 to 100 characters.")
+    strawberry.ID,
+    argument("The app's id of the device, the same at each start, 1 to 100 characters, or the `id` of the session."),
 ]
-Owner = Annotated[strawberry.ID | None, argument("The id of the session's user; by default the caller.")]
+Owner = Annotated[strawberry.ID | None, argument("The `userId` or `id` of the session's user; by default the caller.")]
 UPDATE_TOKEN = "The Live Activity's push token, as supplied by iOS: 32 to 200 hexadecimal digits."
 
 

@@ -16,12 +16,12 @@ from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
 from resolvers.shared.paging import Connection, Paging, connection_of, paged_in
 
-Side = Annotated[strawberry.ID, argument("The `teamId` of one of the match's two teams.")]
+Side = Annotated[strawberry.ID, argument("The `teamId` or `id` of one of the match's two teams.")]
 
 
 @strawberry.input(description="The changes of a follow.")
 class UpdateMatchFollowInput:
-    team_id: strawberry.ID = required("The `teamId` of one of the match's two teams.")
+    team_id: strawberry.ID = required("The `teamId` or `id` of one of the match's two teams.")
     expected_version: int | None = optional(EXPECTED_VERSION)
 
 

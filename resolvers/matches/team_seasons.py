@@ -29,7 +29,7 @@ OWN_CHECKS: dict[str, validate.Check] = {
     "net_run_rate": _decimal,
 }
 
-SeasonId = Annotated[strawberry.ID, argument("The season's id at the source.")]
+SeasonId = Annotated[strawberry.ID, argument("The season's `seasonId` or `id`.")]
 
 
 @strawberry.input(description="A team's record in a season. Omit unknown figures.")

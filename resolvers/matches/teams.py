@@ -18,7 +18,7 @@ from resolvers.shared.paging import Connection, Paging, paged_in
 
 OWN_CHECKS: dict[str, validate.Check] = {"team_id": ids.team_id}
 
-Id = Annotated[strawberry.ID, argument("The team's `teamId`.")]
+Id = Annotated[strawberry.ID, argument("The team's `teamId` or `id`.")]
 
 
 @strawberry.input(description="A team as the source describes it.")

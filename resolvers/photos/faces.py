@@ -23,7 +23,8 @@ from resolvers.shared.global_ids import GLOBAL_ID_PREFIX, key_of, local_id
 from resolvers.shared.selected_fields import selects
 
 OfPerson = Annotated[
-    strawberry.ID | None, argument("The `personId` of the person whose faces are returned; by default all faces.")
+    strawberry.ID | None,
+    argument("The `personId` or `id` of the person whose faces are returned; by default all faces."),
 ]
 # Smaller fractions count as 0: DynamoDB stores no positive number below 1E-130.
 SMALLEST = 1e-9
@@ -76,7 +77,7 @@ class FaceBoundingBoxInput:
 
 @strawberry.input(description="A person's face to tag on a photo.")
 class TagFaceInput:
-    person_id: strawberry.ID = required("The person's `personId`.")
+    person_id: strawberry.ID = required("The person's `personId` or `id`.")
     bounding_box: FaceBoundingBoxInput = required("The position of the face.")
     confidence: float = strawberry.field(
         description="The probability that the face is this person's, 0 to 1.", default=1.0
@@ -89,7 +90,7 @@ class TagFaceInput:
 
 
 NewFace = Annotated[TagFaceInput, argument("The face to tag.")]
-FaceId = Annotated[strawberry.ID, argument("The face's `faceId`.")]
+FaceId = Annotated[strawberry.ID, argument("The face's `faceId` or `id`.")]
 
 
 async def tag_face(info: Info, image_id: PhotoId, input: NewFace, taken_at: TakenAt = None) -> Face:

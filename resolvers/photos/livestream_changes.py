@@ -31,7 +31,8 @@ from resolvers.shared.context import Context, Info
 from resolvers.shared.event_source import close_reader, follow, queue_limits
 
 AnyLivestreamId = Annotated[
-    strawberry.ID | None, argument("The `livestreamId` of the livestream to follow; by default all livestreams.")
+    strawberry.ID | None,
+    argument("The `livestreamId` or `id` of the livestream to follow; by default all livestreams."),
 ]
 # Digits of a time in milliseconds since the epoch.
 MAX_TIME_DIGITS = 13

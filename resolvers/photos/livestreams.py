@@ -27,7 +27,7 @@ TIMES: dict[str, validate.Check] = {"start_time": timestamp, "end_time": timesta
 
 LIVESTREAM = ("Livestream",)
 
-LivestreamId = Annotated[strawberry.ID, argument("The livestream's `livestreamId`.")]
+LivestreamId = Annotated[strawberry.ID, argument("The livestream's `livestreamId` or `id`.")]
 
 
 @strawberry.input(description="A livestream to announce.")

@@ -26,7 +26,7 @@ from resolvers.shared.paging import Connection, Edge, Paging, connection_of, pag
 
 PERSON = ("Person",)
 
-PersonId = Annotated[strawberry.ID, argument("The person's `personId`.")]
+PersonId = Annotated[strawberry.ID, argument("The person's `personId` or `id`.")]
 
 
 @strawberry.input(description="A person to create.")
@@ -51,9 +51,11 @@ class UpdatePersonInput:
 NewPerson = Annotated[CreatePersonInput, argument("The person.")]
 Changes = Annotated[UpdatePersonInput, argument("The changes, at least one field.")]
 MergedId = Annotated[
-    strawberry.ID, argument("The `personId` of the person that is merged into the other one and deleted.")
+    strawberry.ID, argument("The `personId` or `id` of the person that is merged into the other one and deleted.")
 ]
-RemainingId = Annotated[strawberry.ID, argument("The `personId` of the person that remains, with the faces of both.")]
+RemainingId = Annotated[
+    strawberry.ID, argument("The `personId` or `id` of the person that remains, with the faces of both.")
+]
 
 
 async def person(info: Info, id: PersonId, consistent: Consistent = False) -> Person | None:

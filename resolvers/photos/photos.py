@@ -32,7 +32,7 @@ from resolvers.shared.global_ids import GLOBAL_ID_PREFIX, global_id, key_of
 from resolvers.shared.paging import Connection, Paging, connection_of, paged_in
 from resolvers.shared.selected_fields import has_child_reads
 
-PhotoId = Annotated[strawberry.ID, argument("The photo's `imageId`.")]
+PhotoId = Annotated[strawberry.ID, argument("The photo's `imageId` or `id`.")]
 TakenAt = Annotated[
     datetime | None,
     argument(

@@ -23,7 +23,9 @@ from resolvers.shared.context import Info
 
 strawberry.enum(PictureType, description="The image format of a file.")
 
-ReservationId = Annotated[strawberry.ID, argument("The `imageId` of the reservation.")]
+ReservationId = Annotated[
+    strawberry.ID, argument("The `imageId` of the reservation, or the `id` of its `PhotoUpload`.")
+]
 
 
 @strawberry.input(description="A photo to upload.")

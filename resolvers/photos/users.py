@@ -68,7 +68,7 @@ class UpdatePhotoUserInput:
 NewPhotoUser = Annotated[CreatePhotoUserInput, argument("The user.")]
 ChangedUserId = Annotated[
     strawberry.ID | None,
-    argument("The `userId` of the user; by default the caller's. Only admins may name another user."),
+    argument("The `userId` or `id` of the user; by default the caller's. Only admins may name another user."),
 ]
 Changes = Annotated[UpdatePhotoUserInput, argument("The changes, at least one field.")]
 

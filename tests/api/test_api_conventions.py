@@ -159,6 +159,14 @@ def the_own_key_of_an_object_is_the_argument_id() -> Iterator[str]:
 
 
 @rule
+def descriptions_of_ids_name_the_global_id() -> Iterator[str]:
+    """An argument that names a stored object says that it accepts the object's global id."""
+    for coordinate, _, argument in arguments():
+        if get_named_type(argument.type).name == "ID" and "`id`" not in (argument.description or ""):
+            yield coordinate
+
+
+@rule
 def arguments_have_the_names_of_the_conventions() -> Iterator[str]:
     yield from (coordinate for coordinate, name, _ in arguments() if name in SYNONYMS)
 

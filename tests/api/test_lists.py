@@ -24,6 +24,7 @@ ROLES = {Who.ADMIN: Role.ADMIN, Who.SYSTEM: Role.SYSTEM}
 
 # Two values of each argument of a list, which all lists with the argument accept. Others accept "one" and "two".
 VALUES: dict[str, tuple[str, str]] = {
+    "active": ("true", "false"),
     "area": ('"Downtown"', '"Harbor"'),
     "authorId": ('"ada"', '"grace"'),
     "day": ('"2026-06-24"', '"2026-06-25"'),
@@ -44,6 +45,7 @@ VALUES: dict[str, tuple[str, str]] = {
 }
 # Lists of which an argument has values of its own: ids that the gateway creates. No other argument names the user then.
 OTHER_VALUES = {("photosByUser", "userId")}
+BOOLEANS = ("true", "false")
 # The argument chooses no other list: a cursor serves both values.
 UNBOUND = {"consistent"}
 # The list requires one of two arguments.
@@ -108,7 +110,7 @@ async def binding_of(
     answer = await served.ask(
         f"{head}{{ {name}({given}) {{ pageInfo {{ endCursor }} }} }}",
         {
-            argument: json.loads(value if value[0] in '"0123456789' else f'"{value}"')
+            argument: json.loads(value if value[0] in '"0123456789' or value in BOOLEANS else f'"{value}"')
             for argument, value in values.items()
         },
         user="ada",

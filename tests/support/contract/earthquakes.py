@@ -59,7 +59,8 @@ PAGE = Page(
     cursors={
         "earthquakes": (
             "QUAKE-2",
-            '{"kind":"EARTHQUAKE","minMagnitude":1.0,"window":["2026-06-24T00:00:00.000Z","2026-06-26T00:00:00.000Z"]}',
+            '{"kind":"EARTHQUAKE","minMagnitude":1.0,"order":"ascending",'
+            '"window":["2026-06-24T00:00:00.000Z","2026-06-26T00:00:00.000Z"]}',
             '{"kind":"EARTHQUAKE","minMagnitude":null,"window":[null,null]}',
         ),
         "requestLogs": (

@@ -256,6 +256,7 @@ PAGE = Page(
         ),
     ),
     cursors={
+        "leagues": ("LG-2", '{"active":true}', '{"active":null}'),
         "liveActivities": ("LA-2", '{"userId":"ada"}', '{"userId":"ada"}'),
         "matchesByLeague": (
             "FIX-3",
@@ -263,6 +264,7 @@ PAGE = Page(
             '{"from":null,"leagueCode":"ONE","to":null}',
         ),
         "seasonTeams": ("TS-1", '{"seasonId":"1"}', '{"seasonId":"1"}'),
+        "teams": ("TM-2", "{}", "{}"),
     },
     nodes=(
         NodeType("ActiveMatch", 'activeMatch(id: "m3") { id }', restricted="AM-1"),

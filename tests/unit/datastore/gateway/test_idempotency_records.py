@@ -153,7 +153,7 @@ async def test_a_response_that_is_too_large_is_stored_as_a_marker(
     assert first.data == {"a": text}
     assert twin.body == first.body
     again = await processes[1].ask(keyed_request(), work)
-    assert (again.code, again.is_failure, work.times) == ("IDEMPOTENCY_ANSWER_NOT_KEPT", True, 1)
+    assert (again.code, again.is_failure, work.times) == ("IDEMPOTENCY_RESPONSE_NOT_KEPT", True, 1)
     assert max(len(orjson.dumps(seen.body)) for seen in proxy.seen) < 2000
 
 
