@@ -116,7 +116,7 @@ def post_raw(gateway: GatewayProcess, query: str, token: str, **headers: str) ->
             return json.load(problem)
 
 
-def event_id(gateway: GatewayProcess, token: str) -> str:
+def first_event_id(gateway: GatewayProcess, token: str) -> str:
     """Return the id of the first event with one, which the demo's activity causes."""
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}", "Accept": "text/event-stream"}
     with urlopen(
@@ -197,7 +197,7 @@ def load_items(store: str, prefix: str, lines: Iterable[str]) -> None:
     asyncio.run(load())
 
 
-def make(project: Path, target: Path) -> None:
+def make_upgrade_data(project: Path, target: Path) -> None:
     """Run the build in `project`, and write its data to `target`."""
     with TemporaryDirectory() as folder:
         data = Path(folder, "data")
@@ -213,7 +213,7 @@ def make(project: Path, target: Path) -> None:
                 "picture": gateway.data(PICTURES, token)["photos"]["edges"][0]["node"]["thumbnailUrl"].removeprefix(
                     gateway.url
                 ),
-                "event_id": event_id(gateway, token),
+                "event_id": first_event_id(gateway, token),
             }
             variables = _variables(data, Path(folder, "copy"), issued["tokens"])
             issued["cursors"] = list(_cursors(gateway, variables))
@@ -229,4 +229,4 @@ def make(project: Path, target: Path) -> None:
 
 
 if __name__ == "__main__":
-    make(Path(sys.argv[1]).resolve(), Path(sys.argv[2]))
+    make_upgrade_data(Path(sys.argv[1]).resolve(), Path(sys.argv[2]))
