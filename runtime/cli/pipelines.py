@@ -55,10 +55,10 @@ def run_until_stopped(
     The process logs from INFO on, ends when its event loop hangs, and serves its metrics if `metrics` has a port.
     `settings` are the gateway's.
     """
-    log_as_service()
     settings |= named_settings(WATCHDOG)
 
     async def run(gateway: Gateway) -> None:
+        log_as_service()  # not before: an error in the set-up is a single line
         settle_garbage_collector()
         watch_loop(gateway.settings.watchdog_seconds)
         with metrics_served(gateway.metrics, metrics.metrics_port, metrics.metrics_host):

@@ -20,6 +20,7 @@ from datastore.database import StoreOptions
 from gateway import create_app
 from server.local_secret import local_secret
 from server.settings import Misconfigured, Settings, from_environment
+from server.version import VERSION
 from tests.support.command_line import (
     STRONG,
     WATCHES,
@@ -80,7 +81,8 @@ def test_a_browser_gets_the_page_and_a_program_an_answer_at_the_same_address(gat
 
 
 def test_health_and_readiness_are_reported(gateway: GatewayProcess) -> None:
-    assert json.loads(gateway.get("/healthz")[2]) == {"alive": True}
+    health = json.loads(gateway.get("/healthz")[2])
+    assert (health["alive"], health["version"]) == (True, VERSION)
     assert gateway.get("/readyz")[0] == 200
 
 
