@@ -1,4 +1,4 @@
-"""Multipart subscriptions: the bytes on the wire, the choice of the format, and the ends of streams."""
+"""Multipart subscriptions: the bytes on the wire, the choice of the format, the ends of streams, and public clients."""
 
 import asyncio
 import json
@@ -9,9 +9,14 @@ from typing import Any
 import aiohttp
 import pytest
 
+from datastore.keyspace.sightings import BLIP
+from datastore.model.identity import Role
 from server.http.streams.response_stream import StreamLimits
 from server.operations.request import Transport
 from server.shutdown import Delays
+from tests.support import node_client
+from tests.support.served import Served
+from tests.support.sightings import report_sighting
 from tests.support.sse import EVENTS, serve_event_streams
 from tests.support.toy_sockets import NOW, world
 from tests.support.until import until
@@ -134,3 +139,58 @@ async def test_a_multipart_subscription_ends_when_its_client_leaves() -> None:
             assert world.held == 1
             response.close()
         await until(lambda: world.held == 0)
+
+
+# The public clients
+
+LISTEN = "subscription ($area: String) { sightingReported(area: $area) { id area } }"
+
+
+async def test_apollo_client_and_meros_follow_and_leave(served: Served) -> None:
+    headers = served.headers("ada", Role.USER)
+    async with node_client.running_script("multipart.js", url=f"{served.url}/graphql", headers=headers) as script:
+        for client in ("apollo", "meros"):
+            await script.tell({"client": client, "query": LISTEN, "variables": {"area": "Harbor"}, "take": 2})
+            await served.settle(BLIP)
+            reported = [
+                await report_sighting(served, area=area, category="Cats", user="ada")
+                for area in ("Harbor", "Downtown", "Harbor")
+            ]
+            for number in (0, 2):
+                received = (await script.said())["next"]
+                data = received if client == "apollo" else received["payload"]["data"]
+                assert data["sightingReported"]["id"] == reported[number]["id"]
+            assert await script.said() == {"left": 2}
+            services = served.gateway.services
+            assert services is not None
+            changes = services.changes
+            await until(lambda: changes.followers(BLIP) == 0)  # noqa: B023
+    assert len(served.gateway.server.http.streams) == 0
+
+
+async def test_apollo_client_distinguishes_the_errors_of_graphql_and_of_the_transport() -> None:
+    async with (
+        serve_event_streams(StreamLimits(heartbeat=0.02)) as here,
+        node_client.running_script("multipart.js", url=here.url, headers={}) as script,
+    ):
+        await script.tell({"client": "apollo", "query": "subscription { count(to: 2) }"})
+        assert [await script.said() for _ in range(3)] == [
+            {"next": {"count": 0}},
+            {"next": {"count": 1}},
+            {"complete": 2},
+        ]
+
+        await script.tell({"client": "apollo", "query": 'subscription { failing(how: "domain") }'})
+        assert await script.said() == {"next": {"failing": 0}}
+        assert (await script.said())["graphql"][0]["extensions"]["code"] == "NOT_FOUND"
+        assert await script.said() == {"complete": 2}
+
+        await script.tell({"client": "apollo", "query": 'subscription { failing(how: "slow") }'})
+        assert await script.said() == {"next": {"failing": 0}}
+        assert (await script.said())["protocol"][0]["extensions"]["code"] == "SLOW_SUBSCRIBER"
+        assert await script.said() == {"complete": 2}
+
+        await script.tell({"client": "apollo", "query": "subscription { held }"})
+        assert await script.said() == {"next": {"held": 0}}
+        await here.streams.close()
+        assert (await script.said())["protocol"][0]["extensions"]["retryable"] is True
