@@ -34,6 +34,7 @@ T = TypeVar("T")
 SCHEMA_VERSION = 1
 READERS = 2
 BUSY_SECONDS = 10.0
+BUSY_POLL_SECONDS = 0.01
 SEARCH_SECONDS = 1.0
 STEPS_BETWEEN_CHECKS = 10_000  # instructions of SQLite's virtual machine: about a millisecond
 # The two files of the write-ahead log are deleted with the file.
@@ -137,7 +138,7 @@ class SqliteIndex:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, FILE_MODE))
         connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
+            _enter_wal_mode(connection)
             # A power failure may lose the last writes. That is acceptable, since a rebuild restores them.
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA cache_size = -16000")
@@ -213,6 +214,19 @@ class SqliteIndex:
             entries = {kind: _count(connection, f"{kind}_{state['current']}") for kind in Kind}
         built_at = state.get("built_at")
         return Status(entries, state.get("source"), from_iso(built_at) if built_at else None, state.get("building"))
+
+
+def _enter_wal_mode(connection: sqlite3.Connection) -> None:
+    """Set the journal mode. Wait while another connection writes: SQLite's own timeout does not cover this change."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as problem:
+            if problem.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(BUSY_POLL_SECONDS)
 
 
 @contextmanager

@@ -3,9 +3,11 @@
 import asyncio
 import sqlite3
 import stat
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -422,6 +424,25 @@ async def test_processes_share_the_file(index: Flaky) -> None:
     await other.finish_rebuild(build, "stream", NOON)
     assert await index.found("hello") == ["new"]
     await other.aclose()
+
+
+async def test_an_index_opens_while_another_process_creates_the_file(
+    index: Flaky, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.path.parent.mkdir(mode=0o700, exist_ok=True)
+    other = sqlite3.connect(index.path, isolation_level=None, check_same_thread=False)
+    index.path.chmod(0o600)
+    other.execute("BEGIN IMMEDIATE")
+
+    def end_transaction(_seconds: float) -> None:
+        other.execute("CREATE TABLE created (first)")
+        other.execute("COMMIT")
+
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=end_transaction)
+    monkeypatch.setattr("datastore.search.sqlite_index.time", clock)
+    await index.write(Kind.POSTS, [SearchEntry("1", "1", 1, "hello")])
+    other.close()
+    assert await index.found("hello") == ["1"]
 
 
 async def test_in_aws_there_is_no_index_without_a_url(database: Database) -> None:
