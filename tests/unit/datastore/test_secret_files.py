@@ -45,6 +45,7 @@ def test_the_engines_key_and_the_providers_token_are_read_from_files(
 ) -> None:
     path = tmp_path / "secret"
     path.write_text("k" * 40)
+    monkeypatch.delenv("GATEWAY_ENGINE_KEY", raising=False)
     monkeypatch.setenv("GATEWAY_ENGINE_KEY_FILE", str(path))
     assert key_in_environment() == "k" * 40
     assert pipeline_setup(MatchSource.SPORTMONKS, {"SPORTMONKS_API_TOKEN_FILE": str(path)}).sportmonks_token == "k" * 40

@@ -11,6 +11,7 @@ import pytest
 from datastore.dynamodb.client import Client
 from datastore.dynamodb.requests import PreparedRequest
 from datastore.dynamodb.retry.backoff import Backoff
+from datastore.dynamodb.retry.circuit_breaker import BreakerConfig
 from datastore.session.metering import Meter, ReadTooMuch
 from tests.support.client_faults import FINAL, TRANSIENT
 from tests.support.fault_proxy import PATIENT, Fault, Proxy, client_of, hang
@@ -46,9 +47,14 @@ def seen(results: Sequence[Any], meter: Meter) -> tuple[list[str], list[Any]]:
 async def test_the_results_and_the_metered_calls_are_those_of_single_calls(
     proxy: Proxy, fault: Fault | None, idle: int, times: int
 ) -> None:
+    # The circuit breaker would end one of the calls early.
+    options: dict[str, Any] = {
+        "backoff": Backoff(initial=0.001, maximum=0.002, attempts=2),
+        "breaker_config": BreakerConfig(failures=1000),
+    }
     outcomes = []
     for call in (call_singly, call_together):
-        async with client_of(proxy, backoff=Backoff(initial=0.001, maximum=0.002, attempts=2)) as client:
+        async with client_of(proxy, **options) as client:
             await asyncio.gather(*[client.call("ListTables", {"Limit": 1}) for _ in range(idle)])
             proxy.faults.extend([fault] * times if fault else [])
             meter = Meter()
