@@ -53,8 +53,9 @@ def build() -> strawberry.Schema:
         subscription=_root(
             "Subscription",
             chain.from_iterable(system.subscriptions for system in SYSTEMS),
-            "The subscriptions, over WebSocket or server-sent events. A client that was disconnected resumes with "
-            "`resumeAfter`.",
+            "The subscriptions, over WebSocket, server-sent events or multipart responses. Fields that name no "
+            "callers are open to everyone. A client that was disconnected resumes with the extension `resumeAfter` of "
+            "its request.",
         ),
         types=[*NODES, error_codes()],
         config=StrawberryConfig(scalar_map=SCALARS),

@@ -12,9 +12,10 @@ DESCRIPTIONS = {
     ErrorCode.BAD_CURSOR: "A cursor was altered, or belongs to another list or other arguments.",
     ErrorCode.UNAUTHENTICATED: "The field requires a token, or the token is invalid or has expired.",
     ErrorCode.FORBIDDEN: "The token does not permit the operation.",
-    ErrorCode.NOT_FOUND: "The object that a mutation names does not exist, or the caller may not see it.",
-    ErrorCode.CONFLICT: "Another caller changed the object, or it exists already. `current` is its present state, if "
-    "`expectedVersion` was given.",
+    ErrorCode.NOT_FOUND: "The object that a mutation or subscription names does not exist, or the caller may not see "
+    "it. A delete returns null instead.",
+    ErrorCode.CONFLICT: "Another caller changed the object, it exists already, its state does not permit the change, "
+    "or a limit of its owner is reached. `current` is its present state, if `expectedVersion` was given.",
     ErrorCode.IDEMPOTENCY_MISMATCH: "The Idempotency-Key was used for another request.",
     ErrorCode.IDEMPOTENCY_RESPONSE_NOT_KEPT: "The mutation was executed; its response was too large to be repeated.",
     ErrorCode.THROTTLED: "DynamoDB or the caller's budget allows no further calls at present.",

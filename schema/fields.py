@@ -35,11 +35,12 @@ strawberry.enum(
     OverflowPolicy,
     name="WhenSlow",
     description=(
-        "The overflow policy: how the gateway treats a subscriber that reads too slowly when its queue is full. CLOSE: "
-        "the subscription ends with SLOW_SUBSCRIBER and its WebSocket is closed with code 4410. No event is lost: the "
-        "client resumes with `resumeAfter`. LATEST: only the newest event of each key waits. An event that replaces "
-        "others contains their number as `extensions.conflated`. BUFFER: the newest events wait, as many as `buffer` "
-        "allows. An event that follows dropped ones contains their number as `extensions.dropped`."
+        "The overflow policy: how the gateway treats a subscriber that reads too slowly when its queue is full. "
+        "CLOSE: the subscription ends with SLOW_SUBSCRIBER and its WebSocket is closed with code 4410. No event is "
+        "lost: the client resumes with the extension `resumeAfter`. LATEST: only the newest event of each key waits. "
+        "An event that replaces others contains their number as `extensions.conflated`. BUFFER: the newest events "
+        "wait, as many as `buffer` allows. An event that follows dropped ones contains their number as "
+        "`extensions.dropped`."
     ),
 )
 

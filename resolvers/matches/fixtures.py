@@ -89,7 +89,9 @@ class UpdateFixtureInput:
         "Fields that the source updates again. If the gateway has the source's latest value of a "
         "field, the field takes it at once; otherwise with the source's next report."
     )
-    expected_version: int | None = optional(EXPECTED_VERSION.replace("`version`", "match's `revision`"))
+    expected_version: int | None = optional(
+        EXPECTED_VERSION.replace("`version`", "match's `revision`").replace("another version", "another revision")
+    )
 
 
 Fixtures = Annotated[list[FixtureInput], argument("The fixtures, at most 100.")]

@@ -23,7 +23,10 @@ LONGEST_REASON = 100
 
 DeviceId = Annotated[
     strawberry.ID,
-    argument("The app's id of the device, the same at each start, 1 to 100 characters, or the `id` of the session."),
+    argument(
+        "The id that the app has given the phone, the same at each start, 1 to 100 characters; it names no `Device`. "
+        "For an existing session also the `id` of the `LiveActivity`."
+    ),
 ]
 Owner = Annotated[strawberry.ID | None, argument("The `userId` or `id` of the session's user; by default the caller.")]
 UPDATE_TOKEN = "The Live Activity's push token, as supplied by iOS: 32 to 200 hexadecimal digits."

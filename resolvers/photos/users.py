@@ -41,7 +41,10 @@ OwnEmail = Annotated[
         "ASCII letters is ignored."
     ),
 ]
-PhotoUserId = Annotated[strawberry.ID | None, argument("The user's `userId` or `id`; null if `email` names the user.")]
+PhotoUserId = Annotated[
+    strawberry.ID | None,
+    argument("The `userId` or `id` of the `PhotoUser`, not the `sub`; null if `email` names the user."),
+]
 
 
 @strawberry.input(description="A user of the photo library to create.")

@@ -45,7 +45,12 @@ Area = Annotated[str, argument("The area, one of `areas`.")]
 AnyArea = Annotated[str | None, argument("The area, one of `areas`; by default all.")]
 Category = Annotated[str, argument("The category, one of `categories`.")]
 AnyCategory = Annotated[str | None, argument("The category, one of `categories`; by default all.")]
-UserId = Annotated[strawberry.ID, argument("The user's `userId`, which is the `sub` of the user's token, or `id`.")]
+UserId = Annotated[
+    strawberry.ID,
+    argument(
+        "The user's `userId`, which is the `sub` of the user's token, or the `id` of the `User` or `UserProfile`."
+    ),
+]
 PostId = Annotated[strawberry.ID, argument("The post's `postId` or `id`.")]
 MatchId = Annotated[strawberry.ID, argument("The match's `matchId` or `id`.")]
 MinMagnitude = Annotated[float | None, argument("The minimum magnitude, -10 to 10; by default all magnitudes.")]

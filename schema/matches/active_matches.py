@@ -223,10 +223,10 @@ class ActiveMatchSubscriptions:
         patterns.MATCH_UPDATES,
         resolver=resolve_live.match_updates,
         graphql_type=AsyncGenerator[MatchUpdate, None],
-        description="Receive a match as it is played: first a snapshot, then each later version exactly once. The "
-        "subscription completes when the match has ended and is no longer polled; for a match that ended earlier, it "
-        "completes after the snapshot. A version that cannot be read arrives as an event with the error INTERNAL, "
-        "and the subscription continues.",
+        description="Receive a match as it is played: first a snapshot, then each later version exactly once, alone "
+        "or conflated within `minIntervalMs`. The subscription completes when the match has ended and is no longer "
+        "polled; for a match that ended earlier, it completes after the snapshot. A version that cannot be read "
+        "arrives as an event with the error INTERNAL, and the subscription continues.",
     )
     live_scores = pattern_subscription(
         patterns.LIVE_SCORES,

@@ -67,21 +67,21 @@ class LiveActivityMutations:
         resolver=resolve.register_live_activity,
         graphql_type=LiveActivity,
         description="Start or restart a session of a match on a device of the caller for 12 hours, and return it. "
-        "A user may have sessions on at most 10 devices. CONFLICT if the match has ended.",
+        "A user may have sessions on at most 10 devices for each match. CONFLICT beyond, or if the match has ended.",
     )
     update_live_activity_token = pattern_field(
         patterns.UPDATE_TOKEN,
         resolver=resolve.update_live_activity_token,
         graphql_type=LiveActivity,
         description="Store the new push token of a session of the caller, and return the session. A suspended "
-        "session becomes active again. A session that has ended cannot be updated.",
+        "session becomes active again. NOT_FOUND if the session has ended.",
     )
     end_live_activity = pattern_field(
         patterns.END_ACTIVITY,
         resolver=resolve.end_live_activity,
         graphql_type=LiveActivity,
         description="End a session, and return it. Users end their own sessions, the system any user's. A session "
-        "that has ended stays unchanged.",
+        "that has ended stays unchanged, so that no version is needed.",
     )
     suspend_live_activity = pattern_field(
         patterns.SUSPEND_ACTIVITY,

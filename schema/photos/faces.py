@@ -64,9 +64,9 @@ class TaggingMutations:
         resolver=resolve.tag_face,
         graphql_type=Face,
         extent=Extent(written=3),
-        description="Tag a person's face on a photo of the caller, and return the face. A photo may have at most "
-        "45 faces. A repeated request with the same `faceId` returns the existing face and counts it once. "
-        "NOT_FOUND if `takenAt` differs from the photo's.",
+        description="Tag a person's face on a photo of the caller, and return the face. A photo may have at most 45 "
+        "faces; CONFLICT beyond. A repeated request with the same `faceId` returns the existing face and counts it "
+        "once. NOT_FOUND if `takenAt` differs from the photo's.",
     )
     untag_face = pattern_field(
         patterns.UNTAG_FACE,

@@ -108,7 +108,7 @@ class LibraryQueries:
         resolver=resolve.photos_by_user,
         graphql_type=Connection[Photo],
         description="Return the photos of a user, by default the newest upload first. Name the user by either "
-        "`userId` or `email`.",
+        "`userId` or `email`; both are open to every caller.",
     )
 
 

@@ -67,10 +67,10 @@ class UploadMutations:
         resolver=resolve.create_photo,
         graphql_type=PhotoUpload,
         extent=Extent(written=2),
-        description="Reserve a place for a photo for one hour, within the caller's `uploadLimit`. Upload the "
-        "files, then confirm with `completePhoto`. A repeated request with the same `imageId` returns the "
-        "existing reservation with new upload targets and takes no second place; the details of the photo must be "
-        "the same. FORBIDDEN unless the caller's token has a verified email address.",
+        description="Reserve a place for a photo for one hour. CONFLICT if the caller's `uploadLimit` is reached. "
+        "Upload the files, then confirm with `completePhoto`. A repeated request with the same `imageId` returns the "
+        "existing reservation with new upload targets and takes no second place; the details of the photo must be the "
+        "same. FORBIDDEN unless the caller's token has a verified email address.",
     )
     complete_photo = pattern_field(
         patterns.COMPLETE_PHOTO,
