@@ -28,13 +28,13 @@ class ValueType(NamedTuple):
 
 
 TYPES = {
-    "time": ValueType("moment", "datetime", "datetime", EXAMPLE_TIME, "2026-06-25T12:00:00+00:00"),
+    "time": ValueType("moment", "datetime", "datetime", EXAMPLE_TIME, "2026-06-25T12:00:00.000Z"),
     "text": ValueType("text", "str", "str", "one", "one"),
     "number": ValueType("number", "float", "float", 1, 1),
     "flag": ValueType("flag", "bool", "bool", True, True),
     "texts": ValueType("texts", "tuple[str, ...]", "list[str]", ["one"], ["one"]),
     "any": ValueType("document", "Any", "JSON", {"one": 1}, {"one": 1}),
-    "ttl": ValueType("seconds", "datetime", "datetime", 4102444800, "2100-01-01T00:00:00+00:00"),
+    "ttl": ValueType("seconds", "datetime", "datetime", 4102444800, "2100-01-01T00:00:00.000Z"),
     "version": ValueType("version", "int", "int", 1, 1),
 }
 

@@ -62,7 +62,7 @@ class DocumentLimits:
     introspection_nesting: int = _limit(3, "nested lists of types in its introspection")
     introspection_depth: int = _limit(20, "levels of introspection")
     #: The values that introspection returns, estimated from the sizes of the schema.
-    introspection_values: int = _limit(30_000, "values that its introspection returns")
+    introspection_values: int = _limit(60_000, "values that its introspection returns")
     merging: int = _limit(4_000, "steps to compare its fields with equal response names")
     #: The values of a response, estimated from the sizes of its lists and pages. These may depend on variables.
     values: int = _limit(25_000, "values in its response, by the sizes of its lists and pages")

@@ -129,6 +129,7 @@ def argument_values(images: Images, users: Sequence[str]) -> Values:
         "photo.id": ids,
         "takenAt": ["2023-01-01T00:00:00Z"],
         "userId": [*users, "forged"],
+        "photoUser.id": [*users, "forged"],
         "email": [OWNER, BROKEN],
         "personId": ["p1", "p3", "none"],
         "person.id": ["p1", "p3", "none"],

@@ -135,14 +135,14 @@ def test_full_introspection_passes(documents: Documents, everything: bool) -> No
         (
             "{__schema {"
             + "".join(
-                f"t{n}: types {{fields {{{''.join(f'a{m}: type {{...A}} ' for m in range(3))}}}}}" for n in range(3)
+                f"t{n}: types {{fields {{{''.join(f'a{m}: type {{...A}} ' for m in range(7))}}}}}" for n in range(3)
             )
             + "}} fragment A on __Type {name kind ofType {name kind ofType {name kind}}}",
             "introspectionValues",
         ),
         (
             "{__schema {" + "".join(f"a{n}: types {{interfaces {{possibleTypes {{...A}}}}}}" for n in range(5)) + "}}"
-            "fragment A on __Type {" + "".join(f"n{n}: name " for n in range(20)) + "}",
+            "fragment A on __Type {" + "".join(f"n{n}: name " for n in range(50)) + "}",
             "introspectionValues",
         ),
     ],

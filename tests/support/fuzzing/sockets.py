@@ -15,7 +15,8 @@ from tests.support.fuzzing.rig import FuzzedApplication, InvariantBroken
 from tests.support.toy_sockets import SCHEMA, SocketContext, identify_socket_user, world
 
 HANDSHAKE = (
-    b"GET /graphql HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    b"GET /graphql HTTP/1.1\r\nHost: here\r\nX-Request-Id: one\r\n"
+    b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
     b"Sec-WebSocket-Key: " + KEY + b"\r\nSec-WebSocket-Protocol: graphql-transport-ws\r\n\r\n"
 )
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
