@@ -30,7 +30,7 @@ class NodeType:
     #: The names of the parts of an id after the name of the type.
     parts: tuple[str, ...]
     read: Reader
-    #: The place of the part that is the id of the user to whom an object belongs.
+    #: The place of the part that is the id of the object's owner.
     owner: int | None = None
 
 

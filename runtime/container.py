@@ -253,7 +253,7 @@ class Gateway:
     async def readiness(self, seconds: float) -> dict[str, Any]:
         """Return the state for `/readyz`: ready if every table exists and the store answers within `seconds`.
 
-        A store whose disk is full is ready, because it answers reads.
+        A store whose disk is full is ready, because it serves reads.
 
         An unavailable bus or Redis of the budgets is reported, but does not make the process unready.
         """

@@ -246,7 +246,7 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
 
     async def _get_item(self, read: PointRead) -> list[LazyItem | None]:
         table, key = read.key
-        answer = await self._client.call(
+        response = await self._client.call(
             "GetItem",
             point_read_template(table, self._prefix, self._consistent).get_item(key),
             timeout=self._deadline.remaining(),
@@ -255,8 +255,8 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
             traced=self._trace.traced((read.key,)) if self._meter.detailed else (),
         )
         if self._request_reads is not None:
-            self._units += consumed_units(answer)
-        return [LazyItem(answer["Item"]) if "Item" in answer else None]
+            self._units += consumed_units(response)
+        return [LazyItem(response["Item"]) if "Item" in response else None]
 
     async def _batch_get_items(
         self, reads: Sequence[PointRead], by_table: Mapping[Table, Sequence[PointRead]], projections: Projections
@@ -277,7 +277,7 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         unprocessed = None
         while True:
             try:
-                answer = await self._client.call(
+                response = await self._client.call(
                     "BatchGetItem",
                     request,
                     timeout=self._deadline.remaining(),
@@ -291,10 +291,10 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
                     found[table][key] = problem
                 break
             if self._request_reads is not None:
-                self._units += consumed_units(answer)
-            for name, items in (answer.get("Responses") or {}).items():
+                self._units += consumed_units(response)
+            for name, items in (response.get("Responses") or {}).items():
                 found[tables[name]] |= _items_by_key(tables[name], items)
-            unprocessed = answer.get("UnprocessedKeys")
+            unprocessed = response.get("UnprocessedKeys")
             if not unprocessed:
                 break
             delay = next(delays, None)

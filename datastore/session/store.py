@@ -160,8 +160,8 @@ class Store:
         projected = None if attributes is None else tuple(attributes)
         values = self._with_time(pattern, values)
         template = query_template(pattern, self._prefix, tuple(values), backward, projected)
-        answer = await self._call(pattern, "Query", template.prepared(values, limit, start))
-        return QueryPage.of(answer)
+        response = await self._call(pattern, "Query", template.prepared(values, limit, start))
+        return QueryPage.of(response)
 
     async def query_each(
         self, pattern: AccessPattern, partitions: Sequence[Mapping[str, Any]], *, limit: int, backward: bool
@@ -169,7 +169,7 @@ class Store:
         """Return the first page of each partition's Query (see `query`), or its error. The Queries are sent at once."""
         partitions = [self._with_time(pattern, values) for values in partitions]
         template = query_template(pattern, self._prefix, tuple(partitions[0]), backward, None)
-        answers = await self._client.call_each(
+        responses = await self._client.call_each(
             "Query",
             [template.prepared(values, limit) for values in partitions],
             timeout=self.deadline.remaining(),
@@ -177,7 +177,7 @@ class Store:
             patterns=(pattern.id,),
             traced=(TracedRead(current_field.get(), pattern.id, pattern.table.name),) if self.meter.detailed else (),
         )
-        return [answer if isinstance(answer, BaseException) else QueryPage.of(answer) for answer in answers]
+        return [response if isinstance(response, BaseException) else QueryPage.of(response) for response in responses]
 
     async def query_all(self, pattern: AccessPattern, values: Mapping[str, Any]) -> AsyncIterator[Item]:
         """Yield every item of the pattern's Query."""
@@ -221,8 +221,8 @@ class Store:
         request, used = query_or_scan_base(pattern, self._prefix, values)
         request |= value_placeholders(used, values)
         request |= {} if start is None else {"ExclusiveStartKey": encode_item(start)}
-        answer = await self._call(pattern, "Scan", request)
-        return QueryPage.of(answer)
+        response = await self._call(pattern, "Scan", request)
+        return QueryPage.of(response)
 
     async def count(self, pattern: AccessPattern, values: Mapping[str, Any]) -> int:
         """Return the number of items of the pattern's Query, over all pages, without fetching them."""
@@ -231,11 +231,11 @@ class Store:
         start: Item | None = None
         total = 0
         while True:
-            answer = await self._call(pattern, "Query", template.prepared(values, None, start))
-            total += int(answer["Count"])
-            if not answer.get("LastEvaluatedKey"):
+            response = await self._call(pattern, "Query", template.prepared(values, None, start))
+            total += int(response["Count"])
+            if not response.get("LastEvaluatedKey"):
                 return total
-            start = decode_item(answer["LastEvaluatedKey"])
+            start = decode_item(response["LastEvaluatedKey"])
 
     async def put(self, pattern: AccessPattern, item: Mapping[str, Any], **values: Any) -> WriteResult:
         """Put the item if the pattern's condition holds."""
@@ -352,14 +352,14 @@ class Store:
         retry_request: Callable[[], Mapping[str, Any]] | None = None,
     ) -> WriteResult:
         try:
-            answer = await self._call(pattern, operation, request, retry_request)
+            response = await self._call(pattern, operation, request, retry_request)
         except ConditionFailed as failed:
             return WriteResult(
                 False, self._live(pattern, failed.item), is_retry=failed.after_lost_response or self.is_retry
             )
         finally:
             self.invalidate(pattern.table, key)  # after a failed write, too: an earlier read of the item is stale
-        item = result(answer)
+        item = result(response)
         self._prime_loaders(pattern.table, key, None if operation == "DeleteItem" else item)
         stored = None if item is None else decode_item(item)
         return WriteResult(True, self._live(pattern, stored) if operation == "DeleteItem" else stored)
@@ -393,5 +393,5 @@ def _table(where: AccessPattern | Table) -> Table:
     return where.table if isinstance(where, AccessPattern) else where
 
 
-def _attributes(answer: Mapping[str, Any]) -> Raw | None:
-    return answer.get("Attributes") or None
+def _attributes(response: Mapping[str, Any]) -> Raw | None:
+    return response.get("Attributes") or None

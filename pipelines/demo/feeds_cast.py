@@ -29,7 +29,7 @@ class ScriptedPost(msgspec.Struct, frozen=True):
 class _Feed(msgspec.Struct, frozen=True, rename="camel"):
     #: The name and the bio of each user.
     people: dict[str, tuple[str, str]]
-    #: The users whom each user follows, separated by spaces.
+    #: The users that each user follows, separated by spaces.
     follows: dict[str, str]
     #: Posts of one author are numbered from the newest: `mira-1`.
     posts: tuple[ScriptedPost, ...]

@@ -56,7 +56,7 @@ def run_engine(
                 raise EngineFailed(
                     f"Another process has opened the data in {data_dir}: stop it, or choose another --data-dir."
                 )
-            note(f"The embedded engine answers at http://{host}:{port}, with its data in {data_dir}.")
+            note(f"The embedded engine listens at http://{host}:{port}, with its data in {data_dir}.")
             key_source = VARIABLE if key_in_environment() else data_dir / KEY_FILE
             note(f"Clients need the access key: set {VARIABLE} to that of {key_source}.")
             disk, metrics = DataDisk(data_dir), StreamMetrics()

@@ -73,8 +73,9 @@ def design_from_table(
 ) -> tuple[SystemDesign, list[str]]:
     """Return the design of the system `name` that reads a table, and what the sample does not show.
 
-    `description` is the answer of DescribeTable, `ttl` the TTL attribute. Raises `CannotGenerate` for a table that the
-    generated code cannot read.
+    `description` is the response of DescribeTable, `ttl` the TTL attribute.
+
+    Raises `CannotGenerate` for a table that the generated code cannot read.
     """
     table = TableReading(name, description, ttl)
     kinds = list(table.kinds(items))

@@ -22,7 +22,7 @@ TURNS = 4
 RETRY_SECONDS = 1.0
 # The longest time that the start waits for Redis, which includes the first connection.
 START_SECONDS = 1.0
-# The interval between pings of Redis while it answers: without traffic nothing else would notice that it fails.
+# The interval between pings of Redis while it responds: without traffic nothing else would notice that it fails.
 PING_SECONDS = 5.0
 LOG_SECONDS = 30.0
 CONNECTIONS = 32
@@ -190,7 +190,7 @@ class RedisBuckets:
                 await self._ping(self._timeout)
 
     async def _ping(self, seconds: float) -> None:
-        """Fall back to the buckets of this process if Redis does not answer a ping."""
+        """Fall back to the buckets of this process if Redis does not respond to a ping."""
         try:
             await self._within(seconds, self._redis.ping())
         except REDIS_AWAY as problem:

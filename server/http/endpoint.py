@@ -108,18 +108,18 @@ class GraphQLHTTP:
             await send_end(send)
             return
         try:
-            answer = await self._answer(scope, headers, receive, cycle)
+            response = await self._response(scope, headers, receive, cycle)
         except ClientGone:
             return
         except Refused as refused:
             self._on_refusal(refused.status, refused.error.code)
-            answer = refusal(refused, accepted.single or JSON)
+            response = refusal(refused, accepted.single or JSON)
         except Exception as error:
             self._on_refusal(500, Internal.code)
-            answer = fault(error)
-        match answer:
+            response = fault(error)
+        match response:
             case Reply():
-                await cycle.respond(answer.status, head_of(answer), answer.body)
+                await cycle.respond(response.status, head_of(response), response.body)
             case Streamed(outcomes, format, caller, is_subscription):
                 cycle.begin_stream()
                 if not await self.streams.serve(
@@ -127,7 +127,7 @@ class GraphQLHTTP:
                 ):
                     cycle.abort()
 
-    async def _answer(
+    async def _response(
         self, scope: Scope, headers: RequestHeaders, receive: Receive, cycle: RequestCycle
     ) -> Reply | Streamed:
         method, accepted = scope["method"], headers.accepted
@@ -137,13 +137,8 @@ class GraphQLHTTP:
             raise Refused(406, BadUserInput(_NOT_ACCEPTED))
         if method == "GET":
             check_get(headers, self._allowed_origins)
-        load = self._runner.load
-        if load.late_turns or load.waiting:
-            try:
-                load.check()
-            except Unavailable as error:
-                # The body of a request that will not be executed is not read.
-                raise Refused(503, error, **{"retry-after": str(error.extensions["retryAfter"])}) from None
+        if self._runner.load.late_turns or self._runner.load.waiting:
+            self._check_load()
         try:
             if method == "GET":
                 params = read_params(self._bodies.parameters(headers, scope["query_string"]))
@@ -170,12 +165,11 @@ class GraphQLHTTP:
         cycle.watch()
         try:
             request = await self._runner.prepare(params, caller, Transport.HTTP if single else Transport.EVENTS)
-            match request:
-                case Outcome():
-                    # A client that accepts only streams gets errors in a stream: its page sees nothing else.
-                    if single is None:
-                        return Streamed(_only(request), _format(accepted), caller)
-                    return reply(request, single, self._profile)
+            if isinstance(request, Outcome):
+                # A client that accepts only streams gets errors in a stream: its page sees nothing else.
+                if single is None:
+                    return Streamed(_only(request), _format(accepted), caller)
+                return reply(request, single, self._profile)
             kind = request.operation.kind
             if kind is not _QUERY:
                 _check_transport(kind, method, accepted)
@@ -187,10 +181,17 @@ class GraphQLHTTP:
             raise
         finally:
             cycle.unwatch()
-        answer = reply(outcome, single, self._profile)
+        response = reply(outcome, single, self._profile)
         if self._caching is None or method != "GET":
-            return answer
-        return self._caching.apply(answer, request, outcome, headers)
+            return response
+        return self._caching.apply(response, request, outcome, headers)
+
+    def _check_load(self) -> None:
+        """Raise `Refused` while the gateway is overloaded: the body of a refused request is not read."""
+        try:
+            self._runner.load.check()
+        except Unavailable as error:
+            raise Refused(503, error, **{"retry-after": str(error.extensions["retryAfter"])}) from None
 
     def _streamed(self, request: Request, format: StreamFormat) -> Streamed:
         if request.operation.kind is not _SUBSCRIPTION:

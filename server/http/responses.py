@@ -86,11 +86,11 @@ def fault(error: Exception) -> Reply:
     return Reply(500, encode({"errors": [mask_error(error)]}))
 
 
-def head_of(answer: Reply) -> bytes:
+def head_of(response: Reply) -> bytes:
     """Return the header lines of a response, for `RequestCycle.respond`."""
-    if answer.headers:
-        return lines_of(_headers(answer))
-    common, allowance = _COMMON_LINES[answer.content_type] % len(answer.body), answer.allowance
+    if response.headers:
+        return lines_of(_headers(response))
+    common, allowance = _COMMON_LINES[response.content_type] % len(response.body), response.allowance
     if allowance is None:
         return common
     left, reset = allowance.remaining, allowance.reset
@@ -110,20 +110,20 @@ _COMMON_LINES = {
 }
 
 
-def _headers(answer: Reply) -> list[tuple[bytes, bytes]]:
+def _headers(response: Reply) -> list[tuple[bytes, bytes]]:
     headers = {
-        b"content-type": f"{answer.content_type}; charset=utf-8".encode(),
-        b"content-length": b"%d" % len(answer.body),
+        b"content-type": f"{response.content_type}; charset=utf-8".encode(),
+        b"content-length": b"%d" % len(response.body),
         b"cache-control": b"no-store",
         b"vary": b"accept",
     }
-    if answer.status == 304:  # it has no body
+    if response.status == 304:  # it has no body
         del headers[b"content-type"], headers[b"content-length"]
-    if answer.allowance is not None:
-        headers[b"ratelimit-limit"] = b"%.0f" % answer.allowance.limit
-        headers[b"ratelimit-remaining"] = b"%.0f" % max(answer.allowance.remaining, 0)
-        headers[b"ratelimit-reset"] = b"%d" % math.ceil(answer.allowance.reset)
-    headers.update(answer.headers)
+    if response.allowance is not None:
+        headers[b"ratelimit-limit"] = b"%.0f" % response.allowance.limit
+        headers[b"ratelimit-remaining"] = b"%.0f" % max(response.allowance.remaining, 0)
+        headers[b"ratelimit-reset"] = b"%d" % math.ceil(response.allowance.reset)
+    headers.update(response.headers)
     return [*headers.items()]
 
 

@@ -15,7 +15,7 @@ const SENTENCES = {
   4408: 'The page was too slow to open the connection.',
   4409: 'The server already runs an operation with the same id.',
   4410: 'Events arrived faster than this page could read them.',
-  4411: 'The page did not answer the server in time.',
+  4411: 'The page did not respond to the server in time.',
   4429: 'The page opened the connection twice.',
   4500: 'The server failed.',
 };

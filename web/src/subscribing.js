@@ -42,10 +42,10 @@ export function createSubscribing(endpoint, endings) {
     const run = { position: endings.begin(params), began: false, stopped: false };
     const request = { ...params, extensions: { ...params.extensions, resumeAfter: run.position } };
     const unsubscribe = clientFor(authorization).subscribe(request, {
-      next(answer) {
+      next(result) {
         run.began = true;
-        run.position = answer.extensions?.eventId ?? run.position;
-        sink.next(answer);
+        run.position = result.extensions?.eventId ?? run.position;
+        sink.next(result);
       },
       error(error) {
         runs.delete(id);

@@ -104,7 +104,7 @@ class Backfill:
     async def read(self, stream: str, ranges: list[MissingRange]) -> list[tuple[str, Change]] | None:
         """Return the missing changes with their shards, in the order of each key.
 
-        Return None if the stream no longer holds them, if reading takes too long although the stream answers, or for
+        Return None if the stream no longer holds them, if reading takes too long although the stream responds, or for
         more than `MAX_CHANGES` or `MAX_BYTES`.
 
         Raises:
