@@ -137,7 +137,8 @@ class GraphQLHTTP:
             raise Refused(406, BadUserInput(_NOT_ACCEPTED))
         if method == "GET":
             check_get(headers, self._allowed_origins)
-        if self._runner.load.late_turns or self._runner.load.waiting:
+        load = self._runner.load
+        if load.late_turns or load.waiting:
             self._check_load()
         try:
             if method == "GET":
