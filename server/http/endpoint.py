@@ -166,11 +166,12 @@ class GraphQLHTTP:
         cycle.watch()
         try:
             request = await self._runner.prepare(params, caller, Transport.HTTP if single else Transport.EVENTS)
-            if isinstance(request, Outcome):
-                # A client that accepts only streams gets errors in a stream: its page sees nothing else.
-                if single is None:
-                    return Streamed(_only(request), _format(accepted), caller)
-                return reply(request, single, self._profile)
+            match request:
+                case Outcome():
+                    # A client that accepts only streams gets errors in a stream: its page sees nothing else.
+                    if single is None:
+                        return Streamed(_only(request), _format(accepted), caller)
+                    return reply(request, single, self._profile)
             kind = request.operation.kind
             if kind is not _QUERY:
                 _check_transport(kind, method, accepted)
