@@ -165,13 +165,11 @@ class GraphQLHTTP:
         single = None if accepted.prefers_events else accepted.single
         cycle.watch()
         try:
-            request = await self._runner.prepare(params, caller, Transport.HTTP if single else Transport.EVENTS)
+            transport = Transport.HTTP if single else _format(accepted).transport
+            request = await self._runner.prepare(params, caller, transport)
             match request:
                 case Outcome():
-                    # A client that accepts only streams gets errors in a stream: its page sees nothing else.
-                    if single is None:
-                        return Streamed(_only(request), _format(accepted), caller)
-                    return reply(request, single, self._profile)
+                    return self._failure(request, single, accepted, caller)
             kind = request.operation.kind
             if kind is not _QUERY:
                 _check_transport(kind, method, accepted)
@@ -188,6 +186,17 @@ class GraphQLHTTP:
             return response
         return self._caching.apply(response, request, outcome, headers)
 
+    def _failure(
+        self, outcome: Outcome, single: str | None, accepted: AcceptedTypes, caller: Caller
+    ) -> Reply | Streamed:
+        """Return the response for an operation that cannot be executed.
+
+        A client that accepts only streams gets the errors in a stream: its page sees nothing else.
+        """
+        if single is None:
+            return Streamed(_only(outcome), _format(accepted), caller)
+        return reply(outcome, single, self._profile)
+
     def _check_load(self) -> None:
         """Raise `Refused` while the gateway is overloaded: the body of a refused request is not read."""
         try:
@@ -198,7 +207,7 @@ class GraphQLHTTP:
     def _streamed(self, request: Request, format: StreamFormat) -> Streamed:
         if request.operation.kind is not _SUBSCRIPTION:
             return Streamed(self._single(request), format, request.caller)
-        request.transport = Transport.EVENTS
+        request.transport = format.transport
         return Streamed(self._subscriptions.stream(request), format, request.caller, is_subscription=True)
 
     async def _single(self, request: Request) -> AsyncGenerator[Outcome, None]:

@@ -29,6 +29,7 @@ class Transport(StrEnum):
 
     HTTP = "http"
     EVENTS = "sse"
+    MULTIPART = "multipart"
     WEBSOCKET = "websocket"
 
 

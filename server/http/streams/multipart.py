@@ -6,6 +6,7 @@ https://www.apollographql.com/docs/graphos/routing/operations/subscriptions/mult
 from datastore.errors import Unavailable
 from server.http.headers import MULTIPART
 from server.operations.outcome import Outcome, encode, format_error
+from server.operations.request import Transport
 
 BOUNDARY = "graphql"
 _DELIMITER = f"\r\n--{BOUNDARY}".encode()
@@ -20,6 +21,7 @@ class MultipartSubscription:
     each part is sent with the delimiter after it. The resume id is in `extensions.eventId` of each result.
     """
 
+    transport = Transport.MULTIPART
     content_type = f'{MULTIPART}; boundary="{BOUNDARY}"; subscriptionSpec=1.0'.encode()
     heartbeat = _PART + b"{}" + _DELIMITER
     complete = b""

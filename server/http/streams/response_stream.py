@@ -14,6 +14,7 @@ from starlette.types import Receive, Send
 from datastore.errors import Unauthenticated
 from server.admission.callers import Caller
 from server.operations.outcome import Outcome, failure
+from server.operations.request import Transport
 from server.shutdown import Delays, end_gradually
 from server.subscriptions.result_stream import ResultStream
 
@@ -45,6 +46,7 @@ class StreamLimits:
 class StreamFormat(Protocol):
     """The bytes of a stream. Between any two calls the client can process what it has received."""
 
+    transport: Transport
     #: The media type of the response, with its parameters.
     content_type: bytes
     heartbeat: bytes

@@ -8,6 +8,7 @@ from starlette.types import Send
 
 from server.http.headers import EVENTS
 from server.operations.outcome import Outcome
+from server.operations.request import Transport
 
 # An EventSource always reconnects. It then sends this id, which shows that it has received the end of the stream.
 END_ID = "end"
@@ -16,6 +17,7 @@ END_ID = "end"
 class ServerSentEvents:
     """Results as events: `next` for each, and `complete`."""
 
+    transport = Transport.EVENTS
     content_type = f"{EVENTS}; charset=utf-8".encode()
     heartbeat = b":\n\n"
     # A browser dispatches no event without a data field.

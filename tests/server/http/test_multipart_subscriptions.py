@@ -54,7 +54,7 @@ async def test_the_bytes_of_a_multipart_subscription() -> None:
         assert await response.read() == expected
     assert response.status == 200
     assert (response.headers["cache-control"], response.headers["vary"]) == ("no-store", "accept")
-    assert [report.transport for report in here.reports] == [Transport.EVENTS]
+    assert [report.transport for report in here.reports] == [Transport.MULTIPART]
 
 
 @pytest.mark.parametrize(
