@@ -27,7 +27,7 @@ class NodeScript:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
-    async def said(self, seconds: float = 20) -> Any:
+    async def said(self, seconds: float = 50) -> Any:
         """Return the next value that the script writes. If the script fails, the test fails with its trace."""
         assert self._process.stdout is not None
         async with asyncio.timeout(seconds):
@@ -36,7 +36,7 @@ class NodeScript:
                 pytest.fail(f"The script ended with {await self._process.wait()}: {await self._complaint()}")
         return json.loads(line)
 
-    async def everything(self, seconds: float = 30) -> list[Any]:
+    async def everything(self, seconds: float = 50) -> list[Any]:
         """Return the remaining values. The script must succeed."""
         async with asyncio.timeout(seconds):
             out, complaint = await self._process.communicate()
