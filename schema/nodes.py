@@ -39,8 +39,8 @@ def node_type(
     """Declare a type with a global id. Its values are records of the class `record`.
 
     `pattern` is the access pattern of the point read, and states the callers. `read` reads an object by the context and
-    the `parts` of its id, which are the parts of its key. `owner` is the part that names the user to whom the object
-    belongs. `id` is the resolver of the field `id`, if the parts are no attributes of the record.
+    the `parts` of its id, which are the parts of its key. `owner` is the part that names the object's owner.
+    `id` is the resolver of the field `id`, if the parts are no attributes of the record.
 
     Raises `ValueError` if the pattern is for the owner of the data, and no part names the owner.
     """

@@ -1,7 +1,7 @@
 """Marks of counted changes: which state of a like, comment or follow the counts contain.
 
 The transaction that counts a change of an item puts a mark (`exactly_once`). Its key names the item and the position of
-the change, and it states whether the item existed after the change. The latest mark of an item therefore tells whether
+the change, and it states whether the item existed after the change. The latest mark of an item therefore states whether
 the counts contain the item. It costs nothing: exactly-once counting needs a mark for each change anyway.
 
 Marks expire after 20 days, and earlier releases left marks without a statement. An item without a mark is counted if

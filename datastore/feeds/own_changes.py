@@ -4,8 +4,8 @@ The pipeline counts a like, comment or follow moments after it was written. The 
 
     the stored count + (the item exists now ? 1 : 0) - (the stored count contains the item ? 1 : 0)
 
-The latest mark of the item (`count_marks`) tells what the stored count contains. It is read before and after the count:
-if it is the same mark, it was the latest one when the count was read.
+The latest mark of the item (`count_marks`) states what the stored count contains. It is read before and after the
+count: if it is the same mark, it was the latest one when the count was read.
 """
 
 import asyncio

@@ -235,5 +235,5 @@ class ActiveMatchSubscriptions:
         extent=Extent(scanned=10),
         description="Receive all live matches of a league, or of all leagues: first a snapshot of all of them, "
         "then each change. A match is live while the gateway polls it, which includes the five minutes after its end: "
-        "`liveScore.phase` tells finished matches from those in play.",
+        "`liveScore.phase` distinguishes finished matches from those in play.",
     )

@@ -54,7 +54,7 @@ class StreamFormat(Protocol):
     complete: bytes
 
     def begin(self, retry_seconds: float) -> bytes:
-        """Return the begin. A client whose stream is cut subscribes again after `retry_seconds`."""
+        """Return the first bytes. A client whose stream is cut subscribes again after `retry_seconds`."""
 
     def result(self, outcome: Outcome, id: str | None, *, will_retry: bool) -> bytes:
         """Return a result. `id` is for the client's next request. `will_retry` marks a temporary failure."""
@@ -181,10 +181,13 @@ class _Stream:
         for task in (sending, watching):
             if not task.cancelled():
                 task.result()
-        if not watching.cancelled() and watching.result():
+        expired = not watching.cancelled() and watching.result()
+        if expired:
             await self._send_expiry()
             position = b""
-        end = self._format.end(self._retry_ms, is_cut=self._over.done())
+        # A stream that has ended by itself at the same time is complete.
+        is_cut = self._over.done() and sending.cancelled() and not expired
+        end = self._format.end(self._retry_ms, is_cut=is_cut)
         await self._write(position + end, more=False)
 
     async def _stop(self, *tasks: asyncio.Task[Any]) -> None:

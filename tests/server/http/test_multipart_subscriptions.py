@@ -3,7 +3,7 @@
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import aiohttp
@@ -11,7 +11,10 @@ import pytest
 
 from datastore.keyspace.sightings import BLIP
 from datastore.model.identity import Role
-from server.http.streams.response_stream import StreamLimits
+from server.admission.callers import Caller
+from server.http.streams.multipart import MultipartSubscription
+from server.http.streams.response_stream import ResponseStreams, StreamLimits
+from server.operations.outcome import Outcome
 from server.operations.request import Transport
 from server.shutdown import Delays
 from tests.support import node_client
@@ -130,6 +133,23 @@ async def test_a_shutdown_ends_a_multipart_subscription_with_an_error_of_the_tra
     extensions = last["errors"][0]["extensions"]
     assert (extensions["code"], extensions["retryable"]) == ("UNAVAILABLE", True)
     assert extensions["retryAfter"] >= 0
+
+
+async def test_a_subscription_that_completes_during_a_shutdown_has_no_error() -> None:
+    streams, sent = ResponseStreams(), bytearray()
+
+    async def outcomes() -> AsyncGenerator[Outcome, None]:
+        yield Outcome({"count": 1})
+        draining.append(asyncio.create_task(streams.drain(Delays(1, random.Random(1)), 50)))
+
+    async def send(message: Any) -> None:
+        sent.extend(message.get("body", b""))
+
+    draining: list[asyncio.Task[None]] = []
+    arguments: Any = (outcomes(), MultipartSubscription(), Caller(None, "::1"), asyncio.Event().wait, send)
+    await asyncio.create_task(streams.serve(*arguments))
+    await draining[0]
+    assert sent == DELIMITER + PART + b'{"payload":{"data":{"count":1}}}' + DELIMITER + b"--\r\n"
 
 
 async def test_a_multipart_subscription_ends_when_its_client_leaves() -> None:
