@@ -76,7 +76,7 @@ class Sighting(Node):
         resolver=resolve.reporters_by_id,
         depends_on="reporter_id",
         graphql_type=UserProfile | None,
-        description="The reporter's present profile; null if there is none.",
+        description="The reporter's `UserProfile`, as it is now; null if there is none.",
     )
     trust_tier: reporters.TrustTier = described("The reporter's trust tier at the time of the report.")
     reported_at: datetime = described("The time of the report.")
@@ -151,8 +151,8 @@ class SightingQueries:
         resolver=resolve.watches,
         graphql_type=list[Watch],
         extent=Extent(size=10),
-        description="Return a user's watches. A user can create one for each area and category. Users read their own; "
-        "admins and the system read any user's.",
+        description="Return a user's watches, in the order of area and category. A user has at most one for each area "
+        "and category. Users read their own; admins and the system read any user's.",
     )
     trending = pattern_field(
         patterns.TRENDING,
@@ -212,14 +212,16 @@ class SightingSubscriptions:
         patterns.SIGHTING_REPORTED,
         resolver=resolve.sighting_reported,
         graphql_type=AsyncGenerator[Sighting, None],
-        description="Receive sightings as they are reported, by any user.",
+        description="Receive sightings as they are reported, by any user. With `whenSlow: LATEST` the newest sighting "
+        "of each area and category waits.",
     )
     watch_alerts = pattern_subscription(
         patterns.WATCH_ALERTS,
         resolver=resolve.watch_alerts,
         graphql_type=AsyncGenerator[Sighting, None],
         description="Receive sightings that match the user's watches, including watches that are created after "
-        "subscribing. Users receive their own; admins and the system receive any user's.",
+        "subscribing. With `whenSlow: LATEST` the newest sighting of each area and category waits. Users receive "
+        "their own; admins and the system receive any user's.",
     )
 
 

@@ -52,7 +52,9 @@ UserId = Annotated[
     ),
 ]
 PostId = Annotated[strawberry.ID, argument("The post's `postId` or `id`.")]
-MatchId = Annotated[strawberry.ID, argument("The match's `matchId` or `id`.")]
+MatchId = Annotated[
+    strawberry.ID, argument("The `matchId`, or the `id` of the `Match`, its `ActiveMatch` or its `LiveMatch`.")
+]
 MinMagnitude = Annotated[float | None, argument("The minimum magnitude, -10 to 10; by default all magnitudes.")]
 WhenSlow = Annotated[OverflowPolicy, argument("The overflow policy for a subscriber that reads too slowly.")]
 Buffer = Annotated[

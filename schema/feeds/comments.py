@@ -28,7 +28,7 @@ class Comment(Node):
     post = post_field("The post; null if it was deleted or the caller may not see it.")
     comment_id: strawberry.ID = described("The comment's id, unique among the comments on the post. Ids sort by time.")
     author_id: strawberry.ID = described("The id of the author.")
-    author = user_field("author_id", "The author's present profile; null if there is none.")
+    author = user_field("author_id", "The author's `User`, as it is now; null if there is none.")
     created_at: datetime = described("The time at which the comment was written.")
     text: str = described("The text, 1 to 1,000 characters.")
     text_length: int = described("The length of the text in characters.")

@@ -18,7 +18,7 @@ from schema.nodes import object_type
 @object_type("followee_id", "follower_id", description="A follower of a user.")
 class Follower:
     follower_id: strawberry.ID = strawberry.field(name="userId", description="The id of the follower.")
-    user = user_field("follower_id", "The follower's present profile; null if there is none.")
+    user = user_field("follower_id", "The follower's `User`, as it is now; null if there is none.")
     followed_at = strawberry.field(
         resolver=resolve.followed_at, graphql_type=datetime, description="The time at which the follow began."
     )
@@ -27,7 +27,7 @@ class Follower:
 @object_type("follower_id", "followee_id", description="A user that another user follows.")
 class Following:
     followee_id: strawberry.ID = strawberry.field(name="userId", description="The id of the followed user.")
-    user = user_field("followee_id", "The followed user's present profile; null if there is none.")
+    user = user_field("followee_id", "The followed user's `User`, as it is now; null if there is none.")
     followed_at = strawberry.field(
         resolver=resolve.followed_at, graphql_type=datetime, description="The time at which the follow began."
     )

@@ -20,7 +20,7 @@ class FeedEntry:
     author_id: strawberry.ID | None = described(
         "The id of the author; null if another program stored no author and the caller may not see the post."
     )
-    author = user_field("author_id", "The author's present profile; null if there is none.")
+    author = user_field("author_id", "The author's `User`, as it is now; null if there is none.")
     created_at: datetime = described("The time at which the post was written.")
     post = post_field(
         "The post; null if it was just deleted or the caller may no longer see it.",

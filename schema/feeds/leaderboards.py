@@ -21,7 +21,7 @@ strawberry.enum(records.TagWindow, description="The UTC time window in which a t
 class AuthorRank:
     rank: int = described("The rank, from 1.")
     author_id: strawberry.ID = described("The id of the author.")
-    author = user_field("author_id", "The author's present profile; null if there is none.")
+    author = user_field("author_id", "The author's `User`, as it is now; null if there is none.")
     posts: int = described("The number of posts written in the month.", name="postCount")
     likes: int = described("The number of likes received in the month.", name="likeCount")
     comments: int = described("The number of comments received in the month.", name="commentCount")

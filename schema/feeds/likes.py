@@ -20,7 +20,7 @@ class Like:
     post_id: strawberry.ID = described("The id of the post.")
     post = post_field("The post; null if it was deleted or the caller may not see it.")
     user_id: strawberry.ID = described("The id of the user.")
-    user = user_field("user_id", "The user's present profile; null if there is none.")
+    user = user_field("user_id", "The user's `User`, as it is now; null if there is none.")
     created_at: datetime = described("The time of the like.")
 
 

@@ -46,7 +46,7 @@ class Notification(Node):
         "The id of the user who caused the notification. If several users did, the id of the last one. "
         "Null if another program stored none."
     )
-    actor = user_field("actor_id", "The present profile of that user; null if there is none.")
+    actor = user_field("actor_id", "The `User` with the id `actorId`, as it is now; null if there is none.")
     actor_count: int = described(
         "The number of users who caused the notification. Likes within five minutes are combined in "
         "one notification, and count even if they were taken back. 0 if another program stored no actor."

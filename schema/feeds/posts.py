@@ -36,7 +36,7 @@ from schema.nodes import Node, node_type, object_type
 class Post(Node):
     post_id: strawberry.ID = described("The post's id, unique among posts.")
     author_id: strawberry.ID = described("The id of the author.")
-    author = user_field("author_id", "The author's present profile; null if there is none.")
+    author = user_field("author_id", "The author's `User`, as it is now; null if there is none.")
     created_at: datetime = described("The time at which the post was written.")
     visibility: Visibility = described("The users who may see the post.")
     text: str = described("The text, 1 to 2,000 characters.")

@@ -147,10 +147,11 @@ class Match(Node):
     )
     revision: int | None = described(
         "The version of the stored match, for `expectedVersion`. It grows with every change: of the "
-        "fixture and of the live state. Null in `matchesByLeague`."
+        "fixture and of the live state. Null in `matchesByLeague`: read the match by its id before an update."
     )
     operator_fields: list[FixtureField] | None = described(
-        "The fields that an operator set, each once. The source does not update them. Null in `matchesByLeague`."
+        "The fields that an operator set, each once. The source does not update them. Null in `matchesByLeague`: read "
+        "the match by its id."
     )
     updated_at: datetime | None = described(
         "The time at which the match was last stored or changed; null if it is unknown."
@@ -190,14 +191,15 @@ class Match(Node):
         follow_patterns.FOLLOWERS,
         resolver=resolve_follows.followers,
         graphql_type=Connection[MatchFollow] | None,
-        description="The follows of the match. Callers: the system; null, with an error, for others.",
+        description="The follows of the match, in the order of `userId`. Callers: the system; null, with an error, "
+        "for others.",
     )
     live_activities = pattern_field(
         activity_patterns.ACTIVITIES_OF_MATCH,
         resolver=resolve_activities.live_activities_of_match,
         graphql_type=Connection[LiveActivity] | None,
-        description="The Live Activity sessions of the match on users' lock screens. Callers: the system; null, with "
-        "an error, for others.",
+        description="The Live Activity sessions of the match on users' lock screens, in the order of `userId`. "
+        "Callers: the system; null, with an error, for others.",
     )
 
 

@@ -95,7 +95,8 @@ class LivestreamSubscriptions:
         patterns.LIVESTREAM_CHANGED,
         resolver=resolve_changes.livestream_changed,
         graphql_type=AsyncGenerator[Livestream, None],
-        description="Receive livestreams as they are announced, change, start and end: the hundred created last, "
-        "and all that are announced or changed after subscribing. With an `id`, receive the present state of that "
-        "livestream, then its changes; NOT_FOUND if it does not exist.",
+        description="Receive livestreams as they are announced, change, start and end: the hundred created last, and "
+        "all that are announced or changed after subscribing. With `whenSlow: LATEST` the newest state of each "
+        "livestream waits. With an `id`, receive the present state of that livestream, then its changes; NOT_FOUND if "
+        "it does not exist.",
     )

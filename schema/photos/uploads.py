@@ -77,10 +77,10 @@ class UploadMutations:
         resolver=resolve.complete_photo,
         graphql_type=Photo,
         extent=Extent(written=2),
-        description="Confirm that the original is uploaded. The gateway checks the files and adds the photo to "
-        "the library. If it rejects a file, upload it again: the error's extensions contain the `file` (original "
-        "or thumbnail) and the `reason` (NOT_UPLOADED, NOT_A_PICTURE, WRONG_TYPE, WRONG_SHAPE, TOO_LARGE, "
-        "TOO_MANY_PIXELS or TOO_MANY_SCANS). A repeated request returns the photo.",
+        description="Confirm that the original is uploaded. The gateway checks the files and adds the photo to the "
+        "library. BAD_USER_INPUT if it rejects a file, to be uploaded again: the error's extensions contain the "
+        "`file` (original or thumbnail) and the `reason` (NOT_UPLOADED, NOT_A_PICTURE, WRONG_TYPE, WRONG_SHAPE, "
+        "TOO_LARGE, TOO_MANY_PIXELS or TOO_MANY_SCANS). A repeated request returns the photo.",
     )
     cancel_upload = pattern_field(
         patterns.CANCEL_UPLOAD,
