@@ -34,7 +34,7 @@ WRITTEN = {
     "serve": "The gateway has started",
     "serve-lost": "the store cannot be reached",
     "workers": "The gateway has started",
-    "engine": "answers at",
+    "engine": "listens at",
     "feed": "The stream of feed",
     "earthquakes": "The stream of earthquake-events",
     "cricket": "store cannot be reached",
