@@ -55,8 +55,12 @@ async def _field(source: Any, field: GraphQLField, info: GraphQLResolveInfo[Any]
 
 
 def _needs_no_read(field: GraphQLField) -> bool:
-    """Return whether a field has no arguments and needs no read. A field that reads names patterns in its metadata."""
+    """Return whether a field has no arguments and needs no read. A field that reads names patterns in its metadata.
+
+    The present item has the values of preloaded fields: only lists may lack them.
+    """
     named = get_named_type(field.type)
     definition = field.extensions.get("strawberry-definition")
-    reads = bool(definition is not None and definition.metadata.get("patterns"))
+    metadata = {} if definition is None else definition.metadata
+    reads = bool(metadata.get("patterns")) and "preloaded" not in metadata
     return not (field.args or reads or isinstance(named, GraphQLInterfaceType))

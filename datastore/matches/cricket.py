@@ -382,7 +382,9 @@ class Match(StoredItem, Record, key=fixtures.fixture):
     #: Grows with every change of the fixture. None in summaries.
     revision: int | None = stored.number(REVISION, version_from, default=0)
     #: The fields that an operator set. None in summaries.
-    operator_fields: tuple[str, ...] | None = stored.texts("operatorFields", _in_order, default=(), encode=None)
+    operator_fields: tuple[FixtureField, ...] | None = stored.texts(
+        "operatorFields", _in_order, default=(), encode=None
+    )
 
 
 class MatchSnapshot(Record, frozen=True):

@@ -1,7 +1,8 @@
 """Matches, FIX-1 … FIX-6, and their related objects."""
 
+from collections.abc import Awaitable
 from datetime import datetime, timedelta
-from typing import Annotated, Unpack
+from typing import Annotated, Any, Unpack
 
 import strawberry
 
@@ -156,6 +157,26 @@ def _window(now: datetime, start: datetime | None, end: datetime | None) -> tupl
     if last - first > LONGEST_WINDOW:
         raise BadUserInput("`from` and `to` may lie at most 3,660 days apart.", field="to")
     return first, last
+
+
+# The index of a league's matches contains neither the revision nor the fields that an operator set.
+def revision(parent: strawberry.Parent[Match], info: Info) -> int | Awaitable[int]:
+    return parent.revision if parent.revision is not None else _stored_value(parent, info, "revision")
+
+
+def operator_fields(
+    parent: strawberry.Parent[Match], info: Info
+) -> tuple[FixtureField, ...] | Awaitable[tuple[FixtureField, ...]]:
+    known = parent.operator_fields
+    return known if known is not None else _stored_value(parent, info, "operator_fields")
+
+
+async def _stored_value(match: Match, info: Info, name: str) -> Any:
+    """Return a value of the stored match, read in one batch for all matches of a list.
+
+    Raises: `NotFound` if the match was deleted after the list was read.
+    """
+    return getattr(existing(await info.context.fixtures.by_id(match.match_id), match.match_id), name)
 
 
 async def scorecards(parent: strawberry.Parent[Match], info: Info) -> list[Scorecard]:

@@ -33,6 +33,8 @@ from schema.matches.team_seasons import Season
 from schema.matches.teams import team_field
 from schema.nodes import Node, node_type, object_type, value_type
 
+READ_IN_LISTS = "In the lists of a league, selecting it costs one read per match."
+
 
 @value_type(description="The place where a match is played.")
 class Venue:
@@ -130,8 +132,7 @@ class Match(Node):
         resolver=resolve.scorecards,
         graphql_type=list[Scorecard],
         extent=Extent(size=4),
-        description="The players' figures of each innings. In lists they are read only if they are selected, for all "
-        "matches in one batch.",
+        description=f"The players' figures of each innings, in the order of the innings. {READ_IN_LISTS}",
     )
     lineups = pattern_field(
         cache_patterns.CACHED,
@@ -145,13 +146,21 @@ class Match(Node):
         "The version of the live state: of the innings, the score and the status. It grows by one with each "
         "change of them. Updates of a match take `revision` instead."
     )
-    revision: int | None = described(
-        "The version of the stored match, for `expectedVersion`. It grows with every change: of the "
-        "fixture and of the live state. Null in `matchesByLeague`: read the match by its id before an update."
+    revision = pattern_field(
+        patterns.FIXTURE,
+        resolver=resolve.revision,
+        preloaded="revision",
+        graphql_type=int,
+        description="The version of the stored match, for `expectedVersion`. It grows with every change: of the "
+        f"fixture and of the live state. {READ_IN_LISTS}",
     )
-    operator_fields: list[FixtureField] | None = described(
-        "The fields that an operator set, each once. The source does not update them. Null in `matchesByLeague`: read "
-        "the match by its id."
+    operator_fields = pattern_field(
+        patterns.FIXTURE,
+        resolver=resolve.operator_fields,
+        preloaded="operator_fields",
+        graphql_type=list[FixtureField],
+        description="The fields that `updateFixture` set, each at most once, in the order of the enum. The source does "
+        f"not update them. {READ_IN_LISTS}",
     )
     updated_at: datetime | None = described(
         "The time at which the match was last stored or changed; null if it is unknown."

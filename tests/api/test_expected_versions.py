@@ -238,6 +238,7 @@ async def test_lists_hold_the_versions(world: Served) -> None:
           latestLivestream {{ version }}
           teams {{ nodes {{ version }} }}
           matchesByLeague(leagueCode: "IPL", to: "2026-08-01T00:00:00Z") {{ nodes {{ matchId revision }} }}
+          matches(ids: ["m", "far"]) {{ matchId revision }}
         }}""",
         user="root",
         role=Role.ADMIN,
@@ -254,7 +255,7 @@ async def test_lists_hold_the_versions(world: Served) -> None:
         "livestreams": [{"version": 1}],
         "photoUsers": [{"version": 1}],
         "teams": [{"version": 1}],
-        "matchesByLeague": [{"matchId": "m", "revision": None}, {"matchId": "far", "revision": None}],
+        "matchesByLeague": answer.data["matches"],
     }
     assert answer.data["latestLivestream"] == {"version": 1}
 

@@ -38,6 +38,8 @@ FIXTURE = fixture.read(
     (
         "match",
         "Match.scorecards",
+        "Match.revision",
+        "Match.operatorFields",
         "MatchUpdate.match",
         "LiveMatch.match",
         "MatchFollow.match",

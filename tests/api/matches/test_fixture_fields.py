@@ -28,6 +28,28 @@ from tests.support.fixture_steps import (
 from tests.support.served import NOON, Served
 
 
+async def test_a_list_shows_the_revision_and_the_fields_of_operators_as_the_match_does(served: Served) -> None:
+    await put_fixtures(served, planned_match("m1"), planned_match("m2", NOON + timedelta(hours=1)))
+    change = 'mutation { updateFixture(id: "m2", input: {note: "Late", round: "Final"}) { revision operatorFields } }'
+    changed = (await ask_system(served, change)).data["updateFixture"]
+    fields = "revision operatorFields scorecards { number }"
+
+    listed = await served.ask(f'{{ matchesByLeague(leagueCode: "IPL") {{ nodes {{ {fields} }} }} }}')
+    alone = await served.ask(f'{{ matches(ids: ["m1", "m2"]) {{ {fields} }} }}')
+
+    assert listed.data["matchesByLeague"]["nodes"] == alone.data["matches"]
+    assert {"scorecards": [], **changed} == alone.data["matches"][1]
+    assert changed["operatorFields"] == ["ROUND", "NOTE"]
+    # All three fields share one read for each match.
+    assert listed.made == ["BatchGetItem cricket-fixtures", "Query cricket-fixtures.leagueCode-startTime-index"]
+    stale = await ask_system(
+        served,
+        'mutation { updateFixture(id: "m2", input: {note: "Later", expectedVersion: 0}) { matchId } }',
+    )
+    assert stale.errors is not None
+    assert stale.errors[0]["extensions"]["current"].items() >= changed.items()
+
+
 @pytest.mark.parametrize("selected", [True, False])
 async def test_the_scorecards_of_a_list_are_read_together_when_they_are_selected(
     served: Served, selected: bool

@@ -80,6 +80,9 @@ def cost(text: str, variables: dict[str, Any] | None = None) -> float:
         ('{node(id: "a") {... on Match {homeTeam {name} awayTeam {name}} ... on Post {author {name}}}}', 6.5),
         ('{node(id: "a") {id}}', 5.5),
         ('{matches(ids: ["a", "b", "c"]) {homeTeam {name}}}', 4.5),
+        # The index of a league's matches does not contain the revision: one read for each match.
+        ('{matchesByLeague(leagueCode: "A", first: 10) {nodes {note}}}', 6.5),
+        ('{matchesByLeague(leagueCode: "A", first: 10) {nodes {revision}}}', 6.5 + 10),
         ('mutation {likePost(postId: "a") {createdAt}}', 11.0 + 3),
     ],
 )
