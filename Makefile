@@ -152,11 +152,13 @@ docs: setup
 	$(BIN)/python -m datastore.stored_items > docs/stored-items.md
 
 # Needs uv (https://docs.astral.sh/uv/); the lock files hold versions and hashes, no registry address.
+# uv keeps the locked versions that pyproject.toml still allows; LOCK=--upgrade takes the newest.
+LOCKED := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header $(LOCK)
 lock:
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header requirements-dev.in -o requirements-dev.txt
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header requirements.in -c requirements-dev.txt -o requirements.txt
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header requirements-lambda.in -c requirements-dev.txt -o requirements-lambda.txt
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header requirements-ministack.in -o requirements-ministack.txt
+	$(LOCKED) pyproject.toml --group dev -o requirements-dev.txt
+	$(LOCKED) pyproject.toml -c requirements-dev.txt -o requirements.txt
+	$(LOCKED) --group lambda -c requirements-dev.txt -o requirements-lambda.txt
+	$(LOCKED) --group ministack -o requirements-ministack.txt
 
 clean:
 	rm -rf $(VENV) .venv-ministack build node_modules tests/clients/node_modules benchmarks/peers/node_modules web/dist .data .pytest_cache .mypy_cache .ruff_cache .hypothesis

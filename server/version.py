@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-VERSION = "0.1.0"
+VERSION = "1.0.0"
 #: The revision, which the build of an image sets. In a clone of the repository the commit is read from git's files.
 REVISION_VARIABLE = "GATEWAY_REVISION"
 REVISION_CHARACTERS = 12

@@ -70,6 +70,10 @@ def new_system(
     The items have one text. Change it and its descriptions to what your system needs. With --from-table the items are
     those of an existing table, which are read and listed, without mutations.
     """
+    if not (ROOT / "tests").is_dir():
+        raise mistake(
+            "An installed gateway has no tests and docs to extend: run `python gateway.py new` in a clone of it."
+        )
     try:
         unknown: list[str] = []
         check_name(name)

@@ -3,7 +3,6 @@
 import platform
 import re
 import subprocess
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -26,10 +25,6 @@ def commands() -> TyperGroup:
     group = get_command(cli)
     assert isinstance(group, TyperGroup)
     return group
-
-
-def test_the_version_is_that_of_the_project() -> None:
-    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == VERSION
 
 
 def test_the_version_is_printed() -> None:
