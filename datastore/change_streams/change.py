@@ -88,10 +88,10 @@ def encode_change(change: Change) -> dict[str, Any]:
     return record | {"userIdentity": {"PrincipalId": TTL_PRINCIPAL}} if change.by_ttl else record
 
 
-def log_unreadable(change: Change, problem: Exception) -> None:
-    """Log the keys of a change that cannot be read, and the reason."""
+def log_unreadable(prefix: str, change: Change, problem: Exception) -> None:
+    """Log the keys of a change that cannot be read, and the reason. `prefix` is that of the tables' names."""
     described = redact_emails(repr(problem)), logged_keys(change.keys)
-    logger.error("A change of %s is damaged: %s in %r", change.table, *described)
+    logger.error("A change of %s is damaged: %s in %r", prefix + change.table, *described)
 
 
 def _principal(record: dict[str, Any]) -> str | None:

@@ -39,8 +39,8 @@ REPLAYS_PER_TURN = 16
 logger = logging.getLogger(__name__)
 
 
-def _log(table: str, problem: Exception) -> None:
-    logger.warning("Changes of %s: %r", table, problem)
+def _log(full_name: str, problem: Exception) -> None:
+    logger.warning("Changes of %s: %r", full_name, problem)
 
 
 class _Followed:
@@ -71,10 +71,11 @@ class _Followed:
 class ChangeFeed:
     """The changes of all tables.
 
-    `on_error` is called for records that cannot be decoded, and once for each outage. `linger` is the seconds for which
-    a table is still read after its last follower has left. With a `bus`, one process reads each table for all processes
-    on that bus; `aclose` closes it. `on_change` is called with each change before the table's followers get it.
-    `empty_seconds` is that of `Backfill`. `reads` counts the reads of all shards, for metrics.
+    `on_error` is called with the table's full name for records that cannot be decoded, and once for each outage.
+    `linger` is the seconds for which a table is still read after its last follower has left. With a `bus`, one process
+    reads each table for all processes on that bus; `aclose` closes it. `on_change` is called with each change before
+    the table's followers get it. `empty_seconds` is that of `Backfill`. `reads` counts the reads of all shards, for
+    metrics.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class ChangeFeed:
         reads: StreamReads | None = None,
     ) -> None:
         reads = StreamReads() if reads is None else reads
+        self._prefix = prefix
         self._on_change = on_change
         self._tables: dict[str, _Followed] = {}
         self._linger = linger
@@ -101,15 +103,18 @@ class ChangeFeed:
         self._turns = asyncio.Semaphore(REPLAYS_PER_TURN)
         self._bus = bus
 
+        def report(table: str, problem: Exception) -> None:
+            on_error(prefix + table, problem)
+
         def make(table: Table, kind: type[R], sink: ChangeSink, start: Reached | None = None) -> R:
             return kind(
-                wire, prefix, poll_interval, discover_interval, on_error, table, sink, start, new_order, reads=reads
+                wire, prefix, poll_interval, discover_interval, report, table, sink, start, new_order, reads=reads
             )
 
         def read(table: Table, sink: ChangeSink) -> ChangeSource:
             if bus is None:
                 return make(table, StreamReader, sink)
-            return bus.source(table.name, sink, partial(make, table), on_error, wire.now)
+            return bus.source(table.name, sink, partial(make, table), report, wire.now)
 
         self._read: Callable[[Table, ChangeSink], ChangeSource] = read
 
@@ -138,7 +143,7 @@ class ChangeFeed:
         """
         followed = self._join(table)
         try:
-            following = ChangeSubscription(followed.log, select, limits, key, self._turns, charge)
+            following = ChangeSubscription(followed.log, select, limits, key, self._turns, charge, self._prefix)
             async with following.live:
                 await followed.source.attached()
                 number = None if after is None else await followed.log.load_from(after, charge)

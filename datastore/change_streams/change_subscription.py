@@ -35,7 +35,7 @@ class ChangeSubscription(Generic[T]):
     """One follower's events, to be iterated in one task: first the missed ones, from the log, then the live ones.
 
     `token` and `number` are the position up to which all events have been returned or skipped. They only rise. A change
-    that `select` cannot read is logged and skipped.
+    that `select` cannot read is logged, with the `prefix` of the tables' names, and skipped.
     """
 
     #: Whether the changes after the requested position are no longer known, so that the events are those from now on.
@@ -59,8 +59,10 @@ class ChangeSubscription(Generic[T]):
         key: Callable[[T], Hashable] | None,
         turns: asyncio.Semaphore,
         charge: Callable[[float], None],
+        prefix: str,
     ) -> None:
         self._log = log
+        self._prefix = prefix
         self._select = select
         self._turns = turns
         self._charge = charge
@@ -109,7 +111,7 @@ class ChangeSubscription(Generic[T]):
         try:  # as `_selected`, without a call for each follower
             event = self._select(entry.change)
         except DAMAGE_ERRORS as problem:
-            log_unreadable(entry.change, problem)
+            log_unreadable(self._prefix, entry.change, problem)
             return None
         return None if event is None else (event, entry)
 
@@ -118,7 +120,7 @@ class ChangeSubscription(Generic[T]):
 
         All changes up to that position are delivered before the event.
         """
-        event = _selected(select, entry.change)
+        event = _selected(self._prefix, select, entry.change)
         return None if event is None else (event, _Head(self._log.last_number, self._log.last_token))
 
     async def next_replayed(self) -> T | None:
@@ -160,7 +162,7 @@ class ChangeSubscription(Generic[T]):
                     continue
                 seen.move(entry.shard, entry.change.sequence)
                 self._time = max(self._time, int(entry.change.time.timestamp()))
-                event = _selected(self._select, entry.change)
+                event = _selected(self._prefix, self._select, entry.change)
                 if event is not None:
                     self.token = self._replayed_token()
                     return event
@@ -188,9 +190,9 @@ class ChangeSubscription(Generic[T]):
         return event
 
 
-def _selected(select: Callable[[Change], T | None], change: Change) -> T | None:
+def _selected(prefix: str, select: Callable[[Change], T | None], change: Change) -> T | None:
     try:
         return select(change)
     except DAMAGE_ERRORS as problem:
-        log_unreadable(change, problem)
+        log_unreadable(prefix, change, problem)
         return None

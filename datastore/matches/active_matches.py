@@ -284,7 +284,7 @@ async def _by_index(store: Store) -> LiveMatchList | None:
             "The index %s of %s cannot be read (%s). Live matches are read by a Scan. Add the index with `tables "
             "create --update`, or wait for the end of its backfill.",
             keys.LIVE_MATCHES.index,
-            keys.ACTIVE_MATCHES.name,
+            store.prefix + keys.ACTIVE_MATCHES.name,
             refused.message,
         )
         return None

@@ -55,7 +55,8 @@ class Store:
         #: Whether another process may have made the same writes before it ended.
         self.is_retry = False
         self._client = client
-        self._prefix = prefix
+        #: The prefix of the tables' names.
+        self.prefix = prefix
         self._token = token
         #: The time of the request.
         self.now = now
@@ -65,7 +66,7 @@ class Store:
     def reopened(self, deadline: Deadline) -> "Store":
         """Return a store of the same request, with its own deadline and no previous reads."""
         store = Store(
-            self._client, prefix=self._prefix, deadline=deadline, token=self._token, now=self.now, meter=self.meter
+            self._client, prefix=self.prefix, deadline=deadline, token=self._token, now=self.now, meter=self.meter
         )
         store.freshness, store.resolves_at_once = self.freshness, self.resolves_at_once
         store.is_retry = self.is_retry
@@ -75,7 +76,7 @@ class Store:
         if consistent in self._loaders:
             return self._loaders[consistent]
         reads = PointReads(
-            self._client, self._prefix, consistent, self.meter, self.deadline, self.freshness, self.resolves_at_once
+            self._client, self.prefix, consistent, self.meter, self.deadline, self.freshness, self.resolves_at_once
         )
         self._loaders[consistent] = reads
         self._close_callbacks.append(reads.abandon)
@@ -137,7 +138,7 @@ class Store:
         """Drop a key from the loaders and the read cache, because it was just written."""
         for reads in self._loaders.values():
             reads.clear((table, key))
-        cache = self._client.read_caches.for_prefix(self._prefix)
+        cache = self._client.read_caches.for_prefix(self.prefix)
         if cache is not None:
             cache.invalidate_written((table, key))
 
@@ -159,7 +160,7 @@ class Store:
         """Return one page of the pattern's Query. `backward` reverses its order. `attributes` is the projection."""
         projected = None if attributes is None else tuple(attributes)
         values = self._with_time(pattern, values)
-        template = query_template(pattern, self._prefix, tuple(values), backward, projected)
+        template = query_template(pattern, self.prefix, tuple(values), backward, projected)
         response = await self._call(pattern, "Query", template.prepared(values, limit, start))
         return QueryPage.of(response)
 
@@ -168,7 +169,7 @@ class Store:
     ) -> list[QueryPage | BaseException]:
         """Return the first page of each partition's Query (see `query`), or its error. The Queries are sent at once."""
         partitions = [self._with_time(pattern, values) for values in partitions]
-        template = query_template(pattern, self._prefix, tuple(partitions[0]), backward, None)
+        template = query_template(pattern, self.prefix, tuple(partitions[0]), backward, None)
         responses = await self._client.call_each(
             "Query",
             [template.prepared(values, limit) for values in partitions],
@@ -218,7 +219,7 @@ class Store:
     ) -> QueryPage:
         """Return one page of the Scan, of up to one megabyte read, for Scans that take longer than a deadline."""
         values = self._with_time(pattern, values)
-        request, used = query_or_scan_base(pattern, self._prefix, values)
+        request, used = query_or_scan_base(pattern, self.prefix, values)
         request |= value_placeholders(used, values)
         request |= {} if start is None else {"ExclusiveStartKey": encode_item(start)}
         response = await self._call(pattern, "Scan", request)
@@ -227,7 +228,7 @@ class Store:
     async def count(self, pattern: AccessPattern, values: Mapping[str, Any]) -> int:
         """Return the number of items of the pattern's Query, over all pages, without fetching them."""
         values = self._with_time(pattern, values)
-        template = query_template(pattern, self._prefix, tuple(values), False, None, True)
+        template = query_template(pattern, self.prefix, tuple(values), False, None, True)
         start: Item | None = None
         total = 0
         while True:
@@ -243,7 +244,7 @@ class Store:
         condition = pattern.condition
         if condition and pattern.hidden_ttl:
             condition, values = f"{condition} OR {pattern.has_expired}", {**values, "now": self._seconds()}
-        request = write_request(self._prefix, pattern.table, condition, "", values) | {"Item": encode_item(item)}
+        request = write_request(self.prefix, pattern.table, condition, "", values) | {"Item": encode_item(item)}
         return await self._write_conditionally(pattern, "PutItem", request, key, lambda _: request["Item"])
 
     async def update(self, pattern: AccessPattern, key: Key, *, update: str = "", **values: Any) -> WriteResult:
@@ -256,7 +257,7 @@ class Store:
         if pattern.condition and pattern.hidden_ttl:
             clauses, values = [pattern.is_live, *clauses], {**values, "now": self._seconds()}
         condition = " AND ".join(([f"({pattern.condition})"] if clauses else [pattern.condition]) + clauses)
-        request = write_request(self._prefix, pattern.table, condition, pattern.update or update, values)
+        request = write_request(self.prefix, pattern.table, condition, pattern.update or update, values)
         request |= {"Key": encoded_key(pattern.table, key), "ReturnValues": "ALL_NEW"}
         not_applied = not_applied_condition(request["UpdateExpression"])
         retry_request = partial(with_condition, request, not_applied) if not_applied else None
@@ -277,7 +278,7 @@ class Store:
     async def _remove_null(self, pattern: AccessPattern, key: Key, attribute: str) -> None:
         """Remove a version that another program stored as NULL, for version 0. NULL cannot be incremented."""
         condition, update = f"attribute_type(#{attribute}, :null_type)", f"REMOVE #{attribute}"
-        request = write_request(self._prefix, pattern.table, condition, update, {"null_type": "NULL"})
+        request = write_request(self.prefix, pattern.table, condition, update, {"null_type": "NULL"})
         request |= {"Key": encoded_key(pattern.table, key), "ReturnValues": "ALL_NEW"}
         await self._write_conditionally(pattern, "UpdateItem", request, key, _attributes)
 
@@ -293,7 +294,7 @@ class Store:
         requests |= {key: {"DeleteRequest": {"Key": encoded_key(table, key)}} for key in deletes}
         try:
             await write_batches(
-                partial(self._call, where), self.deadline, self._prefix + table.name, list(requests.values())
+                partial(self._call, where), self.deadline, self.prefix + table.name, list(requests.values())
             )
         finally:
             for key in requests:
@@ -304,7 +305,7 @@ class Store:
 
         `is_retry` is set if an ambiguous attempt may have deleted the item.
         """
-        request = write_request(self._prefix, pattern.table, pattern.condition, "", values)
+        request = write_request(self.prefix, pattern.table, pattern.condition, "", values)
         request |= {"Key": encoded_key(pattern.table, key), "ReturnValues": "ALL_OLD"}
         exists = f"attribute_exists({pattern.table.partition})"
         written = await self._write_conditionally(
@@ -320,7 +321,7 @@ class Store:
         the engine was killed is recognised by the items that it put.
         """
         table = _table(where)
-        bodies = [action_request(self._prefix, action.table or table, action) for action in actions]
+        bodies = [action_request(self.prefix, action.table or table, action) for action in actions]
         addresses = [self._address(action.table or table, action) for action in actions]
         request = {
             "TransactItems": [{action.kind: body} for action, body in zip(actions, bodies, strict=True)],

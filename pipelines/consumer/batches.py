@@ -197,7 +197,7 @@ class BatchProcessor:
     async def _bury(self, letter: DeadLetter) -> None:
         logger.error(
             "A change of %s is stored as a dead letter: handler %s failed on %s %s: %s: %s",
-            letter.table,
+            self._open_store().prefix + letter.table,
             letter.handler,
             letter.event,
             letter.item_keys,

@@ -84,6 +84,7 @@ class Consumer:
         self._group = group
         self._wire = instance.wire
         self._table = table
+        self._full_name = instance.prefix + table.name
         self._batches = BatchProcessor(
             handlers, instance.open_store, instance.now, metrics, retries=retries, outage=pace.outage
         )
@@ -123,11 +124,10 @@ class Consumer:
             self._wake.clear()
 
     def _log_outage(self, problem: Exception) -> None:
-        table = self._instance.prefix + self._table.name
         if is_store_error(problem):
-            logger.warning("The stream of %s is not available; the consumer tries again: %s", table, problem)
+            logger.warning("The stream of %s is not available; the consumer tries again: %s", self._full_name, problem)
         else:
-            logger.error("Assigning the shards of %s failed; it is retried", table, exc_info=problem)
+            logger.error("Assigning the shards of %s failed; it is retried", self._full_name, exc_info=problem)
 
     async def _reconcile(self) -> None:
         """List the shards and leases, and acquire the leases that belong to this instance's share."""
@@ -165,7 +165,7 @@ class Consumer:
         stream = await stream_of(self._wire, self._table.name, self._instance.prefix)
         if stream != self._stream:
             if self._stream:
-                logger.error("%s HAS ANOTHER STREAM: the consumer reads it from the start.", self._table.name)
+                logger.error("%s HAS ANOTHER STREAM: the consumer reads it from the start.", self._full_name)
                 await self._stop()
             self._stream = stream
             self._listing, self._childless = ShardListing(self._wire, stream, self._pace.discover_seconds), set()
@@ -182,9 +182,10 @@ class Consumer:
             await self._leases().end(lease)
             self._refresh_soon()
             return
-        logger.info("This instance reads shard %s of %s from now on", lease.shard_id, self._table.name)
+        logger.info("This instance reads shard %s of %s from now on", lease.shard_id, self._full_name)
         worker = ShardWorker(
             self._table.name,
+            self._full_name,
             lease,
             self._cursor(lease),
             self._leases,
@@ -215,11 +216,11 @@ class Consumer:
             if shard_id not in self._missing_shards:
                 self._missing_shards.add(shard_id)
                 self._metrics.changes_lost(self._table.name)
-                logger.error("CHANGES MAY BE LOST: %s", gone)
+                logger.error("CHANGES OF %s MAY BE LOST: %s", self._full_name, gone)
             self._listing.expire()
             self._refresh_at = 0.0
         except Exception:
-            logger.exception("Reading shard %s of %s failed; it is retried", shard_id, self._table.name)
+            logger.exception("Reading shard %s of %s failed; it is retried", shard_id, self._full_name)
         finally:
             if self._workers.get(shard_id) is worker:
                 del self._tasks[shard_id], self._workers[shard_id]

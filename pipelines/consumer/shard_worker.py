@@ -35,9 +35,9 @@ FRESH = timedelta(seconds=2)
 # The empty pages in a row that show the end of the stream. AWS may return an empty page before the end.
 EMPTY_PAGES = 2
 POSITION_REFUSED = (
-    "CHANGES MAY BE LOST: %s Reading continues with the oldest records. Records that were handled before are delivered "
-    "again, and change nothing. If this repeats, compare the attribute `checkpoint` of the shard's lease (FEED-P1) "
-    "with the sequence numbers of the stream."
+    "CHANGES OF %s MAY BE LOST: %s Reading continues with the oldest records. Records that were handled before are "
+    "delivered again, and change nothing. If this repeats, compare the attribute `checkpoint` of the shard's lease "
+    "(FEED-P1) with the sequence numbers of the stream."
 )
 
 logger = logging.getLogger(__name__)
@@ -66,13 +66,15 @@ class ShardLeaseLost(Exception):
 class ShardWorker:
     """A worker that handles one shard until the shard has ended, its lease is lost, or the consumer stops it.
 
-    `open_leases` returns the leases with a fresh store, `held_at` is the loop's time before the lease was acquired, and
-    `wait` the seconds for which its former holder may still be at work. `now` returns the store's time.
+    `full_name` is the table's name with the prefix. `open_leases` returns the leases with a fresh store. `held_at` is
+    the loop's time before the lease was acquired, and `wait` the seconds for which its former holder may still be at
+    work. `now` returns the store's time.
     """
 
     def __init__(
         self,
         table: str,
+        full_name: str,
         lease: Lease,
         cursor: Cursor,
         open_leases: Callable[[], Leases],
@@ -87,6 +89,7 @@ class ShardWorker:
         #: Whether all records of the shard were handled.
         self.ended = False
         self._table = table
+        self._full_name = full_name
         self._lease = lease
         self._cursor = cursor
         self._open_leases = open_leases
@@ -184,10 +187,12 @@ class ShardWorker:
                 return await self._retry_forever("reading", read, lag.stream_unavailable)
             except PositionRefused as refused:
                 self._metrics.changes_lost(self._table)
-                logger.error(POSITION_REFUSED, refused)
+                logger.error(POSITION_REFUSED, self._full_name, refused)
             except Trimmed as trimmed:
                 self._metrics.changes_lost(self._table)
-                logger.error("CHANGES ARE LOST: %s Reading continues with the oldest records.", trimmed)
+                logger.error(
+                    "CHANGES OF %s ARE LOST: %s Reading continues with the oldest records.", self._full_name, trimmed
+                )
             await asyncio.sleep(self._pace.poll_seconds)
 
     async def _handle(self, page: ShardPage, lag: ShardLag) -> None:

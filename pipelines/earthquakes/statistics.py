@@ -86,7 +86,8 @@ class EarthquakeStatisticsPipeline:
         if coverage is None:
             await self._build()
         elif self._now() - from_epoch_ms(coverage.checked_at_ms) > MAX_PAUSE:
-            logger.error("The stream of %s was not read for a day: its statistics may lack events.", EARTHQUAKES.name)
+            full_name = self._open_store().prefix + EARTHQUAKES.name
+            logger.error("The stream of %s was not read for a day: its statistics may lack events.", full_name)
             await self._build()
         keeps_up = self._metrics.lag_of(EARTHQUAKES.name) <= MAX_LAG_SECONDS
         if keeps_up:

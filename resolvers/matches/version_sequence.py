@@ -232,7 +232,7 @@ class VersionSequence:
         try:
             active = self._context.services.active_match_parser.parse(change)
         except DAMAGE_ERRORS as problem:
-            log_unreadable(change, problem)
+            log_unreadable(self._context.services.prefix, change, problem)
             return self._unreadable(image)
         return None if active is None else _StateChanged(active, old.get("version") == image.get("version"))
 

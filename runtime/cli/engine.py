@@ -18,6 +18,8 @@ from runtime.container import utc_now
 from runtime.data_disk import DataDisk
 from runtime.jobs import metrics_served
 from runtime.service_manager import report_ready
+from server.observability.build_info import BuildInfo
+from server.version import running_build
 
 ALL_ADDRESSES, LOOPBACK = "0.0.0.0", "127.0.0.1"
 
@@ -34,7 +36,7 @@ def run_engine(
         typer.Option(
             min=1,
             max=65535,
-            help="Serve the free space of the disk for Prometheus at http://127.0.0.1:PORT/metrics.",
+            help="Serve the free space of the disk and the version for Prometheus at http://127.0.0.1:PORT/metrics.",
         ),
     ] = None,
 ) -> None:
@@ -60,7 +62,8 @@ def run_engine(
             key_source = VARIABLE if key_in_environment() else data_dir / KEY_FILE
             note(f"Clients need the access key: set {VARIABLE} to that of {key_source}.")
             disk, metrics = DataDisk(data_dir), StreamMetrics()
-            metrics.registry.register(disk)
+            for collector in (disk, BuildInfo(running_build())):
+                metrics.registry.register(collector)
             with metrics_served(metrics, metrics_port, LOOPBACK):
                 report_ready()
                 await gather_all([sweep_forever(database.client, TABLES, prefix, utc_now), disk.watch()])

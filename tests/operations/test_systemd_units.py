@@ -11,6 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from server.version import running_build
 from tests.support.command_line import surroundings
 from tests.support.forking import Forked
 from tests.support.ports import free_port
@@ -172,7 +173,9 @@ def test_the_units_of_a_machine_run_side_by_side_and_all_answer_prometheus(
     for name in ["gateway-engine", *names]:
         port = machine.port(SystemdUnit(name, {"environment": SHARED}).metrics_port)
         expected = {"gateway-pipeline@cricket": "cricket_matches_polled", "gateway-engine": "disk"}
-        assert expected.get(name, "stream_leases_held") in machine.answers(name, f"http://127.0.0.1:{port}/metrics")
+        page = machine.answers(name, f"http://127.0.0.1:{port}/metrics")
+        assert expected.get(name, "stream_leases_held") in page
+        assert f'gateway_build_info{{python="{running_build().python}"' in page
     for number in range(2):
         ready = machine.answers(serving[number], f"http://127.0.0.1:{machine.port(8000 + number)}/readyz")
         assert '"ready":true' in ready

@@ -47,7 +47,7 @@ async def tag_person(served: Served, image: str, person: str, email: str = ADA, 
 async def library_items(served: Served, kind: str = "") -> list[dict[str, Any]]:
     """Return all items of the library, or those of one kind, ordered by key."""
     store = served.store()
-    answer = await store._call(SPARKS, "Scan", {"TableName": store._prefix + SPARKS.name, "ConsistentRead": True})
+    answer = await store._call(SPARKS, "Scan", {"TableName": store.prefix + SPARKS.name, "ConsistentRead": True})
     assert "LastEvaluatedKey" not in answer
     items = [decode_item(item) for item in answer["Items"]]
     return sorted(

@@ -49,6 +49,7 @@ class Bus:
         lease_seconds: float = LEASE_SECONDS,
     ) -> None:
         self.commands = RelayCommands(url, prefix, timeout_seconds=timeout_seconds, lease_seconds=lease_seconds)
+        self.prefix = prefix
         self.instance = new_id()
         self.is_away = False
         self._relayed = self._received = self._outages = 0

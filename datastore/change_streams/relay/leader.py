@@ -50,6 +50,7 @@ class RelayLeader:
         self._bus = bus
         self._commands = bus.commands
         self._table = table
+        self._full_name = bus.prefix + table
         self._make = make
         self._on_page = on_page
         self._on_end = on_end
@@ -75,7 +76,7 @@ class RelayLeader:
             return state
         if appended is not None and (relay.epoch != state.epoch or lacking(state.positions, appended)):
             # Redis was restored from an older copy: the relay starts again from the positions of the copy.
-            logger.info("Redis has lost relayed changes of %s; they are relayed again.", self._table)
+            logger.info("Redis has lost relayed changes of %s; they are relayed again.", self._full_name)
             await self.stop_relay()
         elif relay.reached is not None and relay.epoch == state.epoch:
             gone = state.positions.keys() - relay.reached.keys()
@@ -113,7 +114,7 @@ class RelayLeader:
             self._bus.mark_unavailable(problem)
         except (RelayLeaseLost, UnexpectedPosition) as problem:
             # The next claim, here or in another process, starts the relay again.
-            logger.info("The relay of %s has ended: %r", self._table, problem)
+            logger.info("The relay of %s has ended: %r", self._full_name, problem)
         except (DomainError, RequestRefused) as problem:
             await self._refuse(problem, relay.lease)
         finally:

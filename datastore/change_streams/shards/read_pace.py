@@ -121,8 +121,11 @@ class StreamReads:
         finally:
             self._paces.discard(pace)
 
-    async def read(self, table: str, pace: ReadPace, read: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of `read`. Retry it at a lower rate while it raises `Throttled`."""
+    async def read(self, full_name: str, pace: ReadPace, read: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of `read`. Retry it at a lower rate while it raises `Throttled`.
+
+        `full_name` is the name of the table with its prefix, for the log.
+        """
         while True:
             try:
                 async with self._turns:
@@ -130,21 +133,21 @@ class StreamReads:
             except Throttled:
                 self.throttled += 1
                 pause = pace.throttled()
-                self._warn(table, pace)
+                self._warn(full_name, pace)
                 await asyncio.sleep(pause)
             else:
                 pace.answered()
                 return answer
 
-    def _warn(self, table: str, pace: ReadPace) -> None:
+    def _warn(self, full_name: str, pace: ReadPace) -> None:
         now = asyncio.get_running_loop().time()
-        if now - self._warned_at.get(table, -math.inf) < WARN_INTERVAL_SECONDS:
+        if now - self._warned_at.get(full_name, -math.inf) < WARN_INTERVAL_SECONDS:
             return
-        self._warned_at[table] = now
+        self._warned_at[full_name] = now
         logger.warning(
             "GetRecords is throttled on the stream of %s: more than two processes may be reading its shards. "
             "Changes arrive late, none is lost; a shard is now read every %.1f s. Set GATEWAY_BUS, or restore its "
             "Redis, so that one process reads each stream; or run fewer processes: 30 at most share a shard.",
-            table,
+            full_name,
             pace.interval,
         )

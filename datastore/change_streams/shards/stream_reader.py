@@ -92,6 +92,7 @@ class StreamReader:
     reads: StreamReads = field(default_factory=StreamReads)
 
     def __post_init__(self) -> None:
+        self._full_name = self.prefix + self.table.name
         self._stream = ""
         self._order = self.new_order()
         self._has_begun = False
@@ -261,7 +262,7 @@ class StreamReader:
 
     async def _read_to_end(self, shard: PositionedCursor, pace: ReadPace) -> None:
         clock = asyncio.get_running_loop().time
-        read = partial(self.reads.read, self.table.name, pace, shard.read)
+        read = partial(self.reads.read, self._full_name, pace, shard.read)
         while True:
             requested_at = clock()
             page = await self._retry_forever(read)
@@ -306,7 +307,7 @@ class StreamReader:
             answer = await retry(call, self._retry_delays(), is_retried, self._outage)
         except (Trimmed, ShardGone) as problem:
             if isinstance(problem, PositionRefused):
-                logger.error(POSITION_REFUSED, self.table.name, problem)
+                logger.error(POSITION_REFUSED, self._full_name, problem)
             raise _lost() from problem
         except RequestRefused as problem:
             if problem.code in LOST:
@@ -323,4 +324,4 @@ class StreamReader:
         self.on_error(self.table.name, problem)
 
     def _log_recovery(self) -> None:
-        logger.info("Changes of %s can be read again.", self.table.name)
+        logger.info("Changes of %s can be read again.", self._full_name)

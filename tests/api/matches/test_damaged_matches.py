@@ -54,7 +54,7 @@ async def test_a_damaged_version_is_an_error_and_the_subscription_continues(
 
     assert errors == [("INTERNAL", "A stored record is damaged.", ["matchUpdates"])]
     assert [await version(listener) for _ in range(2)] == [(2, False), (3, False)]
-    assert "A change of active-matches is damaged" in caplog.text
+    assert f"A change of {served.gateway.store_options.prefix}active-matches is damaged" in caplog.text
 
 
 async def test_the_version_after_a_damaged_one_is_a_snapshot(served: Served) -> None:

@@ -354,6 +354,6 @@ async def test_an_unreadable_change_is_reported_without_the_email(
 
     assert await first == "a"
     await events.aclose()
-    assert "A change of sparks is damaged" in caplog.text
+    assert f"A change of {served.gateway.store_options.prefix}sparks is damaged" in caplog.text
     assert f"USER#{redact_emails(OWNER)}" in caplog.text
     assert not reveals(caplog.text, *NEEDLES)

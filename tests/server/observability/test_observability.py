@@ -68,7 +68,7 @@ def spans(served: Served) -> InMemorySpanExporter:
     """Record the spans of all operations from now on."""
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    prefix = served.gateway.open_store()._prefix
+    prefix = served.gateway.open_store().prefix
     served.gateway.server.runner.billing.tracing = OperationTracing(provider, prefix)
     return exporter
 

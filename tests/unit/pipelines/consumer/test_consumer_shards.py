@@ -184,7 +184,7 @@ async def test_trimmed_changes_are_reported_and_reading_continues_with_the_oldes
         await until(lambda: handler.numbers() == [1, 4, 5])
 
     assert instance.metric("stream_lost_total", table="feed") == 1
-    assert "CHANGES ARE LOST" in caplog.text
+    assert f"CHANGES OF {database.prefix}feed ARE LOST" in caplog.text
 
 
 async def test_a_refused_checkpoint_is_reported_and_reading_continues_with_the_oldest(
