@@ -27,6 +27,7 @@ from datastore.engine.access_key import VARIABLE as ENGINE_KEY
 from datastore.engine.programs import BINARY
 from pipelines.matches.setup import VARIABLES as MATCH_VARIABLES
 from runtime.cli import (
+    doctor,
     documents,
     engine,
     feeds,
@@ -125,6 +126,7 @@ cli.command("seed")(seed.seed)
 cli.command("token")(token.print_token)
 cli.command("schema")(schema.print_schema)
 cli.command("new")(new.new_system)
+cli.command("doctor")(doctor.check_installation)
 # `serve --help` lists these variables beside their options.
 VARIABLES_OF_OPTIONS = ("GATEWAY_INGEST", "GATEWAY_MATCHES", "GATEWAY_BUS")
 OTHER_VARIABLES = (

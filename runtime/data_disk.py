@@ -27,7 +27,7 @@ class DataDisk(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         free = GaugeMetricFamily("gateway_disk_free_bytes", "Bytes left on the disk of the data directory.")
         size = GaugeMetricFamily("gateway_disk_size_bytes", "The size of the disk of the data directory.")
-        if (space := self._space()) is not None:
+        if (space := free_space(self._folder)) is not None:
             free.add_metric([], space[0])
             size.add_metric([], space[1])
         yield from (free, size)
@@ -40,7 +40,7 @@ class DataDisk(Collector):
 
     def check(self) -> None:
         """Log the free space if it has become too little, or enough again."""
-        if (space := self._space()) is None:
+        if (space := free_space(self._folder)) is None:
             return
         free, size = space
         state = "full" if free < FULL_BYTES else "filling" if free < LEAST_SHARE * size else ""
@@ -54,10 +54,11 @@ class DataDisk(Collector):
         else:
             logger.info("The disk of %s has enough space again.", self._folder)
 
-    def _space(self) -> tuple[int, int] | None:
-        """Return the bytes that this user may still write, and the size of the disk."""
-        try:
-            usage = shutil.disk_usage(self._folder)
-        except OSError:
-            return None
-        return usage.free, usage.total
+
+def free_space(folder: Path) -> tuple[int, int] | None:
+    """Return the bytes that this user may still write, and the size of the disk; None if the folder cannot be read."""
+    try:
+        usage = shutil.disk_usage(folder)
+    except OSError:
+        return None
+    return usage.free, usage.total

@@ -21,6 +21,7 @@ from server.http.content import Assets, Content
 from server.security.origins import canonical_origin
 
 ROOT = Path(__file__).resolve().parents[2] / "web"
+PAGE = ROOT / "dist" / "index.html"
 TITLE = "DynamoDB GraphQL gateway"
 EXAMPLES_PATH, SCHEMA_PATH = "/graphiql/examples.json", "/graphiql/schema.json"
 # Monaco writes style elements and inlines its fonts. Scripts, workers and connections (in CSP 3 WebSockets, too) are of
@@ -139,10 +140,9 @@ class Config:
 
     def page(self) -> ASGIApp:
         """Return the page. Except for photos it loads nothing from other origins."""
-        index = ROOT / "dist" / "index.html"
-        if not index.exists():
+        if not PAGE.exists():
             return PlainTextResponse("The GraphiQL page is not built: run `make setup`.\n", status_code=503)
-        content = Content(index.read_bytes(), "text/html")
+        content = Content(PAGE.read_bytes(), "text/html")
         headers = HEADERS | {"Content-Security-Policy": self.policy()}
         return request_response(lambda request: content.response(request, headers))
 

@@ -42,6 +42,7 @@ COMMANDS: list[list[str]] = [
     ["tables", "export"],
     ["token"],
     ["schema"],
+    ["doctor"],
     ["pipeline"],
     ["pipeline", "feed"],
     ["pipeline", "earthquakes"],

@@ -1,0 +1,1 @@
+"""The checks of the command `doctor`: the machine, the settings, the services and the store."""
