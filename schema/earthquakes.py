@@ -58,7 +58,8 @@ class EarthquakeRevision:
         "The PAGER alert level: `green`, `yellow`, `orange` or `red`; null if USGS issued none."
     )
     tsunami: bool | None = described(
-        "Whether the event is large and in an oceanic region, so that a tsunami is possible; null if it is unknown."
+        "Whether the event is large and in an oceanic region, so that a tsunami is possible; null if it is unknown.",
+        name="tsunamiPossible",
     )
     significance: int | None = described(
         "USGS's measure of significance, from 0 to about 1,000; null if it is unknown."
@@ -96,7 +97,8 @@ class Earthquake(Node):
         "The PAGER alert level: `green`, `yellow`, `orange` or `red`; null if USGS issued none."
     )
     tsunami: bool | None = described(
-        "Whether the event is large and in an oceanic region, so that a tsunami is possible; null if it is unknown."
+        "Whether the event is large and in an oceanic region, so that a tsunami is possible; null if it is unknown.",
+        name="tsunamiPossible",
     )
     significance: int | None = described(
         "USGS's measure of significance, from 0 to about 1,000; null if it is unknown. It depends on "
@@ -163,14 +165,15 @@ class RequestLog:
 @value_type(description="The number of events that were rejected for one reason.")
 class Rejected:
     reason: str = described("The reason, a stable name such as MISSING_MAGNITUDE.")
-    count: int = described("The number of events.")
+    count: int = described("The number of events.", name="eventCount")
 
 
 @value_type(
-    description="The outcome of an ingest. `fetched` is the sum of `upserted`, `skipped` and all `rejected` counts."
+    description="The outcome of an ingest. `fetched` is the sum of `upserted`, `skipped` and each `eventCount` of "
+    "`rejected`."
 )
 class IngestSummary:
-    source: str = described("The feed that was read.")
+    source: str = described("The feed that was read, as the argument named it.", name="feed")
     fetched: int = described("The number of events in the feed.")
     upserted: int = described("The number of new events, which are stored now.")
     skipped: int = described("The number of events that were stored already.")
@@ -191,8 +194,8 @@ class IngestSummary:
 
 @value_type(description="The earthquakes of one day, magnitude class or region.")
 class EarthquakeGroup:
-    count: int = described("The number of earthquakes.")
-    greatest_magnitude: float = described("The greatest magnitude of the group.")
+    count: int = described("The number of earthquakes.", name="earthquakeCount")
+    greatest_magnitude: float = described("The greatest magnitude of the group.", name="maxMagnitude")
     day: date | None = described("The UTC day, for groups by day; otherwise null.")
     magnitude_class: int | None = described(
         "The magnitude class, for groups by magnitude; otherwise null. Class 4 contains magnitudes "
@@ -203,18 +206,20 @@ class EarthquakeGroup:
 
 
 @value_type(
-    description="Counts of earthquakes on whole UTC days. Other events, such as quarry blasts, do not count. An "
+    description="Counts of earthquakes on UTC days. Other events, such as quarry blasts, do not count. An "
     "event is counted one or two seconds after it is stored."
 )
 class EarthquakeStatistics:
-    start: date = described("The first day: the UTC day of the argument `from`.", name="from")
-    end: date = described("The last day: the UTC day of the argument `to`.", name="to")
+    start: date = described("The first day.", name="from")
+    end: date = described("The last day.", name="to")
     is_complete: bool = described(
-        "Whether the counts are known to include all events of these days. If not, an operator can count "
-        "the events again with `gateway.py statistics rebuild`."
+        "Whether the counts are known to include all events of these days. If not, some may be missing until an "
+        "operator has them counted again."
     )
-    count: int = described("The number of earthquakes in all groups.")
-    greatest_magnitude: float | None = described("The greatest magnitude; null if there are no earthquakes.")
+    count: int = described("The number of earthquakes in all groups.", name="earthquakeCount")
+    greatest_magnitude: float | None = described(
+        "The greatest magnitude; null if there are no earthquakes.", name="maxMagnitude"
+    )
     groups: list[EarthquakeGroup] = strawberry.field(
         description="The groups with at least one earthquake: days, newest first; magnitude classes, greatest "
         "first; or regions, most earthquakes first. At most 3,661 days, 12 classes or 20 regions.",
@@ -251,7 +256,7 @@ class EarthquakeQueries:
             partitions=resolve_statistics.partitions_of,
             deferred=records.LOG_WRITE_UNITS,
         ),
-        description="Return counts of the earthquakes of a range of times, by day, magnitude class or region.",
+        description="Return counts of the earthquakes of a range of UTC days, by day, magnitude class or region.",
     )
     request_logs = pattern_field(
         patterns.LOGS_OF_DAY,

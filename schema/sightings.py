@@ -31,8 +31,8 @@ strawberry.enum(
 )
 strawberry.enum(
     records.TrendingWindow,
-    description="The time window in which live sightings are counted. Sightings live for half an hour, so each window "
-    "but QUARTER_HOUR contains all of them.",
+    description="The time window in which live sightings are counted. QUARTER_HOUR: those of the last 15 minutes. "
+    "SIX_HOURS: all of them, because a sighting lives for half an hour.",
 )
 
 
@@ -48,7 +48,8 @@ class UserProfile(Node):
     trust_tier: reporters.TrustTier = described("The reporter's trust tier.")
     report_total: int = described("The number of sightings reported so far.")
     confirmed_reports: int = described(
-        "The number of reports that another user confirmed, at most ten per UTC day. The trust tier depends on it."
+        "The number of reports that another user confirmed, at most ten per UTC day. The trust tier depends on it.",
+        name="confirmedReportCount",
     )
     streak_days: int = described("The number of consecutive UTC days with a report, up to the last report.")
     last_reported_on: date | None = described("The UTC day of the last report; null before the first one.")
@@ -116,11 +117,11 @@ class Watch(Node):
 @object_type("category", "window", description="A category with its number of live sightings.")
 class TrendingCategory:
     category: str = described("The category, one of `categories`.")
-    score: int = described("The number of live sightings that were reported within the window.")
+    score: int = described("The number of live sightings that were reported within the window.", name="sightingCount")
     sightings = strawberry.field(
         resolver=resolve.trending_sightings,
         graphql_type=Connection[Sighting],
-        description="The sightings that the score counts, newest first.",
+        description="The sightings that `sightingCount` counts, newest first.",
     )
 
 

@@ -21,7 +21,7 @@ from datastore.model.access_patterns import AccessPattern
 from datastore.model.timestamps import iso, to_seconds
 from datastore.session.pagination import Page, Span, read_page, read_pages
 
-# `addComment` refuses ids older than a day, so a tombstone need not live longer.
+# `createComment` refuses ids older than a day, so a tombstone need not live longer.
 TOMBSTONE_LIFETIME = timedelta(days=2)
 
 
@@ -99,7 +99,7 @@ class Comments(Repository):
             *(post.post_id, comment_id, user_id, self._now, text, tuple(mentions), *of_post, len(text)),
             marked_until(self._now),
         )
-        written = await self._store.put(keys.ADD_COMMENT, comment.item())
+        written = await self._store.put(keys.CREATE_COMMENT, comment.item())
         stored = comment if written.item is None else record(_live_comment, written.item)
         if stored is None or stored.author_id != user_id:
             raise Conflict(f"The comment id {comment_id!r} is taken: choose another.")

@@ -37,24 +37,24 @@ SCORE = {keys.AUTHORS: "score", keys.TAGS: "posts"}
 Rank = tuple[int, str]
 
 
-class TagWindow(StrEnum):
-    """A time window in UTC in which the posts with a tag are counted."""
+class TagPeriod(StrEnum):
+    """A calendar period in UTC in which the posts with a tag are counted."""
 
     HOUR = "hour"
     DAY = "day"
 
     @property
     def length(self) -> timedelta:
-        return HOUR if self is TagWindow.HOUR else timedelta(days=1)
+        return HOUR if self is TagPeriod.HOUR else timedelta(days=1)
 
     def start(self, at: datetime) -> datetime:
-        """Return the start of the window that contains `at`, a time in UTC."""
+        """Return the start of the period that contains `at`, a time in UTC."""
         hour = at.replace(minute=0, second=0, microsecond=0)
-        return hour if self is TagWindow.HOUR else hour.replace(hour=0)
+        return hour if self is TagPeriod.HOUR else hour.replace(hour=0)
 
-    def period(self, at: datetime) -> str:
-        """Return the window that contains `at` in the form of keys: `2026-06-25T14` or `2026-06-25`."""
-        return at.strftime("%Y-%m-%dT%H" if self is TagWindow.HOUR else "%Y-%m-%d")
+    def key_of(self, at: datetime) -> str:
+        """Return the period that contains `at` in the form of keys: `2026-06-25T14` or `2026-06-25`."""
+        return at.strftime("%Y-%m-%dT%H" if self is TagPeriod.HOUR else "%Y-%m-%d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +73,10 @@ class AuthorRank:
 
 @dataclass(frozen=True, slots=True)
 class TagTrend:
-    """A tag's rank in a window by its public posts. `velocity` is in posts per hour of the elapsed time."""
+    """A tag's rank in a period by its public posts. `velocity` is in posts per hour of the elapsed time."""
 
     rank: int
-    #: The window, such as `2026-06-25T14` or `2026-06-25`.
+    #: The period, such as `2026-06-25T14` or `2026-06-25`.
     period: str
     tag: str
     posts: int
@@ -95,16 +95,16 @@ class Leaderboards(Repository):
         return readable_records(partial(_author_rank, month), self._ranked(board, top))
 
     async def trending_tags(
-        self, window: TagWindow, at: datetime, top: int, pattern: AccessPattern = keys.TRENDING_TAGS
+        self, period: TagPeriod, at: datetime, top: int, pattern: AccessPattern = keys.TRENDING_TAGS
     ) -> list[TagTrend]:
         """FEED-010: return the first `top` tags of the hour or day that contains `at` (in UTC), most posts first.
 
         `pattern` may be one that reads consistently.
         """
-        period = window.period(at)
-        board = await self._store.get(pattern, keys.board(keys.TAGS, period))
-        elapsed = max(MIN_ELAPSED, min(self._now - window.start(at), window.length))
-        return readable_records(partial(_tag_trend, period, elapsed / HOUR), self._ranked(board, top))
+        key = period.key_of(at)
+        board = await self._store.get(pattern, keys.board(keys.TAGS, key))
+        elapsed = max(MIN_ELAPSED, min(self._now - period.start(at), period.length))
+        return readable_records(partial(_tag_trend, key, elapsed / HOUR), self._ranked(board, top))
 
     def _ranked(self, board: Item | None, top: int) -> list[Item]:
         """Return the first members of a leaderboard, each with its rank."""
@@ -151,7 +151,7 @@ def tag_windows(tags: Iterable[str], moment: datetime, step: int, now: datetime)
 
 def _windows_of(moment: datetime) -> list[tuple[str, datetime]]:
     """Return the hour and the day that contain a time, each with the time at which its counts expire."""
-    periods = [window.period(moment) for window in TagWindow]
+    periods = [period.key_of(moment) for period in TagPeriod]
     return [(period, expires) for period in periods if (expires := period_expiry(keys.TAGS, period)) is not None]
 
 

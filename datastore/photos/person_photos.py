@@ -66,7 +66,7 @@ class PersonPhotos:
 
         A face whose photo was deleted is omitted. An error replaces a photo that cannot be read.
         """
-        pattern = pattern_of(keys.PHOTOS_OF_PERSON, span)
+        pattern = pattern_of(keys.PHOTOS_BY_PERSON, span)
         reader = _PageReader(self._store, self._photos, self._faces, pattern, person_id, span)
         return await reader.read()
 

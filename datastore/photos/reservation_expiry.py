@@ -111,7 +111,7 @@ class ReservationExpiry:
         Raises `Throttled` if other requests confirm the upload at each attempt.
         """
         for _ in range(ATTEMPTS):
-            item = await self._store.get(keys.CANCEL_UPLOAD, keys.upload(image_id))
+            item = await self._store.get(keys.CANCEL_PHOTO_UPLOAD, keys.upload(image_id))
             if item is None or item.get("email") != email:
                 return False
             object_keys = await self._cancel_unchanged(image_id, item)
@@ -125,7 +125,7 @@ class ReservationExpiry:
 
     async def _cancel_unchanged(self, image_id: str, item: Item) -> list[str] | None:
         delete = _delete_unchanged(image_id, item, keys.IS_OWN_UPLOAD, {"me": item["email"]})
-        return await self._end(keys.CANCEL_UPLOAD, image_id, item, delete)
+        return await self._end(keys.CANCEL_PHOTO_UPLOAD, image_id, item, delete)
 
     async def _release(self, image_id: str) -> list[str] | None:
         """Release an expired reservation. Return its files, which are in the outbox; None if there was none."""

@@ -82,9 +82,7 @@ class TrendingWindow(StrEnum):
     """A time window before the present in which the sightings of a category are counted."""
 
     QUARTER_HOUR = "QUARTER_HOUR"
-    HOUR = "HOUR"
     SIX_HOURS = "SIX_HOURS"
-    DAY = "DAY"
 
     @property
     def length(self) -> timedelta:
@@ -93,9 +91,7 @@ class TrendingWindow(StrEnum):
 
 _LENGTHS = {
     TrendingWindow.QUARTER_HOUR: timedelta(minutes=15),
-    TrendingWindow.HOUR: timedelta(hours=1),
     TrendingWindow.SIX_HOURS: timedelta(hours=6),
-    TrendingWindow.DAY: timedelta(days=1),
 }
 
 

@@ -40,6 +40,7 @@ from resolvers.earthquakes.query_window import (
     EARLIEST,
     LARGEST_MAGNITUDE,
     LONGEST_WINDOW,
+    SMALLEST_MAGNITUDE,
     kind_of,
     parse_time,
 )
@@ -378,7 +379,9 @@ def _scope(arguments: Arguments, now: datetime) -> QueryScope | None:
 def _is_magnitude(value: object) -> bool:
     if value is None:
         return True
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST_MAGNITUDE
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return SMALLEST_MAGNITUDE <= value <= LARGEST_MAGNITUDE
 
 
 def _elapsed(moment: datetime) -> float:

@@ -19,10 +19,10 @@ from datastore.keyspace import earthquakes as keys
 from datastore.model.access_patterns import DEFAULT_PAGE_SIZE, consistently
 from datastore.model.timestamps import epoch_ms, iso
 from datastore.session.pagination import SortOrder
-from resolvers.earthquakes.query_window import LARGEST_MAGNITUDE, From, To, checked_time, window_of
+from resolvers.earthquakes.query_window import LARGEST_MAGNITUDE, SMALLEST_MAGNITUDE, From, To, checked_time, window_of
 from resolvers.earthquakes.request_logs import LoggedQuery, logged
 from resolvers.shared import validation as validate
-from resolvers.shared.arguments import Buffer, Consistent, MinMagnitude, WhenSlow, argument, required
+from resolvers.shared.arguments import DEFAULT_BUFFER, Buffer, Consistent, MinMagnitude, WhenSlow, argument, required
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
 from resolvers.shared.event_source import follow, queue_limits
@@ -136,8 +136,8 @@ async def earthquakes(
 def _magnitude(minimum: float | None) -> float | None:
     if minimum is None:
         return None
-    if not -LARGEST_MAGNITUDE <= minimum <= LARGEST_MAGNITUDE:
-        limits = f"-{LARGEST_MAGNITUDE} and {LARGEST_MAGNITUDE}"
+    if not SMALLEST_MAGNITUDE <= minimum <= LARGEST_MAGNITUDE:
+        limits = f"{SMALLEST_MAGNITUDE} and {LARGEST_MAGNITUDE}"
         raise BadUserInput(f"`minMagnitude` must be between {limits}.", field="minMagnitude")
     return round(minimum, 12)  # DynamoDB rejects tiny numbers, such as 1e-200
 
@@ -171,7 +171,7 @@ async def earthquake_detected(
     kind: Kind = SeismicEventKind.EARTHQUAKE,
     from_: Earliest = None,
     when_slow: WhenSlow = keys.DETECTED.default_policy,
-    buffer: Buffer = None,
+    buffer: Buffer = DEFAULT_BUFFER,
 ) -> EventSource[Earthquake]:
     minimum = _magnitude(min_magnitude)
     if bounding_box is not None:

@@ -5,7 +5,7 @@ Cost factors are computed from the unvalidated arguments, which may have any typ
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Any
 
 import strawberry
@@ -21,7 +21,7 @@ from resolvers.shared.arguments import argument
 DEFAULT_WINDOW = timedelta(days=30)
 LONGEST_WINDOW = timedelta(days=3_660)
 EARLIEST = from_epoch_ms(EARLIEST_MS)
-LARGEST_MAGNITUDE = 10
+SMALLEST_MAGNITUDE, LARGEST_MAGNITUDE = -2, 10
 # The maximum number of events read per event of a page. With more, the query reads all events of a month anyway.
 MAX_SCANNED = 250.0
 
@@ -53,6 +53,13 @@ def window_of(now: datetime, from_: datetime | None, to: datetime | None) -> Win
     if end - start > LONGEST_WINDOW:
         raise BadUserInput(f"`from` may be at most {LONGEST_WINDOW.days} days before `to`.", field="from")
     return Window(start, end)
+
+
+def window_of_days(now: datetime, from_: date | None, to: date | None) -> Window:
+    """Return the window of whole UTC days. Raises `BadUserInput` naming the invalid argument."""
+    first = None if from_ is None else datetime.combine(from_, time(), UTC)
+    window = window_of(now, first, datetime.combine(to or now, time(), UTC))
+    return Window(window.start, window.end.replace(hour=23, minute=59, second=59, microsecond=999_000))
 
 
 def days_between(arguments: Mapping[str, Any], now: datetime) -> float:

@@ -2,13 +2,15 @@
 
 import math
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime
 from typing import Annotated, Any
+
+import strawberry
 
 from datastore.earthquakes.regions import SeismicRegion
 from datastore.earthquakes.statistics import GREATEST_CLASS, LEAST_CLASS
 from datastore.earthquakes.totals import EarthquakeStatistics, Grouping
-from resolvers.earthquakes.query_window import From, To, days_of_window, window_of
+from resolvers.earthquakes.query_window import LONGEST_WINDOW, days_of_window, window_of_days
 from resolvers.earthquakes.request_logs import LoggedQuery, logged
 from resolvers.shared.arguments import Consistent, argument
 from resolvers.shared.context import Info
@@ -17,15 +19,24 @@ ROUTE = "graphql/earthquakeStatistics"
 # The days of statistics in one block of 4 KB.
 DAYS_OF_BLOCK = 27
 
+FromDay = Annotated[
+    date | None,
+    strawberry.argument(
+        name="from",
+        description=f"The first day, at most {LONGEST_WINDOW.days:,} days before `to`; by default the day 30 days "
+        "before `to`.",
+    ),
+]
+ToDay = Annotated[date | None, argument("The last day; by default today.")]
 By = Annotated[Grouping, argument("How the earthquakes are grouped.")]
 
 
 async def earthquake_statistics(
-    info: Info, from_: From = None, to: To = None, by: By = Grouping.DAY, consistent: Consistent = False
+    info: Info, from_: FromDay = None, to: ToDay = None, by: By = Grouping.DAY, consistent: Consistent = False
 ) -> EarthquakeStatistics:
     context = info.context
     with logged(context, LoggedQuery(route=ROUTE)) as query:
-        query.window = window = window_of(context.now, from_, to)
+        query.window = window = window_of_days(context.now, from_, to)
         return await context.earthquakes.statistics(window.start, window.end, by, consistent=consistent)
 
 

@@ -26,7 +26,7 @@ CommentId = Annotated[strawberry.ID, argument("The comment's `commentId` or `id`
 
 
 @strawberry.input(description="A comment to add to a post.")
-class AddCommentInput:
+class CreateCommentInput:
     comment_id: strawberry.ID | None = optional(CLIENT_ID)
     text: str = required("The text, 1 to 1,000 characters; `@userId` mentions a user.")
 
@@ -64,16 +64,16 @@ async def visible_comment(
     return comment if post else None
 
 
-async def add_comment(
-    info: Info, post_id: PostId, input: Annotated[AddCommentInput, argument("The comment.")]
+async def create_comment(
+    info: Info, post_id: PostId, input: Annotated[CreateCommentInput, argument("The comment.")]
 ) -> Comment:
     context = info.context
-    caller = require(context.identity, keys.ADD_COMMENT)
+    caller = require(context.identity, keys.CREATE_COMMENT)
     comment_id = new_object_id(info, "commentId", input.comment_id)
     text = validate.field(Comment, "text", input.text)
     mentions = hashtags.mentions(text)
     of_post = validate.id("postId", post_id, of=("Post",))
-    post = await require_post(context, of_post, caller.user_id, keys.ADD_COMMENT)
+    post = await require_post(context, of_post, caller.user_id, keys.CREATE_COMMENT)
     comment = await context.comments.add(post, comment_id, caller.user_id, text, mentions)
     context.own_changes.comment(comment, exists=True)
     return comment

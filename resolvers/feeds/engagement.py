@@ -14,7 +14,7 @@ from datastore.keyspace.feeds import posts as keys
 from datastore.keyspace.feeds.table import FEED
 from datastore.queues import QueueLimits
 from resolvers.shared import validation as validate
-from resolvers.shared.arguments import Buffer, PostId, WhenSlow
+from resolvers.shared.arguments import DEFAULT_BUFFER, Buffer, PostId, WhenSlow
 from resolvers.shared.context import Context, Info
 from resolvers.shared.event_source import follow, queue_limits
 
@@ -35,7 +35,10 @@ class _PostDeleted:
 
 
 async def post_engagement(
-    info: Info, post_id: PostId, when_slow: WhenSlow = keys.POST_ENGAGEMENT.default_policy, buffer: Buffer = None
+    info: Info,
+    post_id: PostId,
+    when_slow: WhenSlow = keys.POST_ENGAGEMENT.default_policy,
+    buffer: Buffer = DEFAULT_BUFFER,
 ) -> EventSource[PostEngagement]:
     """Return the present counts, then each change, until the post is deleted.
 

@@ -24,7 +24,7 @@ from datastore.primitives.lru_cache import LruCache
 from datastore.queues import QueueLimits
 from datastore.session.pagination import SortOrder
 from resolvers.shared import validation as validate
-from resolvers.shared.arguments import Buffer, UserId, WhenSlow
+from resolvers.shared.arguments import DEFAULT_BUFFER, Buffer, UserId, WhenSlow
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
 from resolvers.shared.event_source import follow, is_event, queue_limits
@@ -57,7 +57,10 @@ async def posts(entries: Sequence[FeedEntry], info: Info) -> Sequence[Post | Exc
 
 
 async def home_feed_updated(
-    info: Info, user_id: UserId, when_slow: WhenSlow = keys.HOME_FEED_UPDATED.default_policy, buffer: Buffer = None
+    info: Info,
+    user_id: UserId,
+    when_slow: WhenSlow = keys.HOME_FEED_UPDATED.default_policy,
+    buffer: Buffer = DEFAULT_BUFFER,
 ) -> EventSource[FeedEntry]:
     owner = validate.user_id("userId", user_id)
     require(info.context.identity, keys.HOME_FEED_UPDATED, owner=owner)

@@ -17,7 +17,7 @@ from datastore.model.access_patterns import AccessPattern
 from datastore.session.pagination import SortOrder
 from resolvers.feeds.comments import visible_comment
 from resolvers.shared import validation as validate
-from resolvers.shared.arguments import Buffer, UserId, WhenSlow, argument
+from resolvers.shared.arguments import DEFAULT_BUFFER, Buffer, UserId, WhenSlow, argument
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
 from resolvers.shared.event_source import is_event, owned_changes
@@ -58,7 +58,10 @@ async def mark_notification_read(info: Info, id: NotificationId) -> Notification
 
 
 async def notification_received(
-    info: Info, user_id: UserId, when_slow: WhenSlow = keys.NOTIFICATION_RECEIVED.default_policy, buffer: Buffer = None
+    info: Info,
+    user_id: UserId,
+    when_slow: WhenSlow = keys.NOTIFICATION_RECEIVED.default_policy,
+    buffer: Buffer = DEFAULT_BUFFER,
 ) -> EventSource[Notification]:
     return owned_changes(
         info, keys.NOTIFICATION_RECEIVED, Notification, user_id, when_slow, buffer, is_event=_has_further_actors

@@ -26,7 +26,7 @@ from datastore.photos.lookups import Lookups
 from datastore.queues import QueueLimits
 from resolvers.photos.livestreams import LIVESTREAM
 from resolvers.shared import validation as validate
-from resolvers.shared.arguments import Buffer, WhenSlow, argument
+from resolvers.shared.arguments import DEFAULT_BUFFER, Buffer, WhenSlow, argument
 from resolvers.shared.context import Context, Info
 from resolvers.shared.event_source import close_reader, follow, queue_limits
 
@@ -48,7 +48,7 @@ async def livestream_changed(
     info: Info,
     id: AnyLivestreamId = None,
     when_slow: WhenSlow = keys.LIVESTREAM_CHANGED.default_policy,
-    buffer: Buffer = None,
+    buffer: Buffer = DEFAULT_BUFFER,
 ) -> EventSource[Livestream]:
     livestream_id = None if id is None else validate.id("id", id, of=LIVESTREAM)
     limits = queue_limits(when_slow, buffer)

@@ -122,7 +122,7 @@ class PersonPhotoEdge(Edge[Photo]):
 
 
 @paged_in(SortOrder.DESCENDING)
-async def photos_of_person(
+async def photos_by_person(
     info: Info,
     person_id: PersonId,
     **paging: Unpack[Paging],
@@ -139,7 +139,7 @@ async def photos_of_parent(
 
 
 async def _photos(info: Info, person_id: str, paging: Paging) -> Connection[Photo]:
-    connection = connection_of(info, face_keys.PHOTOS_OF_PERSON, Photo.decoder, {"personId": person_id})
+    connection = connection_of(info, face_keys.PHOTOS_BY_PERSON, Photo.decoder, {"personId": person_id})
     span = connection.span(**paging)
     connection.page, person_photos = await info.context.person_photos.of_person(person_id, span)
     connection.items, connection.records = [each.item for each in person_photos], person_photos

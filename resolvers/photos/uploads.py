@@ -6,6 +6,7 @@ from typing import Annotated
 
 import strawberry
 
+from datastore.errors import BadUserInput
 from datastore.keyspace.photos import uploads as keys
 from datastore.objects import FILE_FIELD, UploadTarget
 from datastore.photos.image_types import PictureType
@@ -21,8 +22,6 @@ from resolvers.shared.authorization import require
 from resolvers.shared.client_ids import CLIENT_ID, new_object_id
 from resolvers.shared.context import Info
 
-strawberry.enum(PictureType, description="The image format of a file.")
-
 ReservationId = Annotated[
     strawberry.ID, argument("The `imageId` of the reservation, or the `id` of its `PhotoUpload`.")
 ]
@@ -30,7 +29,7 @@ ReservationId = Annotated[
 
 @strawberry.input(description="A photo to upload.")
 class CreatePhotoInput:
-    content_type: PictureType = required("The image format of the original.")
+    content_type: str = required("The media type of the original: `image/jpeg`, `image/png` or `image/webp`.")
     description: str | None = optional("The description, 1 to 1,000 characters.")
     tags: list[str] | None = optional(
         "The tags, at most 20, each 1 to 50 characters. They are stored in lower case, each once."
@@ -66,7 +65,7 @@ async def create_photo(info: Info, input: NewPhoto) -> PhotoUpload:
     reservation = Reservation(
         image_id=new_object_id(info, "imageId", input.image_id),
         email=email,
-        content_type=input.content_type,
+        content_type=_picture_type(input.content_type),
         description=values["description"],
         tags=tuple(values["tags"] or ()),
         taken_at=values["taken_at"] or context.now,
@@ -87,13 +86,20 @@ async def create_photo(info: Info, input: NewPhoto) -> PhotoUpload:
     )
 
 
+def _picture_type(value: str) -> PictureType:
+    """Return the media type. Raises `BadUserInput` for one that the library does not store."""
+    if value not in set(PictureType):
+        raise BadUserInput(f"`contentType` must be one of: {', '.join(PictureType)}.", field="contentType")
+    return PictureType(value)
+
+
 async def complete_photo(info: Info, id: ReservationId) -> Photo:
     email = uploader(info.context.identity, keys.COMPLETE_PHOTO)
     return await info.context.uploads.complete(validate.id("id", id, of=("PhotoUpload",)), email)
 
 
-async def cancel_upload(info: Info, id: ReservationId) -> bool:
-    email = uploader(info.context.identity, keys.CANCEL_UPLOAD)
+async def cancel_photo_upload(info: Info, id: ReservationId) -> bool:
+    email = uploader(info.context.identity, keys.CANCEL_PHOTO_UPLOAD)
     return await info.context.upload_reservations.cancel(validate.id("id", id, of=("PhotoUpload",)), email)
 
 

@@ -24,8 +24,8 @@ def argument(description: str) -> Any:
 
 
 EXPECTED_VERSION = (
-    "The `version` on which the change is based. If the item has another version, the change is rejected with "
-    "CONFLICT, and the error's `current` contains the present item. By default the version is not checked."
+    "The `version` on which the change is based. If the object has another version, the change is rejected with "
+    "CONFLICT, and the error's `current` contains the present object. By default the version is not checked."
 )
 ExpectedVersion = Annotated[int | None, argument(EXPECTED_VERSION)]
 First = Annotated[
@@ -55,11 +55,16 @@ PostId = Annotated[strawberry.ID, argument("The post's `postId` or `id`.")]
 MatchId = Annotated[
     strawberry.ID, argument("The `matchId`, or the `id` of the `Match`, its `ActiveMatch` or its `LiveMatch`.")
 ]
-MinMagnitude = Annotated[float | None, argument("The minimum magnitude, -10 to 10; by default all magnitudes.")]
+MinMagnitude = Annotated[float | None, argument("The minimum magnitude, -2 to 10; by default all magnitudes.")]
 WhenSlow = Annotated[OverflowPolicy, argument("The overflow policy for a subscriber that reads too slowly.")]
+# The default of `buffer`.
+DEFAULT_BUFFER = 100
 Buffer = Annotated[
-    int | None,
-    argument("The number of newest events that may wait with `whenSlow: BUFFER`: 1 to 1,000, by default 100."),
+    int,
+    argument(
+        "The number of newest events that may wait with `whenSlow: BUFFER`, 1 to 1,000. It has no effect with other "
+        "policies."
+    ),
 ]
 Order = Annotated[SortOrder, argument("The direction of the list, by the key that the field's description names.")]
 Consistent = Annotated[

@@ -15,7 +15,6 @@ from datastore.change_streams.change import Change
 from datastore.change_streams.change_subscription import ChangeSubscription
 from datastore.change_streams.subscriptions.delivery import Delivery, Phase, ResumePosition, SourceStart
 from datastore.change_streams.subscriptions.event_source import EventSource, EventStream, SourceReader
-from datastore.errors import BadUserInput
 from datastore.items.stored_item import StoredItem
 from datastore.model.access_patterns import AccessPattern, Table
 from datastore.queues import MAX_EVENTS, OverflowPolicy, QueueLimits
@@ -28,20 +27,14 @@ Owned = TypeVar("Owned", bound=StoredItem)
 # Returns the time at which a record expires; None if it never does.
 Expiry = Callable[[StoredItem], datetime | None]
 
-# The default of the argument `buffer`.
-DEFAULT_BUFFER = 100
-
 
 def _one_key(_: object) -> None:
     """Return the same key for all events: a newer event replaces any other."""
 
 
-def queue_limits(when_slow: OverflowPolicy, buffer: int | None) -> QueueLimits:
+def queue_limits(when_slow: OverflowPolicy, buffer: int) -> QueueLimits:
     """Return the limits of a subscriber's queue from the arguments `whenSlow` and `buffer`. Raises `BadUserInput`."""
-    if buffer is not None and when_slow is not OverflowPolicy.BUFFER:
-        raise BadUserInput("`buffer` requires `whenSlow: BUFFER`.", field="buffer")
-    size = DEFAULT_BUFFER if buffer is None else validate.number("buffer", buffer, minimum=1, maximum=MAX_EVENTS)
-    return QueueLimits.of(when_slow, size)
+    return QueueLimits.of(when_slow, validate.number("buffer", buffer, minimum=1, maximum=MAX_EVENTS))
 
 
 def is_event(info: Info) -> bool:
@@ -182,7 +175,7 @@ def owned_changes(
     item: type[Owned],
     user_id: str,
     when_slow: OverflowPolicy,
-    buffer: int | None,
+    buffer: int,
     *,
     is_event: Callable[[Owned, Change], bool] | None = None,
     first: Callable[[Context], Awaitable[Owned | None]] | None = None,

@@ -23,6 +23,7 @@ from datastore.sightings.sightings import Freshness, Sighting, Trend, TrendingWi
 from datastore.sightings.watches import Watch
 from resolvers.shared import validation as validate
 from resolvers.shared.arguments import (
+    DEFAULT_BUFFER,
     AnyArea,
     AnyCategory,
     Area,
@@ -199,7 +200,7 @@ async def sighting_reported(
     area: AnyArea = None,
     category: AnyCategory = None,
     when_slow: WhenSlow = keys.SIGHTING_REPORTED.default_policy,
-    buffer: Buffer = None,
+    buffer: Buffer = DEFAULT_BUFFER,
 ) -> EventSource[Sighting]:
     _check_configured(info.context, area=area, category=category)
     limits = queue_limits(when_slow, buffer)
@@ -225,7 +226,7 @@ def _unexpired(
 
 
 async def watch_alerts(
-    info: Info, user_id: UserId, when_slow: WhenSlow = keys.WATCH_ALERTS.default_policy, buffer: Buffer = None
+    info: Info, user_id: UserId, when_slow: WhenSlow = keys.WATCH_ALERTS.default_policy, buffer: Buffer = DEFAULT_BUFFER
 ) -> EventSource[Sighting]:
     owner = validate.user_id("userId", user_id)
     require(info.context.identity, keys.WATCH_ALERTS, owner=owner)

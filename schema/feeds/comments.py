@@ -50,11 +50,11 @@ class CommentQueries:
 
 @strawberry.type
 class CommentMutations:
-    add_comment = pattern_field(
-        patterns.ADD_COMMENT,
+    create_comment = pattern_field(
+        patterns.CREATE_COMMENT,
         LATEST_COUNTED,
         POST_COUNTS,
-        resolver=resolve.add_comment,
+        resolver=resolve.create_comment,
         graphql_type=Comment,
         extent=Extent(own_counts=OWN_COUNT_UNITS),
         description="Comment on a post, and return the comment. A repeated request with the same `commentId` "

@@ -29,17 +29,12 @@ class FeedEntry:
     )
 
 
-@strawberry.type(description="A page of a home feed.")
-class FeedConnection(Connection[FeedEntry]):
-    pass
-
-
 @strawberry.type
 class HomeFeedQueries:
     home_feed = pattern_field(
         patterns.HOME_FEED,
         resolver=resolve.home_feed,
-        graphql_type=FeedConnection,
+        graphql_type=Connection[FeedEntry],
         extent=Extent(partitions=3, scanned=3),
         description="Return a user's home feed, newest first: the posts of the followed users since the user "
         "follows them. Users read their own feed; admins and the system read any user's.",

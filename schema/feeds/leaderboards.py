@@ -10,7 +10,9 @@ from schema.feeds.lazy_types import user_field
 from schema.fields import described, pattern_field
 from schema.nodes import object_type
 
-strawberry.enum(records.TagWindow, description="The UTC time window in which a tag's posts are counted.")
+strawberry.enum(
+    records.TagPeriod, description="The calendar period, in UTC, in which the posts with a tag are counted."
+)
 
 
 @object_type(

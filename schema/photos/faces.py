@@ -82,7 +82,7 @@ class TaggingMutations:
 class PersonPhotoEdge(Edge[Photo]):
     faces = pattern_field(
         patterns.FACE,
-        patterns.PHOTOS_OF_PERSON,
+        patterns.PHOTOS_BY_PERSON,
         resolver=resolve_persons.faces_on_edge,
         graphql_type=list[Face | None],
         extent=Extent(size=2, per_entry=True),
@@ -103,9 +103,9 @@ class PersonPhotoConnection:
 
 @strawberry.type
 class AppearanceQueries:
-    photos_of_person = pattern_field(
-        patterns.PHOTOS_OF_PERSON,
-        resolver=resolve_persons.photos_of_person,
+    photos_by_person = pattern_field(
+        patterns.PHOTOS_BY_PERSON,
+        resolver=resolve_persons.photos_by_person,
         graphql_type=PersonPhotoConnection,
         extent=Extent(per_entry=True),
         description="Return the photos of a person, each once, by default the last tagged first. The list is "

@@ -38,7 +38,7 @@ class Person(Node):
     created_at: datetime = described("The time at which the person was created.")
     version: int = described(VERSION)
     photos = pattern_field(
-        face_patterns.PHOTOS_OF_PERSON,
+        face_patterns.PHOTOS_BY_PERSON,
         resolver=resolve.photos_of_parent,
         graphql_type=LazyPersonPhotos,
         extent=Extent(per_entry=True),

@@ -82,9 +82,9 @@ class UploadMutations:
         "`file` (original or thumbnail) and the `reason` (NOT_UPLOADED, NOT_A_PICTURE, WRONG_TYPE, WRONG_SHAPE, "
         "TOO_LARGE, TOO_MANY_PIXELS or TOO_MANY_SCANS). A repeated request returns the photo.",
     )
-    cancel_upload = pattern_field(
-        patterns.CANCEL_UPLOAD,
-        resolver=resolve.cancel_upload,
+    cancel_photo_upload = pattern_field(
+        patterns.CANCEL_PHOTO_UPLOAD,
+        resolver=resolve.cancel_photo_upload,
         graphql_type=bool,
         extent=Extent(written=2),
         description="Cancel an unconfirmed upload of the caller: its place is free at once, and its files are "

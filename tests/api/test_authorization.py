@@ -163,7 +163,7 @@ def first_id(found: Any) -> str:
 
 @every_caller
 async def test_nodes(served: Served, prepared: dict[str, str], caller: str) -> None:
-    comment = 'mutation { addComment(postId: "p1", input: {text: "Nice"}) { commentId } }'
+    comment = 'mutation { createComment(postId: "p1", input: {text: "Nice"}) { commentId } }'
     assert (await served.ask(comment, user="grace")).errors is None
     await served.store().write_all(FEED, puts=[notification_item("like-p1", post_id="p1")])
     await store(served, quake("us1"))

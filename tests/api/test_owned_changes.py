@@ -14,6 +14,7 @@ from datastore.keyspace.sightings import BLIP, WATCH_ALERTS
 from datastore.model.identity import Identity, Role
 from datastore.queues import OverflowPolicy
 from datastore.sightings.watches import Watch
+from resolvers.shared.arguments import DEFAULT_BUFFER
 from resolvers.shared.context import Context, Info
 from resolvers.shared.event_source import owned_changes
 from tests.support.deliveries import events_in
@@ -29,7 +30,9 @@ def watches_of(
     context: Context, user_id: str = "ada", *, when_slow: OverflowPolicy = OverflowPolicy.CLOSE, **options: Any
 ) -> EventSource[Watch]:
     info = cast(Info, SimpleNamespace(context=context))
-    return owned_changes(info, WATCH_ALERTS, Watch, user_id, when_slow, options.pop("buffer", None), **options)
+    return owned_changes(
+        info, WATCH_ALERTS, Watch, user_id, when_slow, options.pop("buffer", DEFAULT_BUFFER), **options
+    )
 
 
 def context_of(served: Served, user_id: str = "ada") -> Context:
@@ -87,11 +90,9 @@ async def test_a_newer_event_replaces_a_waiting_one_of_the_same_item(served: Ser
 
 @pytest.mark.parametrize(
     ("user_id", "buffer", "code"),
-    [("ada", 5, "BAD_USER_INPUT"), ("eve", 5, "FORBIDDEN"), ("", None, "BAD_USER_INPUT")],
+    [("ada", 0, "BAD_USER_INPUT"), ("eve", 5, "FORBIDDEN"), ("", 5, "BAD_USER_INPUT")],
 )
-async def test_the_caller_and_the_arguments_are_checked(
-    served: Served, user_id: str, buffer: int | None, code: str
-) -> None:
+async def test_the_caller_and_the_arguments_are_checked(served: Served, user_id: str, buffer: int, code: str) -> None:
     with pytest.raises(DomainError) as refused:
         watches_of(context_of(served), user_id, buffer=buffer)
 

@@ -211,7 +211,7 @@ async def test_each_field_of_a_repeated_mutation_creates_the_same_ids(served: Se
     query = """mutation {
       one: reportSighting(input: {area: "Harbor", category: "Cats", description: "x"}) { sightingId }
       two: reportSighting(input: {area: "Harbor", category: "Cats", description: "x"}) { sightingId reportedAt }
-      addComment(postId: "p", input: {text: "Nice"}) { commentId }
+      createComment(postId: "p", input: {text: "Nice"}) { commentId }
       createPost(input: {text: "After it"}) { postId }
     }"""
     keyed = Keyed(served, FIELDS["reportSighting"], query, "k")
@@ -222,7 +222,7 @@ async def test_each_field_of_a_repeated_mutation_creates_the_same_ids(served: Se
     await keyed.lose_process(clock)
     second = await keyed.send()
 
-    assert [error["path"] for error in second["errors"]] == [["addComment"]]
+    assert [error["path"] for error in second["errors"]] == [["createComment"]]
     assert await stored_items_of_all_tables(served) == before
 
 
@@ -230,7 +230,7 @@ async def test_later_changes_of_its_items_stay(served: Served, clock: Clock) -> 
     """The client received the response and used it; only the process did not store it."""
     await photos.prepare_photos(served)
     person = 'mutation { createPerson(input: {name: "Eve"}) { personId } }'
-    photo = "mutation { createPhoto(input: {contentType: JPEG}) { imageId } }"
+    photo = 'mutation { createPhoto(input: {contentType: "image/jpeg"}) { imageId } }'
     named, reserved = (
         Keyed(served, FIELDS["createPerson"], person, "a"),
         Keyed(served, FIELDS["createPhoto"], photo, "b"),

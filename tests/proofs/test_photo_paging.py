@@ -195,7 +195,7 @@ def by_user(served: Served, made: Album, email: str, order: str) -> Listed:
 def of_person(served: Served, made: Album, number: int, order: str) -> Listed:
     id = made.people[number]["personId"]
     arguments = f'personId: "{id}", order: {order}'
-    return Listed(served, "photosOfPerson", "imageId", arguments, made.of_person(id, order))
+    return Listed(served, "photosByPerson", "imageId", arguments, made.of_person(id, order))
 
 
 def persons(served: Served, made: Album, order: str) -> Listed:

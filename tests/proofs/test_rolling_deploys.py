@@ -25,7 +25,7 @@ from tests.support.node_client import NodeScript, documented_client, running_scr
 from tests.support.served import SECRET
 
 pytestmark = pytest.mark.timeout(180)
-ASKED = {"query": "{ areas trending(window: HOUR) { score } }"}
+ASKED = {"query": "{ areas trending { sightingCount } }"}
 BULKY = "{ earthquakes(first: 1000) { nodes { eventId place magnitude occurredAt } } }"
 # With small budgets a load would first be refused by them.
 UNLIMITED = {

@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc"),
     pytest.mark.timeout(180),
 ]
-ASKED = {"query": "{ areas trending(window: HOUR) { score } }"}
+ASKED = {"query": "{ areas trending { sightingCount } }"}
 UNLIMITED = {"GATEWAY_ANONYMOUS_BUDGET_UNITS": "0"}
 
 

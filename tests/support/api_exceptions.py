@@ -3,7 +3,6 @@
 UNORDERED = "The index has no sort key, so its order means nothing."
 CACHED = "The state comes from a cache, and is built from reads of other tables."
 MOVING = "The default moves with the clock."
-BUFFER = "The number is refused with another policy than BUFFER, so it cannot have a default."
 SECRET = "The key of a device is its push token, which is no part of its global id."
 SEARCH = "The index of the search is written after the posts and users, so that no read of it shows the newest state."
 
@@ -26,12 +25,5 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     },
     "defaults_are_in_the_schema": {
         "Query.matchesByLeague(from:)": MOVING,
-        "Subscription.earthquakeDetected(buffer:)": BUFFER,
-        "Subscription.homeFeedUpdated(buffer:)": BUFFER,
-        "Subscription.livestreamChanged(buffer:)": BUFFER,
-        "Subscription.notificationReceived(buffer:)": BUFFER,
-        "Subscription.postEngagement(buffer:)": BUFFER,
-        "Subscription.sightingReported(buffer:)": BUFFER,
-        "Subscription.watchAlerts(buffer:)": BUFFER,
     },
 }

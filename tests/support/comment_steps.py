@@ -7,7 +7,7 @@ from tests.support.served import Answer, Served
 
 ADD = """
 mutation ($post: ID!, $id: ID, $text: String!) {
-  addComment(postId: $post, input: {commentId: $id, text: $text}) {
+  createComment(postId: $post, input: {commentId: $id, text: $text}) {
     id postId commentId authorId createdAt text textLength mentions
   }
 }
@@ -41,7 +41,7 @@ async def ask_to_add(
 async def add_comment(served: Served, user: str, text: str = "Nice", *, post: str = "p", id: str | None = None) -> Any:
     answer = await ask_to_add(served, user, text, post=post, id=id)
     assert answer.errors is None, answer.errors
-    return answer.data["addComment"]
+    return answer.data["createComment"]
 
 
 async def comments_of(served: Served, post: str = "p", user: str | None = None, role: Role = Role.USER) -> Any:

@@ -48,7 +48,7 @@ COVERED = frozenset(
         "test_photo_lists",
         "test_photo_users",
         "test_photos",
-        "test_photos_of_person",
+        "test_photos_by_person",
         "test_point_reads",
         "test_point_reads_after_lists",
         "test_post_lists",

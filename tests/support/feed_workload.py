@@ -29,7 +29,7 @@ MUTATIONS = {
     "like": "mutation ($post: ID!) { done: likePost(postId: $post) { createdAt } }",
     "unlike": "mutation ($post: ID!) { done: unlikePost(postId: $post) { createdAt } }",
     "comment": """mutation ($post: ID!, $comment: ID!, $text: String!) {
-      done: addComment(postId: $post, input: {commentId: $comment, text: $text}) { createdAt mentions } }""",
+      done: createComment(postId: $post, input: {commentId: $comment, text: $text}) { createdAt mentions } }""",
     "delete_comment": """mutation ($post: ID!, $comment: ID!) {
       done: deleteComment(postId: $post, commentId: $comment) { commentId } }""",
     "follow": "mutation ($other: ID!) { done: follow(userId: $other) { followedAt } }",
@@ -189,8 +189,8 @@ class Found:
 
     async def trending(self, window: str) -> list[tuple[str, int]]:
         at = f"{window}:30:00Z" if "T" in window else f"{window}T12:00:00Z"
-        query = """query ($window: TagWindow!, $at: DateTime!) {
-          trendingTags(window: $window, at: $at, first: 100) { tag postCount } }"""
+        query = """query ($period: TagPeriod!, $at: DateTime!) {
+          trendingTags(period: $period, at: $at, first: 100) { tag postCount } }"""
         found = await self._ask(query, {"window": "HOUR" if "T" in window else "DAY", "at": at})
         return [(one["tag"], one["postCount"]) for one in found["trendingTags"]]
 

@@ -87,10 +87,10 @@ def comment(actor: "Actor") -> Write | None:
         return None
     (_, post), text = actor.rng.choice(actor.load.posts), f"Number {actor.done}"
     query = """mutation ($post: ID!, $id: ID!, $text: String!) {
-      done: addComment(postId: $post, input: {commentId: $id, text: $text}) { commentId } }"""
+      done: createComment(postId: $post, input: {commentId: $id, text: $text}) { commentId } }"""
     comment_id = actor.new_id()
     variables = {"post": post, "id": comment_id, "text": text}
-    return Write("addComment", query, variables, ("comment", post, comment_id), text)
+    return Write("createComment", query, variables, ("comment", post, comment_id), text)
 
 
 def follow(actor: "Actor") -> Write:

@@ -18,7 +18,7 @@ POST = "post { likeCount commentCount likedByViewer }"
 LIKE = f"mutation ($post: ID!) {{ likePost(postId: $post) {{ {POST} }} }}"
 UNLIKE = f"mutation ($post: ID!) {{ unlikePost(postId: $post) {{ {POST} }} }}"
 ADD = f"""mutation ($post: ID!, $id: ID!) {{
-  addComment(postId: $post, input: {{commentId: $id, text: "Hi"}}) {{ {POST} }} }}"""
+  createComment(postId: $post, input: {{commentId: $id, text: "Hi"}}) {{ {POST} }} }}"""
 DELETE = f"mutation ($post: ID!, $id: ID!) {{ deleteComment(postId: $post, commentId: $id) {{ {POST} }} }}"
 USER = "user { followerCount followingCount followedByViewer }"
 FOLLOW = f"mutation ($id: ID!) {{ follow(userId: $id) {{ {USER} }} }}"

@@ -11,7 +11,7 @@ from PIL import Image
 
 from tests.support.command_line import GatewayProcess
 
-RESERVE = """mutation { createPhoto(input: { contentType: JPEG, description: "Gone soon" }) {
+RESERVE = """mutation { createPhoto(input: { contentType: "image/jpeg", description: "Gone soon" }) {
   imageId original { url fields { name value } fileField contentType }
 } }"""
 

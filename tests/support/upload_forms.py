@@ -19,12 +19,12 @@ CREATE = f"""mutation($input: CreatePhotoInput!) {{ createPhoto(input: $input) {
 COMPLETE = """mutation($id: ID!) { completePhoto(id: $id) {
     imageId takenAt createdAt description tags contentType size width height email personIds originalUrl thumbnailUrl
 } }"""
-CANCEL = "mutation($id: ID!) { cancelUpload(id: $id) }"
+CANCEL = "mutation($id: ID!) { cancelPhotoUpload(id: $id) }"
 COLORS = {"red": (255, 0, 0), "blue": (0, 0, 255)}
 
 
 async def create_photo(served: Served, email: str | None = ADA, **given: Any) -> Answer:
-    answer: Answer = await ask_as(served, CREATE, email, input={"contentType": "JPEG"} | given)
+    answer: Answer = await ask_as(served, CREATE, email, input={"contentType": "image/jpeg"} | given)
     return answer
 
 

@@ -258,9 +258,9 @@ class Uploader:
     async def _is_cancelled(self, upload: Upload) -> bool:
         answer = await cancel(self._load.served, upload.image_id, self.email)
         if answer.errors is not None:
-            self._load.wrong.append(("cancelUpload", upload.image_id, answer.errors))
+            self._load.wrong.append(("cancelPhotoUpload", upload.image_id, answer.errors))
             return False
-        return bool(answer.data["cancelUpload"])
+        return bool(answer.data["cancelPhotoUpload"])
 
     def _is_gone(self, upload: Upload, answer: Any, *, ends: bool = False) -> bool:
         return _reasons(answer) <= GONE and (ends or self._is_over(upload))

@@ -1,11 +1,9 @@
 import { ask } from './ask.js';
 
 // The first bytes of a file decide its type, because its name may be wrong.
-const TYPES = { JPEG: [/^\xff\xd8\xff/, 'image/jpeg'], PNG: [/^\x89PNG/, 'image/png'], WEBP: [/^RIFF.{4}WEBP/s, 'image/webp'] };
+const TYPES = { 'image/jpeg': /^\xff\xd8\xff/, 'image/png': /^\x89PNG/, 'image/webp': /^RIFF.{4}WEBP/s };
 const MOST_BYTES = 25 * 1024 * 1024;
-export const ACCEPTED = Object.values(TYPES)
-  .map(([, type]) => type)
-  .join(',');
+export const ACCEPTED = Object.keys(TYPES).join(',');
 
 export const PHOTO = `
   imageId description tags takenAt width height originalUrl thumbnailUrl
@@ -21,7 +19,7 @@ const RESERVE = `mutation Reserve($input: CreatePhotoInput!) {
 const ENTER = 'mutation Enter($name: String!) { createPhotoUser(input: { displayName: $name }) { userId } }';
 const CONFIRM = `mutation Confirm($imageId: ID!) { completePhoto(id: $imageId) { ${PHOTO} } }`;
 
-const GIVE_UP = 'mutation GiveUp($imageId: ID!) { cancelUpload(id: $imageId) }';
+const GIVE_UP = 'mutation GiveUp($imageId: ID!) { cancelPhotoUpload(id: $imageId) }';
 
 // Reservations of failed uploads that could not be cancelled. The next equal upload uses them instead of a new one.
 const spare = new Map();
@@ -62,7 +60,7 @@ async function typeOf(file) {
   } catch {
     throw new Error('the file cannot be read.');
   }
-  const found = Object.keys(TYPES).find((name) => TYPES[name][0].test(beginning));
+  const found = Object.keys(TYPES).find((type) => TYPES[type].test(beginning));
   if (!found) throw new Error('not a JPEG, PNG or WebP picture.');
   return found;
 }

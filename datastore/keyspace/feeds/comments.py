@@ -36,14 +36,14 @@ COMMENT_OF_EVENT = comment.read(
     # The event is delivered once, just after the comment is written.
     consistent=True,
 )
-ADD_COMMENT = AccessPattern(
+CREATE_COMMENT = AccessPattern(
     "FEED-W3",
     "Comment on a post; a repeat with the same id changes nothing",
     FEED,
     # The post and the caller are read first, and for a followers-only post whether the caller follows.
     GET + PUT,
     Who.USER,
-    ("addComment",),
+    ("createComment",),
     condition="attribute_not_exists(SK)",
     consistent=True,
 )

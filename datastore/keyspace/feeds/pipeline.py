@@ -91,7 +91,7 @@ APPLY = AccessPattern(
 OWN_COUNT_UNITS = 3
 # The mutations whose responses contain counts with the caller's own change.
 _COUNTED = (
-    *("likePost", "unlikePost", "addComment", "deleteComment", "follow", "unfollow", "createPost", "deletePost"),
+    *("likePost", "unlikePost", "createComment", "deleteComment", "follow", "unfollow", "createPost", "deletePost"),
 )
 LATEST_COUNTED = change_effect.query(
     "FEED-N7",

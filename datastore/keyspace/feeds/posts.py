@@ -145,7 +145,7 @@ COUNTS = post.read(
     "FEED-N7",
     "The counts of a post, for a response that adds the caller's own change",
     Who.USER,
-    ("likePost", "unlikePost", "addComment", "deleteComment"),
+    ("likePost", "unlikePost", "createComment", "deleteComment"),
     consistent=True,
 )
 

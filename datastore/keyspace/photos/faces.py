@@ -43,11 +43,11 @@ UNLISTED_FACES = face_of_person.query(
     # Ids usually sort by time. At most 1,000 faces of a person are read: the last tagged ones.
     descending=True,
 )
-PHOTOS_OF_PERSON = face_of_person.query(
+PHOTOS_BY_PERSON = face_of_person.query(
     "SPARKS-7",
     "The photos of a person, last tagged first, with the person's faces on each",
     Who.ANY,
-    ("photosOfPerson", "Person.photos", "PersonPhotoEdge.faces"),
+    ("photosByPerson", "Person.photos", "PersonPhotoEdge.faces"),
     # The faces are read first, then their photos. More Queries: one for each photo whose faces have no `photoSK`; and
     # if a photo of the page lists no face of the person, one over the person's faces before the page and one over
     # those after it.

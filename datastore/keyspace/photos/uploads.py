@@ -53,14 +53,14 @@ COMPLETE_PHOTO = AccessPattern(
     key=upload.documented,
     consistent=True,
 )
-CANCEL_UPLOAD = AccessPattern(
+CANCEL_PHOTO_UPLOAD = AccessPattern(
     "SPARKS-W1",
     "Cancel an upload that is not completed, which releases its reservation",
     SPARKS,
     # The reservation is read first, and the photo: if it exists, its files are kept.
     GET + QUERY + TRANSACT + DELETE,
     Who.USER,
-    ("cancelUpload",),
+    ("cancelPhotoUpload",),
     transacts=("Update", "Delete"),
     # Also that its files are unchanged since they were read: a concurrent completion adds some.
     condition="attribute_exists(PK) AND email = :me",
@@ -114,7 +114,7 @@ RECORD_OBJECTS = (
 )
 # The conditions of the further items of these transactions.
 NOT_EXISTS = "attribute_not_exists(PK)"
-IS_OWN_UPLOAD = CANCEL_UPLOAD.condition
+IS_OWN_UPLOAD = CANCEL_PHOTO_UPLOAD.condition
 # The reservation's files are unchanged since they were read: a concurrent completion adds files, which must not be
 # lost with the reservation.
 SAME_OBJECTS = "objectKeys = :known"

@@ -33,7 +33,7 @@ from tests.support.served import NOON, Served
 from tests.support.usgs_samples import feature, feed_bytes
 
 FIELDS = """eventId occurredAt magnitude place latitude longitude depthKm source ingestedAt
-  type status updatedAt alert tsunami significance url"""
+  type status updatedAt alert tsunamiPossible significance url"""
 WINDOW = f"""query ($first: Int, $after: String, $least: Float) {{
   earthquakes(first: $first, after: $after, minMagnitude: $least) {{
     nodes {{ {FIELDS} }} pageInfo {{ hasNextPage endCursor }} }} }}"""
@@ -80,7 +80,7 @@ async def test_documented_events_of_a_window_are_listed_newest_first_in_pages(
 
     assert event_ids_of(whole) == found == [*ours, *THEIRS]
     assert event_ids_of(strong) == [*ours, "ci1", "ci3"]
-    unknown = dict.fromkeys(("status", "updatedAt", "alert", "tsunami", "significance", "url"))
+    unknown = dict.fromkeys(("status", "updatedAt", "alert", "tsunamiPossible", "significance", "url"))
     assert whole["nodes"][-3] == unknown | {
         "eventId": "ci2",
         "occurredAt": "2026-06-25T10:00:00.000Z",
@@ -169,7 +169,7 @@ async def test_documented_events_are_counted(served: Served, ours: Sequence[str]
         await pipeline.check()
         await put_item(served, event_document("ci5", timedelta(hours=3), mag=9.5))
         found = await settled_counts(served)
-    answer = data_of(await served.ask("{ earthquakeStatistics { count greatestMagnitude isComplete } }"))
+    answer = data_of(await served.ask("{ earthquakeStatistics { earthquakeCount maxMagnitude isComplete } }"))
 
     assert {day: sum(count for count, _ in kinds["natural"].values()) for day, kinds in found.items()} == {
         TODAY: 3 + len(ours),
@@ -177,8 +177,8 @@ async def test_documented_events_are_counted(served: Served, ours: Sequence[str]
         day_bucket(NOON - timedelta(days=3)): 1,
     }
     assert answer["earthquakeStatistics"] == {
-        "count": 5 + len(ours),
-        "greatestMagnitude": 10.0,
+        "earthquakeCount": 5 + len(ours),
+        "maxMagnitude": 10.0,
         "isComplete": True,
     }
 

@@ -53,7 +53,7 @@ BY_TAG = """query ($first: Int, $after: String) { list: postsByTag(tag: "dynamod
   nodes { postId text authorId visibility mediaRef } pageInfo { hasNextPage endCursor } } }"""
 COUNTS = '{ post(id: "abc123") { likeCount commentCount } }'
 TOP = '{ topAuthors(at: "2026-06-25T12:00:00Z") { authorId postCount likeCount commentCount } }'
-TRENDING = '{ trendingTags(window: HOUR, at: "2026-06-25T12:30:00Z") { tag postCount } }'
+TRENDING = '{ trendingTags(period: HOUR, at: "2026-06-25T12:30:00Z") { tag postCount } }'
 UNREAD = '{ notifications(userId: "u001") { nodes { kind actorId actorCount postId commentId } } }'
 
 
@@ -217,7 +217,7 @@ async def test_comments_are_deleted_by_their_authors_and_the_posts(served: Serve
 
 @covers("FEED-N1", "FEED-W2", "FEED-W3")
 async def test_users_like_and_comment_on_documented_posts(served: Served, ours: Sequence[str]) -> None:
-    add = 'mutation { addComment(postId: "abc123", input: {text: "Hi"}) { text } }'
+    add = 'mutation { createComment(postId: "abc123", input: {text: "Hi"}) { text } }'
     liked = 'mutation { likePost(postId: "abc123") { userId createdAt post { likedByViewer } } }'
     again = {"userId": "u002", "createdAt": "2026-06-25T12:00:00.000Z", "post": {"likedByViewer": True}}
 

@@ -93,24 +93,24 @@ async def test_documented_users_are_read(served: Served, mixed: bool) -> None:
 async def test_documented_photos_are_read(served: Served, mixed: bool) -> None:
     """SPARKS-2, SPARKS-3, SPARKS-5, SPARKS-7."""
     ask = [f'photo(id: "{PHOTO}"', f'photo(id: "{PHOTO}", takenAt: "{AT}"', f'photo(id: "{PHOTO}", consistent: true']
-    lists = ["photos", f'photosByUser(email: "{EMAIL}")', f'photosOfPerson(personId: "{PERSON}")']
+    lists = ["photos", f'photosByUser(email: "{EMAIL}")', f'photosByPerson(personId: "{PERSON}")']
 
     for one in ask:
         photo_shown(data_of(await served.ask(f"{{ {one}) {{ {PHOTO_FIELDS} }} }}"))["photo"])
     for each in lists:
         (photo,) = await listed_nodes(served, each, PHOTO_FIELDS)
         photo_shown(photo)
-    assert await listed_nodes(served, f'photosOfPerson(personId: "{OTHER}")', "imageId") == []
+    assert await listed_nodes(served, f'photosByPerson(personId: "{OTHER}")', "imageId") == []
 
 
 @covers("SPARKS-7")
 async def test_the_faces_of_a_documented_person_are_listed_with_each_photo(served: Served, mixed: bool) -> None:
     """SPARKS-7."""
     answer = await served.ask(
-        f'{{ photosOfPerson(personId: "{PERSON}") {{ edges {{ faces {{ faceId }} node {{ imageId }} }} }} }}'
+        f'{{ photosByPerson(personId: "{PERSON}") {{ edges {{ faces {{ faceId }} node {{ imageId }} }} }} }}'
     )
 
-    assert data_of(answer)["photosOfPerson"]["edges"] == [{"faces": [{"faceId": FACE}], "node": {"imageId": PHOTO}}]
+    assert data_of(answer)["photosByPerson"]["edges"] == [{"faces": [{"faceId": FACE}], "node": {"imageId": PHOTO}}]
 
 
 @covers("SPARKS-6")
@@ -154,7 +154,7 @@ async def test_a_documented_photo_is_changed_and_deleted_with_its_faces(served: 
 
     assert changed == {"imageId": PHOTO, "description": "Changed", "tags": ["tag1", "tag2"]}
     assert photo == {"description": "Changed", "tags": ["tag1", "tag2"], "faces": [{"faceId": FACE}]}
-    assert await listed_nodes(served, f'photosOfPerson(personId: "{PERSON}")', "imageId") == []
+    assert await listed_nodes(served, f'photosByPerson(personId: "{PERSON}")', "imageId") == []
     assert {"name": "Person Name", "faceCount": 0} in await listed_nodes(served, "persons", "name faceCount")
 
 

@@ -21,9 +21,9 @@ SIGHTINGS = """query ($first: Int, $after: String) { sightings(area: "Downtown",
   nodes { sightingId area category description reporterId trustTier reportedAt expiresAt confirmationCount
     confidence freshness reporter { userId trustTier } }
   pageInfo { hasNextPage endCursor } } }"""
-TRENDING = '{ trending(categories: ["Sneakers"]) { score sightings { nodes { sightingId } } } }'
+TRENDING = '{ trending(categories: ["Sneakers"]) { sightingCount sightings { nodes { sightingId } } } }'
 CONFIRM = 'mutation ($id: ID!) { confirmSighting(area: "Downtown", sightingId: $id) { confirmationCount } }'
-PROFILE = '{ userProfile(id: "u_abc123") { userId trustTier reportTotal streakDays confirmedReports } }'
+PROFILE = '{ userProfile(id: "u_abc123") { userId trustTier reportTotal streakDays confirmedReportCount } }'
 WATCHES = '{ watches(userId: "u_abc123") { watchId area category createdAt } }'
 
 
@@ -79,7 +79,10 @@ async def test_documented_sightings_of_an_area_are_listed_newest_first_in_pages(
 async def test_trending_counts_documented_sightings(served: Served, ours: Sequence[str]) -> None:
     (trend,) = data_of(await served.ask(TRENDING))["trending"]
 
-    assert (trend["score"], sighting_ids_of(trend["sightings"])) == (3 + len(ours), [*ours, "abc1", "abc2", "abc3"])
+    assert (trend["sightingCount"], sighting_ids_of(trend["sightings"])) == (
+        3 + len(ours),
+        [*ours, "abc1", "abc2", "abc3"],
+    )
 
 
 @covers("BLIP-5")
@@ -99,7 +102,7 @@ async def test_documented_sightings_are_confirmed_once_by_each_user(served: Serv
 
     assert counts == [1, 1, 2, 2, *[1 for _ in ours]]
     assert expired.codes == ["NOT_FOUND"]
-    assert data_of(await served.ask(PROFILE))["userProfile"]["confirmedReports"] == 1
+    assert data_of(await served.ask(PROFILE))["userProfile"]["confirmedReportCount"] == 1
 
 
 @covers("BLIP-2", "BLIP-6")
@@ -108,7 +111,7 @@ async def test_a_documented_profile_is_read_and_updated(served: Served, ours: Se
     data_of(await served.ask(REPORT, user="u_abc123"))
     after = data_of(await served.ask(PROFILE))["userProfile"]
 
-    fresh = {"userId": "u_abc123", "trustTier": "BRONZE", "reportTotal": 0, "streakDays": 0, "confirmedReports": 0}
+    fresh = {"userId": "u_abc123", "trustTier": "BRONZE", "reportTotal": 0, "streakDays": 0, "confirmedReportCount": 0}
     assert before == fresh
     assert after == fresh | {"reportTotal": 1, "streakDays": 1}
 

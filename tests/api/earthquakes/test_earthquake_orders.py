@@ -100,18 +100,20 @@ async def test_an_estimate_of_the_oldest_earthquakes_counts_the_oldest_days(serv
 async def test_statistics_are_read_consistently_if_requested(served: Served, by: str) -> None:
     await store_some_days(served)
     await StatisticsRebuild(served.store, served.clock).all_days()
-    window = f'from: "{(NOON - timedelta(days=200)).isoformat()}", by: {by}'
+    window = f'from: "{(NOON - timedelta(days=200)).date()}", by: {by}'
 
     estimates: list[float] = []
 
     async def read(argument: str) -> Answer:
-        answer = await served.ask(f"{{ earthquakeStatistics({window}{argument}) {{ count isComplete }} }}")
+        answer = await served.ask(f"{{ earthquakeStatistics({window}{argument}) {{ earthquakeCount isComplete }} }}")
         estimates.append(served.reports[-1].estimate)
         return answer
 
     answers = [await read(argument) for argument in ("", ", consistent: false", ", consistent: true")]
 
-    assert [answer.data for answer in answers] == [{"earthquakeStatistics": {"count": 7, "isComplete": True}}] * 3
+    assert [answer.data for answer in answers] == [
+        {"earthquakeStatistics": {"earthquakeCount": 7, "isComplete": True}}
+    ] * 3
     assert [consistency(answer) for answer in answers] == [[False] * 3, [False] * 3, [True] * 3]
     assert sum(call.units for call in answers[2].calls) == 2 * sum(call.units for call in answers[0].calls)
     assert estimates[0] == estimates[1] < estimates[2]

@@ -17,10 +17,10 @@ from tests.support.served import REAL_DATA, Served
 
 FEED = REAL_DATA / "usgs" / "2.5_month_2025-10.geojson"
 STATISTICS = """
-query ($start: DateTime, $end: DateTime, $by: EarthquakeGrouping!) {
+query ($start: Date, $end: Date, $by: EarthquakeGrouping!) {
   earthquakeStatistics(from: $start, to: $end, by: $by) {
-    from to isComplete count greatestMagnitude
-    groups { day magnitudeClass region count greatestMagnitude }
+    from to isComplete earthquakeCount maxMagnitude
+    groups { day magnitudeClass region earthquakeCount maxMagnitude }
   }
 }
 """
@@ -53,11 +53,11 @@ async def test_earthquakes_are_counted_by_day(served: Served) -> None:
         "from": "2026-05-26",
         "to": "2026-06-25",
         "isComplete": True,
-        "count": 3,
-        "greatestMagnitude": 6.3,
+        "earthquakeCount": 3,
+        "maxMagnitude": 6.3,
         "groups": [
-            {"day": "2026-06-25", "count": 2, "greatestMagnitude": 4.5},
-            {"day": "2026-06-23", "count": 1, "greatestMagnitude": 6.3},
+            {"day": "2026-06-25", "earthquakeCount": 2, "maxMagnitude": 4.5},
+            {"day": "2026-06-23", "earthquakeCount": 1, "maxMagnitude": 6.3},
         ],
     }
 
@@ -69,20 +69,20 @@ async def test_earthquakes_are_counted_by_magnitude_and_by_region(served: Served
     by_region = await statistics(served, "REGION")
 
     assert by_magnitude["groups"] == [
-        {"magnitudeClass": 6, "count": 1, "greatestMagnitude": 6.3},
-        {"magnitudeClass": 4, "count": 2, "greatestMagnitude": 4.5},
+        {"magnitudeClass": 6, "earthquakeCount": 1, "maxMagnitude": 6.3},
+        {"magnitudeClass": 4, "earthquakeCount": 2, "maxMagnitude": 4.5},
     ]
     assert by_region["groups"] == [
-        {"region": "JAPAN", "count": 2, "greatestMagnitude": 6.3},
-        {"region": "CALIFORNIA", "count": 1, "greatestMagnitude": 4.5},
+        {"region": "JAPAN", "earthquakeCount": 2, "maxMagnitude": 6.3},
+        {"region": "CALIFORNIA", "earthquakeCount": 1, "maxMagnitude": 4.5},
     ]
-    assert by_magnitude["count"] == by_region["count"] == 3
+    assert by_magnitude["earthquakeCount"] == by_region["earthquakeCount"] == 3
 
 
 async def test_a_window_without_events_has_no_counts(served: Served) -> None:
-    found = await statistics(served, "REGION", start="1990-01-01T00:00:00Z", end="1990-12-31T00:00:00Z")
+    found = await statistics(served, "REGION", start="1990-01-01", end="1990-12-31")
 
-    assert (found["count"], found["greatestMagnitude"], found["groups"]) == (0, None, [])
+    assert (found["earthquakeCount"], found["maxMagnitude"], found["groups"]) == (0, None, [])
     assert found["isComplete"] is False
 
 
@@ -96,11 +96,11 @@ async def test_ten_years_cost_at_most_twenty_reads_and_about_the_estimate(served
         EARTHQUAKES, puts=[item for day in range(3_661) for item in stored_statistics(start, day)]
     )
 
-    found = await statistics(served, by, start=start.isoformat(), end=end.isoformat())
+    found = await statistics(served, by, start=str(start.date()), end=str(end.date()))
 
     (report,) = served.reports
     read = sum(call.units for call in report.latest_calls)
-    assert found["count"] == 3_661 * 300
+    assert found["earthquakeCount"] == 3_661 * 300
     assert len(report.latest_calls) <= 20
     assert read / 3 <= report.estimate - WRITE_UNIT_COST <= 3 * read
 
@@ -120,9 +120,9 @@ def stored_statistics(start: datetime, day: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("window", "field"),
     [
-        ({"start": "2026-06-02T00:00:00Z", "end": "2026-06-01T00:00:00Z"}, "from"),
-        ({"start": "2016-01-01T00:00:00Z", "end": "2026-06-01T00:00:00Z"}, "from"),
-        ({"start": "0999-01-01T00:00:00Z", "end": "1000-01-05T00:00:00Z"}, "from"),
+        ({"start": "2026-06-02", "end": "2026-06-01"}, "from"),
+        ({"start": "2016-01-01", "end": "2026-06-01"}, "from"),
+        ({"start": "0999-01-01", "end": "1000-01-05"}, "from"),
     ],
 )
 async def test_windows_have_the_limits_of_the_earthquakes_field(
@@ -156,19 +156,19 @@ async def test_the_counts_of_a_real_feed_are_those_of_plain_code(served: Served)
     events = [item for item in await scan_all(served) if item.get("entity") == "EVENT" and item["sk"] == "EVENT"]
     events = [event for event in events if event.get("type", "earthquake") == "earthquake"]
     moments = [from_epoch_ms(event["eventTsMs"]) for event in events]
-    window = {"start": min(moments).isoformat(), "end": max(moments).isoformat()}
+    window = {"start": str(min(moments).date()), "end": str(max(moments).date())}
 
     days = await statistics(served, "DAY", **window)
     classes = await statistics(served, "MAGNITUDE", **window)
     regions = await statistics(served, "REGION", **window)
 
-    assert days["count"] == classes["count"] == regions["count"] == len(events)
-    assert {group["day"]: group["count"] for group in days["groups"]} == Counter(
+    assert days["earthquakeCount"] == classes["earthquakeCount"] == regions["earthquakeCount"] == len(events)
+    assert {group["day"]: group["earthquakeCount"] for group in days["groups"]} == Counter(
         f"{moment:%Y-%m-%d}" for moment in moments
     )
-    assert {group["magnitudeClass"]: group["count"] for group in classes["groups"]} == Counter(
+    assert {group["magnitudeClass"]: group["earthquakeCount"] for group in classes["groups"]} == Counter(
         magnitude_class(event["mag"]) for event in events
     )
-    assert {group["region"]: group["count"] for group in regions["groups"]} == Counter(
+    assert {group["region"]: group["earthquakeCount"] for group in regions["groups"]} == Counter(
         region_of(event["lat"], event["lon"]).name for event in events
     )

@@ -97,6 +97,7 @@ BAD_ARGUMENTS = [
     ("minMagnitude: -1e400", "minMagnitude"),
     ("minMagnitude: 1e126", "minMagnitude"),
     ("minMagnitude: 10.1", "minMagnitude"),
+    ("minMagnitude: -2.1", "minMagnitude"),
     ("minMagnitude: NaN", None),
     ('minMagnitude: "4"', None),
 ]
@@ -132,7 +133,7 @@ async def codes_of(served: Served, body: str) -> list[str]:
 
 async def test_any_magnitude_within_bounds_is_accepted(served: Served) -> None:
     await store(served, quake("us1", magnitude=9.0))
-    magnitudes = [1e-200, -1e-200, 0, -0.0, 5e-324, 4.1000000000000005, -10, 10]
+    magnitudes = [1e-200, -1e-200, 0, -0.0, 5e-324, 4.1000000000000005, -2, 10]
 
     answers = [await served.ask(LIST, {"least": least}) for least in magnitudes]
 

@@ -31,7 +31,7 @@ from tests.support.usgs_samples import Handler, answering, feature, feed_bytes, 
 INGEST = """
 mutation ($feed: String!) {
   ingestEarthquakes(feed: $feed) {
-    source fetched upserted skipped rejected { reason count } unchanged retries upstreamSize upstreamHash error
+    feed fetched upserted skipped rejected { reason eventCount } unchanged retries upstreamSize upstreamHash error
   }
 }
 """
@@ -197,7 +197,7 @@ async def test_the_mutation_returns_a_summary(served: Served) -> None:
         again = await served.ask(INGEST, {"feed": url}, user="poller", role=Role.SYSTEM)
 
     received = first.data["ingestEarthquakes"]
-    always = {"source": url, "fetched": 3, "rejected": [{"reason": "MISSING_MAGNITUDE", "count": 1}], "retries": 0}
+    always = {"feed": url, "fetched": 3, "rejected": [{"reason": "MISSING_MAGNITUDE", "eventCount": 1}], "retries": 0}
     always |= {"upstreamSize": len(body), "upstreamHash": received["upstreamHash"], "error": None}
     assert received == always | {"upserted": 2, "skipped": 0, "unchanged": False}
     assert again.data["ingestEarthquakes"] == always | {"upserted": 0, "skipped": 2, "unchanged": True}

@@ -29,7 +29,7 @@ async def test_a_comment_is_returned_as_stored(served: Served) -> None:
     answer = await ask_to_add(served, "eve", "  Well said, @ada and @nobody! not@this ")
 
     assert answer.errors is None
-    comment = answer.data["addComment"]
+    comment = answer.data["createComment"]
     assert comment["id"]
     assert uuid7_moment(comment["commentId"]) == NOON
     assert {name: value for name, value in comment.items() if name not in ("id", "commentId")} == {

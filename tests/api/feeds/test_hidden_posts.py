@@ -24,7 +24,7 @@ BY_ID = {
     "comments": "query ($id: ID!) { comments(postId: $id, first: 100) { nodes { text } } }",
     "likes": "query ($id: ID!) { likes(postId: $id, first: 100) { nodes { userId } } }",
     "like": "mutation ($id: ID!) { likePost(postId: $id) { userId } }",
-    "comment": 'mutation ($id: ID!) { addComment(postId: $id, input: {text: "x"}) { text } }',
+    "comment": 'mutation ($id: ID!) { createComment(postId: $id, input: {text: "x"}) { text } }',
     "delete": "mutation ($id: ID!) { deletePost(id: $id) { postId } }",
 }
 # The lists of a user whose items name posts.

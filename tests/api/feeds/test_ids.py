@@ -52,7 +52,7 @@ async def test_ranks_have_ids_from_their_period(served: Served) -> None:
     await snapshots.put(board(keys.TAGS, "2026-06-25T12", {"posts": 1}))
 
     answer = await served.ask(
-        "{ topAuthors { id } day: trendingTags(window: DAY) { id } hour: trendingTags(window: HOUR) { id } }"
+        "{ topAuthors { id } day: trendingTags(period: DAY) { id } hour: trendingTags(period: HOUR) { id } }"
     )
 
     assert answer.data == {
@@ -119,7 +119,7 @@ ARGUMENTS = {
     "Query.notifications": "query ($user: ID!) { notifications(userId: $user) { nodes { notificationId } } }",
     "Mutation.likePost": "mutation ($post: ID!) { likePost(postId: $post) { postId } }",
     "Mutation.unlikePost": "mutation ($post: ID!) { unlikePost(postId: $post) { postId } }",
-    "Mutation.addComment": 'mutation ($post: ID!) { addComment(postId: $post, input: {text: "x"}) { postId } }',
+    "Mutation.createComment": 'mutation ($post: ID!) { createComment(postId: $post, input: {text: "x"}) { postId } }',
     "Mutation.deleteComment": """mutation ($post: ID!, $comment: ID!) {
       deleteComment(postId: $post, commentId: $comment) { commentId } }""",
     "Mutation.deletePost": "mutation ($post: ID!) { deletePost(id: $post) { postId } }",

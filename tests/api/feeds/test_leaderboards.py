@@ -78,11 +78,11 @@ async def test_the_trending_tags_of_an_hour_or_a_day_are_one_item(served: Served
     await put_board(served, keys.TAGS, "2026-06-25T12", {"name": "dogs", "posts": 2})
 
     day = await served.ask(TAGS % "")
-    earlier = await served.ask(TAGS % '(window: HOUR, at: "2026-06-25T13:59:59.999+02:00", first: 1)')
-    begun = await served.ask(TAGS % "(window: HOUR)")
+    earlier = await served.ask(TAGS % '(period: HOUR, at: "2026-06-25T13:59:59.999+02:00", first: 1)')
+    begun = await served.ask(TAGS % "(period: HOUR)")
     served.clock.forward(minutes=30)
-    half = await served.ask(TAGS % "(window: HOUR)")
-    other = await served.ask(TAGS % '(window: HOUR, at: "2026-06-25T10:00:00Z")')
+    half = await served.ask(TAGS % "(period: HOUR)")
+    other = await served.ask(TAGS % '(period: HOUR, at: "2026-06-25T10:00:00Z")')
 
     assert day.data["trendingTags"] == [
         {"rank": 1, "tag": "cats", "postCount": 24, "postsPerHour": 2.0},
@@ -97,7 +97,7 @@ async def test_the_trending_tags_of_an_hour_or_a_day_are_one_item(served: Served
 
 async def test_an_expired_board_is_empty(served: Served) -> None:
     await put_board(served, keys.TAGS, "2026-06-25T12", {"name": "cats", "posts": 3})
-    query = TAGS % '(window: HOUR, at: "2026-06-25T12:00:00Z")'
+    query = TAGS % '(period: HOUR, at: "2026-06-25T12:00:00Z")'
 
     served.clock.forward(days=3)
     before = await served.ask(query)

@@ -209,7 +209,7 @@ async def test_likes_are_paged_by_descending_user_id_in_both_directions(served: 
     users = [f"user{number:02d}" for number in range(17)]
     await create_profiles(served, *users)
     await asyncio.gather(*[like_post(served, user) for user in users])
-    await mutate(served, 'mutation { addComment(postId: "p", input: {text: "x"}) { authorId } }', "eve")
+    await mutate(served, 'mutation { createComment(postId: "p", input: {text: "x"}) { authorId } }', "eve")
 
     await assert_paged(served, 'likes(postId: "p", %s)', "userId", users[::-1])
 

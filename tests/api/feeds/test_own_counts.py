@@ -219,7 +219,7 @@ async def test_a_post_is_in_the_count_of_its_author(served: Served, consumer: Co
 
 async def test_mutations_of_one_operation_see_the_changes_before_them(served: Served) -> None:
     await stored_post(served, likes=6, comments=2)
-    add = 'addComment(postId: "p", input: {commentId: "%s", text: "Hi"}) { post { commentCount likeCount } }'
+    add = 'createComment(postId: "p", input: {commentId: "%s", text: "Hi"}) { post { commentCount likeCount } }'
     like, unlike = (f'{name}(postId: "p") {{ {POST} }}' for name in ("likePost", "unlikePost"))
     steps = [like, unlike, like, add % COMMENT_IDS[0], add % COMMENT_IDS[1]]
     document = " ".join(f"m{number}: {step}" for number, step in enumerate(steps))

@@ -35,7 +35,11 @@ async def test_a_cancelled_upload_leaves_a_free_place_and_no_files(served: Serve
     outcomes = await cancel(served, id)
     again = await cancel(served, id)
 
-    assert (outcomes.errors, outcomes.data, again.data) == (None, {"cancelUpload": True}, {"cancelUpload": False})
+    assert (outcomes.errors, outcomes.data, again.data) == (
+        None,
+        {"cancelPhotoUpload": True},
+        {"cancelPhotoUpload": False},
+    )
     assert outcomes.made == ["DeleteItem sparks", "GetItem sparks", "Query sparks", "TransactWriteItems sparks"]
     assert again.made == ["GetItem sparks"]
     assert (await upload_count(served), files_of_gateway(served)) == (9, set())
@@ -48,7 +52,7 @@ async def test_an_expired_upload_can_be_cancelled(served: Served) -> None:
     id = await upload_original(served, jpeg())
     served.clock.forward(hours=1)
 
-    assert (await cancel(served, id)).data == {"cancelUpload": True}
+    assert (await cancel(served, id)).data == {"cancelPhotoUpload": True}
     assert await janitor(served).release_expired() == 0
     assert (await upload_count(served), files_of_gateway(served)) == (0, set())
 
@@ -61,7 +65,7 @@ async def test_only_the_uploader_cancels_an_upload_and_a_photo_cannot_be_cancell
     await complete_photo(served, id)
     answers = [by_another, await cancel(served, id), await cancel(served, id, EVE)]
 
-    assert [answer.data for answer in answers] == [{"cancelUpload": False}] * 3
+    assert [answer.data for answer in answers] == [{"cancelPhotoUpload": False}] * 3
     assert before == (1, {incoming_keys(id)[0]})
     assert files_without_hashes(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
     assert (await upload_count(served), await upload_count(served, EVE)) == (1, 1)
@@ -70,7 +74,7 @@ async def test_only_the_uploader_cancels_an_upload_and_a_photo_cannot_be_cancell
 
 @pytest.mark.usefixtures("late")
 async def test_a_place_that_was_taken_late_can_be_cancelled_without_the_photo(served: Served) -> None:
-    assert (await cancel(served, OWN_ID)).data == {"cancelUpload": True}
+    assert (await cancel(served, OWN_ID)).data == {"cancelPhotoUpload": True}
 
     assert (await upload_count(served), await items(served, "UPLOAD")) == (1, [])
     assert files_without_hashes(served) == {f"originals/{OWN_ID}.jpg", f"thumbnails/{OWN_ID}.jpg"}
@@ -93,7 +97,7 @@ async def test_files_written_during_a_cancellation_are_removed(served: Served, m
     monkeypatch.setattr(Uploads, "_confirm_actions", fail)
     monkeypatch.setattr(ReservationExpiry, "_files_to_delete", slow)
 
-    assert (await cancel(served, id)).data == {"cancelUpload": True}
+    assert (await cancel(served, id)).data == {"cancelPhotoUpload": True}
     assert (await upload_count(served), files_of_gateway(served), await library_items(served, "REMOVAL")) == (
         0,
         set(),
@@ -149,7 +153,7 @@ async def test_files_written_after_a_cancellation_are_removed(
     await asyncio.to_thread(began.wait, 10)
     cut_off.cancel()
     await asyncio.gather(cut_off, return_exceptions=True)
-    assert (await cancel(served, id)).data == {"cancelUpload": True}
+    assert (await cancel(served, id)).data == {"cancelPhotoUpload": True}
     going.set()
     await asyncio.wait_for(asyncio.gather(*_cleanup_tasks), 50)
 
@@ -161,7 +165,7 @@ async def test_either_a_cancellation_or_a_concurrent_confirmation_succeeds(serve
     outcomes = await asyncio.gather(*[do(served, id) for id in ids for do in (complete_photo, cancel)])
 
     for confirmed, cancelled in zip(outcomes[::2], outcomes[1::2], strict=True):
-        assert (confirmed.errors is None) != cancelled.data["cancelUpload"]
+        assert (confirmed.errors is None) != cancelled.data["cancelPhotoUpload"]
     photos = len(await items(served, "IMAGE"))
     assert (await upload_count(served), len(files_of_gateway(served)), await items(served, "UPLOAD")) == (
         photos,
@@ -181,7 +185,7 @@ async def test_an_upload_that_is_confirmed_repeatedly_is_cancelled_later(
     with monkeypatch.context() as patched:
         patched.setattr(ReservationExpiry, "_end", conflict)
         assert (await cancel(served, id)).codes == ["THROTTLED"]
-    assert (await cancel(served, id)).data == {"cancelUpload": True}
+    assert (await cancel(served, id)).data == {"cancelPhotoUpload": True}
 
 
 async def test_a_confirmation_of_a_cancelled_upload_makes_no_photo_of_its_successor(
@@ -191,7 +195,7 @@ async def test_a_confirmation_of_a_cancelled_upload_makes_no_photo_of_its_succes
     confirming = Uploads._confirm
 
     async def late(self: Uploads, *given: Any) -> Any:
-        assert (await cancel(served, OWN_ID)).data == {"cancelUpload": True}
+        assert (await cancel(served, OWN_ID)).data == {"cancelPhotoUpload": True}
         assert (await create_photo(served, imageId=OWN_ID)).errors is None
         return await confirming(self, *given)
 
@@ -240,7 +244,7 @@ async def test_a_delayed_confirmation_removes_no_files_of_a_recreated_photo(
 
     async def late(self: Uploads, *given: Any) -> Any:
         monkeypatch.setattr(Uploads, "_confirm", confirming)
-        assert (await cancel(served, OWN_ID)).data == {"cancelUpload": True}
+        assert (await cancel(served, OWN_ID)).data == {"cancelPhotoUpload": True}
         await upload_original(served, jpeg(), imageId=OWN_ID)
         monkeypatch.setattr(Uploads, "_remove", later)
         return await confirming(self, *given)
@@ -272,5 +276,5 @@ async def test_an_expired_confirmation_leaves_its_files_to_the_reservation(
         late.setattr(Uploads, "_confirm_actions", expired)
         assert (await complete_photo(served, OWN_ID)).codes == ["NOT_FOUND"]
     assert files_without_hashes(served) >= {f"originals/{OWN_ID}.jpg", f"thumbnails/{OWN_ID}.jpg"}
-    assert (await cancel(served, OWN_ID)).data == {"cancelUpload": True}
+    assert (await cancel(served, OWN_ID)).data == {"cancelPhotoUpload": True}
     assert files_of_gateway(served) == set()

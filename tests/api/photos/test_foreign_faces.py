@@ -26,10 +26,10 @@ def face_ids(faces: Any) -> list[str]:
 async def test_a_documented_face_is_shown_on_its_photo(served: Served) -> None:
     await put_library_items(served, photo("a", persons=["p1"]), person("p1"), face("f1", "a", "p1", at=None))
 
-    there = await served.ask('{ photosOfPerson(personId: "p1") { edges { faces { faceId } } nodes { imageId } } }')
+    there = await served.ask('{ photosByPerson(personId: "p1") { edges { faces { faceId } } nodes { imageId } } }')
     answer = await served.ask(FACES, {"id": "a"})
 
-    assert there.data["photosOfPerson"] == {
+    assert there.data["photosByPerson"] == {
         "edges": [{"faces": [{"faceId": "f1"}]}],
         "nodes": [{"imageId": "a"}],
     }
@@ -42,9 +42,9 @@ async def test_a_documented_face_is_shown_on_its_photo(served: Served) -> None:
 async def test_a_face_with_an_unescaped_sign_in_its_key_is_shown_on_its_photo(served: Served) -> None:
     await put_library_items(served, photo("a", persons=["p1"]), person("p1"), face("f#1", "a", "p1"))
 
-    answer = await served.ask('{ photosOfPerson(personId: "p1") { edges { faces { faceId } } nodes { imageId } } }')
+    answer = await served.ask('{ photosByPerson(personId: "p1") { edges { faces { faceId } } nodes { imageId } } }')
 
-    assert (answer.codes, answer.data["photosOfPerson"]) == (
+    assert (answer.codes, answer.data["photosByPerson"]) == (
         [],
         {"edges": [{"faces": [{"faceId": "f"}]}], "nodes": [{"imageId": "a"}]},
     )

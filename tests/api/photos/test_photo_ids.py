@@ -57,8 +57,8 @@ CASES: dict[str, tuple[str, str, tuple[str, ...], Any]] = {
         {"faces": [{"faceId": "f"}]},
     ),
     "person": ("{ person(id: $id) { name } }", "id", PERSON, {"name": "Grace"}),
-    "photosOfPerson": (
-        "{ photosOfPerson(personId: $id) { nodes { imageId } } }",
+    "photosByPerson": (
+        "{ photosByPerson(personId: $id) { nodes { imageId } } }",
         "personId",
         PERSON,
         {"nodes": [{"imageId": "i"}]},
@@ -170,13 +170,13 @@ async def test_the_global_id_of_a_face_must_fit_the_photo(library: Served) -> No
 
 
 async def test_an_upload_is_completed_and_cancelled_by_its_global_id(library: Served) -> None:
-    reserved = await ask_as(library, "mutation { createPhoto(input: {contentType: JPEG}) { id } }")
+    reserved = await ask_as(library, 'mutation { createPhoto(input: {contentType: "image/jpeg"}) { id } }')
     id = reserved.data["createPhoto"]["id"]
 
     completed = await ask_as(library, "mutation ($id: ID!) { completePhoto(id: $id) { id } }", id=id)
-    refused = await ask_as(library, "mutation ($id: ID!) { cancelUpload(id: $id) }", id=global_id(*PHOTO))
-    cancelled = await ask_as(library, "mutation ($id: ID!) { cancelUpload(id: $id) }", id=id)
+    refused = await ask_as(library, "mutation ($id: ID!) { cancelPhotoUpload(id: $id) }", id=global_id(*PHOTO))
+    cancelled = await ask_as(library, "mutation ($id: ID!) { cancelPhotoUpload(id: $id) }", id=id)
 
     assert (completed.errors or [])[0]["extensions"]["reason"] == "NOT_UPLOADED"
     assert codes_and_fields(refused) == [("BAD_USER_INPUT", "id")]
-    assert cancelled.data == {"cancelUpload": True}
+    assert cancelled.data == {"cancelPhotoUpload": True}

@@ -67,7 +67,7 @@ class RecordingDict(dict[str, tuple[bytes, str]]):
 @pytest.mark.parametrize("kind", ["JPEG of several pictures", "PNG animated", "WebP lossless"])
 async def test_every_caller_sees_an_original_without_metadata(served: Served, kind: str) -> None:
     content = KINDS[kind](6)
-    answer = await photo_of_picture(served, content, contentType=kind.split()[0].upper())
+    answer = await photo_of_picture(served, content, contentType=f"image/{kind.split()[0].lower()}")
     original = await fetch_file(served, answer["originalUrl"])
 
     assert MARKER not in original
@@ -193,7 +193,7 @@ async def test_a_picture_with_a_side_that_is_too_long_is_refused(
     for width, height in ((1, 65_536), (1, 1_000_000), (1, 40_000_000), (65_536, 1)):
         rows = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
         rows += chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
-        image_id = await upload_original(served, b"\x89PNG\r\n\x1a\n" + rows, contentType="PNG")
+        image_id = await upload_original(served, b"\x89PNG\r\n\x1a\n" + rows, contentType="image/png")
 
         answer = await complete_photo(served, image_id)
 
@@ -242,7 +242,7 @@ async def test_a_repeated_reservation_must_name_the_same_camera(served: Served) 
 
 
 async def test_a_picture_of_too_many_chunks_is_refused(served: Served) -> None:
-    upload = await reserved(served, contentType="PNG")
+    upload = await reserved(served, contentType="image/png")
     content = png()
     await post_form(served.http, upload["original"], content[:33] + chunk(b"abCd", b"") * MAX_PARTS + content[33:])
 

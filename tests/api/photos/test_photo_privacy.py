@@ -143,6 +143,7 @@ def argument_values(images: Images, users: Sequence[str]) -> Values:
         "after": ["forged"],
         "first": [2],
         "last": [2],
+        "contentType": ["image/jpeg"],
         "thumbnailUrl": ["https://example.com/thumbnail.jpg"],
         "streamUrl": ["https://example.com/stream"],
     }
@@ -231,7 +232,7 @@ async def test_owners_see_their_own_emails_and_admins_all(served: Served, world:
     assert "https://bucket.s3.example/originals/victim.v@private.example/" in own
     # The search finds the emails in the responses to an admin, so it would find them in those to others.
     answers = await all_answers(served, world, ROOT, Role.ADMIN, QUERIES)
-    assert {"photos", "photosByUser", "photoUser", "photo", "node", "nodes", "photoUsers", "photosOfPerson"} <= {
+    assert {"photos", "photosByUser", "photoUser", "photo", "node", "nodes", "photoUsers", "photosByPerson"} <= {
         name for name, body in answers.items() if reveals(body, *NEEDLES)
     }
 

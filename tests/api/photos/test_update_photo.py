@@ -285,7 +285,7 @@ async def test_a_photo_that_is_deleted_while_photos_are_counted_is_not_counted(
         return counted
 
     monkeypatch.setattr(Store, "count", slow)
-    reserve = 'mutation { createPhoto(input: {contentType: JPEG, description: "New"}) { imageId } }'
+    reserve = 'mutation { createPhoto(input: {contentType: "image/jpeg", description: "New"}) { imageId } }'
     answer = await ask_as(served, reserve)
 
     # The remaining photo, and the new reservation.

@@ -81,7 +81,7 @@ async def test_a_photo_that_is_confirmed_again_ends_no_later_upload(
     async def slow(self: ReservationExpiry, image_id: str, item: Any) -> Any:
         monkeypatch.setattr(ReservationExpiry, "_files_to_delete", left_by)
         await ask_library(served, DELETE, id=OWN_ID)
-        assert (await cancel(served, OWN_ID)).data == {"cancelUpload": True}
+        assert (await cancel(served, OWN_ID)).data == {"cancelPhotoUpload": True}
         await upload_original(served, jpeg(), imageId=OWN_ID)
         return await left_by(self, image_id, item)
 

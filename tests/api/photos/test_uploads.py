@@ -232,7 +232,7 @@ async def test_an_upload_requires_a_profile_in_the_library(served: Served) -> No
 
 
 async def test_only_a_caller_with_an_email_uploads(served: Served) -> None:
-    signed_out = await served.ask(CREATE, {"input": {"contentType": "PNG"}})
+    signed_out = await served.ask(CREATE, {"input": {"contentType": "image/png"}})
     nameless = await create_photo(served, None)
     neither = await served.ask(COMPLETE, {"id": OWN_ID})
 
@@ -252,6 +252,7 @@ async def test_invalid_values_of_a_photo_are_refused(served: Served) -> None:
         ({"tags": ["a\0b"]}, f"`tags[0]` {HIDDEN}"),
         ({"description": "a\0b"}, f"`description` {HIDDEN}"),
         ({"takenAt": "0999-01-01"}, "`takenAt` must lie in the years 1000 to 9000 (UTC)."),
+        ({"contentType": "JPEG"}, "`contentType` must be one of: image/jpeg, image/png, image/webp."),
         ({"imageId": "mine"}, "`imageId` must be a UUID of version 7, in lower case and with hyphens."),
         ({"imageId": ahead}, f"`imageId` must have a time {limits}."),
     ]
@@ -264,9 +265,9 @@ async def test_invalid_values_of_a_photo_are_refused(served: Served) -> None:
 
 async def test_a_repeated_reservation_takes_no_second_place(served: Served) -> None:
     served.clock.forward(milliseconds=-400)  # a reservation expires at a whole second
-    first = await reserved(served, imageId=OWN_ID, contentType="PNG", takenAt="2026-01-01T00:00:00Z")
+    first = await reserved(served, imageId=OWN_ID, contentType="image/png", takenAt="2026-01-01T00:00:00Z")
     served.clock.forward(minutes=20, milliseconds=400)
-    again = await reserved(served, imageId=OWN_ID, contentType="PNG")
+    again = await reserved(served, imageId=OWN_ID, contentType="image/png")
 
     assert (again["imageId"], again["expiresAt"]) == (first["imageId"], first["expiresAt"])
     assert again["original"]["contentType"] == "image/png"
@@ -281,7 +282,7 @@ async def test_a_repeated_reservation_with_other_values_is_a_conflict(served: Se
     await reserved(served, imageId=OWN_ID, **values)
     served.clock.forward(minutes=1)
     others: dict[str, Any] = {
-        "contentType": "PNG",
+        "contentType": "image/png",
         "description": "On land",
         "tags": [],
         "takenAt": "2026-01-02T00:00:00Z",
@@ -365,7 +366,7 @@ async def test_a_late_upload_changes_no_photo(served: Served) -> None:
 
 
 async def test_a_thumbnail_of_the_client_is_checked_and_scaled_down(served: Served) -> None:
-    upload = await reserved(served, contentType="PNG")
+    upload = await reserved(served, contentType="image/png")
     await post_form(served.http, upload["original"], png(40, 40, "red"))
     await post_form(served.http, upload["thumbnail"], b"not a picture")
     refused = await complete_photo(served, upload["imageId"])

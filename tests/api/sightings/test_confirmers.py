@@ -17,7 +17,7 @@ from tests.support.served import NOON, Answer, Served
 
 REPORT = 'mutation { reportSighting(input: {area: "Downtown", category: "Cats", description: "A cat"}) { sightingId } }'
 CONFIRM = 'mutation ($id: ID!) { confirmSighting(area: "Downtown", sightingId: $id) { confirmationCount } }'
-TRUST = '{ userProfile(id: "ada") { confirmedReports } }'
+TRUST = '{ userProfile(id: "ada") { confirmedReportCount } }'
 # As long as the ids of identity providers, so that some hundred of them would take several write units.
 WITNESS = "auth0|507f1f77bcf86cd799439011-{}"
 
@@ -41,7 +41,7 @@ def written_units(answer: Answer) -> float:
 
 
 async def confirmed_reports(served: Served) -> int:
-    return int((await served.ask(TRUST)).data["userProfile"]["confirmedReports"])
+    return int((await served.ask(TRUST)).data["userProfile"]["confirmedReportCount"])
 
 
 async def items_of_sighting(served: Served, sighting: str, prefix: str) -> list[Item]:

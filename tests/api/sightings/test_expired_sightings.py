@@ -12,7 +12,7 @@ from tests.support.sightings import put_sightings
 # Far ahead of the engine's clock, so that its sweeper deletes no item.
 LATER = datetime(2100, 1, 1, 12, 0, tzinfo=UTC)
 LISTED = '{ sightings(area: "Downtown", first: 25) { nodes { sightingId } pageInfo { hasNextPage hasPreviousPage } } }'
-TRENDING = '{ trending(categories: ["Cats"], window: SIX_HOURS) { score } }'
+TRENDING = '{ trending(categories: ["Cats"], window: SIX_HOURS) { sightingCount } }'
 CONFIRM = 'mutation { confirmSighting(area: "Downtown", sightingId: "%s") { sightingId confirmationCount } }'
 PAGE = """query ($first: Int, $after: String, $last: Int, $before: String) {
   sightings(area: "Downtown", first: $first, after: $after, last: $last, before: $before) {
@@ -76,7 +76,7 @@ async def test_expired_sightings_cost_nothing(served: Served) -> None:
     ]
     assert [node["sightingId"] for node in listed.data["sightings"]["nodes"]] == [f"new-{n}" for n in range(14)]
     assert (listed.made, units_without_errors(listed)) == (["Query blip"], 1.0)
-    assert trending.data == {"trending": [{"score": 14}]}
+    assert trending.data == {"trending": [{"sightingCount": 14}]}
     assert unknown.codes == ["NOT_FOUND"]
     assert confirmed.data["confirmSighting"]["confirmationCount"] == 1
 
@@ -94,7 +94,7 @@ async def test_a_sighting_is_listed_until_the_second_it_expires(served: Served, 
     listed, trending = await served.ask(LISTED), await served.ask(TRENDING)
 
     assert [node["sightingId"] for node in listed.data["sightings"]["nodes"]] == ["last"]
-    assert trending.data == {"trending": [{"score": 1}]}
+    assert trending.data == {"trending": [{"sightingCount": 1}]}
 
 
 async def test_a_cursor_at_a_sighting_that_expired_meanwhile_continues(served: Served) -> None:

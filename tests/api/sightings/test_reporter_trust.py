@@ -17,7 +17,7 @@ REPORT = """mutation ($area: String!) {
 CONFIRM = """mutation ($area: String!, $id: ID!) {
   confirmSighting(area: $area, sightingId: $id) { confirmationCount }
 }"""
-PROFILE = '{ userProfile(id: "%s") { trustTier confirmedReports reportTotal } }'
+PROFILE = '{ userProfile(id: "%s") { trustTier confirmedReportCount reportTotal } }'
 AREA = "Downtown"
 
 
@@ -37,7 +37,7 @@ async def confirm_in_area(served: Served, sighting: dict[str, Any], user: str = 
 async def trust(served: Served, user: str = "ada") -> tuple[str, int, int]:
     """Return the user's tier, the number of confirmed reports, and that of all reports."""
     found = (await served.ask(PROFILE % user)).data["userProfile"]
-    return found["trustTier"], found["confirmedReports"], found["reportTotal"]
+    return found["trustTier"], found["confirmedReportCount"], found["reportTotal"]
 
 
 async def stored_profile(served: Served, user: str = "ada") -> dict[str, Any]:

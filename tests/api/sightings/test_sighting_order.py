@@ -20,7 +20,7 @@ PAGE = """query ($first: Int, $after: String, $last: Int, $before: String) {
   }
 }"""
 TRENDING = """query ($first: Int, $after: String, $last: Int, $before: String, $window: TrendingWindow!) {
-  trending(categories: ["Cats"], window: $window) { score
+  trending(categories: ["Cats"], window: $window) { sightingCount
     sightings(first: $first, after: $after, last: $last, before: $before) {
       nodes { sightingId }
       pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
@@ -199,7 +199,7 @@ async def test_a_window_begins_with_the_same_second_for_both_formats(served: Ser
     answer = await served.ask(TRENDING, {"first": 10, "window": "QUARTER_HOUR"})
 
     # 400 ms past noon, the window begins at the second 900 before noon.
-    assert answer.data["trending"][0]["score"] == 3
+    assert answer.data["trending"][0]["sightingCount"] == 3
     assert sighting_names(sightings_of(answer))[0] == "899.999"
 
 

@@ -120,8 +120,8 @@ async def test_an_expired_sighting_disappears_from_every_read_at_its_second(serv
     sighting = await report_sighting(served)
     everywhere = f"""{{
       sightings(area: "Downtown") {{ nodes {{ sightingId }} }}
-      trending(categories: ["Cats"]) {{ score sightings {{ nodes {{ sightingId }} }} }}
-      counted: trending(categories: ["Cats"]) {{ score }}
+      trending(categories: ["Cats"]) {{ sightingCount sightings {{ nodes {{ sightingId }} }} }}
+      counted: trending(categories: ["Cats"]) {{ sightingCount }}
       node(id: "{sighting["id"]}") {{ id }}
     }}"""
 
@@ -134,14 +134,14 @@ async def test_an_expired_sighting_disappears_from_every_read_at_its_second(serv
     alive = [{"sightingId": sighting["sightingId"]}]
     assert before.data == {
         "sightings": {"nodes": alive},
-        "trending": [{"score": 1, "sightings": {"nodes": alive}}],
-        "counted": [{"score": 1}],
+        "trending": [{"sightingCount": 1, "sightings": {"nodes": alive}}],
+        "counted": [{"sightingCount": 1}],
         "node": {"id": sighting["id"]},
     }
     assert after.data == {
         "sightings": {"nodes": []},
-        "trending": [{"score": 0, "sightings": {"nodes": []}}],
-        "counted": [{"score": 0}],
+        "trending": [{"sightingCount": 0, "sightings": {"nodes": []}}],
+        "counted": [{"sightingCount": 0}],
         "node": None,
     }
     assert confirmed.codes == ["NOT_FOUND"]
@@ -369,8 +369,8 @@ async def test_seeding_again_adds_sightings_and_leaves_the_reporters_unchanged(s
 
     assert again.errors is None
     assert (await profile(served, "demo-ada"))["reportTotal"] == before["reportTotal"] + 1
-    scores = (await served.ask("{ trending { score } }")).data["trending"]
-    assert sum(trend["score"] for trend in scores) == 17
+    scores = (await served.ask("{ trending { sightingCount } }")).data["trending"]
+    assert sum(trend["sightingCount"] for trend in scores) == 17
 
 
 async def test_only_admins_seed(served: Served) -> None:
@@ -379,7 +379,7 @@ async def test_only_admins_seed(served: Served) -> None:
     assert (await served.ask(seed)).codes == ["UNAUTHENTICATED"]
     assert (await served.ask(seed, user="ada")).codes == ["FORBIDDEN"]
     assert (await served.ask(seed, user="job", role=Role.SYSTEM)).codes == ["FORBIDDEN"]
-    assert (await served.ask("{ trending { score } }")).data["trending"] == [{"score": 0}] * 5
+    assert (await served.ask("{ trending { sightingCount } }")).data["trending"] == [{"sightingCount": 0}] * 5
 
 
 # Refused input
@@ -398,7 +398,7 @@ LONG_DESCRIPTION = (
         ('{ sightings(area: "Downtown", last: -1) { nodes { area } } }', "last"),
         ('{ sightings(area: "Downtown", first: 1, last: 1) { nodes { area } } }', "first"),
         ('{ sightings(area: "Downtown", first: 1, before: "x") { nodes { area } } }', "before"),
-        ('{ trending(categories: ["Dragons"]) { score } }', "category"),
+        ('{ trending(categories: ["Dragons"]) { sightingCount } }', "category"),
         ('{ userProfile(id: "") { userId } }', "id"),
         (f'{{ userProfile(id: "{"x" * 3000}") {{ userId }} }}', "id"),
         (

@@ -12,17 +12,22 @@ async def test_trending_counts_unexpired_sightings_of_the_window_in_all_areas(se
     for area, category in (("Downtown", "Cats"), ("Harbor", "Cats"), ("Harbor", "Sneakers"), ("Midtown", "Street Art")):
         await report_sighting(served, area=area, category=category)
 
-    everything = await served.ask("{ trending { category score } }")
-    recent = await served.ask('{ trending(window: QUARTER_HOUR, categories: ["Sneakers", "Cats"]) { category score } }')
+    everything = await served.ask("{ trending { category sightingCount } }")
+    recent = await served.ask(
+        '{ trending(window: QUARTER_HOUR, categories: ["Sneakers", "Cats"]) { category sightingCount } }'
+    )
 
     assert everything.data["trending"] == [
-        {"category": "Cats", "score": 2},
-        {"category": "Sneakers", "score": 2},
-        {"category": "Street Art", "score": 1},
-        {"category": "Food Trucks", "score": 0},
-        {"category": "Street Music", "score": 0},
+        {"category": "Cats", "sightingCount": 2},
+        {"category": "Sneakers", "sightingCount": 2},
+        {"category": "Street Art", "sightingCount": 1},
+        {"category": "Food Trucks", "sightingCount": 0},
+        {"category": "Street Music", "sightingCount": 0},
     ]
-    assert recent.data["trending"] == [{"category": "Cats", "score": 2}, {"category": "Sneakers", "score": 1}]
+    assert recent.data["trending"] == [
+        {"category": "Cats", "sightingCount": 2},
+        {"category": "Sneakers", "sightingCount": 1},
+    ]
     assert everything.made == ["Query blip.TrendingIndex"] * 5
     assert {call.request["Select"] for call in everything.calls} == {"COUNT"}
 
@@ -32,8 +37,9 @@ async def test_trending_returns_a_page_of_the_counted_sightings(served: Served) 
     for _ in range(5):
         reported.append((await report_sighting(served))["sightingId"])
         served.clock.forward(seconds=1)
-    query = """query ($after: String) { trending(categories: ["Cats"]) { score sightings(first: 2, after: $after) {
-      nodes { sightingId } lastEvaluatedKey pageInfo { hasNextPage hasPreviousPage } } } }"""
+    query = """query ($after: String) { trending(categories: ["Cats"]) {
+      sightingCount sightings(first: 2, after: $after) {
+        nodes { sightingId } lastEvaluatedKey pageInfo { hasNextPage hasPreviousPage } } } }"""
 
     pages: list[Answer] = []
     cursor = None
@@ -55,6 +61,6 @@ async def test_a_cursor_is_valid_for_its_window_only(served: Served) -> None:
       sightings(first: 1, after: $after) { lastEvaluatedKey } } }"""
     cursor = (await served.ask(query, {"window": "SIX_HOURS"})).data["trending"][0]["sightings"]["lastEvaluatedKey"]
 
-    answer = await served.ask(query, {"window": "HOUR", "after": cursor})
+    answer = await served.ask(query, {"window": "QUARTER_HOUR", "after": cursor})
 
     assert answer.codes == ["BAD_CURSOR"]

@@ -216,12 +216,12 @@ class TestIntrospectionOff:
         assert "DAY" not in str(answer.errors)
 
 
-WINDOW = "query ($window: TagWindow!) {trendingTags(window: $window) {tag}}"
+WINDOW = "query ($period: TagPeriod!) {trendingTags(period: $period) {tag}}"
 MEANT = [
     "{sighting {nodes {id}}}",
     '{sightings(are: "Downtown") {nodes {id}}}',
     'mutation {reportSighting(input: {area: "a", category: "b", description: "c", descriptio: "d"}) {area}}',
-    "{trendingTags(window: DAI) {tag}}",
+    "{trendingTags(period: DAI) {tag}}",
     "{areas @skipp(if: true)}",
     "{me}",
 ]

@@ -49,7 +49,7 @@ def cost(text: str, variables: dict[str, Any] | None = None) -> float:
         ('{sightings(area: "Harbor") {nodes {reporter {userId}}}}', 14.0),
         ('{sightings(area: "Harbor") {edges {node {reporter {userId}}} pageInfo {endCursor}}}', 14.0),
         # Concurrent Queries, one for each category or day.
-        ('{trending(categories: ["a", "b", "c"]) {score}}', 4.5),
+        ('{trending(categories: ["a", "b", "c"]) {sightingCount}}', 4.5),
         # Without the argument all categories count, each with its sightings.
         ("{trending {sightings(first: 10) {nodes {reporter {userId}}}}}", 7.5 + 5 * 10 * 0.5),
         ("{trending(categories: null) {sightings(first: 10) {nodes {reporter {userId}}}}}", 7.5 + 5 * 10 * 0.5),
@@ -115,7 +115,7 @@ def test_variables_of_wrong_types_never_break_an_estimate(wrong: Any) -> None:
       photos(first: $n) {nodes {user {displayName} persons @skip(if: $skip) {name}}}
       nodes(ids: $ids) {id}
       earthquakes(from: $at, to: $at, minMagnitude: $least) {nodes {place}}
-      trending(categories: $c) {score}
+      trending(categories: $c) {sightingCount}
       topAuthors(first: $n) {author {name}}
     }"""
     given = dict.fromkeys(("n", "ids", "at", "skip", "least", "c"), wrong)
@@ -294,7 +294,7 @@ ASKED = [
     ("{earthquakes(first: 5) {edges {node {place}}}}", Role.USER),
     ('{a: earthquake(id: "us1") {place} b: earthquake(id: "us2") {place}}', Role.USER),
     ('{sightings(area: "Downtown") {nodes {description reporter {userId}}}}', Role.USER),
-    ("{trending {score sightings {nodes {area}}}}", Role.USER),
+    ("{trending {sightingCount sightings {nodes {area}}}}", Role.USER),
     ('mutation {reportSighting(input: {area: "Harbor", category: "Cats", description: "x"}) {area}}', Role.USER),
     ('mutation {createWatch(input: {area: "Harbor", category: "Cats"}) {area}}', Role.USER),
     ('mutation {createPost(input: {text: "Hello #cats"}) {postId author {name}}}', Role.USER),

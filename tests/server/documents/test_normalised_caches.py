@@ -31,7 +31,7 @@ CAUSES = {
     "sightingReported": ("Demo user", REPORT),
     "watchAlerts": ("Admin", REPORT),
     "homeFeedUpdated": ("Admin", POST),
-    "notificationReceived": ("Admin", 'mutation { addComment(postId: "demo-1", input: { text: "Hm" }) { id } }'),
+    "notificationReceived": ("Admin", 'mutation { createComment(postId: "demo-1", input: { text: "Hm" }) { id } }'),
     "livestreamChanged": (
         "Admin",
         'mutation { createLivestream(input: { title: "A", streamUrl: "https://example.com/a",'

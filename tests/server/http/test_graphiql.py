@@ -354,9 +354,9 @@ def test_each_of_several_files_is_reported_and_a_failed_one_frees_its_place(page
         data = answer.get("data") or {}
         if "createPhoto" in data:
             reserved.append(data["createPhoto"]["imageId"])
-        if "cancelUpload" in data:
+        if "cancelPhotoUpload" in data:
             sent = json.loads(route.request.post_data or "")
-            given_up.append((sent["variables"]["imageId"], data["cancelUpload"]))
+            given_up.append((sent["variables"]["imageId"], data["cancelPhotoUpload"]))
         if "photos" in data:
             first = data["photos"]["nodes"][0]
             old, first["thumbnailUrl"] = first["thumbnailUrl"], "/media/expired"

@@ -209,7 +209,7 @@ async def test_whether_a_type_is_one_of_its_fields_can_be_asked_of_all(served: S
 
     assert answer.errors is None
     assert {field["type"]["isOneOf"] for field in answer.data["__type"]["fields"]} == {None}
-    assert (await served.ask('{__type(name: "AddCommentInput") {isOneOf}}')).data == {"__type": {"isOneOf": False}}
+    assert (await served.ask('{__type(name: "CreateCommentInput") {isOneOf}}')).data == {"__type": {"isOneOf": False}}
 
 
 async def test_a_repeated_refusal_has_the_same_words(served: Served) -> None:

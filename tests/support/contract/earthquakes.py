@@ -45,7 +45,7 @@ PAGE = Page(
         Field(
             "earthquakeStatistics",
             ("QUAKE-6", Who.ANY, {"GetItem", "BatchGetItem", "Query"}),
-            "{ earthquakeStatistics(by: REGION) { count groups { region count } } }",
+            "{ earthquakeStatistics(by: REGION) { earthquakeCount groups { region earthquakeCount } } }",
             ["GetItem earthquake-events", "Query earthquake-events"],
         ),
     ),

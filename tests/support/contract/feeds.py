@@ -128,9 +128,9 @@ PAGE = Page(
             again=Again.NOTHING_THERE,
         ),
         Field(
-            "addComment",
+            "createComment",
             ("FEED-W3", Who.USER, {"GetItem", "BatchGetItem", "PutItem"}),
-            'mutation { addComment(postId: "p1", input: {text: "Nice"}) { text } }',
+            'mutation { createComment(postId: "p1", input: {text: "Nice"}) { text } }',
             ["BatchGetItem feed", "PutItem feed"],
             also=OWN_COUNTS,
             missing="NOT_FOUND",

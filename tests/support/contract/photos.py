@@ -20,7 +20,7 @@ BY_TYPE = "Query sparks.entityType-PK-index"
 async def prepare_photos(served: Served) -> dict[str, str]:
     """Create what the operations need: a photo with a face, a photo whose file waits for confirmation, a livestream."""
     await put_library_items(served, photo_user(uploadCount=1), I1, F1, P1, P2, livestream("l1"))
-    reserve = f'mutation {{ createPhoto(input: {{contentType: JPEG, imageId: "{WAITING}"}}) {{ imageId }} }}'
+    reserve = f'mutation {{ createPhoto(input: {{contentType: "image/jpeg", imageId: "{WAITING}"}}) {{ imageId }} }}'
     assert (await served.ask(reserve, user="ada", email=ADA)).errors is None
     file = io.BytesIO()
     Image.new("RGB", (60, 40), "teal").save(file, "JPEG")
@@ -75,9 +75,9 @@ PAGE = Page(
         ),
         # The faces, then their photos.
         Field(
-            "photosOfPerson",
+            "photosByPerson",
             ("SPARKS-7", Who.ANY, {"Query", "GetItem", "BatchGetItem"}),
-            '{ photosOfPerson(personId: "p1") { edges { node { tags } faces { confidence } } } }',
+            '{ photosByPerson(personId: "p1") { edges { node { tags } faces { confidence } } } }',
             ["GetItem sparks", "Query sparks.personId-PK-index"],
         ),
         Field(
@@ -127,7 +127,7 @@ PAGE = Page(
                 Who.USER,
                 {"GetItem", "BatchGetItem", "Query", "UpdateItem", "TransactWriteItems", "DeleteItem"},
             ),
-            "mutation { createPhoto(input: {contentType: JPEG}) { original { url } } }",
+            'mutation { createPhoto(input: {contentType: "image/jpeg"}) { original { url } } }',
             ["TransactWriteItems sparks"],
             by_email=True,
         ),
@@ -140,13 +140,13 @@ PAGE = Page(
             by_email=True,
             missing="NOT_FOUND",
             order=-4,
-            is_prepared_again=True,  # `cancelUpload` consumes the upload
+            is_prepared_again=True,  # `cancelPhotoUpload` consumes the upload
         ),
         # The reservation and its photo are read first; the note of its files is deleted with them.
         Field(
-            "cancelUpload",
+            "cancelPhotoUpload",
             ("SPARKS-W1", Who.USER, {"GetItem", "BatchGetItem", "Query", "TransactWriteItems", "DeleteItem"}),
-            f'mutation {{ cancelUpload(id: "{WAITING}") }}',
+            f'mutation {{ cancelPhotoUpload(id: "{WAITING}") }}',
             ["DeleteItem sparks", "GetItem sparks", "Query sparks", "TransactWriteItems sparks"],
             by_email=True,
             again=Again.NOTHING_THERE,
@@ -269,7 +269,7 @@ PAGE = Page(
             '{"email":"ada@example.com","order":"ascending"}',
             '{"email":"ada@example.com"}',
         ),
-        "photosOfPerson": (
+        "photosByPerson": (
             "SPARKS-7",
             '{"order":"ascending","personId":"p1"}',
             '{"personId":"p1"}',

@@ -46,7 +46,7 @@ PAGE = Page(
         Field(
             "trending",
             ("BLIP-4", Who.ANY, {"Query"}),
-            "{ trending { score sightings { nodes { area } } } }",
+            "{ trending { sightingCount sightings { nodes { area } } } }",
             ["Query blip.TrendingIndex"] * 5,
         ),
         Field(

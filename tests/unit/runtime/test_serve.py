@@ -95,9 +95,9 @@ def test_an_unknown_path_is_a_404_in_the_form_of_other_errors(gateway: GatewayPr
 
 
 def test_the_demo_has_earthquakes_of_the_last_days_and_active_sightings(gateway: GatewayProcess) -> None:
-    data = gateway.data("{ earthquakes(last: 1) { nodes { occurredAt } } trending(window: HOUR) { score } }")
+    data = gateway.data("{ earthquakes(last: 1) { nodes { occurredAt } } trending { sightingCount } }")
     assert data["earthquakes"]["nodes"]
-    assert sum(category["score"] for category in data["trending"]) >= 8
+    assert sum(category["sightingCount"] for category in data["trending"]) >= 8
     assert len(gateway.data(STRONG)["earthquakes"]["nodes"]) > 3
 
 

@@ -172,7 +172,7 @@ TAKE_OVER = """mutation ($id: ID!) {
   updatePhotoUser(input: {displayName: "Mallory"}) { displayName }
   updatePhoto(id: "hers", takenAt: "2023-01-01T00:00:00Z", input: {description: "mine"}) { imageId }
   deletePhoto(id: "hers") { imageId }
-  cancelUpload(id: $id)
+  cancelPhotoUpload(id: $id)
 }"""
 
 

@@ -37,7 +37,7 @@ AROUND = """{
   user(id: "demo") { postCount followerCount followingCount }
   notifications(userId: "demo", first: 50) { nodes { kind actor { name } } }
   topAuthors(at: "2026-06-25T12:00:00Z") { score author { name } }
-  trendingTags(window: DAY) { tag postCount }
+  trendingTags(period: DAY) { tag postCount }
 }"""
 
 

@@ -15,7 +15,7 @@ BATCH, LIST, FOUND = "BatchGetItem sparks", "Query sparks.personId-PK-index", "Q
 ARGUMENTS = "personId: $person, first: $first, after: $after, last: $last, before: $before, order: $order"
 PAGE = f"""
 query ($person: ID!, $first: Int, $after: String, $last: Int, $before: String, $order: SortOrder! = DESCENDING) {{
-  photosOfPerson({ARGUMENTS}) {{
+  photosByPerson({ARGUMENTS}) {{
     edges {{ cursor node {{ imageId }} FACES }}
     pageInfo {{ hasNextPage hasPreviousPage startCursor endCursor }}
     lastEvaluatedKey
@@ -46,7 +46,7 @@ async def page_of_person(served: Served, person_id: str = "p1", *, faces: bool =
     query = PAGE.replace("FACES", "faces { faceId personId imageId }" if faces else "")
     answer = await served.ask(query, {"person": person_id, **paging})
     assert answer.errors is None, answer.errors
-    found = answer.data["photosOfPerson"]
+    found = answer.data["photosByPerson"]
     edges, info = found["edges"], found["pageInfo"]
     shown = [edge.get("faces", []) for edge in edges]
     cursors = [edge["cursor"] for edge in edges]
@@ -183,7 +183,7 @@ async def test_persons_faces_and_users_of_the_photos_cost_one_further_batch(serv
     await put_photos(served, [[number] for number in range(25)])
 
     answer = await served.ask(
-        """{ photosOfPerson(personId: "p1") {
+        """{ photosByPerson(personId: "p1") {
           nodes { imageId user { displayName } persons { name } faces { faceId person { name } photo { imageId } } }
           edges { faces { faceId person { name } photo { imageId } } }
         } }"""
@@ -191,7 +191,7 @@ async def test_persons_faces_and_users_of_the_photos_cost_one_further_batch(serv
 
     assert answer.errors is None
     assert answer.made == [BATCH, BATCH, LIST]
-    found = answer.data["photosOfPerson"]
+    found = answer.data["photosByPerson"]
     shown = [{"faceId": "f024", "person": {"name": "Ada"}, "photo": {"imageId": "i024"}}]
     assert found["edges"][0] == {"faces": shown}
     assert found["nodes"][0] == {
@@ -338,17 +338,17 @@ async def test_a_damaged_photo_is_an_error_in_its_own_place(served: Served) -> N
     )
 
     answer = await served.ask(
-        """{ photosOfPerson(personId: "p1") {
+        """{ photosByPerson(personId: "p1") {
           edges { cursor node { imageId } faces { faceId } } pageInfo { hasNextPage }
         } }"""
     )
 
-    edges = answer.data["photosOfPerson"]["edges"]
+    edges = answer.data["photosByPerson"]["edges"]
     assert [edge["node"] for edge in edges] == [{"imageId": "i000"}, {"imageId": "i002"}, None]
     assert [edge["faces"] for edge in edges] == [[None, {"faceId": "f000"}], [{"faceId": "f002"}], [{"faceId": "f001"}]]
     assert sorted(error["path"] for error in answer.errors or ()) == [
-        ["photosOfPerson", "edges", 0, "faces", 0],
-        ["photosOfPerson", "edges", 2, "node"],
+        ["photosByPerson", "edges", 0, "faces", 0],
+        ["photosByPerson", "edges", 2, "node"],
     ]
     assert answer.codes == ["INTERNAL", "INTERNAL"]
 
@@ -406,7 +406,7 @@ async def test_an_unknown_person_has_no_photos(served: Served) -> None:
     ],
 )
 async def test_impossible_arguments_are_refused_by_name(served: Served, arguments: str, field: str) -> None:
-    answer: Answer = await served.ask(f"{{ photosOfPerson({arguments}) {{ nodes {{ imageId }} }} }}")
+    answer: Answer = await served.ask(f"{{ photosByPerson({arguments}) {{ nodes {{ imageId }} }} }}")
 
     assert answer.codes == ["BAD_USER_INPUT"]
     assert (answer.errors or [])[0]["extensions"]["field"] == field
