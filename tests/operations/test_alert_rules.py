@@ -1,4 +1,7 @@
-"""The alert rules, run by promtool: each fires on its fault, and none in a healthy installation."""
+"""The alert rules, run by promtool: each fires on its fault, and none in a healthy installation.
+
+Each also fires by a real fault, in `tests/proofs/test_alerts_of_*.py`.
+"""
 
 import os
 import shutil
@@ -10,6 +13,12 @@ import pytest
 import yaml
 
 from tests.support.operations import rules
+from tests.support.prometheus import (
+    BY_FAULTS_OF_A_DEPLOYMENT,
+    BY_FAULTS_OF_A_GATEWAY,
+    BY_FAULTS_OF_A_STORE,
+    BY_FAULTS_OF_PIPELINES,
+)
 from tests.support.store_engines import ROOT
 
 RULES = ROOT / "deploy" / "prometheus" / "alerts.yaml"
@@ -78,3 +87,8 @@ def test_there_is_a_scenario_for_each_alert() -> None:
     firing = {alert for scenario in SCENARIOS for alert, _, fires in expectations(scenario) if fires}
     assert firing == {rule["alert"] for rule in rules()}
     assert [scenario["name"] for scenario in SCENARIOS if "silent" in scenario] == ["a healthy installation"]
+
+
+def test_each_alert_is_in_one_test_with_a_real_fault() -> None:
+    groups = (BY_FAULTS_OF_A_DEPLOYMENT, BY_FAULTS_OF_A_GATEWAY, BY_FAULTS_OF_A_STORE, BY_FAULTS_OF_PIPELINES)
+    assert sorted(alert for group in groups for alert in group) == sorted(rule["alert"] for rule in rules())

@@ -1,113 +1,35 @@
-"""Prometheus with the alert rules beside real gateways: real faults make the alerts fire.
+"""Prometheus with the alert rules beside real gateways: faults of a deployment make their alerts fire."""
 
-The rules have no `for`, and rates over ten seconds instead of five minutes.
-"""
-
-import json
-import os
-import re
-import shutil
-import subprocess
-import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
-from urllib.error import HTTPError, URLError
-from urllib.request import Request, urlopen
 
 import pytest
-import yaml
 
 from datastore.model.identity import Role
 from server.security.jwt import Tokens, TokenSettings
 from tests.support.command_line import GatewayProcess, run_command, serve_process, surroundings
 from tests.support.forking import Forked
-from tests.support.operations import ALERTS
 from tests.support.ports import free_port
+from tests.support.prometheus import (
+    BY_FAULTS_OF_A_DEPLOYMENT,
+    METRICS_TOKEN,
+    prometheus_program,
+    running_prometheus,
+)
 from tests.support.redis_server import RedisServer, redis
+from tests.support.repeated_requests import repeated
 from tests.support.served import SECRET
 from tests.support.small_disk import Disk, disk
 from tests.support.until import until_blocking
 
-__all__ = ["disk", "redis"]
+__all__ = ["disk", "prometheus_program", "redis"]
 
-METRICS_TOKEN, ENGINE_KEY = "m" * 16, "k" * 32
+ENGINE_KEY = "k" * 32
 OTHER_SECRET = "another secret, of one gateway only, by mistake"
-PAUSE_SECONDS = 0.05
 BAD_CURSOR = '{ earthquakes(first: 1, after: "x") { nodes { eventId } } }'
 COSTLY = "{ earthquakes(first: 100) { nodes { eventId } } }"
 POST = 'mutation { createPost(input: {text: "%s"}) { postId } }' % ("x" * 400)
 JOIN = 'mutation { createUser(input: {name: "Ada"}) { userId } }'
-
-
-class Prometheus:
-    """A Prometheus that scrapes the gateways and the engine twice a second."""
-
-    def __init__(self, program: str, folder: Path, gateways: list[int], engine: int) -> None:
-        rules = yaml.safe_load(re.sub(r"\[5m\]", "[10s]", yaml.safe_dump(ALERTS, width=10_000)))
-        for group in rules["groups"]:
-            for rule in group["rules"]:
-                rule.pop("for", None)
-        (folder / "rules.yaml").write_text(yaml.safe_dump(rules))
-        jobs = [
-            self._job("gateway", gateways) | {"authorization": {"credentials": METRICS_TOKEN}},
-            self._job("engine", [engine]),
-        ]
-        times = {"scrape_interval": "500ms", "scrape_timeout": "500ms", "evaluation_interval": "500ms"}
-        config = {"global": times, "rule_files": [str(folder / "rules.yaml")], "scrape_configs": jobs}
-        (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
-        self._port = free_port()
-        command = [program, f"--config.file={folder}/prometheus.yaml", f"--storage.tsdb.path={folder}/tsdb"]
-        command += [f"--web.listen-address=127.0.0.1:{self._port}", "--log.level=warn"]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-
-    @staticmethod
-    def _job(name: str, ports: list[int]) -> dict[str, Any]:
-        return {"job_name": name, "static_configs": [{"targets": [f"127.0.0.1:{port}" for port in ports]}]}
-
-    def firing(self) -> set[str]:
-        """Return the names of the alerts that fire."""
-        with suppress(URLError), urlopen(f"http://127.0.0.1:{self._port}/api/v1/alerts", timeout=10) as response:
-            return {alert["labels"]["alertname"] for alert in json.load(response)["data"]["alerts"]}
-        return set()
-
-    def until_firing(self, *alerts: str) -> None:
-        try:
-            until_blocking(lambda: set(alerts) <= self.firing(), 60)
-        except TimeoutError:
-            raise AssertionError(f"These do not fire: {sorted(set(alerts) - self.firing())}") from None
-
-
-@pytest.fixture
-def prometheus_program() -> str:
-    """Return the path of Prometheus, which is Debian's package prometheus."""
-    found = shutil.which("prometheus")
-    if found is None:
-        if os.environ.get("REQUIRE_PROMETHEUS"):
-            pytest.fail("prometheus is needed.")
-        pytest.skip("prometheus is needed.")
-    return found
-
-
-@contextmanager
-def repeated(gateway: GatewayProcess, query: str, token: str | None = None) -> Iterator[None]:
-    """Send an operation again and again, whatever the answer, for the duration of a block."""
-    ended = threading.Event()
-    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
-
-    def send() -> None:
-        while not ended.wait(PAUSE_SECONDS):
-            with suppress(HTTPError, URLError, TimeoutError):
-                urlopen(Request(f"{gateway.url}/graphql", json.dumps({"query": query}).encode(), headers), timeout=10)
-
-    thread = threading.Thread(target=send, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join(20)
 
 
 @pytest.mark.timeout(400)
@@ -138,9 +60,8 @@ def test_real_faults_make_the_alerts_fire(
             "sparing", GATEWAY_ANONYMOUS_BUDGET_UNITS="1", GATEWAY_ANONYMOUS_BUDGET_UNITS_PER_SECOND="0.001"
         )
         ports = [int(gateway.url.rpartition(":")[2]) for gateway in (right, secretive, sparing)]
-        prometheus = Prometheus(prometheus_program, tmp_path, ports, engine_metrics)
-        stack.callback(prometheus.process.wait)
-        stack.callback(prometheus.process.kill)
+        jobs = {"gateway": ports, "engine": [engine_metrics]}
+        prometheus = stack.enter_context(running_prometheus(prometheus_program, tmp_path, jobs))
 
         prometheus.until_firing("GatewaySecretDiffers", "GatewaySettingsDiffer")
         # No pipeline runs here.
@@ -163,3 +84,4 @@ def test_real_faults_make_the_alerts_fire(
             prometheus.until_firing(*of_store)
         sparing.process.kill()
         prometheus.until_firing("GatewayDown")
+    assert prometheus.fired == BY_FAULTS_OF_A_DEPLOYMENT

@@ -163,11 +163,13 @@ def _fetch(request: Request) -> tuple[int, str, str]:
             return problem.code, problem.headers["Content-Type"], problem.read().decode()
 
 
-def serve_process(folder: Path, *arguments: str, **environment: str) -> AbstractContextManager[GatewayProcess]:
-    """Run `serve` with its data in this folder while the context is open."""
+def serve_process(
+    folder: Path, *arguments: str, script: str = "gateway.py", **environment: str
+) -> AbstractContextManager[GatewayProcess]:
+    """Run `serve` of the script with its data in this folder while the context is open."""
 
     def start(surrounded: dict[str, str], log: Path) -> Forked:
-        return Forked("gateway.py", ["serve", *arguments], surrounded, stdout=Path(os.devnull), stderr=log)
+        return Forked(script, ["serve", *arguments], surrounded, stdout=Path(os.devnull), stderr=log)
 
     return _serving(start, folder, environment)
 
