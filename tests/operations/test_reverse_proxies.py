@@ -202,3 +202,37 @@ async def test_clients_get_the_error_of_a_gateway_while_the_store_is_away(name: 
                 assert await proxy_answers(session, proxy.url)
         finally:
             proxy.stop()
+
+
+def unread_bytes(port: int) -> int:
+    """Return the most bytes that wait in a connection to this port of the machine for its server to read them."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    waiting = [int(line[4].partition(":")[2], 16) for line in lines if int(line[1].partition(":")[2], 16) == port]
+    return max(waiting, default=0)
+
+
+@pytest.mark.proof
+async def test_clients_get_an_error_of_the_api_when_a_gateway_is_killed_before_it_responds(
+    proxy: ReverseProxy, gateways: tuple[GatewayProcess, GatewayProcess]
+) -> None:
+    """The request was sent, so that no other gateway gets it."""
+    ports = [int(gateway.url.rpartition(":")[2]) for gateway in gateways]
+    body = {**AREAS, "extensions": {"padding": "x" * 5_000}}  # more than the bytes of a check
+
+    async def is_sent() -> bool:
+        return max(map(unread_bytes, ports)) > 5_000
+
+    async with proxy_client_at("127.0.0.1") as first, proxy_client_at("127.0.0.1") as session:
+        await until_async(lambda: running_proxy_answers(proxy, first), SECONDS)
+        for gateway in gateways:
+            gateway.process.send_signal(signal.SIGSTOP)
+        # HAProxy closes the connection of a client without a response if the one to the gateway had been used before.
+        request = asyncio.create_task(session.post(f"{proxy.url}/graphql", json=body))
+        await until_async(is_sent, SECONDS)
+        for gateway in gateways:
+            gateway.process.send_signal(signal.SIGKILL)
+        async with await request as response:
+            assert response.status in (502, 503)
+            assert response.headers["retry-after"] == "1"
+            (error,) = (await response.json())["errors"]
+        assert error["extensions"] == {"code": "UNAVAILABLE", "mayHaveBeenApplied": True, "retryAfter": 1}

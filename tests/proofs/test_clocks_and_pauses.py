@@ -17,15 +17,15 @@ from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.keyspace.feeds.table import FEED
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.live_state import ActiveMatch
-from tests.support import kills as test_kills
+from tests.support import loaded_deployment
 from tests.support.deployment import CRICKETS, FEEDS, GATEWAYS, MATCH, DeploymentPart, wait_for
 from tests.support.feed_process import instance_of
-from tests.support.kills import LoadedDeployment, deployed
+from tests.support.loaded_deployment import LoadedDeployment, deployed
 
 PAUSE_SECONDS = float(os.environ.get("PAUSE_SECONDS", "8"))
 LEASE_SECONDS = float(os.environ.get("PAUSE_LEASE", "3"))
 # At full length the clocks run at normal speed.
-CLOCK_TIMES = 1.0 if PAUSE_SECONDS >= 30 else test_kills.CLOCK_TIMES
+CLOCK_TIMES = 1.0 if PAUSE_SECONDS >= 30 else loaded_deployment.CLOCK_TIMES
 SECONDS = 4.0
 # The clocks of each pair are ten seconds apart, and that of the polling instance is late.
 OFF = {name: seconds for pair in (GATEWAYS, FEEDS, CRICKETS) for name, seconds in zip(pair, (-5.0, 5.0), strict=True)}

@@ -19,9 +19,7 @@ from datastore.database import Database, StoreOptions
 from datastore.dynamodb.client import Client
 from datastore.dynamodb.read_cache import ReadCaches
 from datastore.dynamodb.retry.budget import RETRY_COST, RetryBudget
-from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures
-from datastore.model.identity import Role
 from server.settings import Settings
 from tests.support.earthquake_samples import quake, store
 from tests.support.fault_mix import FIFTH, FaultMix, Only
@@ -29,7 +27,6 @@ from tests.support.fault_proxy import Proxy
 from tests.support.load_facts import stored_facts
 from tests.support.load_operations import QUAKES
 from tests.support.mixed_load import Fact, MixedLoad
-from tests.support.photo_items import photo, photo_user, put_library_items
 from tests.support.served import NOON, Clock, Served
 from tests.support.until import until
 
@@ -51,7 +48,6 @@ FINAL = {
 pytestmark = pytest.mark.timeout(60 + OPERATIONS / 20)
 # The largest share of responses that may be errors, which come from storms.
 MOST_ERRORS = 0.08
-SYNC = "mutation ($teams: [TeamInput!]!) { syncTeams(input: $teams) { teamId } }"
 
 
 class Hurrying(Clock):
@@ -96,17 +92,9 @@ def client_of_gateway(served: Served) -> Client:
 @pytest.fixture
 async def load(served: Served) -> MixedLoad:
     load = MixedLoad(served, actors=ACTORS, seed=SEED)
-    matches = [Match("m1", "L", "IPL", home_team_id="10", away_team_id="20", start_time=NOON + timedelta(days=1))]
-    await Fixtures(served.store(), NOON).sync(matches)
+    await Fixtures(served.store(), NOON).sync(load.fixtures(NOON + timedelta(days=1)))
     await store(served, *[quake(f"us{number}", timedelta(minutes=number + 1)) for number in range(QUAKES)])
-    for actor in load.actors:
-        await put_library_items(served, photo_user(actor.email), photo(actor.photo, actor.email))
-        answer = await served.ask('mutation { createUser(input: {name: "x"}) { userId } }', user=actor.name)
-        assert answer.errors is None
-        team = {"teamId": f"t-{actor.name}", "name": "First", "code": "T"}
-        answer = await served.ask(SYNC, {"teams": [team]}, user="job", role=Role.SYSTEM)
-        assert answer.errors is None
-        load.truth.acknowledged(("team", f"t-{actor.name}"), "First")
+    await load.enter()
     return load
 
 

@@ -7,19 +7,17 @@ end.
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
 
 from tests.support.deployment import GATEWAYS, Deployment, wait_for
-from tests.support.kills import LoadSize, deployed
+from tests.support.loaded_deployment import LoadSize, deployed
 from tests.support.mixed_load import MixedLoad
-from tests.support.remote import Received, Spread
+from tests.support.remote import Spread
 from tests.support.vital_signs import VitalSigns
 
 SECONDS = float(os.environ.get("SOAK_SECONDS", "5"))
@@ -36,21 +34,6 @@ SIZE = LoadSize(actors=24, viewers=int(os.environ.get("SOAK_VIEWERS", "20")), fe
 pytestmark = pytest.mark.timeout(120 + 2 * SECONDS)
 
 
-class Paced(Spread):
-    """Posts at most this number of requests per second, evenly spaced; with None, without a limit."""
-
-    per_second: float | None = None
-    _next = 0.0
-
-    @asynccontextmanager
-    async def post(self, url: str, *, json: Any, headers: Mapping[str, str]) -> AsyncIterator[Received]:
-        if self.per_second is not None:
-            self._next = max(self._next + 1 / self.per_second, time.monotonic() - 1)
-            await asyncio.sleep(self._next - time.monotonic())
-        async with super().post(url, json=json, headers=headers) as received:
-            yield received
-
-
 @dataclass(frozen=True)
 class Held:
     """The resources of gateways while no request is in flight, after this number of operations."""
@@ -63,7 +46,7 @@ async def looked(deployment: Deployment, spread: Spread) -> Held:
     return Held(spread.asked / len(GATEWAYS), {name: await deployment.blocks(name) for name in GATEWAYS})
 
 
-async def work_for(load: MixedLoad, seconds: float, spread: Paced) -> float:
+async def work_for(load: MixedLoad, seconds: float, spread: Spread) -> float:
     """Work for some seconds. Return the requests per second that were answered."""
     began, asked = time.monotonic(), spread.asked
     while time.monotonic() - began < seconds:
@@ -79,7 +62,7 @@ async def test_memory_does_not_grow_at_half_load(tmp_path: Path) -> None:
         ),
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http,
     ):
-        load, spread = world.load, Paced(http, world.deployment.urls, 30)
+        load, spread = world.load, Spread(http, world.deployment.urls, 30)
         world.served.http = spread
         signs = VitalSigns(world.deployment, http)
         await signs.look()

@@ -20,10 +20,10 @@ from datastore.engine.access_key import VARIABLE, authorization
 from datastore.engine.directory import EngineDirectory
 from datastore.objects.factory import LOCAL_FOLDER
 from tests.support.command_line import surroundings
-from tests.support.feed_process import instance_of
 from tests.support.forking import Forked
 from tests.support.ports import free_port
 from tests.support.process_clock import ProcessClock
+from tests.support.reverse_proxies import proxy_command
 from tests.support.served import SECRET
 from tests.support.store_engines import make_tables, new_prefix
 
@@ -32,9 +32,13 @@ ENGINE_KEY = "k" * 32
 GATEWAYS = ("gateway-1", "gateway-2")
 FEEDS = ("feed-1", "feed-2")
 CRICKETS = ("cricket-1", "cricket-2")
+PROXY = "haproxy"
+# HAProxy, which asks each second whether a gateway is ready, notices a shutdown within this time.
+DRAIN_SECONDS = 4
 # No load is refused, but each operation is charged.
 BUDGET = {"GATEWAY_BUDGET_UNITS": "10000000", "GATEWAY_BUDGET_UNITS_PER_SECOND": "1000000"}
 UNBOUND = {"GATEWAY_MAX_LAG_SECONDS": "0", "GATEWAY_MAX_CONCURRENT_PER_CALLER": "0"}
+PROXIED = {"GATEWAY_TRUSTED_PROXIES": "127.0.0.1/32", "GATEWAY_DRAIN_SECONDS": str(DRAIN_SECONDS)}
 MATCH = "m2"
 METRICS_TOKEN = "of-the-figures-alone"
 
@@ -68,7 +72,10 @@ class DeploymentPart:
     async def begin(self) -> None:
         """Start the process and wait until it works."""
         self.begin_unheard()
-        await wait_for(lambda: self._ready(self))
+        await wait_for(self.is_ready)
+
+    async def is_ready(self) -> bool:
+        return await self._ready(self)
 
     def begin_unheard(self) -> None:
         self.instance = f"{id(self)}-{next(self._numbers)}"
@@ -78,6 +85,15 @@ class DeploymentPart:
         if self.process is not None:
             self.process.kill()
             self.process.wait(20)
+
+    def terminate(self) -> None:
+        """Ask the process to end. It may go on for some seconds."""
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGTERM)
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
 
     def pause(self) -> None:
         assert self.process is not None
@@ -101,8 +117,10 @@ class Deployment:
     """A deployment. `lease_seconds` is the lifetime of leases and locks of the pipelines and the bus; the match is
     played in real time.
 
-    With `keep_little` the caches of gateways have small bounds. With `short_uploads` reservations of photos expire
-    after two minutes, and the janitor runs three times a second.
+    With `keep_little` the caches of gateways have small bounds. With `upload_seconds` reservations of photos expire
+    after this time, and the janitor runs three times a second. `as_operated`: clients reach the gateways through
+    HAProxy with the configuration of `deploy/proxies`, and the feed's pipelines run as their command, which needs
+    leases and clocks as in production. `settings` are environment variables of the gateways.
     """
 
     def __init__(
@@ -115,20 +133,25 @@ class Deployment:
         clock_times: float = 1.0,
         off: Mapping[str, float] | None = None,
         keep_little: bool = False,
-        short_uploads: bool = False,
+        upload_seconds: float | None = None,
+        as_operated: bool = False,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder
         self.prefix = new_prefix()
-        self.ports = {name: free_port() for name in ("engine", "redis", *GATEWAYS)}
+        self.ports = {name: free_port() for name in ("engine", "redis", *GATEWAYS, PROXY)}
         self.clock = ProcessClock(time.time(), clock_times)
         self.store = f"http://127.0.0.1:{self.ports['engine']}"
-        self.urls = [f"http://127.0.0.1:{self.ports[name]}" for name in GATEWAYS]
+        # The addresses for clients.
+        self.urls = [f"http://127.0.0.1:{self.ports[name]}" for name in ((PROXY,) if as_operated else GATEWAYS)]
         self._http = http
         self._lease = str(lease_seconds)
         self._match_speed = str(match_speed)
         self._off = off or {}
         self._keeping = {"KEEPS_LITTLE": "1"} if keep_little else {}
-        self._keeping |= {"SHORT_UPLOADS": "1"} if short_uploads else {}
+        self._keeping |= {} if upload_seconds is None else {"UPLOAD_SECONDS": str(upload_seconds)}
+        self._keeping |= PROXIED if as_operated else {}
+        self._keeping |= settings or {}
         self._match_began = ""
         self.parts: dict[str, DeploymentPart] = {
             "redis": self._part("redis", self._start_redis, self._redis_answers),
@@ -137,9 +160,12 @@ class Deployment:
         for name in GATEWAYS:
             self.parts[name] = self._part(name, self._start_gateway, self._gateway_answers)
         for name in FEEDS:
-            self.parts[name] = self._part(name, self._start_feed, _is_there)
+            start = self._start_feed_command if as_operated else self._start_feed
+            self.parts[name] = self._part(name, start, _is_there)
         for name in CRICKETS:
             self.parts[name] = self._part(name, self._start_cricket, self._says_ready)
+        if as_operated:
+            self.parts[PROXY] = self._part(PROXY, self._start_proxy, self._gateway_answers)
 
     def _part(
         self,
@@ -187,9 +213,25 @@ class Deployment:
             "tests/support/gateway_process.py", name, arguments, environment | BUDGET | UNBOUND | self._keeping
         )
 
+    def _start_proxy(self, name: str, clock: ProcessClock, instance: str) -> ProcessHandle:
+        gateways = [self.ports[gateway] for gateway in GATEWAYS]
+        with (self.folder / f"{name}.log").open("ab") as log:
+            command = proxy_command(name, self.folder, self.ports[name], gateways)
+            return subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log)
+
     def _start_feed(self, name: str, clock: ProcessClock, instance: str) -> ProcessHandle:
         arguments = [self.store, self.prefix, self._lease, *clock.arguments]
         return self._forked("tests/support/feed_process.py", name, arguments, {})
+
+    def _start_feed_command(self, name: str, clock: ProcessClock, instance: str) -> ProcessHandle:
+        environment = {
+            "GATEWAY_DATA_DIR": str(self.folder),
+            "GATEWAY_SECRET": SECRET,
+            "GATEWAY_STORE": self.store,
+            "GATEWAY_TABLE_PREFIX": self.prefix,
+            "GATEWAY_POLL_INTERVAL_SECONDS": "0.05",
+        }
+        return self._forked("gateway.py", name, ["pipeline", "feed"], environment)
 
     def _start_cricket(self, name: str, clock: ProcessClock, instance: str) -> ProcessHandle:
         numbers = [self._match_began, self._match_speed, self._lease]
@@ -234,9 +276,10 @@ class Deployment:
 
     # State of the processes
 
-    def instances_of_feed(self) -> set[str]:
-        """Return the owners of valid leases."""
-        return {instance_of(process.pid) for name in FEEDS if (process := self.parts[name].process)}
+    def is_feed_instance(self, owner: str) -> bool:
+        """Return whether the owner of a lease is a running instance: its name contains the id of its process."""
+        running = [self.parts[name].process for name in FEEDS if self.parts[name].is_running]
+        return any(f"-{process.pid}-" in f"{owner}-" for process in running if process is not None)
 
     def engine_child(self) -> int:
         """Return the id of the engine's own process, which `gateway.py engine` started."""
@@ -297,6 +340,8 @@ class Deployment:
                 await make_tables(database)
                 await prepare(database)
                 await asyncio.gather(*[self.parts[name].begin() for name in (*GATEWAYS, *FEEDS)])
+                if PROXY in self.parts:
+                    await self.parts[PROXY].begin()
                 yield database
         finally:
             for part in self.parts.values():
@@ -305,4 +350,4 @@ class Deployment:
 
 
 async def _is_there(name: str, part: DeploymentPart) -> bool:
-    return part.process is not None and part.process.poll() is None
+    return part.is_running

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -64,11 +64,18 @@ class FeedWorkload:
         """Execute this number of operations by random users, `at_once` of them
         concurrently if there are enough users.
         """
-        free = set(self.users)
-        at_once = min(at_once, len(free))
+        at_once = min(at_once, len(self.users))
+        await self._run([range(operations // at_once) for _ in range(at_once)])
 
-        async def work(share: int) -> None:
-            for _ in range(share):
+    async def work_until(self, over: asyncio.Event, at_once: int = 12) -> None:
+        """Execute operations by random users, `at_once` of them concurrently, until `over` is set."""
+        await self._run([iter(over.is_set, True) for _ in range(at_once)])
+
+    async def _run(self, shares: Sequence[Iterable[object]]) -> None:
+        free = set(self.users)
+
+        async def work(share: Iterable[object]) -> None:
+            for _ in share:
                 user = self.rng.choice(sorted(free))
                 free.discard(user)
                 try:
@@ -76,7 +83,7 @@ class FeedWorkload:
                 finally:
                     free.add(user)
 
-        await asyncio.gather(*[work(operations // at_once) for _ in range(at_once)])
+        await asyncio.gather(*[work(share) for share in shares])
 
     async def _do(self, user: str) -> None:
         operation = self._chooser.next(user)
@@ -197,27 +204,42 @@ class Found:
 
 async def compare_with_feed_model(workload: FeedWorkload) -> None:
     """Check that every counter, feed, notification list and board equals the model's."""
-    model, found = workload.model, Found(workload.served, workload.users)
-    assert await found.post_counts() == model.post_counts()
-    assert await found.user_counts() == model.user_counts(workload.users)
-    feeds = await found.feeds()
-    assert {user: len(feed) for user, feed in feeds.items()} == {user: len({*feed}) for user, feed in feeds.items()}
-    assert {user: {*feed} for user, feed in feeds.items()} == model.feeds(workload.users)
-    moments = {post_id: post.created_at for post_id, post in model.posts.items()}
-    assert all([*feed] == sorted(feed, key=lambda post: moments[post], reverse=True) for feed in feeds.values())
-    received, wanted = await found.notifications(), model.notifications(workload.users)
-    assert received == wanted, {
-        user: (received[user] - of, of - received[user]) for user, of in wanted.items() if received[user] != of
+    assert await feed_differences(workload) == {}
+
+
+async def feed_differences(workload: FeedWorkload) -> dict[str, Any]:
+    """Return what is found, and what the model has instead, of each counter, feed, notification list and board."""
+    model, users, found = workload.model, workload.users, Found(workload.served, workload.users)
+    pairs: dict[str, tuple[Any, Any]] = {
+        "counts of posts": (await found.post_counts(), model.post_counts()),
+        "counts of users": (await found.user_counts(), model.user_counts(users)),
+        "notifications": (await found.notifications(), model.notifications(users)),
     }
-    months = sorted({post.created_at[:7] for post in model.posts.values()})
-    for month in months:
-        assert await found.top_authors(month) == model.top_authors(month)
+    feeds, expected = await found.feeds(), model.feeds(users)
+    moments = {post_id: post.created_at for post_id, post in model.posts.items()}
+    newest_first = {
+        user: sorted(feed, key=lambda post: moments.get(post, ""), reverse=True) for user, feed in feeds.items()
+    }
+    pairs["order of feeds"] = feeds, newest_first
+    pairs["feeds"] = {user: sorted(feed) for user, feed in feeds.items()}, {u: sorted(expected[u]) for u in users}
+    for month in sorted({post.created_at[:7] for post in model.posts.values()}):
+        pairs[f"authors of {month}"] = _ranked(await found.top_authors(month)), _ranked(model.top_authors(month))
     days = sorted({post.created_at[:10] for post in model.posts.values()})
     # Counts by hour are kept for three days.
     kept = before(timedelta(days=2)).isoformat()[:13]
     hours = sorted({hour for post in model.posts.values() if (hour := post.created_at[:13]) > kept})
     for window in (*days[-3:], *hours[-5:]):
-        assert await found.trending(window) == model.trending(window), window
+        pairs[f"tags of {window}"] = _ranked(await found.trending(window)), _ranked(model.trending(window))
+    return {
+        f"{name}: {key}": (has.get(key), should.get(key))
+        for name, (has, should) in pairs.items()
+        for key in {**has, **should}
+        if has.get(key) != should.get(key)
+    }
+
+
+def _ranked(rows: list[Any]) -> dict[int, Any]:
+    return dict(enumerate(rows))
 
 
 def before(time: timedelta) -> datetime:

@@ -2,7 +2,7 @@
 
 On SIGUSR2 it writes the number of allocated blocks of memory, without garbage, to the file `BLOCKS_FILE`. With
 `KEEPS_LITTLE` its caches have small bounds, which are reached soon. `BUS_LEASE_SECONDS` is the lifetime of its leases
-of the bus. With `SHORT_UPLOADS` reservations of photos last two minutes, and the janitor runs three times a second.
+of the bus. With `UPLOAD_SECONDS` reservations of photos last this long, and the janitor runs three times a second.
 """
 
 import gc
@@ -33,8 +33,8 @@ def main(*arguments: str) -> None:
     if os.environ.get("KEEPS_LITTLE"):
         identity.CACHED_TOKENS = _defaults_of(History)["most_changes"] = 20
         PUT_VERSIONS._last = LruCache(20)
-    if os.environ.get("SHORT_UPLOADS"):
-        releases.LIFETIME = vars(uploads)["LIFETIME"] = timedelta(minutes=2)
+    if seconds := os.environ.get("UPLOAD_SECONDS"):
+        releases.LIFETIME = vars(uploads)["LIFETIME"] = timedelta(seconds=float(seconds))
         janitor.EVERY_SECONDS = 0.3
     signal.signal(signal.SIGUSR2, lambda *_: _tell_blocks())
     sys.argv = ["gateway.py", *arguments[3:]]

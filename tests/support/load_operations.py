@@ -19,7 +19,10 @@ LATEST = 40
 
 @dataclass(frozen=True)
 class Write:
-    """A mutation that sets a fact to `value`, and the facts in `more`. `acknowledged` is called with its data."""
+    """A mutation that sets a fact to `value`, and the facts in `more`. `acknowledged` is called with its data.
+
+    `once`: no other write sets these facts.
+    """
 
     name: str
     query: str
@@ -29,6 +32,7 @@ class Write:
     role: Role = Role.USER
     acknowledged: Callable[[Any], None] = field(default=lambda data: None)
     more: tuple[tuple[str, ...], ...] = ()
+    once: bool = False
 
     @property
     def facts(self) -> tuple[tuple[str, ...], ...]:
@@ -69,6 +73,7 @@ def create_post(actor: "Actor") -> Write:
         ("post", post),
         text,
         acknowledged=lambda _: actor.load.posts.append((actor.name, post)),
+        once=True,
     )
 
 
@@ -90,7 +95,7 @@ def comment(actor: "Actor") -> Write | None:
       done: createComment(postId: $post, input: {commentId: $id, text: $text}) { commentId } }"""
     comment_id = actor.new_id()
     variables = {"post": post, "id": comment_id, "text": text}
-    return Write("createComment", query, variables, ("comment", post, comment_id), text)
+    return Write("createComment", query, variables, ("comment", post, comment_id), text, once=True)
 
 
 def follow(actor: "Actor") -> Write:
@@ -145,7 +150,8 @@ def report(actor: "Actor") -> Write:
         done = data["done"]
         actor.load.sightings.append(Sighted(actor.name, done["sightingId"], began, done["reportedAt"]))
 
-    return Write("reportSighting", query, {"text": description}, ("sighting", description), 1, acknowledged=known)
+    fact = ("sighting", description)
+    return Write("reportSighting", query, {"text": description}, fact, 1, acknowledged=known, once=True)
 
 
 def confirm(actor: "Actor") -> Write | None:
@@ -219,9 +225,22 @@ def read_person(actor: "Actor") -> Read:
 
 def read_photo(actor: "Actor") -> Read:
     photo = actor.rng.choice(actor.load.photos)
-    wanted = {"photo": {"imageId": photo, "description": f"Photo {photo}"}}
+
+    def right(data: Any) -> bool:
+        found = data["photo"]
+        # Only the owner knows which change is the last.
+        is_right = photo != actor.photo or actor.load.truth.holds(("photo", photo), found["description"])
+        return is_right and found["imageId"] == photo
+
     query = "query ($id: ID!) { photo(id: $id) { imageId description } }"
-    return Read("photo", query, {"id": photo}, wanted.__eq__, Role.ADMIN)
+    return Read("photo", query, {"id": photo}, right, Role.ADMIN)
+
+
+def describe_photo(actor: "Actor") -> Write:
+    query = """mutation ($id: ID!, $text: String!) {
+      done: updatePhoto(id: $id, input: {description: $text}) { description } }"""
+    text = f"Number {actor.done}"
+    return Write("updatePhoto", query, {"id": actor.photo, "text": text}, ("photo", actor.photo), text)
 
 
 # --- Cricket ----------------------------------------------------------------------------------------------------------
@@ -250,6 +269,22 @@ def sync_teams(actor: "Actor") -> Write:
     given = [{"teamId": team, "name": name, "code": "S"} for team in teams]
     first, *more = [("team", team) for team in teams]
     return Write("syncTeams", query, {"teams": given}, first, name, Role.SYSTEM, more=tuple(more))
+
+
+def annotate_fixture(actor: "Actor") -> Write:
+    """Set the note of the actor's own fixture. Its revision rises with each change."""
+    query = """mutation ($id: ID!, $note: String!) {
+      done: updateFixture(id: $id, input: {note: $note}) { matchId note revision } }"""
+    fixture, note = f"f-{actor.name}", f"Number {actor.done}"
+
+    def rises(data: Any) -> None:
+        done, last = data["done"], actor.load.revisions.get(fixture, -1)
+        if done["note"] != note or done["revision"] <= last:
+            actor.load.report.wrong.append(("updateFixture", last, note, done))
+        actor.load.revisions[fixture] = done["revision"]
+
+    variables = {"id": fixture, "note": note}
+    return Write("updateFixture", query, variables, ("fixture", fixture), note, Role.SYSTEM, acknowledged=rises)
 
 
 def read_match_follow(actor: "Actor") -> Read:
@@ -298,8 +333,8 @@ def read_earthquakes(actor: "Actor") -> Read:
 WRITES: list[Callable[["Actor"], Write | None]] = [
     *(create_post, like, like, comment, follow),
     *(report, confirm),
-    *(create_person, tag, tag),
-    *(follow_match, rename_team, rename_team, sync_teams),
+    *(create_person, tag, tag, describe_photo),
+    *(follow_match, rename_team, rename_team, sync_teams, annotate_fixture),
 ]
 READS: list[Callable[["Actor"], Read | None]] = [
     *(read_post, read_comments),

@@ -28,7 +28,7 @@ IMPORTS = {
         "tests.support.command_line",
         "tests.support.deployment",
         "tests.support.forking",
-        "tests.support.killing",
+        "tests.support.loaded_deployment",
         "tests.support.node_client",
         "tests.support.redis_server",
     },

@@ -8,19 +8,23 @@ refused changes nothing.
 import asyncio
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from datastore.matches.cricket import Match
 from datastore.model.identity import Role
 from datastore.model.ids import uuid7
 from tests.support.load_operations import READS, WRITES, Read, Sighted, Write
+from tests.support.photo_items import photo, photo_user, put_library_items
+from tests.support.remote import PASSING, leaves_open
 from tests.support.served import Served
 
 Fact = tuple[str, ...]
-PASSING = {"THROTTLED", "UNAVAILABLE", "TIMEOUT"}
 KEY_TRIES = 30
+SYNC = "mutation ($teams: [TeamInput!]!) { syncTeams(input: $teams) { teamId } }"
 PERSONS = 10
 
 
@@ -72,7 +76,9 @@ class ClientReport:
 class MixedLoad:
     """Concurrent actors with a random generator each, so that no actor changes the choices of another.
 
-    `keyed` is the share of writes with an idempotency key.
+    `keyed` is the share of writes with an idempotency key. With `persistent` actors repeat these until the response is
+    final, and send writes without a key only if no other write sets their facts: a paused gateway may execute a lost
+    request after later ones.
     """
 
     def __init__(
@@ -83,23 +89,50 @@ class MixedLoad:
         seed: int,
         writes: Sequence[Callable[["Actor"], Write | None]] = WRITES,
         reads: Sequence[Callable[["Actor"], Read | None]] = READS,
+        persistent: bool = False,
     ) -> None:
         self.served = served
         self.writes = writes
         self.reads = reads
         self.keyed = 0.5
+        self.tries = 10_000 if persistent else KEY_TRIES
+        self.persistent = persistent
         self.truth = Truth()
         self.report = ClientReport()
         self.done = 0
         self.actors = [Actor(self, f"user{number:02}", random.Random(f"{seed} {number}")) for number in range(actors)]
         self.posts: list[tuple[str, str]] = []
         self.sightings: list[Sighted] = []
+        # The last acknowledged revision of each fixture.
+        self.revisions: dict[str, int] = {}
         self.photos = [actor.photo for actor in self.actors]
+
+    def fixtures(self, starts_at: datetime) -> list[Match]:
+        """Return the match that actors follow, and a fixture of each actor."""
+        ids = ("m1", *(f"f-{actor.name}" for actor in self.actors))
+        return [Match(one, "L", "IPL", home_team_id="10", away_team_id="20", start_time=starts_at) for one in ids]
+
+    async def enter(self) -> None:
+        """Create what the operations of actors change: a profile, a photo and a team of each."""
+        for actor in self.actors:
+            await put_library_items(self.served, photo_user(actor.email), photo(actor.photo, actor.email))
+            self.truth.acknowledged(("photo", actor.photo), f"Photo {actor.photo}")
+            answer = await self.served.ask('mutation { createUser(input: {name: "x"}) { userId } }', user=actor.name)
+            assert answer.errors is None
+            team = {"teamId": f"t-{actor.name}", "name": "First", "code": "T"}
+            answer = await self.served.ask(SYNC, {"teams": [team]}, user="job", role=Role.SYSTEM)
+            assert answer.errors is None
+            self.truth.acknowledged(("team", f"t-{actor.name}"), "First")
 
     async def run(self, operations: int) -> None:
         """Execute this number of operations, divided among the actors by their speed."""
-        left = iter(range(operations))
+        await self._run(iter(range(operations)))
 
+    async def work_until(self, over: asyncio.Event) -> None:
+        """Execute operations until `over` is set."""
+        await self._run(iter(over.is_set, True))
+
+    async def _run(self, left: Iterator[object]) -> None:
         async def work(actor: "Actor") -> None:
             for _ in left:
                 await actor.act()
@@ -142,11 +175,11 @@ class Actor:
         """Send a write with an idempotency key, and repeat it until it is acknowledged: it is applied once."""
         if write is None:
             return
-        keyed = self.rng.random() < self.load.keyed
+        keyed = self.rng.random() < self.load.keyed or (self.load.persistent and not write.once)
         key = f"{self.name}-{self.done}" if keyed else None
         for fact in write.facts:
             self.load.truth.tried[fact].add(write.value)
-        for number in range(KEY_TRIES if keyed else 1):
+        for number in range(self.load.tries if keyed else 1):
             if number > 0:
                 self.load.report.asked_again += 1
             answer = await self._ask(write.name, write.query, write.variables, write.role, key)
@@ -159,7 +192,7 @@ class Actor:
                 self.load.report.unsure += 1
                 for fact in write.facts:
                     self.load.truth.unsure(fact, write.value)
-            if self.load.report.undeclared:
+            if self.load.report.undeclared or (self.load.persistent and leaves_open(answer["errors"])):
                 return
             await asyncio.sleep(self.rng.random() * 0.1 if keyed else 0)
 

@@ -3,8 +3,9 @@
 import asyncio
 import json
 import random
+import time
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from tests.support.process_clock import ProcessClock
 from tests.support.served import NOON, SECRET, Answer, Clock, Served
 
 PASSING = {"THROTTLED", "UNAVAILABLE", "TIMEOUT"}
+# The client has no response: the request is repeated with the same key.
 LOST = {"message": "lost", "extensions": {"code": "UNAVAILABLE", "mayHaveBeenApplied": True}}
 HEADERS_LAST_SECONDS = 40 * 3600.0
 
@@ -30,9 +32,10 @@ class BrokenAnswer(Exception):
 
 @dataclass
 class Received:
-    """The part of a response that the load reads."""
+    """The part of a response that the load reads. `code` is the status, or the name of the exception without one."""
 
     body: dict[str, Any]
+    code: str
 
     async def json(self, content_type: str | None = None) -> dict[str, Any]:
         return self.body
@@ -41,8 +44,12 @@ class Received:
 class Spread:
     """Posts to the gateways in turn. A lost connection counts as a response.
 
-    Anything else that is not a GraphQL response raises `BrokenAnswer`.
+    Anything else that is not a GraphQL response raises `BrokenAnswer`. With `per_second` requests are evenly spaced, at
+    most this number per second.
     """
+
+    per_second: float | None = None
+    _next = 0.0
 
     def __init__(self, http: aiohttp.ClientSession, urls: list[str], seconds: float) -> None:
         self._http = http
@@ -54,17 +61,23 @@ class Spread:
 
     @asynccontextmanager
     async def post(self, _: str, *, json: Any, headers: Mapping[str, str]) -> AsyncIterator[Received]:
+        if self.per_second is not None:
+            self._next = max(self._next + 1 / self.per_second, time.monotonic() - 1)
+            await asyncio.sleep(self._next - time.monotonic())
+        yield await self.send(json, headers)
+
+    async def send(self, body: Any, headers: Mapping[str, str]) -> Received:
+        """Post to the next gateway. The response, or `LOST`."""
         self._turn += 1
         url = self.urls[self._turn % len(self.urls)]
         self.asked += 1
         try:
-            async with self._http.post(f"{url}/graphql", json=json, headers=headers, timeout=self._timeout) as response:
-                body = decode_answer(response.status, await response.read())
-        except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError):
+            async with self._http.post(f"{url}/graphql", json=body, headers=headers, timeout=self._timeout) as response:
+                return Received(decode_answer(response.status, await response.read()), str(response.status))
+        except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError) as problem:
             self.lost += 1
             await asyncio.sleep(0.02)
-            body = {"errors": [LOST]}
-        yield Received(body)
+            return Received({"errors": [LOST]}, type(problem).__name__)
 
 
 def decode_answer(status: int, content: bytes) -> dict[str, Any]:
@@ -79,6 +92,14 @@ def decode_answer(status: int, content: bytes) -> dict[str, Any]:
     if not ("data" in body or codes) or (status != 200 and not (codes and codes <= PASSING)):
         raise BrokenAnswer(status, body)
     return body
+
+
+def leaves_open(errors: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a gateway reported that a mutation may have been applied. It repeats this response for the key."""
+    return any(
+        error["extensions"].get("mayHaveBeenApplied") and error["extensions"].get("retryable") is False
+        for error in errors
+    )
 
 
 class Remote(Served):
@@ -115,17 +136,23 @@ class Remote(Served):
         role: Role = Role.USER,
         email: str | None = None,
     ) -> Answer:
-        """Send an operation, mutations with an idempotency key, and repeat it until the response is final."""
+        """Send an operation, mutations with an idempotency key, and repeat it until the response is final.
+
+        The mutations of the load have ids of the client, or end in the same state however often they are executed. A
+        stored response that leaves open whether the mutation was applied is therefore followed by another key.
+        """
         headers = self.headers(user, role, email)
-        if query.startswith("mutation"):
-            headers["Idempotency-Key"] = str(uuid.UUID(int=self.rng.getrandbits(128)))
+        is_open = True
         while True:
+            if is_open and query.startswith("mutation"):
+                headers["Idempotency-Key"] = str(uuid.UUID(int=self.rng.getrandbits(128)))
             async with self.http.post("", json={"query": query, "variables": variables}, headers=headers) as response:
                 answer = await response.json()
             errors = answer.get("errors")
             if not errors or not {error["extensions"]["code"] for error in errors} & PASSING:
                 return Answer(answer.get("data"), errors, 200)
             self.asked_again += 1
+            is_open = leaves_open(errors)
             await asyncio.sleep(self.rng.uniform(0.02, 0.2))
 
 

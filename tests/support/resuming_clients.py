@@ -1,6 +1,5 @@
 """Clients that reconnect and resume after their last event, over WebSockets and server-sent events."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -9,6 +8,8 @@ from typing import Any
 import aiohttp
 
 Said = Mapping[str, Any]
+# Event streams have heartbeats and WebSockets pings within 12 s.
+SILENCE_SECONDS = 20.0
 ENDED = {aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSING, aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR}
 
 
@@ -63,7 +64,7 @@ class SocketClient(ResumingClient):
 
     async def _events(self, socket: aiohttp.ClientWebSocketResponse) -> AsyncIterator[Said]:
         while True:
-            message = await _heard(socket, 20)
+            message = await _heard(socket, SILENCE_SECONDS)
             if message["type"] == "ping":
                 places = (message.get("payload") or {}).get("resume", {})
                 self.last = places.get("1", self.last)
@@ -92,8 +93,10 @@ class EventStreamClient(ResumingClient):
         headers = {**self.headers, "accept": "text/event-stream"}
         if self.last is not None:
             headers["Last-Event-ID"] = self.last
-        async with self.http.post(f"{url}/graphql", json={"query": self.query}, headers=headers) as response:
-            assert response.status == 200, response.status
+        body, timeout = {"query": self.query}, aiohttp.ClientTimeout(total=None, sock_read=SILENCE_SECONDS)
+        async with self.http.post(f"{url}/graphql", json=body, headers=headers, timeout=timeout) as response:
+            if response.status != 200:
+                raise ConnectionError(f"The status is {response.status}.")
             try:
                 yield self._events(response)
             finally:
@@ -101,15 +104,14 @@ class EventStreamClient(ResumingClient):
 
     async def _events(self, response: aiohttp.ClientResponse) -> AsyncIterator[Said]:
         event: dict[str, str] = {}
-        async with asyncio.timeout(60):
-            async for line in response.content:
-                name, _, value = line.decode().rstrip("\n").partition(":")
-                if name:
-                    event[name] = value.strip()
-                elif event:
-                    self.last = event.get("id", self.last)
-                    if event.get("event") == "next":
-                        yield json.loads(event["data"])
-                    elif "event" not in event and "id" in event:
-                        yield {"begun": True}
-                    event = {}
+        async for line in response.content:
+            name, _, value = line.decode().rstrip("\n").partition(":")
+            if name:
+                event[name] = value.strip()
+            elif event:
+                self.last = event.get("id", self.last)
+                if event.get("event") == "next":
+                    yield json.loads(event["data"])
+                elif "event" not in event and "id" in event:
+                    yield {"begun": True}
+                event = {}

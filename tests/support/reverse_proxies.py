@@ -33,12 +33,7 @@ class ReverseProxy:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._log = folder / f"{name}.log"
-        start, file = PROXIES[name]
-        text = (FOLDER / file).read_text()
-        for sample, port in zip((8000, 8001), gateways, strict=True):
-            assert f"127.0.0.1:{sample}" in text
-            text = text.replace(f"127.0.0.1:{sample}", f"127.0.0.1:{port}")
-        command = start(_program(name), text, self.port, folder)
+        command = proxy_command(name, folder, self.port, gateways)
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=subprocess.STDOUT)
 
@@ -49,6 +44,16 @@ class ReverseProxy:
     def stop(self) -> None:
         self.process.terminate()
         self.process.wait(20)
+
+
+def proxy_command(name: str, folder: Path, port: int, gateways: Sequence[int]) -> list[str | Path]:
+    """Return the command that runs a proxy at `port` in front of gateways at two ports. Its files are in `folder`."""
+    start, file = PROXIES[name]
+    text = (FOLDER / file).read_text()
+    for sample, gateway in zip((8000, 8001), gateways, strict=True):
+        assert f"127.0.0.1:{sample}" in text
+        text = text.replace(f"127.0.0.1:{sample}", f"127.0.0.1:{gateway}")
+    return start(_program(name), text, port, folder)
 
 
 def _nginx(program: str, text: str, port: int, folder: Path) -> list[str | Path]:

@@ -53,7 +53,7 @@ class VitalSigns:
                 self._of_process(name, part.process)
         child = self._deployment.engine_child()
         if child:
-            self._note("engine", "RSS MB", _rss(child))
+            self._note("engine", "RSS MB", resident_megabytes(child))
             self._note("engine", "descriptors", len(os.listdir(f"/proc/{child}/fd")))
         files = (self._deployment.folder / "engine").glob("engine.sqlite*")
         self._note("engine", "database MB", sum(file.stat().st_size for file in files) / MB)
@@ -66,7 +66,7 @@ class VitalSigns:
         for descriptor in Path(f"/proc/{process.pid}/fd").iterdir():
             with contextlib.suppress(FileNotFoundError):
                 links.append(os.readlink(descriptor))
-        self._note(name, "RSS MB", _rss(process.pid))
+        self._note(name, "RSS MB", resident_megabytes(process.pid))
         self._note(name, "descriptors", len(links))
         self._note(name, "sockets", sum(link.startswith("socket:") for link in links))
         self._note(name, "threads", len(os.listdir(f"/proc/{process.pid}/task")))
@@ -99,6 +99,6 @@ class VitalSigns:
         return "\n".join(lines)
 
 
-def _rss(process_id: int) -> float:
+def resident_megabytes(process_id: int) -> float:
     pages = int(Path(f"/proc/{process_id}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGESIZE") / MB
