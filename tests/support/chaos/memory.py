@@ -10,8 +10,8 @@ from tests.support.deployment import CRICKETS, FEEDS, GATEWAYS, PROXY, Deploymen
 from tests.support.vital_signs import resident_megabytes
 
 EVERY_SECONDS = 1.0
-# The resident memory that no process needs, in MB. docs/operations.md states 300 for a gateway with full caches, and less
-# than 90 for others at their start.
+# The resident memory that no process needs, in MB. docs/operations.md states 300 for a gateway with full caches, and
+# less than 90 for others at their start.
 BOUNDS = {
     **dict.fromkeys(GATEWAYS, 300.0),
     **dict.fromkeys((*FEEDS, *CRICKETS), 200.0),
