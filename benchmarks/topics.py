@@ -31,7 +31,7 @@ ALL = """matchId version changed isSnapshot sentAt
   liveScore {
     status phase note
     innings { number teamId runs wickets overs }
-    batting { name runs balls fours sixes onStrike }
+    batting { name runs balls fours sixes isOnStrike }
     bowling { name overs runs wickets }
     partnership { runs balls }
     target { runs }

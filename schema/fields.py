@@ -18,10 +18,8 @@ from schema.version_conflicts import ConflictVersions
 # value or the error of each key.
 BatchResolver = Callable[..., Awaitable[Sequence[Any]]]
 
-VERSION = (
-    "The version of the object, for `expectedVersion`. It grows with each update and is 0 before the first one. "
-    "Changes of counts leave it unchanged."
-)
+VERSION = "The version of the object, for `expectedVersion`. It grows with each update and is 0 before the first one."
+VERSION_BESIDE_COUNTS = f"{VERSION} Changes of counts leave it unchanged."
 CALLERS = {
     Who.USER: "Callers: anyone with a token.",
     Who.OWNER: "Callers: the owner of the data.",

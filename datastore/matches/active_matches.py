@@ -62,9 +62,10 @@ class ActiveMatches(Repository):
         active = record(active_match_from, await self._store.get(keys.STATE_FOR_TICK, keys.active_match(match_id)))
         return None if active is None else await self._complete(active, consistent=True)
 
-    async def all(self) -> list[ActiveMatch]:
-        """AM-2: return the matches in any status: active, idle, or ended."""
-        return await self._complete_all(self._readable(await self._store.scan(keys.ALL_ACTIVE)))
+    async def all(self, pattern: AccessPattern = keys.ALL_ACTIVE) -> list[ActiveMatch]:
+        """AM-2: return the matches in any status: active, idle, or ended, by id."""
+        found = self._readable(await self._store.scan(pattern))
+        return await self._complete_all(found, consistent=pattern.consistent)
 
     async def all_latest(self) -> list[ActiveMatch]:
         """AM-2: return the matches in any status, read consistently."""
@@ -207,7 +208,7 @@ class ActiveMatches(Repository):
         active = ActiveStatus.ACTIVE.value
         written = await self._store.delete(keys.DELETE, keys.active_match(match_id), active=active)
         if not written.ok:
-            raise Conflict(f"The match {match_id!r} is being polled: deactivate it first.")
+            raise Conflict(f"The match {match_id!r} is being polled: end it first.")
         deleted = record_or_error(active_match_from, written.item) if written.item else None
         return None if isinstance(deleted, Internal) else deleted  # a damaged item is deleted too
 

@@ -40,9 +40,9 @@ _PARTS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("venue",): ("venue",),
     ("result",): ("result",),
     ("toss", "target"): ("toss", "target"),
-    ("innings", "followOn"): ("innings", "follow_on"),
+    ("innings", "followOnEnforced"): ("innings", "follow_on"),
     ("scorecards",): ("scorecards",),
-    ("season", "note", "playerOfMatch", "scheduledOvers", "ballsPerOver"): (
+    ("seasonId", "season", "note", "playerOfMatch", "scheduledOvers", "ballsPerOver"): (
         *("season_id", "note", "player_of_match", "scheduled_overs", "balls_per_over"),
     ),
     ("operatorFields",): ("operator_fields",),
@@ -53,7 +53,7 @@ _PARTS: Mapping[tuple[str, ...], tuple[str, ...]] = {
 _OTHERS = (
     *("__typename", "id", "matchId", "leagueId", "leagueCode", "league", "homeTeamId", "homeTeam"),
     *("awayTeamId", "awayTeam", "startTime", "status", "phase", "round", "format", "lineups", "liveScore"),
-    *("active", "followedByViewer", "followers", "liveActivities"),
+    *("activeMatch", "followedByViewer", "follows", "liveActivities"),
 )
 _ALL_FIELDS = frozenset(chain(_OTHERS, *_PARTS))
 

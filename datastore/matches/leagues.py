@@ -27,7 +27,7 @@ class League(StoredItem, Reference, key=keys.league):
     code: str = stored.text("code", missing=stored.text("leagueId"), form=Identifier(20), encode=ascii_upper)
     # As in the condition of LG-3.
     active: bool = stored.flag("active", is_exactly_true, missing=False, default=True, form=Boolean())
-    season_id: str | None = stored.text("seasonId", default=None, form=Identifier(), removable=True)
+    current_season_id: str | None = stored.text("seasonId", default=None, form=Identifier(), removable=True)
     image_url: str | None = stored.text("imageUrl", default=None, form=Url(), removable=True)
     country_id: str | None = stored.text("countryId", default=None, form=Identifier(), removable=True)
     type: str | None = stored.text("type", default=None, form=Identifier(), removable=True)

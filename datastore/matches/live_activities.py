@@ -123,10 +123,20 @@ class LiveActivities(Repository):
         changes = {"updateToken": update_token, "status": LiveActivityStatus.ACTIVE.value}
         return updated_record(written, expected, changes, LiveActivity.decoder, lambda: _no_session(match_id))
 
-    async def end(self, match_id: str, user_id: str, device_id: str, reason: str) -> LiveActivity | None:
-        """LA-5: end a session. An ended session keeps its time and reason. Return None if there is none."""
-        values = {"endedAt": iso(self._now), "reason": reason}
-        return await self._update(keys.END_ACTIVITY, keys.live_activity(match_id, user_id, device_id), values)
+    async def end(
+        self, match_id: str, user_id: str, device_id: str, reason: str, expected: int | None = None
+    ) -> LiveActivity | None:
+        """LA-5: end a session. A session that has ended stays unchanged. Return None if there is none.
+
+        Raises `Outdated` if a session that has not ended has another version than the expected one.
+        """
+        values = CONSTANTS | {"endedAt": iso(self._now), "reason": reason} | version_values(expected)
+        key = keys.live_activity(match_id, user_id, device_id)
+        written = await self._store.update(keys.END_ACTIVITY, key, **values)
+        activity = record(LiveActivity.decoder, written.item)
+        if activity is None or activity.status is LiveActivityStatus.ENDED:
+            return activity
+        return updated_record(written, expected, {}, LiveActivity.decoder, lambda: _no_session(match_id))
 
     async def suspend(
         self, match_id: str, user_id: str, device_id: str, token: str | None = None

@@ -11,6 +11,7 @@ from datastore.dynamodb.records import readable_records
 from datastore.items import attributes as stored
 from datastore.items.stored_item import StoredItem
 from datastore.keyspace.matches import locks as keys
+from datastore.model.access_patterns import AccessPattern
 from datastore.session.store import Store
 
 LIFETIME_SECONDS = 10.0
@@ -52,6 +53,6 @@ class Locks:
         return (await self._store.update(keys.EXTEND, keys.lock(name), **values)).ok
 
 
-async def all_locks(store: Store) -> list[Lock]:
+async def all_locks(store: Store, pattern: AccessPattern = keys.ALL_LOCKS) -> list[Lock]:
     """LOCK-4: return all locks by name."""
-    return sorted(readable_records(Lock.decoder, await store.scan(keys.ALL_LOCKS)), key=lambda lock: lock.name)
+    return sorted(readable_records(Lock.decoder, await store.scan(pattern)), key=lambda lock: lock.name)

@@ -27,7 +27,7 @@ async def active_match(info: Info, id: MatchId, consistent: Consistent = False) 
     return await info.context.active_matches.by_id(ids.match_id("id", id), consistently(keys.STATE, consistent))
 
 
-async def active(parent: strawberry.Parent[Match], info: Info) -> ActiveMatch | None:
+async def active_match_of(parent: strawberry.Parent[Match], info: Info) -> ActiveMatch | None:
     require(info.context.identity, keys.STATE)
     return await info.context.active_matches.by_id(parent.match_id)
 
@@ -41,9 +41,9 @@ async def live_score(parent: strawberry.Parent[Match], info: Info) -> LiveScore 
     return None if state is None else state.live
 
 
-async def active_matches(info: Info) -> list[ActiveMatch]:
+async def active_matches(info: Info, consistent: Consistent = False) -> list[ActiveMatch]:
     require(info.context.identity, keys.ALL_ACTIVE)
-    return await info.context.active_matches.all()
+    return await info.context.active_matches.all(consistently(keys.ALL_ACTIVE, consistent))
 
 
 async def live_matches(info: Info) -> list[ActiveMatch]:
@@ -63,7 +63,7 @@ async def register_active_match(info: Info, id: MatchId) -> ActiveMatch:
     return await info.context.active_matches.register(match)
 
 
-async def deactivate_match(info: Info, id: MatchId) -> ActiveMatch:
+async def end_active_match(info: Info, id: MatchId) -> ActiveMatch:
     require(info.context.identity, keys.DEACTIVATE)
     return await info.context.active_matches.deactivate(ids.match_id("id", id))
 

@@ -19,7 +19,9 @@ from resolvers.shared.context import Info
 LONGEST_VERSION = 40
 _PUSH_TOKEN = re.compile(r"[0-9a-f]{32,200}", re.ASCII | re.IGNORECASE)
 
-DeviceToken = Annotated[strawberry.ID, argument("The device's `deviceToken`.")]
+DeviceToken = Annotated[
+    strawberry.ID, argument("The device's APNs token, as supplied by iOS: 32 to 200 hexadecimal digits.")
+]
 
 
 # The enum is registered before the input: Strawberry would otherwise register it under the name of its class.
@@ -32,20 +34,23 @@ strawberry.enum(
 
 @strawberry.input(description="A device to register.")
 class RegisterDeviceInput:
-    device_token: strawberry.ID = required("The APNs device token, as supplied by iOS: 32 to 200 hexadecimal digits.")
     platform: Platform = required("The operating system.")
-    apns_token: str | None = optional("The token that receives notifications; by default `deviceToken`.")
+    apns_token: str | None = optional(
+        "The token that receives notifications: 32 to 200 hexadecimal digits; by default `deviceToken`."
+    )
     os_version: str = required("The version of the operating system, 1 to 40 characters.")
     app_version: str = required("The version of the app, 1 to 40 characters.")
 
 
-@strawberry.input(description="The token that starts a Live Activity on a device.")
-class UpdatePushToStartTokenInput:
-    push_to_start_token: str = required("The token, as supplied by iOS: 32 to 200 hexadecimal digits.")
+@strawberry.input(description="The changes of a device.")
+class UpdateDeviceInput:
+    push_to_start_token: str = required(
+        "The token that starts a Live Activity, as supplied by iOS: 32 to 200 hexadecimal digits."
+    )
     expected_version: int | None = optional(EXPECTED_VERSION)
 
 
-NewToken = Annotated[UpdatePushToStartTokenInput, argument("The token.")]
+Changes = Annotated[UpdateDeviceInput, argument("The changes.")]
 NewDevice = Annotated[RegisterDeviceInput, argument("The caller's device.")]
 
 
@@ -59,24 +64,20 @@ async def my_device(parent: strawberry.Parent[Identity], info: Info) -> Device |
     return await info.context.devices.of_user(parent.user_id)
 
 
-async def register_device(info: Info, input: NewDevice) -> Device:
+async def register_device(info: Info, device_token: DeviceToken, input: NewDevice) -> Device:
     caller = require(info.context.identity, keys.REGISTER_DEVICE)
-    device_token = push_token("deviceToken", input.device_token)
+    token = push_token("deviceToken", device_token)
     return await info.context.devices.register(
         caller.user_id,
-        device_token,
+        token,
         platform=input.platform,
-        apns_token=device_token if input.apns_token is None else push_token("apnsToken", input.apns_token),
+        apns_token=token if input.apns_token is None else push_token("apnsToken", input.apns_token),
         os_version=validate.line("osVersion", input.os_version, LONGEST_VERSION),
         app_version=validate.line("appVersion", input.app_version, LONGEST_VERSION),
     )
 
 
-async def update_push_to_start_token(
-    info: Info,
-    device_token: DeviceToken,
-    input: NewToken,
-) -> Device:
+async def update_device(info: Info, device_token: DeviceToken, input: Changes) -> Device:
     caller = require(info.context.identity, keys.UPDATE_PUSH_TO_START)
     return await info.context.devices.update_push_to_start_token(
         caller.user_id,

@@ -11,10 +11,11 @@ from datastore.keyspace.matches import fixtures as keys
 from datastore.matches.cricket import FixtureField, LineupPlayer, Match, Scorecard, Venue, phase_of
 from datastore.matches.fixture_items import decoder_for, summary_from
 from datastore.matches.fixtures import existing
+from datastore.matches.leagues import League
 from datastore.matches.operator_fields import field_names
 from datastore.model.access_patterns import consistently
 from datastore.model.timestamps import iso
-from datastore.session.pagination import SortOrder
+from datastore.session.pagination import Page, SortOrder
 from resolvers.matches import ids, parts
 from resolvers.matches.ids import match_ids
 from resolvers.shared import validation as validate
@@ -32,42 +33,57 @@ MatchIds = Annotated[list[strawberry.ID], argument("The `matchId` or `id` of eac
 LeagueCode = Annotated[str, argument("The league's `code`.")]
 From = Annotated[
     datetime | None,
-    strawberry.argument(name="from", description="The earliest start time, inclusive; by default 7 days ago."),
+    strawberry.argument(
+        name="from",
+        description="The earliest start time, inclusive; by default 7 days before the present time, or before `to` if "
+        "that is earlier.",
+    ),
 ]
 To = Annotated[
     datetime | None,
     strawberry.argument(
         name="to",
-        description="The latest start time, inclusive, at most 3,660 days after `from`; by default in 30 days.",
+        description="The latest start time, inclusive, at most 3,660 days after `from`; by default 30 days after the "
+        "present time, or after `from` if that is later.",
     ),
 ]
 
 
-strawberry.enum(FixtureField, description="A field of a fixture that an operator can set with `updateFixture`.")
+strawberry.enum(
+    FixtureField,
+    description="A field of a fixture that an operator may set, which is a caller of `updateFixture`. STATUS also sets "
+    "the phase.",
+)
 
 
 @strawberry.input(description="The place where a match is played.")
 class VenueInput:
     name: str = required("The name of the ground, 1 to 200 characters.")
-    venue_id: strawberry.ID | None = optional("The venue's id at the source.")
-    city: str | None = optional("The city, 1 to 200 characters.")
-    country: str | None = optional("The country, 1 to 200 characters.")
+    venue_id: strawberry.ID | None = optional(
+        "The venue's id at the source, 1 to 100 characters; null if it is unknown."
+    )
+    city: str | None = optional("The city, 1 to 200 characters; null if it is unknown.")
+    country: str | None = optional("The country, 1 to 200 characters; null if it is unknown.")
 
 
 @strawberry.input(description="A fixture as the source describes it.")
 class FixtureInput:
-    match_id: strawberry.ID = required("The match's id at the source, 1 to 100 characters.")
-    league_id: strawberry.ID = required("The `leagueId` of the league.")
+    match_id: strawberry.ID = required(
+        "The match's id at the source, 1 to 100 characters, or the `id` of a stored match."
+    )
+    league_id: strawberry.ID = required("The `leagueId` or `id` of the league, 1 to 100 characters.")
     league_code: str = required("The league's `code`, 1 to 20 characters.")
-    home_team_id: strawberry.ID = required("The `teamId` of the home side.")
-    away_team_id: strawberry.ID = required("The `teamId` of the other side.")
+    home_team_id: strawberry.ID = required("The `teamId` or `id` of the home side, 1 to 100 characters.")
+    away_team_id: strawberry.ID = required("The `teamId` or `id` of the other side, 1 to 100 characters.")
     start_time: datetime = required("The start time.")
-    season_id: strawberry.ID | None = optional("The season's id at the source.")
-    round: str | None = optional("The round, such as 3rd T20I or Final, 1 to 200 characters.")
-    format: str | None = optional("The format, such as T20, ODI or Test, 1 to 100 characters.")
+    season_id: strawberry.ID | None = optional(
+        "The `seasonId` or `id` of the season, 1 to 100 characters; null if it is unknown."
+    )
+    round: str | None = optional("The round, such as 3rd T20I or Final, 1 to 200 characters; null if it is unknown.")
+    format: str | None = optional("The format, such as T20, ODI or Test, 1 to 100 characters; null if it is unknown.")
     status: str = strawberry.field(description="The status in the source's words, 1 to 100 characters.", default="NS")
-    note: str | None = optional("A remark, such as the result in words, 1 to 1,000 characters.")
-    venue: VenueInput | None = optional("The venue.")
+    note: str | None = optional("A remark, such as the result in words, 1 to 1,000 characters; null without one.")
+    venue: VenueInput | None = optional("The venue; null if it is unknown.")
     scheduled_overs: int | None = optional("The scheduled overs per innings, 1 to 100; null without a limit.")
     balls_per_over: int = strawberry.field(description="The legal balls per over, 4 to 8.", default=6)
 
@@ -78,7 +94,9 @@ class FixtureInput:
 )
 class UpdateFixtureInput:
     start_time: strawberry.Maybe[datetime | None] = optional("The start time.")
-    status: strawberry.Maybe[str | None] = optional("The status, 1 to 100 characters.")
+    status: strawberry.Maybe[str | None] = optional(
+        "The status in the source's words, 1 to 100 characters. It also sets the phase."
+    )
     round: strawberry.Maybe[str | None] = optional("The round, 1 to 200 characters. Null removes it.")
     format: strawberry.Maybe[str | None] = optional("The format, 1 to 100 characters. Null removes it.")
     note: strawberry.Maybe[str | None] = optional("A remark, 1 to 1,000 characters. Null removes it.")
@@ -87,8 +105,9 @@ class UpdateFixtureInput:
         "The scheduled overs per innings, 1 to 100. Null removes it."
     )
     clear: list[FixtureField] | None = optional(
-        "Fields that the source updates again. If the gateway has the source's latest value of a "
-        "field, the field takes it at once; otherwise with the source's next report."
+        "At most 100 fields that the source updates again, in no order; by default none. A request sets fields or "
+        "clears some. If the gateway has the source's latest value of a field, the field takes it at once; otherwise "
+        "with the source's next report."
     )
     expected_version: int | None = optional(
         EXPECTED_VERSION.replace("`version`", "match's `revision`").replace("another version", "another revision")
@@ -135,18 +154,36 @@ async def matches(info: Info, ids: MatchIds, consistent: Consistent = False) -> 
 async def matches_by_league(
     info: Info, league_code: LeagueCode, from_: From = None, to: To = None, **paging: Unpack[Paging]
 ) -> Connection[Match]:
+    code = validate.code("leagueCode", league_code)
+    connection, page = await _of_league(info, code, from_, to, paging)
+    if not page.items:
+        await info.context.leagues.check_code(code)
+    return connection.of(page)
+
+
+@paged_in(SortOrder.ASCENDING)
+async def matches_of_league(
+    parent: strawberry.Parent[League],
+    info: Info,
+    from_: From = None,
+    to: To = None,
+    **paging: Unpack[Paging],
+) -> Connection[Match]:
+    connection, page = await _of_league(info, parent.code, from_, to, paging)
+    return connection.of(page)
+
+
+async def _of_league(
+    info: Info, code: str, from_: datetime | None, to: datetime | None, paging: Paging
+) -> tuple[Connection[Match], Page]:
     from_ = validate.timestamp("from", from_) if from_ else None
     to = validate.timestamp("to", to) if to else None
     start, end = _window(info.context.now, from_, to)
     # The default window moves with the clock, so the cursors are bound to the arguments.
     given = {"from": iso(from_) if from_ else None, "to": iso(to) if to else None}
-    connection = connection_of(info, keys.BY_LEAGUE, summary_from, given)
-    span = connection.span(**paging)
-    code = validate.code("leagueCode", league_code)
-    page = await info.context.fixtures.of_league(code, start, end, span)
-    if not page.items:
-        await info.context.leagues.check_code(code)
-    return connection.of(page)
+    connection = connection_of(info, keys.BY_LEAGUE, summary_from, {"leagueCode": code, **given})
+    page = await info.context.fixtures.of_league(code, start, end, connection.span(**paging))
+    return connection, page
 
 
 def _window(now: datetime, start: datetime | None, end: datetime | None) -> tuple[datetime, datetime]:

@@ -37,8 +37,8 @@ class RegisterLiveActivityInput:
     update_token: str = required(UPDATE_TOKEN)
 
 
-@strawberry.input(description="The new push token of a Live Activity session.")
-class UpdateLiveActivityTokenInput:
+@strawberry.input(description="The changes of a Live Activity session.")
+class UpdateLiveActivityInput:
     update_token: str = required(UPDATE_TOKEN)
     expected_version: int | None = optional(EXPECTED_VERSION)
 
@@ -48,12 +48,13 @@ class EndLiveActivityInput:
     reason: str | None = optional(
         "The reason, 1 to 100 characters; by default `user`, or `system` for another user's session."
     )
+    expected_version: int | None = optional(EXPECTED_VERSION)
 
 
 NewSession = Annotated[RegisterLiveActivityInput, argument("The session.")]
-NewToken = Annotated[UpdateLiveActivityTokenInput, argument("The token.")]
+Changes = Annotated[UpdateLiveActivityInput, argument("The changes.")]
 End = Annotated[
-    EndLiveActivityInput | None, argument("The reason; by default `user`, or `system` for another user's session.")
+    EndLiveActivityInput | None, argument("The reason and the condition; by default those of an empty input.")
 ]
 
 
@@ -94,9 +95,7 @@ async def register_live_activity(info: Info, match_id: MatchId, device_id: Devic
     return await info.context.live_activities.register(match, caller.user_id, device, token)
 
 
-async def update_live_activity_token(
-    info: Info, match_id: MatchId, device_id: DeviceId, input: NewToken
-) -> LiveActivity:
+async def update_live_activity(info: Info, match_id: MatchId, device_id: DeviceId, input: Changes) -> LiveActivity:
     caller = require(info.context.identity, keys.UPDATE_TOKEN)
     token = push_token("updateToken", input.update_token)
     match, device = _session(match_id, caller.user_id, device_id)
@@ -110,12 +109,13 @@ async def end_live_activity(
     given_owner = None if user_id is None else validate.user_id("userId", user_id)
     caller = require(info.context.identity, keys.END_ACTIVITY, owner=given_owner)
     owner = caller.user_id if given_owner is None else given_owner
-    reason = None if input is None else input.reason
+    given = EndLiveActivityInput() if input is None else input
+    reason, expected = given.reason, validate.version(given.expected_version)
     if reason is None:
         reason = "user" if owner == caller.user_id else "system"
     end_reason = validate.line("reason", reason, LONGEST_REASON)
     match, device = _session(match_id, owner, device_id)
-    activity = await info.context.live_activities.end(match, owner, device, end_reason)
+    activity = await info.context.live_activities.end(match, owner, device, end_reason, expected)
     if activity is None:
         raise NotFound(f"There is no Live Activity session of this device for the match {match!r}.")
     return activity

@@ -16,15 +16,19 @@ from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
 from resolvers.shared.paging import Connection, Paging, connection_of, paged_in
 
-Side = Annotated[strawberry.ID, argument("The `teamId` or `id` of one of the match's two teams.")]
+
+@strawberry.input(description="A follow of a match.")
+class FollowMatchInput:
+    team_id: strawberry.ID = required("The `teamId` or `id` of one of the match's two teams.")
 
 
-@strawberry.input(description="The changes of a follow.")
+@strawberry.input(description="The changes of a follow of a match.")
 class UpdateMatchFollowInput:
     team_id: strawberry.ID = required("The `teamId` or `id` of one of the match's two teams.")
     expected_version: int | None = optional(EXPECTED_VERSION)
 
 
+NewFollow = Annotated[FollowMatchInput, argument("The follow.")]
 Changes = Annotated[UpdateMatchFollowInput, argument("The changes.")]
 
 
@@ -42,15 +46,17 @@ async def followed_by_viewer(parent: strawberry.Parent[Match], info: Info) -> bo
 
 
 @paged_in(SortOrder.ASCENDING)
-async def followers(parent: strawberry.Parent[Match], info: Info, **paging: Unpack[Paging]) -> Connection[MatchFollow]:
+async def follows_of_match(
+    parent: strawberry.Parent[Match], info: Info, **paging: Unpack[Paging]
+) -> Connection[MatchFollow]:
     connection = connection_of(info, keys.FOLLOWERS, MatchFollow.decoder, {"matchId": parent.match_id})
     page = await info.context.match_follows.of_match(parent.match_id, connection.span(**paging))
     return connection.of(page)
 
 
-async def follow_match(info: Info, match_id: MatchId, team_id: Side) -> MatchFollow:
+async def follow_match(info: Info, match_id: MatchId, input: NewFollow) -> MatchFollow:
     caller = require(info.context.identity, keys.FOLLOW)
-    side = ids.team_id("teamId", team_id)
+    side = ids.team_id("teamId", input.team_id)
     id = ids.match_id("matchId", match_id)
     match = existing(await info.context.fixtures.by_id(id), id)
     return await info.context.match_follows.follow(match, caller.user_id, side)
@@ -68,6 +74,6 @@ async def update_match_follow(info: Info, match_id: MatchId, input: Changes) -> 
     return await info.context.match_follows.change_team(match, caller.user_id, side, expected)
 
 
-async def remove_match_follows(info: Info, match_id: MatchId) -> int:
+async def delete_match_follows(info: Info, match_id: MatchId) -> int:
     require(info.context.identity, keys.REMOVE_FOLLOWS)
     return await info.context.match_follows.remove_all(ids.match_id("matchId", match_id))

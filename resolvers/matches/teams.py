@@ -23,11 +23,15 @@ Id = Annotated[strawberry.ID, argument("The team's `teamId` or `id`.")]
 
 @strawberry.input(description="A team as the source describes it.")
 class TeamInput:
-    team_id: strawberry.ID = required("The team's id at the source, 1 to 100 characters.")
+    team_id: strawberry.ID = required("The team's id at the source, 1 to 100 characters, or the `id` of a stored team.")
     name: str = required("The full name, 1 to 200 characters.")
     code: str = required("The short name, such as IND, 1 to 20 characters.")
-    image_url: str | None = optional("The http(s) address of the team's badge.")
-    country_id: strawberry.ID | None = optional("The country's id at the source.")
+    image_url: str | None = optional(
+        "The http(s) address of the team's badge, at most 1,000 characters; null without one."
+    )
+    country_id: strawberry.ID | None = optional(
+        "The country's id at the source, 1 to 100 characters; null if it is unknown."
+    )
     national: bool = strawberry.field(
         description="Whether the team is a country's side; otherwise it is a club.", default=False
     )
@@ -37,7 +41,9 @@ class TeamInput:
 class UpdateTeamInput:
     name: strawberry.Maybe[str | None] = optional("The full name, 1 to 200 characters.")
     code: strawberry.Maybe[str | None] = optional("The short name, 1 to 20 characters.")
-    image_url: strawberry.Maybe[str | None] = optional("The http(s) address of the team's badge. Null removes it.")
+    image_url: strawberry.Maybe[str | None] = optional(
+        "The http(s) address of the team's badge, at most 1,000 characters. Null removes it."
+    )
     country_id: strawberry.Maybe[strawberry.ID | None] = optional(
         "The country's id at the source, 1 to 100 characters. Null removes it."
     )

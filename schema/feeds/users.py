@@ -16,7 +16,7 @@ from resolvers.sightings.sightings import reporters_by_id
 from schema.connections import Connection
 from schema.feeds.follows import Follower, Following
 from schema.feeds.lazy_types import LazyPost, LazyUserProfile
-from schema.fields import VERSION, batch_field, described, pattern_field
+from schema.fields import VERSION_BESIDE_COUNTS, batch_field, described, pattern_field
 from schema.nodes import Node, node_type
 from schema.photos.lazy_types import photo_user_field
 
@@ -37,7 +37,7 @@ class User(Node):
     created_at: datetime | None = described(
         "The time at which the user joined the feed; null if another program stored the user without it."
     )
-    version: int = described(VERSION)
+    version: int = described(VERSION_BESIDE_COUNTS)
     post_count = strawberry.field(
         resolver=resolve.post_count,
         graphql_type=int,

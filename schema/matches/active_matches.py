@@ -20,13 +20,15 @@ from schema.nodes import Node, node_type, object_type, value_type
 
 strawberry.enum(
     live_state.ActiveStatus,
+    name="ActiveMatchStatus",
     description="The polling of a match. ACTIVE: polled. IDLE: not in the live scores at present, and polled "
     "again when it returns. ENDED: no longer polled; its state is kept for a day.",
 )
 strawberry.enum(
     live_state.LiveStatePart,
-    description="A part of a match's state. SCORECARDS: the scorecards, or any detail of the match that no other "
-    "part names.",
+    description="A part of a match's state. STATUS: `status` and `phase`. SCORE: the innings, the partnership and the "
+    "balls. BATTING: the batters at the crease. BOWLING: the current bowlers. TARGET, RESULT and NOTE: the fields with "
+    "these names. SCORECARDS: the scorecards, or any detail of the match that no other part names.",
     name="MatchPart",
 )
 
@@ -42,12 +44,12 @@ class LiveScore:
     batting = strawberry.field(
         resolver=parts.current_batting,
         graphql_type=list[BattingLine],
-        description="The batters at the crease, usually two.",
+        description="The batters at the crease, usually two, in batting order.",
     )
     bowling = strawberry.field(
         resolver=parts.current_bowling,
         graphql_type=list[BowlingLine],
-        description="The current bowlers, usually one.",
+        description="The current bowlers, usually one, in the order of their first overs.",
     )
     partnership: Partnership | None = described("The current partnership; null if there is none.")
     target: Target | None = described("The target of the side that bats last; null before there is one.")
@@ -108,7 +110,9 @@ class ActiveMatch(Node):
         description="The `ballId` of the latest ball whose events were sent; null before the first ball.",
     )
     live: LiveScore = strawberry.field(name="liveScore", description="The live score.")
-    changed: list[live_state.LiveStatePart] = described("The parts that the latest change updated, each once.")
+    changed: list[live_state.LiveStatePart] = described(
+        "The parts that the latest change updated, each at most once, in no order."
+    )
     events = events_field("The events of the latest change, oldest first: at most 40, or those of one ball.")
     expires_at: datetime | None = described(
         "The time at which the state of an ended match expires; null for other matches."
@@ -133,7 +137,7 @@ class MatchUpdate:
         "`minIntervalMs`. Their events are included here."
     )
     changed: list[live_state.LiveStatePart] = described(
-        "The parts of the state that changed since the previous update, each once."
+        "The parts of the state that changed since the previous update, each at most once, in no order."
     )
     events = events_field(
         "The events since the previous update, oldest first: for each version at most 40, or those of one ball."
@@ -159,10 +163,11 @@ class LiveScores:
     is_snapshot: bool = described(
         "Whether the updates are a snapshot of all live matches: the first event. Later events contain changes only."
     )
-    updates: list[MatchUpdate] = described("The updates, at most one per match.")
+    updates: list[MatchUpdate] = described("The updates, at most one per match, in no order.")
     ended: list[strawberry.ID] = described(
-        "The `matchId` of each match that the gateway no longer polls: it ended five minutes ago, its play is "
-        "suspended, or the source no longer lists it. A match that returns starts with a snapshot."
+        "The `matchId` of each match that the gateway no longer polls, in no order: it ended five minutes ago, its "
+        "play is suspended, or the source no longer lists it. A match that returns starts with a snapshot.",
+        name="removedMatchIds",
     )
 
 
@@ -172,22 +177,22 @@ class ActiveMatchQueries:
         patterns.STATE,
         resolver=resolve.active_match,
         graphql_type=ActiveMatch | None,
-        description="Return the state of a match; null if it has none.",
+        description="Return the state that the poller of a match maintains; null if it has none.",
     )
     active_matches = pattern_field(
         patterns.ALL_ACTIVE,
         resolver=resolve.active_matches,
         graphql_type=list[ActiveMatch],
         extent=Extent(size=10),
-        description="Return one state for each match that is active, idle, or ended within the last day.",
+        description="Return one state for each match that is active, idle, or ended within the last day, by `matchId`.",
     )
     live_matches = pattern_field(
         patterns.LIVE_MATCHES,
         resolver=resolve.live_matches,
         graphql_type=list[LiveMatch],
         extent=Extent(size=10),
-        description="Return one entry for each live match. A match is live while the gateway polls it, which includes "
-        "the five minutes after its end.",
+        description="Return one entry for each live match, by `matchId`. A match is live while the gateway polls it, "
+        "which includes the five minutes after its end.",
     )
 
 
@@ -200,13 +205,13 @@ class ActiveMatchMutations:
         # The state of an idle match, which the registration continues, has some KB.
         extent=Extent(written=3),
         description="Start polling a match from its present state, and return it. A repeated request returns the match "
-        "and changes nothing. CONFLICT if the match just ended.",
+        "and changes nothing. CONFLICT if the match ended within the last day. NOT_FOUND for an unknown match.",
     )
-    deactivate_match = pattern_field(
+    end_active_match = pattern_field(
         patterns.DEACTIVATE,
-        resolver=resolve.deactivate_match,
+        resolver=resolve.end_active_match,
         graphql_type=ActiveMatch,
-        description="Stop polling a match, and return it. Its state is kept for a day.",
+        description="Stop polling a match, and return it. Its state is kept for a day. NOT_FOUND if it has no state.",
     )
     delete_active_match = pattern_field(
         patterns.DELETE,
@@ -226,7 +231,7 @@ class ActiveMatchSubscriptions:
         description="Receive a match as it is played: first a snapshot, then each later version exactly once, alone "
         "or conflated within `minIntervalMs`. The subscription completes when the match has ended and is no longer "
         "polled; for a match that ended earlier, it completes after the snapshot. A version that cannot be read "
-        "arrives as an event with the error INTERNAL, and the subscription continues.",
+        "arrives as an event with the error INTERNAL, and the subscription continues. NOT_FOUND for an unknown match.",
     )
     live_scores = pattern_subscription(
         patterns.LIVE_SCORES,
@@ -235,5 +240,5 @@ class ActiveMatchSubscriptions:
         extent=Extent(scanned=10),
         description="Receive all live matches of a league, or of all leagues: first a snapshot of all of them, "
         "then each change. A match is live while the gateway polls it, which includes the five minutes after its end: "
-        "`liveScore.phase` distinguishes finished matches from those in play.",
+        "`liveScore.phase` distinguishes finished matches from those in play. NOT_FOUND for an unknown league.",
     )

@@ -66,11 +66,12 @@ class DeviceMutations:
         description="Register the caller's device for 90 days, and return it. It replaces any other device of the "
         "caller. A device that is registered again keeps its push-to-start token.",
     )
-    update_push_to_start_token = pattern_field(
+    update_device = pattern_field(
         patterns.UPDATE_PUSH_TO_START,
-        resolver=resolve.update_push_to_start_token,
+        resolver=resolve.update_device,
         graphql_type=Device,
-        description="Store the token that starts a Live Activity on the caller's device, and return the device.",
+        description="Change the token that starts a Live Activity on the caller's device, and return the device. "
+        "NOT_FOUND unless the device is registered.",
     )
     delete_device = pattern_field(
         patterns.DELETE_DEVICE,

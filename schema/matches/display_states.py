@@ -17,9 +17,9 @@ from schema.nodes import Node, node_type, object_type, value_type
 @object_type(id=parts.part_id("DisplayInnings"), description="The score of one innings in display form.")
 class DisplayInnings:
     number: int = described("The number of the innings in the match, from 1.")
-    score: str = described("The score: 120/3, 120 (all out) or 320/7d (declared).")
+    score: str = described("The score: 120/3, 120 (all out), 320/7d (declared) or forfeited.")
     overs: str = described("The overs bowled: 15.4 means 15 overs and 4 balls.")
-    super_over: bool = described("Whether the innings is a super over.")
+    super_over: bool = described("Whether the innings is a super over.", name="isSuperOver")
 
 
 @object_type(id=parts.part_id("DisplaySide"), description="A team as a widget shows it.")
@@ -33,9 +33,9 @@ class DisplaySide:
     innings = strawberry.field(
         resolver=parts.innings_of_side,
         graphql_type=list[DisplayInnings],
-        description="The team's innings: one or two, and super overs.",
+        description="The team's innings: one or two, and super overs, in the order of play.",
     )
-    batting: bool = described("Whether the team is batting.")
+    batting: bool = described("Whether the team is batting.", name="isBatting")
 
 
 @value_type(description="A batter at the crease.")
@@ -45,7 +45,7 @@ class DisplayBatter:
     balls: int = described("The balls faced.")
     fours: int = described("The fours hit.")
     sixes: int = described("The sixes hit.")
-    on_strike: bool = described("Whether the batter is on strike.")
+    on_strike: bool = described("Whether the batter is on strike.", name="isOnStrike")
     figures: str = described("Runs and balls in display form: 34 (21).")
 
 
@@ -91,8 +91,13 @@ class DisplayState(Node):
     balls_left: int | None = described(
         "The balls that remain for a chasing team; null otherwise, and if overs are not limited."
     )
-    required_rate: float | None = described("The runs per over that a chasing team needs; null otherwise.")
-    run_rate: float | None = described("The runs per over in the current innings so far; null before its first ball.")
+    required_rate: float | None = described(
+        "The runs per over that a chasing team needs; null otherwise. An over has the match's `ballsPerOver`."
+    )
+    run_rate: float | None = described(
+        "The runs per over in the current innings so far; null before its first ball. An over has the match's "
+        "`ballsPerOver`, while `Innings.runRate` is per six balls."
+    )
     last_event: str | None = described("The latest event in words; null if the latest change had none.")
     league: str | None = described("The league's name; null if it is unknown.")
     start_time: datetime = described("The start time of the match.")
@@ -108,6 +113,6 @@ class DisplayStateQueries:
         # The reads of an uncached state: the match, its live state, both teams and the league.
         extent=Extent(reads=6),
         description="Return a match as a widget shows it, from the point of view of one team; null if the match "
-        "is unknown. The result is cached: for one minute while the match is live, for ten minutes before it, and "
-        "for a day after it.",
+        "is unknown. BAD_USER_INPUT if the team does not play in it. The result is cached: for one minute while the "
+        "match is live, for ten minutes before it, and for a day after it.",
     )

@@ -46,9 +46,9 @@ class Venue:
 
 @value_type(description="The toss before a match.")
 class Toss:
-    team_id: strawberry.ID = described("The `teamId` of the team that won the toss.")
+    team_id: strawberry.ID = described("The `teamId` of the team that won the toss.", name="winnerTeamId")
     elected: str | None = described(
-        "The winner's choice in the source's words: batting or bowling; null if it is unknown."
+        "The winner's choice in the source's words, such as batting or bowling; null if it is unknown."
     )
 
 
@@ -66,11 +66,17 @@ class Result:
     kind: cricket.ResultKind = described("The kind of result.")
     text: str = described("The result in one line.")
     winner_team_id: strawberry.ID | None = described("The `teamId` of the winner; null if there is none.")
-    by_runs: int | None = described("The winning margin in runs; null if the match was not won by runs.")
-    by_wickets: int | None = described("The winning margin in wickets; null if the match was not won by wickets.")
-    by_innings: bool = described("Whether the match was won by an innings and `byRuns`.")
+    by_runs: int | None = described(
+        "The winning margin in runs; null if the match was not won by runs.", name="wonByRuns"
+    )
+    by_wickets: int | None = described(
+        "The winning margin in wickets; null if the match was not won by wickets.", name="wonByWickets"
+    )
+    by_innings: bool = described("Whether the match was won by an innings and `wonByRuns`.", name="wonByInnings")
     method: str | None = described("The method that decided the match after rain, such as D/L; null if none did.")
-    eliminator: bool = described("Whether a super over or the number of boundaries decided a tie.")
+    eliminator: bool = described(
+        "Whether a super over or the number of boundaries decided a tie.", name="decidedByTiebreak"
+    )
 
 
 @object_type(id=parts.part_id("LineupPlayer"), description="A player in the line-up of a match.")
@@ -78,9 +84,9 @@ class LineupPlayer:
     player_id: strawberry.ID = described("The player's id at the source.")
     name: str = described("The player's name.")
     team_id: strawberry.ID = described("The `teamId` of the player's team.")
-    captain: bool = described("Whether the player is the captain.")
-    wicketkeeper: bool = described("Whether the player is the wicketkeeper.")
-    substitute: bool = described("Whether the player is a substitute.")
+    captain: bool = described("Whether the player is the captain.", name="isCaptain")
+    wicketkeeper: bool = described("Whether the player is the wicketkeeper.", name="isWicketkeeper")
+    substitute: bool = described("Whether the player is a substitute.", name="isSubstitute")
 
 
 @node_type(
@@ -101,6 +107,7 @@ class Match(Node):
         graphql_type=League | None,
         description="The league; null if it is unknown.",
     )
+    season_id: strawberry.ID | None = described("The `seasonId` of the season; null if it is unknown.")
     season = strawberry.field(
         resolver=related.season,
         graphql_type=Season | None,
@@ -124,7 +131,7 @@ class Match(Node):
     balls_per_over: int = described("The legal balls per over, usually 6.")
     target: Target | None = described("The target of the side that bats last; null before there is one.")
     result: Result | None = described("The result; null until there is one.")
-    follow_on: bool = described("Whether a side had to follow on.")
+    follow_on: bool = described("Whether a side had to follow on.", name="followOnEnforced")
     player_of_match: str | None = described("The name of the player of the match; null until there is one.")
     innings = innings_field("The total of each innings, super overs included.")
     scorecards = pattern_field(
@@ -139,8 +146,8 @@ class Match(Node):
         resolver=resolve.lineups,
         graphql_type=list[LineupPlayer],
         extent=Extent(size=22),
-        description="The line-ups: one entry for each named player. They are available while the source's latest "
-        "response is cached, until a week after the match.",
+        description="The line-ups: one entry for each named player, in the source's order. They are available while "
+        "the source's latest response is cached, until a week after the match; otherwise the list is empty.",
     )
     version: int = described(
         "The version of the live state: of the innings, the score and the status. It grows by one with each "
@@ -175,11 +182,12 @@ class Match(Node):
         graphql_type=LazyLiveScore | None,
         description="The present live score; null unless the match is polled, or was polled within the last day.",
     )
-    active = pattern_field(
+    active_match = pattern_field(
         active_patterns.STATE,
-        resolver=resolve_active.active,
+        resolver=resolve_active.active_match_of,
         graphql_type=LazyActiveMatch | None,
-        description="The state that the poller maintains; null if there is none. Callers: the system.",
+        description="The state that the poller maintains; null if there is none. Callers: the system; null, with an "
+        "error, for others.",
     )
     display_state = pattern_field(
         display_patterns.DISPLAY_STATE,
@@ -187,8 +195,8 @@ class Match(Node):
         graphql_type=DisplayState | None,
         # The reads of an uncached state: the match, its live state, both teams and the league.
         extent=Extent(reads=6),
-        description="The match as a widget shows it, from the point of view of one team; null, with an error, if the "
-        "team does not play in the match.",
+        description="The match as a widget shows it, from the point of view of one team; null, with the error "
+        "BAD_USER_INPUT, if the team does not play in the match.",
     )
     followed_by_viewer = pattern_field(
         follow_patterns.FOLLOW_OF_USER,
@@ -196,9 +204,9 @@ class Match(Node):
         graphql_type=bool | None,
         description="Whether the caller follows the match; null without a token.",
     )
-    followers = pattern_field(
+    follows = pattern_field(
         follow_patterns.FOLLOWERS,
-        resolver=resolve_follows.followers,
+        resolver=resolve_follows.follows_of_match,
         graphql_type=Connection[MatchFollow] | None,
         description="The follows of the match, in the order of `userId`. Callers: the system; null, with an error, "
         "for others.",
@@ -224,14 +232,15 @@ class FixtureQueries:
         patterns.MATCHES,
         resolver=resolve.matches,
         graphql_type=list[Match | None],
-        description="Return matches by their ids, in the order of the ids, with null for each unknown id. The matches "
-        "are read in batches.",
+        description="Return matches by their ids: one entry for each of at most 100 ids, in the order of the ids, and "
+        "null for an unknown id. The matches are read in batches.",
     )
     matches_by_league = pattern_field(
         patterns.BY_LEAGUE,
         resolver=resolve.matches_by_league,
         graphql_type=Connection[Match],
-        description="Return the matches of a league that start within a time window, soonest first.",
+        description="Return the matches of a league that start within a range of times, soonest first. NOT_FOUND for "
+        "an unknown league.",
     )
 
 
@@ -241,19 +250,21 @@ class FixtureMutations:
         patterns.SYNC_FIXTURES,
         resolver=resolve.sync_fixtures,
         graphql_type=list[Match],
-        description="Store fixtures, each in place of the stored fixture with the same id, and return the matches. "
-        "Live scores are kept, and so are fields that an operator set.",
+        description="Store fixtures, each in place of the stored fixture with the same id, and return the matches in "
+        "the order of the input, at most 100. If several have the same id, the last one counts. Live scores are kept, "
+        "and so are fields that `updateFixture` set.",
     )
     update_fixture = pattern_field(
         patterns.UPDATE_FIXTURE,
         resolver=resolve.update_fixture,
         graphql_type=Match,
         description="Set some fields of a fixture, or clear some, and return the match. The source does not "
-        "update a field that is set until the field is cleared.",
+        "update a field that is set until the field is cleared. NOT_FOUND for an unknown match.",
     )
     archive_fixture = pattern_field(
         patterns.ARCHIVE_FIXTURE,
         resolver=resolve.archive_fixture,
         graphql_type=Match,
-        description="Mark a match as archived after it has left the live scores, and return it.",
+        description="Mark a match as archived after it has left the live scores, and return it. NOT_FOUND for an "
+        "unknown match.",
     )

@@ -4,13 +4,16 @@ from datetime import datetime
 
 import strawberry
 
+from datastore.keyspace.matches import fixtures as fixture_patterns
 from datastore.keyspace.matches import leagues as patterns
 from datastore.matches import leagues as records
 from datastore.model.access_patterns import Extent
+from resolvers.matches import fixtures as resolve_fixtures
 from resolvers.matches import leagues as resolve
 from resolvers.matches import related
 from schema.connections import Connection
 from schema.fields import VERSION, described, pattern_field
+from schema.matches.lazy_types import LazyMatch
 from schema.matches.team_seasons import Season
 from schema.nodes import Node, node_type
 
@@ -27,21 +30,28 @@ class League(Node):
     name: str = described("The full name.")
     code: str = described("The short name in upper case, such as IPL. `matchesByLeague` finds matches by it.")
     active: bool = described("Whether the league's matches are synchronised and polled.")
-    season_id: strawberry.ID | None = described("The id of the current season; null if it is unknown.")
-    season = strawberry.field(
-        resolver=related.season,
+    current_season_id: strawberry.ID | None = described("The `seasonId` of the current season; null if it is unknown.")
+    current_season = strawberry.field(
+        resolver=related.current_season,
         graphql_type=Season | None,
         description="The current season with its teams; null if it is unknown.",
     )
     image_url: str | None = described("The address of the league's badge; null without one.")
     country_id: strawberry.ID | None = described("The country's id at the source; null if it is unknown.")
     type: str | None = described(
-        "The kind of league in the source's words, such as league or phase; null if it is unknown."
+        "The type of league in the source's words, such as league or phase; null if it is unknown."
     )
     updated_at: datetime | None = described(
         "The time at which the league was last stored or changed; null if it is unknown."
     )
     version: int = described(VERSION)
+    matches = pattern_field(
+        fixture_patterns.BY_LEAGUE,
+        resolver=resolve_fixtures.matches_of_league,
+        graphql_type=Connection[LazyMatch],
+        description="The matches of the league that start within a range of times, soonest first. Matches that were "
+        "stored with an earlier `code` of the league are not among them.",
+    )
 
 
 @strawberry.type
@@ -58,7 +68,7 @@ class LeagueQueries:
         resolver=resolve.leagues,
         graphql_type=Connection[League],
         extent=Extent(scans=30, ignores={"active": "The Scan reads all leagues."}),
-        description="Return the leagues, by name. A change becomes visible at most 30 seconds later.",
+        description="Return the leagues, by `name`. A change becomes visible at most 30 seconds later.",
     )
 
 
@@ -68,13 +78,14 @@ class LeagueMutations:
         patterns.PUT_LEAGUE,
         resolver=resolve.put_league,
         graphql_type=League,
-        description="Store a league in place of the stored league with the same id, and return it.",
+        description="Store a league in place of the stored league with the same id, if there is one, and return it.",
     )
     update_league = pattern_field(
         patterns.UPDATE_LEAGUE,
         resolver=resolve.update_league,
         graphql_type=League,
-        description="Change some fields of a league, and return it. The next `putLeague` overwrites the changes.",
+        description="Change some fields of a league, and return it. The next `putLeague` overwrites the changes. "
+        "NOT_FOUND for an unknown league.",
     )
     delete_league = pattern_field(
         patterns.DELETE_LEAGUE,

@@ -67,25 +67,27 @@ class LiveActivityMutations:
         resolver=resolve.register_live_activity,
         graphql_type=LiveActivity,
         description="Start or restart a session of a match on a device of the caller for 12 hours, and return it. "
-        "A user may have sessions on at most 10 devices for each match. CONFLICT beyond, or if the match has ended.",
+        "A user may have sessions on at most 10 devices for each match. CONFLICT beyond, or if the match has ended. "
+        "NOT_FOUND for an unknown match.",
     )
-    update_live_activity_token = pattern_field(
+    update_live_activity = pattern_field(
         patterns.UPDATE_TOKEN,
-        resolver=resolve.update_live_activity_token,
+        resolver=resolve.update_live_activity,
         graphql_type=LiveActivity,
-        description="Store the new push token of a session of the caller, and return the session. A suspended "
-        "session becomes active again. NOT_FOUND if the session has ended.",
+        description="Change the push token of a session of the caller, and return the session. A suspended session "
+        "becomes active again. NOT_FOUND if there is no such session, or it has ended.",
     )
     end_live_activity = pattern_field(
         patterns.END_ACTIVITY,
         resolver=resolve.end_live_activity,
         graphql_type=LiveActivity,
         description="End a session, and return it. Users end their own sessions, the system any user's. A session "
-        "that has ended stays unchanged, so that no version is needed.",
+        "that has ended stays unchanged. NOT_FOUND if there is no such session.",
     )
     suspend_live_activity = pattern_field(
         patterns.SUSPEND_ACTIVITY,
         resolver=resolve.suspend_live_activity,
         graphql_type=LiveActivity,
-        description="Suspend a session because its push token was rejected, and return it.",
+        description="Suspend a session because its push token was rejected, and return it. NOT_FOUND if there is no "
+        "such session, or it has ended.",
     )

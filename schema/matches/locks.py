@@ -13,8 +13,8 @@ from schema.nodes import object_type
 
 @object_type("name", description="A lock of the match pipeline: one instance at a time works on a match or a job.")
 class Lock:
-    name: str = described("The name of the lock: match:<matchId> or job:<name>.")
-    owner: strawberry.ID = described("The instance that holds the lock.")
+    name: strawberry.ID = described("The key of the lock: match:<matchId> or job:<name>.", name="lockKey")
+    owner: strawberry.ID = described("The id of the instance that holds the lock, as in `ActiveMatch.instanceId`.")
     expires_at: datetime = described("The time at which the lock expires unless its holder extends it.")
 
 
@@ -25,5 +25,5 @@ class LockQueries:
         resolver=resolve.locks,
         graphql_type=list[Lock],
         extent=Extent(size=10),
-        description="Return one entry for each lock, also for expired ones.",
+        description="Return one entry for each lock, also for expired ones, by `lockKey`.",
     )

@@ -49,7 +49,7 @@ class MatchFollowMutations:
         resolver=resolve.follow_match,
         graphql_type=MatchFollow,
         description="Follow a match for one of its teams, and return the follow. A repeated request changes the "
-        "team and nothing else.",
+        "team and nothing else. NOT_FOUND for an unknown match, BAD_USER_INPUT if the team does not play in it.",
     )
     unfollow_match = pattern_field(
         patterns.UNFOLLOW,
@@ -61,12 +61,13 @@ class MatchFollowMutations:
         patterns.CHANGE_TEAM,
         resolver=resolve.update_match_follow,
         graphql_type=MatchFollow,
-        description="Change the team of the caller's follow of a match, and return the follow.",
+        description="Change the team of the caller's follow of a match, and return the follow. NOT_FOUND if the caller "
+        "does not follow the match, BAD_USER_INPUT if the team does not play in it.",
     )
-    remove_match_follows = pattern_field(
+    delete_match_follows = pattern_field(
         patterns.REMOVE_FOLLOWS,
-        resolver=resolve.remove_match_follows,
+        resolver=resolve.delete_match_follows,
         graphql_type=int,
         extent=Extent(size=25, written=25),
-        description="Delete all follows of a match that has ended, and return their number.",
+        description="Delete all follows of a match, such as one that has ended, and return their number.",
     )

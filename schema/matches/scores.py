@@ -15,27 +15,38 @@ MatchPhase = cricket.MatchPhase  # import the enum from this module, which regis
 strawberry.enum(
     MatchPhase,
     description=(
-        "The phase of a match. BREAK: between innings, lunch, tea or dinner. STUMPS: play has ended for "
-        "the day. INTERRUPTED: by rain or another cause, or delayed. FINISHED, ABANDONED, CANCELLED and "
-        "POSTPONED: no more play follows."
+        "The phase of a match. UPCOMING: before its start. LIVE: in play. BREAK: between innings, lunch, tea or "
+        "dinner. STUMPS: play has ended for the day. INTERRUPTED: by rain or another cause, or delayed. FINISHED, "
+        "ABANDONED, CANCELLED and POSTPONED: no more play follows. UNKNOWN: the gateway does not know the source's "
+        "word for the status, which may be new."
     ),
 )
-strawberry.enum(cricket.ResultKind, description="The kind of result. AWARDED: decided off the field.")
+strawberry.enum(
+    cricket.ResultKind,
+    description=(
+        "The kind of result. WIN: by runs, wickets or an innings, or after a tie. TIE: equal scores at the end of the "
+        "last innings. DRAW: the last innings was not completed in time. NO_RESULT: too little play for a result. "
+        "AWARDED: decided off the field."
+    ),
+)
 strawberry.enum(
     cricket.BatterStatus,
     description=(
-        "The status of a batter in an innings. NOT_OUT: in when the innings closed. RETIRED: hurt or "
-        "otherwise not out, and may return. ABSENT: could not bat. YET_TO_BAT: has not batted so far. DID_NOT_BAT: "
-        "did not bat until the innings closed."
+        "The status of a batter in an innings. YET_TO_BAT: has not batted so far. BATTING: at the crease. NOT_OUT: in "
+        "when the innings closed. OUT: dismissed. RETIRED: hurt or otherwise not out, and may return. ABSENT: could "
+        "not bat. DID_NOT_BAT: did not bat until the innings closed."
     ),
 )
 strawberry.enum(
     cricket_events.CricketEventKind,
-    name="EventKind",
     description=(
-        "The kind of event. MILESTONE: every further fifty of a batter, 150, 200 and so on. "
-        "PARTNERSHIP: every fifty of a partnership. RAIN: any interruption. CORRECTION: the scorer amended or "
-        "removed a ball."
+        "The kind of event of a match. INNINGS_START: the first ball of an innings. WICKET: a batter is out. FOUR and "
+        "SIX: a boundary. FIFTY and HUNDRED: a batter reaches 50 or 100 runs. MILESTONE: a batter reaches 150, 200 or "
+        "a further multiple of 50. HAT_TRICK: a bowler takes wickets with three balls in a row. MAIDEN: an over in "
+        "which the bowler concedes no run. PARTNERSHIP: a partnership reaches a multiple of 50. INNINGS_BREAK: the end "
+        "of an innings that another follows. TARGET: the target is set or revised. SUPER_OVER: super overs begin. "
+        "RAIN: play is interrupted, by rain or another cause. RESUMPTION: play resumes. RESULT: the match has a "
+        "result. CORRECTION: the scorer amended or removed a ball, an innings, another figure or the result."
     ),
 )
 
@@ -62,11 +73,12 @@ class Innings:
     extras: Extras = described("The extras.")
     declared: bool = described("Whether the captain declared the innings.")
     forfeited: bool = described("Whether the captain forfeited the innings.")
-    super_over: bool = described("Whether the innings is a super over.")
+    super_over: bool = described("Whether the innings is a super over.", name="isSuperOver")
     run_rate = strawberry.field(
         resolver=resolve.run_rate,
         graphql_type=float | None,
-        description="The runs per six legal balls so far; null before the first ball.",
+        description="The runs per six legal balls so far, whatever the `ballsPerOver` of the match; null before the "
+        "first legal ball.",
     )
 
 
@@ -75,7 +87,7 @@ def innings_field(description: str) -> Any:
     return strawberry.field(
         resolver=parts.innings,
         graphql_type=list[Innings],
-        description=f"{description} At most four, and super overs.",
+        description=f"{description} At most four and super overs, in the order of play.",
     )
 
 
@@ -95,12 +107,17 @@ class BattingLine:
     )
     status: cricket.BatterStatus = described("The status of the batter.")
     how_out: str | None = described(
-        "The kind of dismissal in the source's words, such as caught or run out; null if the batter is not out."
+        "The type of dismissal in the source's words, such as caught or run out; null if the batter is not out.",
+        name="dismissalType",
     )
     dismissal: str | None = described("The dismissal in one line: c Smith b Jones; null if the batter is not out.")
-    bowler_id: strawberry.ID | None = described("The id of the bowler who took the wicket; null if there is none.")
-    fielders: list[str] = described("The names of the fielders who took part in the dismissal, at most 11.")
-    on_strike: bool = described("Whether the batter is on strike.")
+    bowler_id: strawberry.ID | None = described(
+        "The `playerId` of the bowler who took the wicket; null if there is none."
+    )
+    fielders: list[str] = described(
+        "The names of the fielders who took part in the dismissal, at most 11, in the source's order."
+    )
+    on_strike: bool = described("Whether the batter is on strike.", name="isOnStrike")
 
 
 @object_type(id=parts.part_id("BowlingLine"), description="A bowler's line in a scorecard.")
@@ -113,15 +130,17 @@ class BowlingLine:
     wickets: int = described("The wickets taken.")
     wides: int = described("The runs from wides.")
     no_balls: int = described("The runs from no-balls.")
-    bowling: bool = described("Whether the bowler is bowling.")
+    bowling: bool = described("Whether the bowler is bowling at present.", name="isBowling")
 
 
 @object_type(id=parts.part_id("FallOfWicket"), description="A fall of a wicket, with the score at that moment.")
 class FallOfWicket:
-    wicket: int = described("The number of the wicket, from 1.")
+    wicket: int = described("The number of the wicket in the innings, from 1.", name="wicketNumber")
     runs: int = described("The runs of the innings at that moment.")
-    over: str = described("The over and ball: 15.4 is the fourth ball of the sixteenth over.")
-    player_id: strawberry.ID = described("The id of the batter who was out.")
+    over: str = described(
+        "The position of the ball in the innings: 15.4 is the fourth ball of the sixteenth over.", name="ballLabel"
+    )
+    player_id: strawberry.ID = described("The `playerId` of the batter who was out.")
     name: str = described("The batter's name.")
 
 
@@ -129,12 +148,12 @@ class FallOfWicket:
 class Partnership:
     runs: int = described("The runs since the last wicket, including extras.")
     balls: int = described("The legal balls since the last wicket.")
-    batter_ids: list[strawberry.ID] = described("The ids of the two batters.")
+    batter_ids: list[strawberry.ID] = described("The `playerId` of each of the two batters, in no order.")
 
 
 @object_type(id=parts.part_id("Scorecard"), description="The players' figures of one innings.")
 class Scorecard:
-    number: int = described("The number of the innings in the match, from 1.")
+    number: int = described("The number of the innings in the match, from 1.", name="inningsNumber")
     batting = strawberry.field(
         resolver=parts.batting,
         graphql_type=list[BattingLine],
@@ -148,17 +167,21 @@ class Scorecard:
     fall_of_wickets = strawberry.field(
         resolver=parts.fall_of_wickets,
         graphql_type=list[FallOfWicket],
-        description="The falls of the wickets, in order: one for each wicket.",
+        description="The falls of the wickets, in the order of the game: one for each wicket.",
     )
     partnership: Partnership | None = described("The current partnership; null if there is none.")
 
 
 @value_type(description="A dismissal, or a batter's retirement, on a ball.")
 class Wicket:
-    player_id: strawberry.ID = described("The id of the batter.")
+    player_id: strawberry.ID = described("The `playerId` of the batter.")
     name: str = described("The batter's name.")
-    kind: str = described("The kind of dismissal in the source's words, such as caught, run out or timed out.")
-    fielders: list[str] = described("The names of the fielders who took part in the dismissal, at most 11.")
+    kind: str = described(
+        "The type of dismissal in the source's words, such as caught, run out or timed out.", name="type"
+    )
+    fielders: list[str] = described(
+        "The names of the fielders who took part in the dismissal, at most 11, in the source's order."
+    )
     is_out: bool = described("Whether the batter is out. False for a batter who retired and may return.")
     bowler_credited: bool = described("Whether the wicket is credited to the bowler.")
 
@@ -166,25 +189,31 @@ class Wicket:
 @object_type(id=parts.part_id("Ball"), description="One delivery.")
 class Ball:
     ball_id: strawberry.ID = described("The ball's id, unique within the match. Ids grow with time.")
-    innings: int = described("The number of the innings, from 1.")
-    over: int = described("The number of the over, from 0.")
+    innings: int = described("The number of the innings in the match, from 1.", name="inningsNumber")
+    over: int = described("The number of the over in the innings, from 0.", name="overNumber")
     number: int = described(
         "The number of the ball in the over. A wide or no-ball has the number of the next legal ball."
     )
     label: str = described("The position in the innings: 15.4 is the fourth ball of the sixteenth over.")
-    batter_id: strawberry.ID = described("The id of the batter on strike.")
+    batter_id: strawberry.ID = described("The `playerId` of the batter on strike.")
     batter: str = described("The name of the batter on strike.")
-    non_striker_id: strawberry.ID = described("The id of the batter at the other end.")
-    non_striker: str = described("The name of the batter at the other end.")
-    bowler_id: strawberry.ID = described("The id of the bowler.")
-    bowler: str = described("The name of the bowler.")
+    non_striker_id: strawberry.ID = described(
+        "The `playerId` of the batter at the other end; empty if the source does not name the batter."
+    )
+    non_striker: str = described(
+        "The name of the batter at the other end; empty if the source does not name the batter."
+    )
+    bowler_id: strawberry.ID = described("The `playerId` of the bowler; empty if the source does not name the bowler.")
+    bowler: str = described("The name of the bowler; empty if the source does not name the bowler.")
     runs: int = described("The runs of the ball, including extras.")
     batter_runs: int = described("The runs scored with the bat.")
     extras: Extras = described("The extras of the ball.")
     legal: bool = described("Whether the ball is legal: neither a wide nor a no-ball.")
-    four: bool = described("Whether the ball went to the boundary for four.")
-    six: bool = described("Whether the ball went over the boundary for six.")
-    wickets: list[Wicket] = described("The dismissals on this ball, at most two.")
+    four: bool = described("Whether the ball went to the boundary for four.", name="isFour")
+    six: bool = described("Whether the ball went over the boundary for six.", name="isSix")
+    wickets: list[Wicket] = described(
+        "The dismissals and retirements on this ball, at most two, in the source's order."
+    )
 
 
 @object_type("event_id", description="An event of a match, with the score after it.")
@@ -194,14 +223,22 @@ class CricketEvent:
     )
     kind: cricket_events.CricketEventKind = described("The kind of event.")
     text: str = described("The event in one line.")
-    innings: int | None = described("The number of the innings, from 1; null if the event belongs to none.")
-    score: str | None = described("The score after the event: 120/3; null before the first innings.")
+    innings: int | None = described(
+        "The number of the innings in the match, from 1; null if the event belongs to none.", name="inningsNumber"
+    )
+    score: str | None = described(
+        "The score of the innings after the event: 120/3; null for a CORRECTION, and without a `ball` for all kinds "
+        "but INNINGS_BREAK."
+    )
     ball: Ball | None = described("The ball of the event; null if there is none.")
     player_id: strawberry.ID | None = described(
-        "The id of the player concerned, such as the batter who is out; null if there is none."
+        "The `playerId` of the player concerned, such as the batter who is out; null if there is none."
     )
     player: str | None = described("The name of the player concerned; null if there is none.")
-    value: int | None = described("The milestone or the target; null for other events.")
+    value: int | None = described(
+        "The number that the event is about: the runs of the batter (FIFTY, HUNDRED, MILESTONE) or of the partnership "
+        "(PARTNERSHIP), the runs that win the match (TARGET), or 4 and 6 (FOUR, SIX); null for other kinds."
+    )
 
 
 def events_field(description: str) -> Any:

@@ -50,9 +50,9 @@ class TeamSeason(Node):
 @object_type("season_id", description="A season of a league.")
 class Season:
     season_id: strawberry.ID = described("The season's id at the source.")
-    teams = pattern_field(
+    team_seasons = pattern_field(
         patterns.TEAMS_OF_SEASON,
-        resolver=resolve.teams_of_season,
+        resolver=resolve.team_seasons_of_season,
         graphql_type=Connection[TeamSeason],
         description="The teams' records in the season, by `teamId`.",
     )
@@ -60,11 +60,11 @@ class Season:
 
 @strawberry.type
 class TeamSeasonQueries:
-    season_teams = pattern_field(
+    team_seasons = pattern_field(
         patterns.TEAMS_OF_SEASON,
-        resolver=resolve.season_teams,
+        resolver=resolve.team_seasons,
         graphql_type=Connection[TeamSeason],
-        description="Return the teams' records in a season, by `teamId`.",
+        description="Return the teams' records in a season, by `teamId`; an empty list for an unknown season.",
     )
 
 
@@ -74,6 +74,7 @@ class TeamSeasonMutations:
         patterns.SYNC_TEAM_SEASONS,
         resolver=resolve.sync_team_seasons,
         graphql_type=list[TeamSeason],
-        description="Store rows of a season's table, each in place of the team's stored row, and return the rows. "
-        "If several rows name the same team, the last one counts. Rows of teams that are not named stay.",
+        description="Store teams' records in a season, each in place of the team's stored record, and return them in "
+        "the order of the input, at most 100. If several name the same team, the last one counts. Records of teams "
+        "that are not named stay.",
     )

@@ -58,7 +58,7 @@ class TeamQueries:
         resolver=resolve.teams,
         graphql_type=Connection[Team],
         extent=Extent(scans=100),
-        description="Return all teams, by name. A change becomes visible at most 30 seconds later.",
+        description="Return all teams, by `name`. A change becomes visible at most 30 seconds later.",
     )
 
 
@@ -68,12 +68,13 @@ class TeamMutations:
         patterns.SYNC_TEAMS,
         resolver=resolve.sync_teams,
         graphql_type=list[Team],
-        description="Store teams, each in place of the stored team with the same id, and return them. If several "
-        "have the same id, the last one counts.",
+        description="Store teams, each in place of the stored team with the same id, and return them in the order of "
+        "the input, at most 100. If several have the same id, the last one counts.",
     )
     update_team = pattern_field(
         patterns.UPDATE_TEAM,
         resolver=resolve.update_team,
         graphql_type=Team,
-        description="Change some fields of a team, and return it. The next `syncTeams` overwrites the changes.",
+        description="Change some fields of a team, and return it. The next `syncTeams` overwrites the changes. "
+        "NOT_FOUND for an unknown team.",
     )

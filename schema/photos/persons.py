@@ -10,7 +10,7 @@ from datastore.model.access_patterns import Extent
 from datastore.photos import persons as records
 from resolvers.photos import persons as resolve
 from schema.connections import Connection
-from schema.fields import VERSION, described, pattern_field
+from schema.fields import VERSION_BESIDE_COUNTS, described, pattern_field
 from schema.nodes import Node, node_type
 from schema.photos.lazy_types import LazyPersonPhotos
 
@@ -36,7 +36,7 @@ class Person(Node):
         "that contains an email address is visible to admins only.",
     )
     created_at: datetime = described("The time at which the person was created.")
-    version: int = described(VERSION)
+    version: int = described(VERSION_BESIDE_COUNTS)
     photos = pattern_field(
         face_patterns.PHOTOS_BY_PERSON,
         resolver=resolve.photos_of_parent,

@@ -13,7 +13,7 @@ from resolvers.photos import photos as resolve_library
 from resolvers.photos import users as resolve
 from schema.connections import Connection
 from schema.feeds.lazy_types import LazyUser, LazyUserProfile
-from schema.fields import VERSION, batch_field, described, pattern_field
+from schema.fields import VERSION_BESIDE_COUNTS, batch_field, described, pattern_field
 from schema.nodes import Node, node_type
 from schema.photos.lazy_types import LazyPhoto
 
@@ -41,7 +41,7 @@ class PhotoUser(Node):
         "The number of photos of the user, including unconfirmed uploads; null if they are not counted yet."
     )
     created_at: datetime = described("The time at which the user joined the library.")
-    version: int = described(VERSION)
+    version: int = described(VERSION_BESIDE_COUNTS)
     user = batch_field(
         feed_patterns.USER,
         resolver=resolve.users_of_caller,

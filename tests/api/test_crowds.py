@@ -224,7 +224,7 @@ async def test_a_mutation_does_not_use_cached_reads(served: Served, clock: Clock
     await elsewhere.delete(DELETE, keys.fixture("m1"))
 
     kept = await served.ask('{ match(id: "m1") { matchId } }')
-    answer = await served.ask('mutation { followMatch(matchId: "m1", teamId: "10") { teamId } }', user="ada")
+    answer = await served.ask('mutation { followMatch(matchId: "m1", input: {teamId: "10"}) { teamId } }', user="ada")
 
     assert kept.data == {"match": {"matchId": "m1"}}
     assert answer.codes == ["NOT_FOUND"]

@@ -27,7 +27,7 @@ __all__ = ["world"]
 TOKENS = ("b2" * 32, "c3" * 32, "d4" * 32, "e5" * 32)
 
 ROTATE = """mutation ($value: String!, $expected: Int) {
-  it: updateLiveActivityToken(matchId: "m", deviceId: "d", input: {updateToken: $value, expectedVersion: $expected}) {
+  it: updateLiveActivity(matchId: "m", deviceId: "d", input: {updateToken: $value, expectedVersion: $expected}) {
     value: updateToken version
   }
 }"""
@@ -324,7 +324,7 @@ async def test_an_item_created_again_never_has_an_earlier_version(world: Served)
     before = (await follow.now(world))[1], (await league.now(world))[1]
 
     await world.ask('mutation { unfollowMatch(matchId: "m") { teamId } }', user="ada")
-    await world.ask('mutation { followMatch(matchId: "m", teamId: "10") { teamId } }', user="ada")
+    await world.ask('mutation { followMatch(matchId: "m", input: {teamId: "10"}) { teamId } }', user="ada")
     await world.ask('mutation { deleteLeague(id: "1") { name } }', user="root", role=Role.ADMIN)
     await league.ask(world, str(league.put), value="two")
 

@@ -125,7 +125,7 @@ async def test_a_mutation_with_lost_responses_is_executed_once_and_says_so(
 async def test_a_match_is_registered_deactivated_and_deleted_once(served: Served, proxy: Proxy) -> None:
     await matches.prepare_matches(served)
     answers = []
-    for name in ("registerActiveMatch", "deactivateMatch", "deleteActiveMatch"):
+    for name in ("registerActiveMatch", "endActiveMatch", "deleteActiveMatch"):
         proxy.always = faults = LoseFirstAnswers(served)
         answers.append(
             (await send_mutation(served, FIELDS[name], f'mutation {{ it: {name}(id: "m1") {{ fence }} }}'))["data"][

@@ -149,7 +149,7 @@ async def test_a_mutation_whose_process_died_is_executed_again_in_the_same_way(
     )
     assert set().union(*[changed for _, changed in found.values()]) <= VERSIONS | TIMES | {"ttl"}
     different = {name for name, (is_different, _) in found.items() if is_different}
-    shows_new_values = {"archiveFixture", "deactivateMatch"}  # the time, and the fence
+    shows_new_values = {"archiveFixture", "endActiveMatch"}  # the time, and the fence
     assert different - shows_new_values == mutations_with(page, Again.NOTHING_THERE), (
         f"{page.file}: state `again=Again.NOTHING_THERE` for a deletion that returns what it deleted."
     )

@@ -12,7 +12,8 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     },
     "descriptions_of_ids_name_the_global_id": {
         "Mutation.deleteDevice(deviceToken:)": SECRET,
-        "Mutation.updatePushToStartToken(deviceToken:)": SECRET,
+        "Mutation.registerDevice(deviceToken:)": SECRET,
+        "Mutation.updateDevice(deviceToken:)": SECRET,
     },
     "lists_in_an_order_accept_the_other_order": {
         "Me.liveActivities": UNORDERED,

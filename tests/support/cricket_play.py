@@ -23,16 +23,16 @@ subscription {
   matchUpdates(matchId: "%s") {
     version isSnapshot conflated changed
     events {
-      eventId kind text innings score value playerId player
-      ball { ballId innings over batter nonStriker bowler }
+      eventId kind text inningsNumber score value playerId player
+      ball { ballId inningsNumber overNumber batter nonStriker bowler }
     }
     liveScore {
       version status phase note
       innings {
-        number teamId runs wickets overs legalBalls superOver declared forfeited
+        number teamId runs wickets overs legalBalls isSuperOver declared forfeited
         extras { byes legByes wides noBalls penalty }
       }
-      batting { name runs balls onStrike }
+      batting { name runs balls isOnStrike }
       bowling { name overs runs wickets }
       target { runs overs method }
       result { kind text winnerTeamId }
@@ -45,13 +45,13 @@ SCORECARDS = """
 query ($id: ID!) {
   match(id: $id) {
     version phase
-    result { text winnerTeamId eliminator }
+    result { text winnerTeamId decidedByTiebreak }
     innings {
-      number teamId runs wickets overs legalBalls superOver declared forfeited
+      number teamId runs wickets overs legalBalls isSuperOver declared forfeited
       extras { byes legByes wides noBalls penalty }
     }
     scorecards {
-      number
+      inningsNumber
       batting { name runs balls fours sixes status dismissal }
       bowling { name overs maidens runs wickets wides noBalls }
       fallOfWickets { name runs }
@@ -59,10 +59,10 @@ query ($id: ID!) {
     liveScore {
       version status phase note
       innings {
-        number teamId runs wickets overs legalBalls superOver declared forfeited
+        number teamId runs wickets overs legalBalls isSuperOver declared forfeited
         extras { byes legByes wides noBalls penalty }
       }
-      batting { name runs balls onStrike }
+      batting { name runs balls isOnStrike }
       bowling { name overs runs wickets }
       target { runs overs method }
       result { kind text winnerTeamId }

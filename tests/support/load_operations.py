@@ -249,7 +249,7 @@ def describe_photo(actor: "Actor") -> Write:
 def follow_match(actor: "Actor") -> Write:
     side = actor.rng.randrange(3)
     team = f"{side}0" if side else None
-    follows = 'mutation ($team: ID!) { done: followMatch(matchId: "m1", teamId: $team) { teamId } }'
+    follows = 'mutation ($team: ID!) { done: followMatch(matchId: "m1", input: {teamId: $team}) { teamId } }'
     query = follows if team else 'mutation { done: unfollowMatch(matchId: "m1") { teamId } }'
     variables = {"team": team} if team else {}
     return Write("followMatch" if team else "unfollowMatch", query, variables, ("match follow", actor.name), team)

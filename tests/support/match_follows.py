@@ -13,7 +13,7 @@ from datastore.model.timestamps import to_seconds
 from datastore.session.store import Store
 from tests.support.served import NOON, Served
 
-REMOVE = 'mutation { removeMatchFollows(matchId: "m1") }'
+REMOVE = 'mutation { deleteMatchFollows(matchId: "m1") }'
 
 ALL = AccessPattern("T-2", "", MATCH_FOLLOWS, ("Query",), Who.INTERNAL, key="matchId = :partition", consistent=True)
 

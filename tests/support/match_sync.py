@@ -58,7 +58,7 @@ async def synced(job: SyncJob, opened: list[Store]) -> tuple[SyncResult, list[st
 
 
 async def put_league(stores: Stores, league_id: str = "7", **changes: Any) -> None:
-    defaults = {"name": "Hill League", "code": "HL", "season_id": "70"}
+    defaults = {"name": "Hill League", "code": "HL", "current_season_id": "70"}
     await Leagues(stores(), START).put(League(league_id, **(defaults | changes)))
 
 

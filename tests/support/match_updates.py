@@ -17,7 +17,7 @@ from tests.support.served import NOON, Listener, Served
 FIELDS = """
   matchId leagueCode version isSnapshot conflated changed events { eventId kind text score ball { label } }
   liveScore {
-    version status phase innings { number runs wickets overs } batting { name runs balls onStrike }
+    version status phase innings { number runs wickets overs } batting { name runs balls isOnStrike }
     bowling { name overs runs wickets } partnership { runs balls } target { runs } result { text } note
     recentBalls { ballId runs }
   }

@@ -128,7 +128,7 @@ KINDS = [
         "Device",
         '{ it: device(userId: "ada") { value: pushToStartToken version } }',
         f"""mutation ($value: String!, $expected: Int) {{
-          it: updatePushToStartToken(
+          it: updateDevice(
             deviceToken: "{PHONE}", input: {{pushToStartToken: $value, expectedVersion: $expected}}
           ) {{
             value: pushToStartToken version
@@ -158,7 +158,7 @@ async def world(served: Served) -> Served:
     await fixtures.sync([Match("m", "L", "IPL", "10", "20", NOON), far])
     await put_library_items(served, photo_user(), photo("i"), person("p"), livestream("l"))
     await served.store().write_all(TEAMS, puts=[{"teamId": "1", "name": "zero", "code": "A"}])
-    await Leagues(served.store(), NOON).put(League("1", "zero", "A", season_id="2026"))
+    await Leagues(served.store(), NOON).put(League("1", "zero", "A", current_season_id="2026"))
     await put_anew(served)
     return served
 
@@ -168,8 +168,8 @@ async def put_anew(served: Served) -> None:
     made = await served.ask(
         f"""mutation {{
           createUser(input: {{name: "zero"}}) {{ version }}
-          followMatch(matchId: "m", teamId: "10") {{ version }}
-          registerDevice(input: {{deviceToken: "{PHONE}", platform: IOS, osVersion: "1", appVersion: "1"}}) {{
+          followMatch(matchId: "m", input: {{teamId: "10"}}) {{ version }}
+          registerDevice(deviceToken: "{PHONE}", input: {{platform: IOS, osVersion: "1", appVersion: "1"}}) {{
             version
           }}
           registerLiveActivity(matchId: "m", deviceId: "d", input: {{updateToken: "{PHONE}"}}) {{ version }}

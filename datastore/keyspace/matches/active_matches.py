@@ -36,7 +36,7 @@ STATE = active_match.read(
     "AM-1",
     "The state of an active match that its poller stores",
     Who.SYSTEM,
-    ("activeMatch", "Match.active", "node", "nodes"),
+    ("activeMatch", "Match.activeMatch", "node", "nodes"),
     expiry=Expiry.SOMETIMES,
 )
 LIVE_SCORE = active_match.read(
@@ -174,7 +174,7 @@ DEACTIVATE = active_match.update(
     "AM-6",
     "Stop polling a match",
     Who.SYSTEM,
-    ("deactivateMatch",),
+    ("endActiveMatch",),
     condition="attribute_exists(matchId)",
     # The next fence makes the writes of its poller fail.
     update="SET #status = :ended, #ttl = :ttl REMOVE live ADD fence :one",

@@ -41,7 +41,7 @@ UPDATE_PUSH_TO_START = AccessPattern(
     DEVICES,
     ("GetItem", "UpdateItem"),
     Who.USER,
-    ("updatePushToStartToken",),
+    ("updateDevice",),
     condition="attribute_exists(userId)",
     guard=version_guard(),
     update=f"SET pushToStartToken = :token {increment_clause()}",

@@ -58,7 +58,7 @@ BY_LEAGUE = AccessPattern(
     FIXTURES,
     QUERY,
     Who.ANY,
-    ("matchesByLeague",),
+    ("matchesByLeague", "League.matches"),
     max_age=5,
     index="leagueCode-startTime-index",
     key="leagueCode = :partition AND startTime BETWEEN :from AND :to",

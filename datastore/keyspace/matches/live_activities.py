@@ -63,7 +63,7 @@ UPDATE_TOKEN = live_activity.update(
     "LA-4",
     "Store the new push token of a session that has not ended; a suspended session becomes active",
     Who.USER,
-    ("updateLiveActivityToken",),
+    ("updateLiveActivity",),
     condition="attribute_exists(matchId) AND #status <> :ended",
     guard=version_guard(),
     update=f"SET updateToken = :token, #status = :active REMOVE suspendedAt {increment_clause()}",
@@ -74,11 +74,9 @@ END_ACTIVITY = live_activity.update(
     Who.USER,
     ("endLiveActivity",),
     also=(Who.SYSTEM,),
-    condition="attribute_exists(matchId)",
-    update=(
-        "SET #status = :ended, endedAt = if_not_exists(endedAt, :endedAt), "
-        f"endReason = if_not_exists(endReason, :reason) {increment_clause()}"
-    ),
+    condition="attribute_exists(matchId) AND #status <> :ended",
+    guard=version_guard(),
+    update=f"SET #status = :ended, endedAt = :endedAt, endReason = :reason {increment_clause()}",
 )
 SUSPEND_ACTIVITY = live_activity.update(
     "LA-6",

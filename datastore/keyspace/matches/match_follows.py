@@ -18,7 +18,7 @@ FOLLOW_OF_USER = match_follow.read(
     Who.USER,
     ("matchFollow", "Match.followedByViewer", "node", "nodes"),
 )
-FOLLOWERS = match_follow.query("FOL-2", "All followers of a match", Who.SYSTEM, ("Match.followers",))
+FOLLOWERS = match_follow.query("FOL-2", "All followers of a match", Who.SYSTEM, ("Match.follows",))
 FOLLOW = AccessPattern(
     "FOL-3",
     "Follow a match until 48 hours after its start",
@@ -49,7 +49,7 @@ REMOVE_FOLLOWS = AccessPattern(
     MATCH_FOLLOWS,
     QUERY + BATCH_WRITE,
     Who.SYSTEM,
-    ("removeMatchFollows",),
+    ("deleteMatchFollows",),
     key="matchId = :partition",
     sees_expired=True,
     # The read must include a follow that was just created.

@@ -15,7 +15,7 @@ TEAMS_OF_SEASON = team_season.query(
     "TS-1",
     "The teams of a season and their records, ordered by team id",
     Who.ANY,
-    ("seasonTeams", "Season.teams"),
+    ("teamSeasons", "Season.teamSeasons"),
     max_age=30,
 )
 TEAM_SEASON = team_season.read("TS-N1", "The record of a team in a season", Who.ANY, ("node", "nodes"), max_age=30)

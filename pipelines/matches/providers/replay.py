@@ -81,7 +81,7 @@ class ReplayProvider:
 
     async def leagues(self) -> Sequence[League]:
         replays = self._replays.values()
-        leagues = [replace(replay.recording.league, season_id=replay.fixture.season_id) for replay in replays]
+        leagues = [replace(replay.recording.league, current_season_id=replay.fixture.season_id) for replay in replays]
         return list({league.league_id: league for league in leagues}.values())
 
     async def teams(self) -> Sequence[Team]:

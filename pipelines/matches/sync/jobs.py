@@ -90,7 +90,7 @@ class TeamSyncJob(SyncJob):
     async def _sync(self) -> None:
         await self._sync_teams()
         leagues = await Leagues(self._open_store(), self._now()).active()
-        for season_id in dict.fromkeys(league.season_id for league in leagues if league.season_id):
+        for season_id in dict.fromkeys(league.current_season_id for league in leagues if league.current_season_id):
             await self._sync_season(season_id)
 
     async def _sync_teams(self) -> None:

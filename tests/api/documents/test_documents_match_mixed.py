@@ -49,14 +49,16 @@ async def mixed(served: Served) -> None:
 @covers("FOL-3", "FOL-5", "FOL-6")
 async def test_follows_of_both_programs_are_changed_and_deleted(served: Served) -> None:
     for match_id in ("m1", "mine"):
-        await data_as(served, f'mutation {{ followMatch(matchId: "{match_id}", teamId: "10") {{ teamId }} }}', "bob")
+        await data_as(
+            served, f'mutation {{ followMatch(matchId: "{match_id}", input: {{teamId: "10"}}) {{ teamId }} }}', "bob"
+        )
     change = 'mutation { updateMatchFollow(matchId: "m1", input: {teamId: "20"}) { teamId version } }'
 
     changed = [(await data_as(served, change, user))["updateMatchFollow"] for user in ("ada", "bob")]
-    removed = await data_as_system(served, 'mutation { removeMatchFollows(matchId: "m1") }')
+    removed = await data_as_system(served, 'mutation { deleteMatchFollows(matchId: "m1") }')
 
     assert [follow["teamId"] for follow in changed] == ["20", "20"]
-    assert removed == {"removeMatchFollows": 2}
+    assert removed == {"deleteMatchFollows": 2}
     read = '{ documented: matchFollow(matchId: "m1") { teamId } ours: matchFollow(matchId: "mine") { teamId } }'
     assert await data_as(served, read, "bob") == {"documented": None, "ours": {"teamId": "10"}}
 
@@ -64,8 +66,8 @@ async def test_follows_of_both_programs_are_changed_and_deleted(served: Served) 
 @covers("DEV-2")
 async def test_a_registration_replaces_devices_of_both_programs(served: Served) -> None:
     tokens = ["e2" * 32, "f3" * 32]
-    register = """mutation {{ registerDevice(input: {{
-      deviceToken: "{}", platform: IOS, osVersion: "26.1", appVersion: "3.0"
+    register = """mutation {{ registerDevice(deviceToken: "{}", input: {{
+      platform: IOS, osVersion: "26.1", appVersion: "3.0"
     }}) {{ deviceToken }} }}"""
 
     await data_as(served, register.format(tokens[0]), "ada")
@@ -105,11 +107,11 @@ async def test_sessions_of_both_programs_are_suspended(served: Served) -> None:
 async def test_reference_data_of_both_programs_is_listed_put_and_deleted(served: Served) -> None:
     put = """mutation {
       syncTeams(input: [{teamId: "20", name: "Australia", code: "AUS"}]) { teamId }
-      syncTeamSeasons(seasonId: "s1", input: {teams: [{teamId: "20", points: 2}]}) { teamId }
+      syncTeamSeasons(seasonId: "s1", input: {teamSeasons: [{teamId: "20", points: 2}]}) { teamId }
       putLeague(id: "N", input: {name: "New", code: "NEW"}) { leagueId }
     }"""
     read = """{ teams { nodes { teamId } } leagues(active: true) { nodes { leagueId } }
-      seasonTeams(seasonId: "s1") { nodes { teamId points team { name } } } }"""
+      teamSeasons(seasonId: "s1") { nodes { teamId points team { name } } } }"""
     delete = 'mutation { deleteLeague(id: "L") { leagueId } }'
 
     await data_as_system(served, put)
@@ -121,7 +123,7 @@ async def test_reference_data_of_both_programs_is_listed_put_and_deleted(served:
     assert before == {
         "teams": {"nodes": [{"teamId": "10"}, {"teamId": "20"}]},
         "leagues": {"nodes": [{"leagueId": "L"}, {"leagueId": "N"}]},
-        "seasonTeams": {
+        "teamSeasons": {
             "nodes": [
                 {"teamId": "10", "points": None, "team": {"name": "10"}},
                 {"teamId": "20", "points": 2.0, "team": {"name": "Australia"}},
@@ -155,9 +157,9 @@ async def test_each_owner_extends_its_own_lock_alone(served: Served) -> None:
 
     assert extended == [True, False, False, True]
     until = iso(NOON + timedelta(seconds=60))
-    assert (await data_as_system(served, "{ locks { name owner expiresAt } }"))["locks"] == [
-        {"name": "match:m9", "owner": "i-0abc", "expiresAt": until},
-        {"name": "match:mine", "owner": "one", "expiresAt": until},
+    assert (await data_as_system(served, "{ locks { lockKey owner expiresAt } }"))["locks"] == [
+        {"lockKey": "match:m9", "owner": "i-0abc", "expiresAt": until},
+        {"lockKey": "match:mine", "owner": "one", "expiresAt": until},
     ]
 
 

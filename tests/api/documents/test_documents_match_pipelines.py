@@ -91,7 +91,7 @@ async def test_fixtures_replace_documented_ones_and_are_stored_beside_them(serve
 async def test_teams_seasons_and_leagues_replace_documented_ones(served: Served, ours: list[str]) -> None:
     team = 'mutation { syncTeams(input: [{teamId: "10", name: "India", code: "IND"}]) { teamId name } }'
     row = '{teamId: "10", played: 3, points: 4}'
-    season = f'mutation {{ syncTeamSeasons(seasonId: "s1", input: {{teams: [{row}]}}) {{ teamId points }} }}'
+    season = f'mutation {{ syncTeamSeasons(seasonId: "s1", input: {{teamSeasons: [{row}]}}) {{ teamId points }} }}'
     league = 'mutation { putLeague(id: "L", input: {name: "League", code: "LG"}) { leagueId code active } }'
 
     assert (await data_as_system(served, team))["syncTeams"] == [{"teamId": "10", "name": "India"}]
@@ -99,11 +99,11 @@ async def test_teams_seasons_and_leagues_replace_documented_ones(served: Served,
     put = await data_as_system(served, league)
     assert put["putLeague"] == {"leagueId": "L", "code": "LG", "active": True}
     read = (
-        '{ team(id: "10") { name } seasonTeams(seasonId: "s1") { nodes { teamId played } } league(id: "L") { name } }'
+        '{ team(id: "10") { name } teamSeasons(seasonId: "s1") { nodes { teamId played } } league(id: "L") { name } }'
     )
     assert data_of(await served.ask(read)) == {
         "team": {"name": "India"},
-        "seasonTeams": {"nodes": [{"teamId": "10", "played": 3}]},
+        "teamSeasons": {"nodes": [{"teamId": "10", "played": 3}]},
         "league": {"name": "League"},
     }
     delete = 'mutation { deleteLeague(id: "L") { leagueId } }'
@@ -126,8 +126,8 @@ async def test_a_documented_league_is_listed_and_deleted(served: Served, ours: l
 @covers("DEV-2")
 async def test_a_device_replaces_a_documented_one(served: Served, ours: list[str]) -> None:
     other = "e2" * 32
-    register = f"""mutation {{ registerDevice(input: {{
-      deviceToken: "{other}", platform: IOS, osVersion: "26.1", appVersion: "3.0"
+    register = f"""mutation {{ registerDevice(deviceToken: "{other}", input: {{
+      platform: IOS, osVersion: "26.1", appVersion: "3.0"
     }}) {{ deviceToken platform }} }}"""
     again = register.replace(other, TOKEN)
     read = '{ device(userId: "ada") { deviceToken osVersion } }'
@@ -144,14 +144,14 @@ async def test_a_documented_match_is_followed_and_a_documented_follow_keeps_its_
 ) -> None:
     write_match_items(served, (FIXTURES, FIXTURE | SIDES))
     served.clock.forward(minutes=1)
-    follow = 'mutation { followMatch(matchId: "m1", teamId: "20") { userId teamId createdAt } }'
+    follow = 'mutation { followMatch(matchId: "m1", input: {teamId: "20"}) { userId teamId createdAt } }'
 
     again, other = [(await data_as(served, follow, user))["followMatch"] for user in ("ada", "grace")]
 
     assert again == {"userId": "ada", "teamId": "20", "createdAt": "2026-06-25T12:00:00.000Z"}
     assert other == {"userId": "grace", "teamId": "20", "createdAt": "2026-06-25T12:01:00.000Z"}
-    followers = await data_as_system(served, '{ match(id: "m1") { followers { nodes { userId } } } }')
-    assert followers["match"]["followers"]["nodes"] == [{"userId": "ada"}, {"userId": "grace"}]
+    followers = await data_as_system(served, '{ match(id: "m1") { follows { nodes { userId } } } }')
+    assert followers["match"]["follows"]["nodes"] == [{"userId": "ada"}, {"userId": "grace"}]
 
 
 @covers("FOL-5")
@@ -167,9 +167,9 @@ async def test_documented_follows_are_removed(served: Served, ours: list[str]) -
     bob = {"matchId": "m1", "userId": "bob", "teamId": "10", "createdAt": whole_seconds(NOON), "expiresAt": LATER}
     write_match_items(served, (MATCH_FOLLOWS, bob))
 
-    removed = await data_as_system(served, 'mutation { removeMatchFollows(matchId: "m1") }')
+    removed = await data_as_system(served, 'mutation { deleteMatchFollows(matchId: "m1") }')
 
-    assert removed == {"removeMatchFollows": 2}
+    assert removed == {"deleteMatchFollows": 2}
     assert (await data_as(served, '{ matchFollow(matchId: "m1") { userId } }'))["matchFollow"] is None
 
 
@@ -205,7 +205,7 @@ async def test_a_documented_lock_is_respected_extended_and_taken_after_its_expir
     assert await locks("me").acquire("match:m9")
     assert [await act("match:m9") for act in (locks("i-0abc").extend, locks("i-0abc").release)] == [False, False]
     assert [await act("match:m9") for act in (locks("me").extend, locks("me").release)] == [True, True]
-    assert (await data_as_system(served, "{ locks { name } }"))["locks"] == []
+    assert (await data_as_system(served, "{ locks { lockKey } }"))["locks"] == []
 
 
 # Sync jobs
@@ -261,9 +261,9 @@ async def test_a_sync_completes_documented_teams_and_seasons(served: Served, our
     )
     assert team == {"team": {"name": provided[match.home_team_id].name}, "old": {"name": "10"}}
     rows = data_of(
-        await served.ask(f'{{ seasonTeams(seasonId: "{match.season_id}") {{ nodes {{ teamId played }} }} }}')
+        await served.ask(f'{{ teamSeasons(seasonId: "{match.season_id}") {{ nodes {{ teamId played }} }} }}')
     )
-    assert [row["played"] for row in rows["seasonTeams"]["nodes"]] == [0, 0]
+    assert [row["played"] for row in rows["teamSeasons"]["nodes"]] == [0, 0]
 
 
 @covers("FIX-4", "AM-2", "FXC-2", "FXC-3", "FXC-4", "FXC-6", "LG-3")

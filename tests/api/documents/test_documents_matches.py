@@ -43,7 +43,7 @@ async def ours(request: pytest.FixtureRequest, served: Served) -> list[str]:
 @covers("FIX-1", "FIX-2", "FIX-3", "AM-1")
 async def test_a_documented_fixture_is_read_by_id_and_in_its_league(served: Served, ours: list[str]) -> None:
     fields = """matchId leagueCode status phase version innings { runs } homeTeam { name } awayTeam { name }
-        league { name } scorecards { number } liveScore { status phase version }"""
+        league { name } scorecards { inningsNumber } liveScore { status phase version }"""
     match = data_of(await served.ask(f'{{ match(id: "m1") {{ {fields} }} }}'))["match"]
     both = data_of(await served.ask('{ matches(ids: ["m1", "m9"]) { matchId } }'))["matches"]
     listed = data_of(
@@ -122,11 +122,11 @@ async def test_only_incomplete_states_cost_a_read_of_their_fixtures(served: Serv
 
 @covers("AM-3", "AM-6", "AM-7")
 async def test_a_documented_active_match_is_registered_deactivated_and_deleted(served: Served, ours: list[str]) -> None:
-    end = 'mutation { deactivateMatch(id: "m1") { status leagueCode fence } }'
+    end = 'mutation { endActiveMatch(id: "m1") { status leagueCode fence } }'
     delete = 'mutation { deleteActiveMatch(id: "m1") { matchId } }'
     register = 'mutation { registerActiveMatch(id: "m1") { matchId leagueCode status fence } }'
 
-    assert (await data_as_system(served, end))["deactivateMatch"]["status"] == "ENDED"
+    assert (await data_as_system(served, end))["endActiveMatch"]["status"] == "ENDED"
     assert (await data_as_system(served, delete))["deleteActiveMatch"] == {"matchId": "m1"}
     assert (await data_as_system(served, register))["registerActiveMatch"] == {
         "matchId": "m1",
@@ -142,8 +142,8 @@ async def test_teams_seasons_and_leagues_are_read_and_changed(served: Served, ou
         "team": {"teamId": "10", "name": "10", "code": "10", "national": False},
         "teams": {"nodes": [{"teamId": "10"}]},
     }
-    season = data_of(await served.ask('{ seasonTeams(seasonId: "s1") { nodes { teamId played team { name } } } }'))
-    assert season["seasonTeams"]["nodes"] == [{"teamId": "10", "played": None, "team": {"name": "10"}}]
+    season = data_of(await served.ask('{ teamSeasons(seasonId: "s1") { nodes { teamId played team { name } } } }'))
+    assert season["teamSeasons"]["nodes"] == [{"teamId": "10", "played": None, "team": {"name": "10"}}]
     leagues = data_of(
         await served.ask('{ leagues(active: true) { nodes { leagueId name code } } league(id: "L") { active } }')
     )
@@ -168,7 +168,7 @@ async def test_sessions_are_read_renewed_and_ended(served: Served, ours: list[st
     register = f'''mutation ($device: ID!) {{
       registerLiveActivity(matchId: "m1", deviceId: $device, input: {{updateToken: "{"bb" * 32}"}}) {{ {fields} }} }}'''
     renew = f'''mutation {{
-      updateLiveActivityToken(
+      updateLiveActivity(
         matchId: "m1", deviceId: "phone", input: {{updateToken: "{"bb" * 32}"}}
       ) {{ {fields} }} }}'''
     end = 'mutation { endLiveActivity(matchId: "m1", deviceId: "phone") { deviceId status } }'
@@ -180,7 +180,7 @@ async def test_sessions_are_read_renewed_and_ended(served: Served, ours: list[st
     again, eleventh = [await served.ask(register, {"device": device}, user="ada") for device in ("pad3", "tv")]
     assert data_of(again)["registerLiveActivity"]["deviceId"] == "pad3"
     assert eleventh.codes == ["CONFLICT"]
-    assert data_of(await served.ask(renew, user="ada"))["updateLiveActivityToken"]["updateToken"] == "bb" * 32
+    assert data_of(await served.ask(renew, user="ada"))["updateLiveActivity"]["updateToken"] == "bb" * 32
     assert data_of(await served.ask(end, user="ada"))["endLiveActivity"] == {"deviceId": "phone", "status": "ENDED"}
 
 
@@ -188,7 +188,7 @@ async def test_sessions_are_read_renewed_and_ended(served: Served, ours: list[st
 async def test_a_device_is_read_changed_and_deleted(served: Served, ours: list[str]) -> None:
     read = '{ device(userId: "ada") { deviceToken platform apnsToken osVersion } }'
     token = f'''mutation {{
-      updatePushToStartToken(
+      updateDevice(
         deviceToken: "{TOKEN}", input: {{pushToStartToken: "{TOKEN}"}}
       ) {{ pushToStartToken }} }}'''
     delete = f'mutation {{ deleteDevice(deviceToken: "{TOKEN}") {{ deviceToken }} }}'
@@ -199,30 +199,30 @@ async def test_a_device_is_read_changed_and_deleted(served: Served, ours: list[s
         "apnsToken": "ap1",
         "osVersion": None,
     }
-    assert data_of(await served.ask(token, user="ada"))["updatePushToStartToken"] == {"pushToStartToken": TOKEN}
+    assert data_of(await served.ask(token, user="ada"))["updateDevice"] == {"pushToStartToken": TOKEN}
     assert data_of(await served.ask(delete, user="ada"))["deleteDevice"] == {"deviceToken": TOKEN}
 
 
 @covers("FOL-1", "FOL-2", "FOL-4")
 async def test_a_follow_is_read_and_removed(served: Served, ours: list[str]) -> None:
     read = '{ matchFollow(matchId: "m1") { userId teamId createdAt } match(id: "m1") { followedByViewer } }'
-    followers = await data_as_system(served, '{ match(id: "m1") { followers { nodes { userId teamId } } } }')
+    followers = await data_as_system(served, '{ match(id: "m1") { follows { nodes { userId teamId } } } }')
     unfollow = 'mutation { unfollowMatch(matchId: "m1") { userId } }'
 
     assert data_of(await served.ask(read, user="ada")) == {
         "matchFollow": {"userId": "ada", "teamId": "10", "createdAt": "2026-06-25T12:00:00.000Z"},
         "match": {"followedByViewer": True},
     }
-    assert followers["match"]["followers"]["nodes"] == [{"userId": "ada", "teamId": "10"}]
+    assert followers["match"]["follows"]["nodes"] == [{"userId": "ada", "teamId": "10"}]
     assert data_of(await served.ask(unfollow, user="ada"))["unfollowMatch"] == {"userId": "ada"}
 
 
 @covers("LOCK-4", "FXC-1", "FXC-4")
 async def test_locks_are_listed_and_a_documented_cache_entry_is_a_miss(served: Served, ours: list[str]) -> None:
-    locks = (await data_as_system(served, "{ locks { name owner } }"))["locks"]
+    locks = (await data_as_system(served, "{ locks { lockKey owner } }"))["locks"]
     cache = FixtureCache(served.store(), served.clock())
 
-    assert locks == [{"name": "match:m9", "owner": "i-0abc"}]
+    assert locks == [{"lockKey": "match:m9", "owner": "i-0abc"}]
     assert (await cache.get("m1"), await cache.all()) == (None, [])
 
 
@@ -322,7 +322,7 @@ async def test_subscribers_receive_the_current_state_of_documented_matches(serve
 @covers("CRIC-S1", "CRIC-S2")
 async def test_subscribers_receive_changes_of_documented_matches(served: Served, ours: list[str]) -> None:
     write_match_items(served, (LEAGUES, {"leagueId": "9", "code": "BBL", "name": "Big Bash"}))
-    fields = "{ isSnapshot updates { matchId leagueCode liveScore { status } } ended }"
+    fields = "{ isSnapshot updates { matchId leagueCode liveScore { status } } removedMatchIds }"
     everybody = await served.listen(f"subscription {{ liveScores {fields} }}")
     other = await served.listen(f'subscription {{ liveScores(leagueCode: "BBL") {fields} }}')
     one_match = await served.listen('subscription { matchUpdates(matchId: "m1") { version liveScore { status } } }')
@@ -336,7 +336,7 @@ async def test_subscribers_receive_changes_of_documented_matches(served: Served,
     assert second["updates"] == [{"matchId": "m1", "leagueCode": "IPL", "liveScore": {"status": "Innings Break"}}]
     assert (await one_match.event())["matchUpdates"] == {"version": 0, "liveScore": {"status": "Innings Break"}}
     write_match_items(served, (ACTIVE_MATCHES, ACTIVE | {"status": "ended"}))
-    assert (await everybody.event())["liveScores"]["ended"] == ["m1"]
+    assert (await everybody.event())["liveScores"]["removedMatchIds"] == ["m1"]
     theirs = {"matchId": "m7", "leagueCode": "BBL", "startTime": whole_seconds(NOON)}
     write_match_items(served, (FIXTURES, theirs), (ACTIVE_MATCHES, ACTIVE | {"matchId": "m7"}))
     # These subscribers did not get the earlier update of another league's match.

@@ -29,7 +29,7 @@ STATE = """
 """
 ACTIVE = f'{{ activeMatch(id: "m1") {{ {STATE} }} }}'
 REGISTER = f'mutation {{ registerActiveMatch(id: "m1") {{ {STATE} }} }}'
-DEACTIVATE = 'mutation { deactivateMatch(id: "m1") { status fence version expiresAt liveScore { version } } }'
+DEACTIVATE = 'mutation { endActiveMatch(id: "m1") { status fence version expiresAt liveScore { version } } }'
 DELETE = 'mutation { deleteActiveMatch(id: "m1") { matchId status version } }'
 ALL = "{ activeMatches { matchId status } }"
 LIVE = "{ liveMatches { matchId leagueCode version liveScore { version status innings { runs } } match { round } } }"
@@ -172,7 +172,7 @@ async def test_a_deactivated_match_is_kept_for_a_day(served: Served) -> None:
     answer = await ask_system(served, DEACTIVATE)
 
     assert answer.made == ["UpdateItem active-matches"]
-    assert answer.data["deactivateMatch"] == {
+    assert answer.data["endActiveMatch"] == {
         "status": "ENDED",
         "fence": before.fence + 1,
         "version": before.version,
@@ -276,7 +276,9 @@ async def test_states_are_read_together(served: Served) -> None:
     await instance.poller.tick("m2")
 
     answer = await served.ask('{ matches(ids: ["m3", "m2", "none", "m1"]) { matchId liveScore { version status } } }')
-    private = await ask_system(served, '{ matches(ids: ["m1", "m2"]) { active { instanceId liveScore { version } } } }')
+    private = await ask_system(
+        served, '{ matches(ids: ["m1", "m2"]) { activeMatch { instanceId liveScore { version } } } }'
+    )
 
     assert answer.data["matches"] == [
         {"matchId": "m3", "liveScore": {"version": 1, "status": "NS"}},
@@ -285,7 +287,7 @@ async def test_states_are_read_together(served: Served) -> None:
         {"matchId": "m1", "liveScore": {"version": 1, "status": "NS"}},
     ]
     assert answer.made == ["BatchGetItem active-matches", "BatchGetItem cricket-fixtures"]
-    assert private.data["matches"] == [{"active": {"instanceId": "one", "liveScore": {"version": 1}}}] * 2
+    assert private.data["matches"] == [{"activeMatch": {"instanceId": "one", "liveScore": {"version": 1}}}] * 2
     assert private.made == ["BatchGetItem active-matches", "BatchGetItem cricket-fixtures"]
 
 
@@ -296,7 +298,7 @@ async def test_live_matches_are_one_query_for_every_caller(served: Served) -> No
     for match_id in ("m3", "m1", "m2"):
         await ask_system(served, f'mutation {{ registerActiveMatch(id: "{match_id}") {{ fence }} }}')
     await matches(served).set_idle("m2", 1)
-    await ask_system(served, 'mutation { deactivateMatch(id: "m3") { fence } }')
+    await ask_system(served, 'mutation { endActiveMatch(id: "m3") { fence } }')
 
     live = await served.ask(LIVE)
     listed = await ask_system(served, ALL)
@@ -366,7 +368,7 @@ async def test_only_the_system_changes_active_matches(served: Served, user: str 
     async def ask(query: str) -> Answer:
         return await served.ask(query, user=user, role=role)
 
-    answers = [await ask(query) for query in (ACTIVE, ALL, REGISTER, DEACTIVATE, DELETE, "{ locks { name } }")]
+    answers = [await ask(query) for query in (ACTIVE, ALL, REGISTER, DEACTIVATE, DELETE, "{ locks { lockKey } }")]
 
     assert [answer.codes for answer in answers] == [[code]] * 6
     assert [answer.calls for answer in answers] == [[]] * 6
@@ -385,12 +387,12 @@ async def test_operators_see_all_locks_including_expired_ones(served: Served) ->
     await served.store().write_all(LOCKS, puts=[{"lockKey": "damaged", "owner": "me"}])
     served.clock.forward(seconds=20)
 
-    answer = await ask_system(served, "{ locks { name owner expiresAt } }")
+    answer = await ask_system(served, "{ locks { lockKey owner expiresAt } }")
 
     assert answer.data["locks"] == [
-        {"name": "job:teams", "owner": "one", "expiresAt": "2026-06-25T12:00:00.500Z"},
-        {"name": "match:m1", "owner": "one", "expiresAt": iso(NOON + timedelta(seconds=10))},
-        {"name": "match:m2", "owner": "two", "expiresAt": iso(NOON + timedelta(seconds=30))},
+        {"lockKey": "job:teams", "owner": "one", "expiresAt": "2026-06-25T12:00:00.500Z"},
+        {"lockKey": "match:m1", "owner": "one", "expiresAt": iso(NOON + timedelta(seconds=10))},
+        {"lockKey": "match:m2", "owner": "two", "expiresAt": iso(NOON + timedelta(seconds=30))},
     ]
     assert answer.made == ["Scan cricket-locks"]
 
@@ -401,14 +403,14 @@ async def test_a_tick_holds_its_lock_and_releases_it(served: Served) -> None:
     record, seen = provider.match, []
 
     async def look(match_id: str) -> Any:
-        seen.append((await ask_system(served, "{ locks { name owner } }")).data["locks"])
+        seen.append((await ask_system(served, "{ locks { lockKey owner } }")).data["locks"])
         return await record(match_id)
 
     provider.match = look  # type: ignore[method-assign]
     await instance.poller.tick("m1")
 
-    assert seen == [[{"name": "match:m1", "owner": "one"}]]
-    assert (await ask_system(served, "{ locks { name } }")).data == {"locks": []}
+    assert seen == [[{"lockKey": "match:m1", "owner": "one"}]]
+    assert (await ask_system(served, "{ locks { lockKey } }")).data == {"locks": []}
 
 
 async def test_an_archived_fixture_stays_archived_while_its_state_is_kept(served: Served) -> None:

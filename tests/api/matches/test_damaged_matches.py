@@ -14,7 +14,7 @@ from tests.support.match_updates import publish
 from tests.support.served import Listener, Served
 
 UPDATES = """subscription { matchUpdates(matchId: "m1"%s) { version isSnapshot events { kind } } }"""
-SCORES = "subscription { liveScores%s { isSnapshot updates { matchId version isSnapshot } ended } }"
+SCORES = "subscription { liveScores%s { isSnapshot updates { matchId version isSnapshot } removedMatchIds } }"
 NO_SCORE = {"previousScore": "{"}
 
 
@@ -129,7 +129,7 @@ async def test_live_scores_report_the_error_of_a_live_match_and_continue(served:
     assert repaired == {
         "isSnapshot": False,
         "updates": [{"matchId": "m1", "version": 2, "isSnapshot": False}],
-        "ended": [],
+        "removedMatchIds": [],
     }
 
 

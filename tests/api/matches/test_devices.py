@@ -24,17 +24,19 @@ from tests.support.served import NOON, Answer, Served
 ALL = AccessPattern("T-1", "", DEVICES, ("Query",), Who.INTERNAL, key="userId = :partition", consistent=True)
 PHONE, NEW_PHONE, START = "a1" * 32, "b2" * 32, "c3" * 80
 FIELDS = "userId deviceToken platform apnsToken pushToStartToken osVersion appVersion registeredAt expiresAt"
-REGISTER = f"mutation ($input: RegisterDeviceInput!) {{ registerDevice(input: $input) {{ {FIELDS} }} }}"
+REGISTER = f"""mutation ($device: ID!, $input: RegisterDeviceInput!) {{
+  registerDevice(deviceToken: $device, input: $input) {{ {FIELDS} }}
+}}"""
 DEVICE = f"query ($user: ID!) {{ device(userId: $user) {{ {FIELDS} }} }}"
 UPDATE = f"""mutation ($device: ID!, $token: String!) {{
-  updatePushToStartToken(deviceToken: $device, input: {{pushToStartToken: $token}}) {{ {FIELDS} }}
+  updateDevice(deviceToken: $device, input: {{pushToStartToken: $token}}) {{ {FIELDS} }}
 }}"""
 DELETE = f"mutation ($device: ID!) {{ deleteDevice(deviceToken: $device) {{ {FIELDS} }} }}"
 
 
 async def register_device(served: Served, token: str = PHONE, user: str = "ada", **more: Any) -> Answer:
-    given = {"deviceToken": token, "platform": "IOS", "osVersion": "26.1", "appVersion": "3.0", **more}
-    return await served.ask(REGISTER, {"input": given}, user=user)
+    given = {"platform": "IOS", "osVersion": "26.1", "appVersion": "3.0", **more}
+    return await served.ask(REGISTER, {"device": token, "input": given}, user=user)
 
 
 async def device(served: Served, of: str = "ada", user: str = "ada", role: Role = Role.USER) -> Any:
@@ -232,7 +234,7 @@ async def test_an_unchanged_push_to_start_token_is_written_once(served: Served) 
     first = await set_push_to_start_token(served)
     again = await set_push_to_start_token(served)
 
-    assert first.data["updatePushToStartToken"]["pushToStartToken"] == START
+    assert first.data["updateDevice"]["pushToStartToken"] == START
     assert first.made == ["GetItem cricket-devices", "UpdateItem cricket-devices"]
     assert first.calls[0].request["ConsistentRead"] is True
     assert (again.data, again.made) == (first.data, ["GetItem cricket-devices"])
@@ -322,9 +324,9 @@ async def test_a_platform_is_one_of_a_few(served: Served) -> None:
 
 
 async def test_registering_requires_a_signed_in_user(served: Served) -> None:
-    given = {"deviceToken": PHONE, "platform": "IOS", "osVersion": "26.1", "appVersion": "3.0"}
+    given = {"platform": "IOS", "osVersion": "26.1", "appVersion": "3.0"}
     for query, variables in (
-        (REGISTER, {"input": given}),
+        (REGISTER, {"device": PHONE, "input": given}),
         (UPDATE, {"device": PHONE, "token": START}),
         (DELETE, {"device": PHONE}),
     ):

@@ -32,7 +32,7 @@ async def test_a_list_shows_the_revision_and_the_fields_of_operators_as_the_matc
     await put_fixtures(served, planned_match("m1"), planned_match("m2", NOON + timedelta(hours=1)))
     change = 'mutation { updateFixture(id: "m2", input: {note: "Late", round: "Final"}) { revision operatorFields } }'
     changed = (await ask_system(served, change)).data["updateFixture"]
-    fields = "revision operatorFields scorecards { number }"
+    fields = "revision operatorFields scorecards { inningsNumber }"
 
     listed = await served.ask(f'{{ matchesByLeague(leagueCode: "IPL") {{ nodes {{ {fields} }} }} }}')
     alone = await served.ask(f'{{ matches(ids: ["m1", "m2"]) {{ {fields} }} }}')
@@ -78,7 +78,7 @@ async def test_matches_by_ids_include_their_scorecards(served: Served) -> None:
     assert answer.data["matches"] == [{"scorecards": [{"batting": [{"runs": 60}]}]}] * 3
 
 
-FIELDS = "matchId status phase followOn innings { number teamId superOver }"
+FIELDS = "matchId status phase followOnEnforced innings { number teamId isSuperOver }"
 
 
 async def test_a_list_tells_of_a_match_what_the_match_alone_tells(served: Served) -> None:
@@ -106,7 +106,7 @@ async def test_a_list_tells_of_a_match_what_the_match_alone_tells(served: Served
     nodes = {node["matchId"]: node for node in listed.data["matchesByLeague"]["nodes"]}
     assert list(nodes.values()) == sorted(alone.data["matches"], key=lambda node: list(nodes).index(node["matchId"]))
     assert listed.made == ["Query cricket-fixtures.leagueCode-startTime-index"]
-    assert {id: nodes[id]["followOn"] for id in sides} == {id: id == "follow-on" for id in sides}
+    assert {id: nodes[id]["followOnEnforced"] for id in sides} == {id: id == "follow-on" for id in sides}
     assert {word: nodes[word]["phase"] for word in words} == words
     assert nodes["new"]["phase"] == "INTERRUPTED"
 
@@ -132,8 +132,8 @@ async def test_a_damaged_match_does_not_end_its_page(served: Served) -> None:
 
 
 SYSTEM_FIELDS = {
-    "active": "active { fence }",
-    "followers": "followers { nodes { userId } }",
+    "activeMatch": "activeMatch { fence }",
+    "follows": "follows { nodes { userId } }",
     "liveActivities": "liveActivities { nodes { userId } }",
 }
 
@@ -164,8 +164,8 @@ async def test_the_system_sees_all_of_a_match(served: Served) -> None:
 
     assert answer.errors is None
     assert answer.data["match"] == {
-        "active": None,
-        "followers": {"nodes": [{"userId": "ada"}]},
+        "activeMatch": None,
+        "follows": {"nodes": [{"userId": "ada"}]},
         "liveActivities": {"nodes": []},
     }
     assert answer.made == [
@@ -182,7 +182,7 @@ async def test_lineups_are_the_latest_ones_of_the_source(served: Served) -> None
         await put_fixtures(served, planned_match(f"m{number}"))
     await FixtureCache(served.store(), NOON).put(MatchSnapshot(planned_match("m0"), lineups=(captain,)))
     lineups = """{ matches(ids: ["m0", "m1", "m2"]) {
-      lineups { playerId name teamId captain wicketkeeper substitute }
+      lineups { playerId name teamId isCaptain isWicketkeeper isSubstitute }
     } }"""
 
     answer = await served.ask(lineups)
@@ -196,9 +196,9 @@ async def test_lineups_are_the_latest_ones_of_the_source(served: Served) -> None
                     "playerId": "p1",
                     "name": "A Batter",
                     "teamId": "10",
-                    "captain": True,
-                    "wicketkeeper": False,
-                    "substitute": False,
+                    "isCaptain": True,
+                    "isWicketkeeper": False,
+                    "isSubstitute": False,
                 }
             ]
         },

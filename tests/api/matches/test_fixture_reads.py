@@ -69,13 +69,13 @@ def test_one_bad_id_among_others_is_reported(wrong: str) -> None:
 
 
 WHOLE = """query ($id: ID!) { match(id: $id) {
-  matchId leagueCode homeTeamId awayTeamId startTime status phase round format version followOn ballsPerOver
+  matchId leagueCode homeTeamId awayTeamId startTime status phase round format version followOnEnforced ballsPerOver
   venue { name city country } toss { elected } target { runs } result { text } updatedAt liveUpdatedAt archivedAt
   innings { number teamId runs wickets overs legalBalls runRate }
   scorecards {
-    batting { name runs balls strikeRate status onStrike }
-    bowling { name overs runs wickets bowling }
-    fallOfWickets { wicket } partnership { runs }
+    batting { name runs balls strikeRate status isOnStrike }
+    bowling { name overs runs wickets isBowling }
+    fallOfWickets { wicketNumber } partnership { runs }
   }
 } }"""
 WHOLE_MATCH = {
@@ -89,7 +89,7 @@ WHOLE_MATCH = {
     "round": "Final",
     "format": "T20",
     "version": 7,
-    "followOn": False,
+    "followOnEnforced": False,
     "ballsPerOver": 6,
     "venue": {"name": "Lantern Park", "city": "Port Alder", "country": None},
     "toss": None,
@@ -118,10 +118,10 @@ WHOLE_MATCH = {
                     "balls": 40,
                     "strikeRate": 150.0,
                     "status": "BATTING",
-                    "onStrike": True,
+                    "isOnStrike": True,
                 }
             ],
-            "bowling": [{"name": "A Bowler", "overs": "3.2", "runs": 20, "wickets": 1, "bowling": True}],
+            "bowling": [{"name": "A Bowler", "overs": "3.2", "runs": 20, "wickets": 1, "isBowling": True}],
             "fallOfWickets": [],
             "partnership": None,
         }

@@ -15,7 +15,7 @@ from tests.support.served import Served
 
 FIELDS = "version isSnapshot liveScore { note phase } match { note venue { name } playerOfMatch }"
 ONE = f'subscription {{ matchUpdates(matchId: "m1") {{ {FIELDS} }} }}'
-SCORES = f"subscription {{ liveScores {{ ended updates {{ {FIELDS} }} }} }}"
+SCORES = f"subscription {{ liveScores {{ removedMatchIds updates {{ {FIELDS} }} }} }}"
 
 
 async def write_attributes(served: Served, **attributes: Any) -> None:
@@ -78,7 +78,7 @@ async def test_a_change_of_a_live_match_is_a_snapshot_at_its_version(served: Ser
     snapshot = await next_update(listener)
     assert (snapshot["version"], snapshot["isSnapshot"]) == (1, True)
     assert snapshot["match"]["note"] == "Play resumes at three"
-    assert (await scores.event())["liveScores"] == {"ended": [], "updates": [snapshot]}
+    assert (await scores.event())["liveScores"] == {"removedMatchIds": [], "updates": [snapshot]}
 
 
 async def test_a_change_of_a_finished_match_that_is_on_the_list_is_a_snapshot(served: Served) -> None:

@@ -77,6 +77,27 @@ async def test_a_league_that_does_not_exist_is_an_error_and_one_without_matches_
     assert unknown.made == ["Query cricket-fixtures.leagueCode-startTime-index"]
 
 
+async def test_a_league_has_its_matches_with_the_same_window(served: Served, sixty: list[Match]) -> None:
+    text = """query ($after: String, $to: DateTime) {
+      league(id: "IPL") { matches(first: 2, after: $after, to: $to) { nodes { matchId } pageInfo { endCursor } } }
+      matchesByLeague(leagueCode: "IPL", first: 4, to: $to) { nodes { matchId } pageInfo { endCursor } }
+      bbl: league(id: "BBL") { matches(to: "2020-01-01T00:00:00Z") { nodes { matchId } } }
+    }"""
+    first = (await served.ask(text)).data
+    second = (await served.ask(text, {"after": first["league"]["matches"]["pageInfo"]["endCursor"]})).data
+
+    pages = [page["league"]["matches"]["nodes"] for page in (first, second)]
+    assert [*pages[0], *pages[1]] == first["matchesByLeague"]["nodes"]
+    assert first["bbl"] == {"matches": {"nodes": []}}
+    # A cursor belongs to its field and its league.
+    foreign = await served.ask(text, {"after": first["matchesByLeague"]["pageInfo"]["endCursor"]})
+    other = await served.ask(
+        'query ($after: String) { league(id: "BBL") { matches(first: 2, after: $after) { nodes { matchId } } } }',
+        {"after": first["league"]["matches"]["pageInfo"]["endCursor"]},
+    )
+    assert (foreign.codes, other.codes) == (["BAD_CURSOR"], ["BAD_CURSOR"])
+
+
 async def test_a_window_includes_both_ends(served: Served) -> None:
     instant = timedelta(milliseconds=1)
     await put_fixtures(
@@ -159,7 +180,7 @@ async def test_a_cursor_is_valid_for_its_list_only(served: Served, sixty: list[M
         ["BAD_CURSOR"]
     ] * len(others)
     assert (await served.ask(BY_LEAGUE, {"code": "IPL", "after": cursor[:-2] + "AA", **window})).codes == ["BAD_CURSOR"]
-    followers = 'query ($after: String) { match(id: "m01") { followers(after: $after) { nodes { userId } } } }'
+    followers = 'query ($after: String) { match(id: "m01") { follows(after: $after) { nodes { userId } } } }'
     assert (await ask_system(served, followers, {"after": cursor})).codes == ["BAD_CURSOR"]
 
 

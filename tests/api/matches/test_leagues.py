@@ -9,7 +9,7 @@ from datastore.matches.leagues import League, Leagues
 from datastore.model.identity import Role
 from tests.support.served import NOON, Answer, Served
 
-FIELDS = "leagueId name code active seasonId imageUrl countryId type updatedAt"
+FIELDS = "leagueId name code active currentSeasonId imageUrl countryId type updatedAt"
 PUT = f"mutation ($id: ID!, $input: LeagueInput!) {{ putLeague(id: $id, input: $input) {{ {FIELDS} }} }}"
 UPDATE = f"mutation ($id: ID!, $input: UpdateLeagueInput!) {{ updateLeague(id: $id, input: $input) {{ {FIELDS} }} }}"
 DELETE = f"mutation ($id: ID!) {{ deleteLeague(id: $id) {{ {FIELDS} }} }}"
@@ -25,7 +25,7 @@ IPL = {
     "name": "Indian Premier League",
     "code": "IPL",
     "active": True,
-    "seasonId": "2026",
+    "currentSeasonId": "2026",
     "imageUrl": "https://img.example.com/ipl.png",
     "countryId": "153732",
     "type": "league",
@@ -68,7 +68,7 @@ async def test_a_put_replaces_the_whole_league_and_activates_it_by_default(serve
 
     await put_league_input(served, {"leagueId": "1", "name": "Premier League", "code": "PL"})
 
-    unset = dict.fromkeys(("seasonId", "imageUrl", "countryId", "type"))
+    unset = dict.fromkeys(("currentSeasonId", "imageUrl", "countryId", "type"))
     assert (await served.ask(LEAGUE, {"id": "1"})).data["league"] == {
         "leagueId": "1",
         "name": "Premier League",
@@ -91,22 +91,24 @@ async def test_a_league_has_its_season_with_the_teams(served: Served) -> None:
           syncTeams(input: [{teamId: "6", name: "Mumbai", code: "MUM"}, {teamId: "2", name: "Chennai", code: "CHE"}]) {
             teamId
           }
-          syncTeamSeasons(seasonId: "2026", input: {teams: [{teamId: "2", points: 4}, {teamId: "6", points: 6}]}) {
-            teamId
-          }
+          syncTeamSeasons(seasonId: "2026", input: {
+            teamSeasons: [{teamId: "2", points: 4}, {teamId: "6", points: 6}]
+          }) { teamId }
         }""",
         user="job",
         role=Role.SYSTEM,
     )
 
     answer = await served.ask(
-        "{ leagues { nodes { code season { seasonId teams(first: 2) { nodes { points team { name } } } } } } }"
+        """{ leagues { nodes {
+          code currentSeason { seasonId teamSeasons(first: 2) { nodes { points team { name } } } }
+        } } }"""
     )
 
     rows = [{"points": 4, "team": {"name": "Chennai"}}, {"points": 6, "team": {"name": "Mumbai"}}]
     assert answer.data["leagues"]["nodes"] == [
-        {"code": "BBL", "season": None},
-        {"code": "IPL", "season": {"seasonId": "2026", "teams": {"nodes": rows}}},
+        {"code": "BBL", "currentSeason": None},
+        {"code": "IPL", "currentSeason": {"seasonId": "2026", "teamSeasons": {"nodes": rows}}},
     ]
     assert answer.made == ["BatchGetItem cricket-teams", "Query cricket-team-seasons", "Scan cricket-leagues"]
 
@@ -118,7 +120,7 @@ async def test_a_league_has_its_season_with_the_teams(served: Served) -> None:
         ({"name": "x" * 201}, "name"),
         ({"code": "x" * 21}, "code"),
         ({"code": " "}, "code"),
-        ({"seasonId": "x" * 101}, "seasonId"),
+        ({"currentSeasonId": "x" * 101}, "currentSeasonId"),
         ({"imageUrl": "data:image/png;base64,AA"}, "imageUrl"),
         ({"type": "x" * 101}, "type"),
     ],
@@ -178,9 +180,9 @@ async def test_an_update_changes_the_given_fields_only(served: Served) -> None:
     await put_league_input(served, IPL)
     served.clock.forward(hours=1)
 
-    answer = await update_league(served, "1", code="tata", active=False, seasonId=None)
+    answer = await update_league(served, "1", code="tata", active=False, currentSeasonId=None)
 
-    expected = IPL | {"code": "TATA", "active": False, "seasonId": None, "updatedAt": "2026-06-25T13:00:00.000Z"}
+    expected = IPL | {"code": "TATA", "active": False, "currentSeasonId": None, "updatedAt": "2026-06-25T13:00:00.000Z"}
     assert answer.data == {"updateLeague": expected}
     assert (await served.ask(LEAGUE, {"id": "1"})).data == {"league": expected}
     assert answer.made == ["UpdateItem cricket-leagues"]
@@ -188,7 +190,14 @@ async def test_an_update_changes_the_given_fields_only(served: Served) -> None:
 
 @pytest.mark.parametrize(
     ("change", "value"),
-    [("name", "IPL"), ("seasonId", "2027"), ("imageUrl", None), ("countryId", None), ("type", None), ("type", "phase")],
+    [
+        ("name", "IPL"),
+        ("currentSeasonId", "2027"),
+        ("imageUrl", None),
+        ("countryId", None),
+        ("type", None),
+        ("type", "phase"),
+    ],
 )
 async def test_each_field_can_be_changed_alone(served: Served, change: str, value: Any) -> None:
     await put_league_input(served, IPL)

@@ -29,7 +29,7 @@ from tests.support.served import NOON, Answer, Served
 ALL = AccessPattern("T-1", "", LIVE_ACTIVITIES, ("Query",), Who.INTERNAL, key="matchId = :partition", consistent=True)
 
 UPDATE = f"""mutation ($match: ID!, $device: ID!, $token: String!) {{
-  updateLiveActivityToken(matchId: $match, deviceId: $device, input: {{updateToken: $token}}) {{ {FIELDS} }}
+  updateLiveActivity(matchId: $match, deviceId: $device, input: {{updateToken: $token}}) {{ {FIELDS} }}
 }}"""
 
 SUSPEND = f"""mutation ($match: ID!, $device: ID!, $user: ID!) {{
@@ -201,7 +201,7 @@ async def test_a_new_token_is_stored_and_resumes_a_suspended_session(served: Ser
 
     answer = await rotate(served)
 
-    assert answer.data["updateLiveActivityToken"] == before | {"updateToken": NEW_TOKEN}
+    assert answer.data["updateLiveActivity"] == before | {"updateToken": NEW_TOKEN}
     assert answer.made == WRITE
 
 
@@ -246,6 +246,28 @@ async def test_an_ended_session_keeps_its_time_and_reason(served: Served) -> Non
     assert first.data["endLiveActivity"]["endReason"] == "match over"
     assert again.data == first.data
     assert again.errors is None
+
+
+async def test_a_session_that_was_restarted_is_not_ended_by_a_late_request(served: Served) -> None:
+    text = """mutation ($expected: Int) {
+      endLiveActivity(matchId: "m1", deviceId: "phone", input: {expectedVersion: $expected}) { status version }
+    }"""
+
+    async def registered_version() -> int:
+        await register_session(served)
+        sessions = await served.ask('{ liveActivities(userId: "ada") { nodes { version } } }', user="ada")
+        return int(sessions.data["liveActivities"]["nodes"][0]["version"])
+
+    version, restarted = await registered_version(), await registered_version()
+
+    late = await served.ask(text, {"expected": version}, user="ada")
+    first, again = [await served.ask(text, {"expected": restarted}, user="ada") for _ in range(2)]
+
+    assert late.codes == ["CONFLICT"]
+    assert late.errors is not None
+    assert late.errors[0]["extensions"]["current"]["status"] == "ACTIVE"
+    assert first.data == again.data == {"endLiveActivity": {"status": "ENDED", "version": restarted + 1}}
+    assert (late.made, first.made, again.made) == (WRITE, WRITE, WRITE)
 
 
 async def test_the_system_ends_any_session_and_users_and_admins_their_own(served: Served) -> None:

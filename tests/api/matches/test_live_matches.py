@@ -119,7 +119,7 @@ async def test_a_match_leaves_the_index_with_the_write_that_ends_or_pauses_it(se
 
     assert await active.finish("finished", (await active_match_state(served, "finished")).fence)
     assert await active.set_idle("resting", (await active_match_state(served, "resting")).fence)
-    stop = await ask_system(served, 'mutation { deactivateMatch(id: "stopped") { status } }')
+    stop = await ask_system(served, 'mutation { endActiveMatch(id: "stopped") { status } }')
 
     assert stop.made == ["UpdateItem active-matches"]
     assert [

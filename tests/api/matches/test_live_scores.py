@@ -28,7 +28,7 @@ from tests.support.served import Listener, Served
 async def test_live_scores_begin_with_all_live_matches(served: Served) -> None:
     await register_at_version_1(served, "m2", "m1", "m3")
     await put_fixtures(served, planned_match("m4"))
-    await ask_system(served, 'mutation { deactivateMatch(id: "m3") { fence } }')
+    await ask_system(served, 'mutation { endActiveMatch(id: "m3") { fence } }')
     await advance(served, "m2")
 
     scores = (await (await follow_updates(served, SCORES % "")).event())["liveScores"]
@@ -51,7 +51,7 @@ async def test_without_live_matches_the_list_is_empty_until_one_goes_live(served
 
         assert scores["isSnapshot"] is False
         assert [(one["version"], one["isSnapshot"]) for one in scores["updates"]] == [(1, True)]
-        await ask_system(served, f'mutation {{ deactivateMatch(id: "m{interval}") {{ fence }} }}')
+        await ask_system(served, f'mutation {{ endActiveMatch(id: "m{interval}") {{ fence }} }}')
 
 
 @pytest.mark.parametrize("interval", ["", "(minIntervalMs: 60000)"])
@@ -59,24 +59,26 @@ async def test_a_match_that_is_no_longer_live_is_reported_and_begins_with_a_snap
     served: Served, interval: str
 ) -> None:
     await register_at_version_1(served, "m1", "m2")
-    scores = f"subscription {{ liveScores{interval} {{ isSnapshot ended updates {{ matchId version isSnapshot }} }} }}"
+    scores = f"""subscription {{ liveScores{interval} {{
+      isSnapshot removedMatchIds updates {{ matchId version isSnapshot }}
+    }} }}"""
     listener = await follow_updates(served, scores)
     other = await follow_updates(served, 'subscription { matchUpdates(matchId: "m1") { version } }')
     await served.settle(ACTIVE_MATCHES, 2)
     first = (await listener.event())["liveScores"]
-    assert (len(first["updates"]), first["ended"]) == (2, [])
+    assert (len(first["updates"]), first["removedMatchIds"]) == (2, [])
 
     await matches(served).set_idle("m1", (await active_match_state(served)).fence)
     left = (await listener.event())["liveScores"]
     await ask_system(served, 'mutation { registerActiveMatch(id: "m1") { version } }')
     back = (await listener.event())["liveScores"]
-    await ask_system(served, 'mutation { deactivateMatch(id: "m2") { version } }')
+    await ask_system(served, 'mutation { endActiveMatch(id: "m2") { version } }')
     ended = (await listener.event())["liveScores"]
 
-    assert left == {"isSnapshot": False, "ended": ["m1"], "updates": []}
+    assert left == {"isSnapshot": False, "removedMatchIds": ["m1"], "updates": []}
     again = [{"matchId": "m1", "version": 1, "isSnapshot": True}]
-    assert back == {"isSnapshot": False, "ended": [], "updates": again}
-    assert ended == {"isSnapshot": False, "ended": ["m2"], "updates": []}
+    assert back == {"isSnapshot": False, "removedMatchIds": [], "updates": again}
+    assert ended == {"isSnapshot": False, "removedMatchIds": ["m2"], "updates": []}
     # A subscriber of the match receives no update of that.
     await advance(served, "m1")
     assert [(await other.event())["matchUpdates"]["version"] for _ in range(2)] == [1, 2]

@@ -18,7 +18,7 @@ from tests.support.served import Served
 from tests.support.until import until
 
 MATCH = 'subscription { matchUpdates(matchId: "m1"%s) { version isSnapshot liveScore { phase } } }'
-DEACTIVATE = 'mutation { deactivateMatch(id: "m1") { fence } }'
+DEACTIVATE = 'mutation { endActiveMatch(id: "m1") { fence } }'
 
 
 @pytest.fixture(params=[SocketClient, EventStreamClient], ids=["WebSocket", "SSE"])

@@ -58,7 +58,7 @@ async def test_followers_are_paged_both_ways(open_store: Callable[[], Store]) ->
 
 FOLLOWERS = """query ($first: Int, $after: String, $last: Int, $before: String) {
   match(id: "m1") {
-    followers(first: $first, after: $after, last: $last, before: $before) {
+    follows(first: $first, after: $after, last: $last, before: $before) {
       edges { cursor node { userId } }
       pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
     }
@@ -89,16 +89,16 @@ async def followers_page(served: Served, **paging: Any) -> Any:
     assert answer.errors is None
     assert answer.made[0] == "GetItem cricket-fixtures"
     assert set(answer.made[1:]) == {"Query cricket-match-follows"}
-    return answer.data["match"]["followers"]
+    return answer.data["match"]["follows"]
 
 
 @pytest.mark.usefixtures("match")
 @pytest.mark.parametrize(("user", "role"), [("ada", Role.USER), ("root", Role.ADMIN), (None, Role.USER)])
 async def test_the_followers_of_a_match_are_for_the_system_only(served: Served, user: str | None, role: Role) -> None:
-    answer = await served.ask('{ match(id: "m1") { matchId followers { nodes { userId } } } }', user=user, role=role)
+    answer = await served.ask('{ match(id: "m1") { matchId follows { nodes { userId } } } }', user=user, role=role)
 
     assert answer.codes == ["FORBIDDEN" if user else "UNAUTHENTICATED"]
-    assert answer.data == {"match": {"matchId": "m1", "followers": None}}
+    assert answer.data == {"match": {"matchId": "m1", "follows": None}}
     assert answer.made == ["GetItem cricket-fixtures"]
 
 
@@ -145,11 +145,11 @@ async def test_all_follows_of_a_match_are_removed_in_batches(served: Served) -> 
     answer = await served.ask(REMOVE, user="poller", role=Role.SYSTEM)
     again = await served.ask(REMOVE, user="poller", role=Role.SYSTEM)
 
-    assert answer.data == {"removeMatchFollows": 60}
+    assert answer.data == {"deleteMatchFollows": 60}
     assert answer.made == [*["BatchWriteItem cricket-match-follows"] * 3, "Query cricket-match-follows"]
     assert await stored_follows(served.store()) == []
     assert len(await stored_follows(served.store(), "m2")) == 2
-    assert (again.data, again.made) == ({"removeMatchFollows": 0}, ["Query cricket-match-follows"])
+    assert (again.data, again.made) == ({"deleteMatchFollows": 0}, ["Query cricket-match-follows"])
 
 
 async def test_users_and_admins_remove_only_their_own_follows(served: Served) -> None:

@@ -14,7 +14,7 @@ from tests.support.served import NOON, Answer, Served
 
 __all__ = ["match"]
 
-FOLLOW = 'mutation ($team: ID!) { followMatch(matchId: "m1", teamId: $team) { teamId createdAt expiresAt } }'
+FOLLOW = 'mutation ($team: ID!) { followMatch(matchId: "m1", input: {teamId: $team}) { teamId createdAt expiresAt } }'
 
 UNFOLLOW = 'mutation { unfollowMatch(matchId: "m1") { teamId } }'
 
@@ -257,12 +257,12 @@ async def test_ids_have_between_1_and_100_characters(served: Served, bad: str) -
     await follow_with_team(served)
     queries = {
         "query($id: ID!) { matchFollow(matchId: $id) { teamId } }": "matchId",
-        'mutation($id: ID!) { followMatch(matchId: $id, teamId: "20") { teamId } }': "matchId",
-        'mutation($id: ID!) { followMatch(matchId: "m1", teamId: $id) { teamId } }': "teamId",
+        'mutation($id: ID!) { followMatch(matchId: $id, input: {teamId: "20"}) { teamId } }': "matchId",
+        'mutation($id: ID!) { followMatch(matchId: "m1", input: {teamId: $id}) { teamId } }': "teamId",
         "mutation($id: ID!) { unfollowMatch(matchId: $id) { teamId } }": "matchId",
         'mutation($id: ID!) { updateMatchFollow(matchId: $id, input: {teamId: "20"}) { teamId } }': "matchId",
         'mutation($id: ID!) { updateMatchFollow(matchId: "m1", input: {teamId: $id}) { teamId } }': "teamId",
-        "mutation($id: ID!) { removeMatchFollows(matchId: $id) }": "matchId",
+        "mutation($id: ID!) { deleteMatchFollows(matchId: $id) }": "matchId",
     }
     for query, field in queries.items():
         answer = await served.ask(query, {"id": bad}, user="ada", role=Role.SYSTEM)

@@ -20,8 +20,8 @@ LIVE = """
 MATCH = f"""match(id: "m1") {{
   id innings {{ __typename id number }} liveScore {{ {LIVE} }}
   scorecards {{
-    __typename id number batting {{ __typename id playerId }} bowling {{ __typename id playerId }}
-    fallOfWickets {{ __typename id wicket }} partnership {{ __typename id }}
+    __typename id inningsNumber batting {{ __typename id playerId }} bowling {{ __typename id playerId }}
+    fallOfWickets {{ __typename id wicketNumber }} partnership {{ __typename id }}
   }}
   displayState(teamId: "granite-foxes") {{
     team {{ __typename id teamId innings {{ __typename id number }} }} opponent {{ __typename id teamId }}

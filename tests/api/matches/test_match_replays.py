@@ -59,12 +59,12 @@ def event_counts(received: list[Json]) -> Found:
 
 
 def _event_key(event: Json) -> tuple[Any, ...]:
-    kind, innings, ball = event["kind"], event["innings"], event["ball"]
+    kind, innings, ball = event["kind"], event["inningsNumber"], event["ball"]
     if ball is None:
         return (kind, innings, event["value"]) if kind == "TARGET" else (kind, innings)
-    place = f"{ball['over']}/{int(ball['ballId']) % 100}"
+    place = f"{ball['overNumber']}/{int(ball['ballId']) % 100}"
     if kind == "MAIDEN":
-        return kind, innings, ball["over"], event["player"]
+        return kind, innings, ball["overNumber"], event["player"]
     if kind in ("FOUR", "SIX"):
         return kind, innings, place
     if kind == "PARTNERSHIP":
@@ -83,7 +83,7 @@ def _innings_counts(score: Json, card: Json, names: dict[str, str]) -> Json:
     extras = score["extras"]
     return {
         "team": names[score["teamId"]],
-        "super_over": score["superOver"],
+        "super_over": score["isSuperOver"],
         "declared": score["declared"],
         "forfeited": score["forfeited"],
         "runs": score["runs"],

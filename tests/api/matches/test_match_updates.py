@@ -66,7 +66,7 @@ async def test_the_snapshot_of_a_match_that_ended_long_ago_is_its_fixture(served
     instance = await begin(served, "m1", balls=60)
     await play_out(instance, "m1")
     last = await live_score(served)
-    await ask_system(served, 'mutation { deactivateMatch(id: "m1") { fence } }')
+    await ask_system(served, 'mutation { endActiveMatch(id: "m1") { fence } }')
     served.clock.forward(days=30)
 
     update = (await (await follow_updates(served)).event())["matchUpdates"]
@@ -268,7 +268,7 @@ async def test_a_deleted_match_completes_its_subscription_and_ends_in_live_score
     await register_at_version_1(served, "m1")
     one, all_ = (
         await follow_updates(served),
-        await follow_updates(served, "subscription { liveScores { ended updates { version } } }"),
+        await follow_updates(served, "subscription { liveScores { removedMatchIds updates { version } } }"),
     )
     assert await version_of(one) == (1, True)
     assert (await all_.event())["liveScores"]["updates"] == [{"version": 1}]
@@ -276,7 +276,7 @@ async def test_a_deleted_match_completes_its_subscription_and_ends_in_live_score
     await served.store().write_all(ACTIVE_MATCHES, deletes=[active_match("m1")])
 
     assert (await one.message())["type"] == "complete"
-    assert (await all_.event())["liveScores"] == {"ended": ["m1"], "updates": []}
+    assert (await all_.event())["liveScores"] == {"removedMatchIds": ["m1"], "updates": []}
 
 
 async def test_a_change_without_a_new_version_is_a_snapshot_of_the_same_version(served: Served) -> None:

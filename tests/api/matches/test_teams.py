@@ -36,7 +36,7 @@ mutation ($id: ID!, $input: SyncTeamSeasonsInput!) {
 """
 SEASON = """
 query ($first: Int, $after: String, $last: Int, $before: String) {
-  seasonTeams(seasonId: "2026", first: $first, after: $after, last: $last, before: $before) {
+  teamSeasons(seasonId: "2026", first: $first, after: $after, last: $last, before: $before) {
     nodes { teamId points team { name } }
     pageInfo { hasNextPage endCursor startCursor }
   }
@@ -63,7 +63,7 @@ async def update_team(served: Served, id: str, **changes: Any) -> Answer:
 
 
 async def sync_season(served: Served, *teams: dict[str, Any], **season: Any) -> Answer:
-    given = {"teams": list(teams), **season}
+    given = {"teamSeasons": list(teams), **season}
     return await served.ask(
         SYNC_SEASON, {"id": given.pop("seasonId", "2026"), "input": given}, user="job", role=Role.SYSTEM
     )
@@ -179,7 +179,7 @@ async def test_texts_of_the_maximal_length_are_accepted_and_stripped(served: Ser
         (TEAM, "id"),
         ("query ($id: ID!) { league(id: $id) { name } }", "id"),
         ('query ($id: ID!) { matches(ids: ["m1", $id]) { matchId } }', "ids"),
-        ("query ($id: ID!) { seasonTeams(seasonId: $id) { nodes { teamId } } }", "seasonId"),
+        ("query ($id: ID!) { teamSeasons(seasonId: $id) { nodes { teamId } } }", "seasonId"),
     ],
 )
 async def test_ids_of_queries_have_bounds(served: Served, query: str, field: str) -> None:
@@ -328,14 +328,14 @@ async def test_a_row_of_a_season_is_read_as_given(served: Served) -> None:
 
     answer = await sync_season(served, row | {"netRunRate": -0.1234567}, seasonName="2026", leagueId="1")
     listed = await served.ask(
-        """{ seasonTeams(seasonId: "2026") { nodes {
+        """{ teamSeasons(seasonId: "2026") { nodes {
           seasonId seasonName leagueId teamId position played won lost drawn noResult points netRunRate updatedAt
         } } }"""
     )
 
     expected = row | {"seasonId": "2026", "seasonName": "2026", "leagueId": "1", "updatedAt": MOMENT}
     assert answer.data == {"syncTeamSeasons": [expected]}
-    assert listed.data == {"seasonTeams": {"nodes": [expected]}}
+    assert listed.data == {"teamSeasons": {"nodes": [expected]}}
 
 
 async def test_the_teams_of_a_hundred_rows_are_one_batch(served: Served) -> None:
@@ -344,7 +344,7 @@ async def test_the_teams_of_a_hundred_rows_are_one_batch(served: Served) -> None
 
     answer = await served.ask(SEASON, {"first": 100})
 
-    names = [row["team"]["name"] for row in answer.data["seasonTeams"]["nodes"]]
+    names = [row["team"]["name"] for row in answer.data["teamSeasons"]["nodes"]]
     assert names == [team["name"] for team in numbered_teams(100)]
     assert answer.made == ["BatchGetItem cricket-teams", "Query cricket-team-seasons"]
 
@@ -353,21 +353,21 @@ async def test_a_season_is_paged_in_both_directions(served: Served) -> None:
     await sync_season(served, *[{"teamId": str(number)} for number in range(5)])
 
     first = await served.ask(SEASON, {"first": 3})
-    second = await served.ask(SEASON, {"first": 3, "after": first.data["seasonTeams"]["pageInfo"]["endCursor"]})
-    back = await served.ask(SEASON, {"last": 2, "before": second.data["seasonTeams"]["pageInfo"]["startCursor"]})
+    second = await served.ask(SEASON, {"first": 3, "after": first.data["teamSeasons"]["pageInfo"]["endCursor"]})
+    back = await served.ask(SEASON, {"last": 2, "before": second.data["teamSeasons"]["pageInfo"]["startCursor"]})
 
-    pages = [[row["teamId"] for row in page.data["seasonTeams"]["nodes"]] for page in (first, second, back)]
+    pages = [[row["teamId"] for row in page.data["teamSeasons"]["nodes"]] for page in (first, second, back)]
     assert pages == [["0", "1", "2"], ["3", "4"], ["1", "2"]]
-    assert second.data["seasonTeams"]["pageInfo"]["hasNextPage"] is False
-    assert first.data["seasonTeams"]["nodes"][0]["team"] is None
+    assert second.data["teamSeasons"]["pageInfo"]["hasNextPage"] is False
+    assert first.data["teamSeasons"]["nodes"][0]["team"] is None
 
 
 async def test_a_cursor_is_valid_for_its_season_only(served: Served) -> None:
     await sync_season(served, {"teamId": "1"}, {"teamId": "2"})
-    cursor = (await served.ask(SEASON, {"first": 1})).data["seasonTeams"]["pageInfo"]["endCursor"]
+    cursor = (await served.ask(SEASON, {"first": 1})).data["teamSeasons"]["pageInfo"]["endCursor"]
 
     answer = await served.ask(
-        'query ($after: String) { seasonTeams(seasonId: "2025", after: $after) { nodes { teamId } } }',
+        'query ($after: String) { teamSeasons(seasonId: "2025", after: $after) { nodes { teamId } } }',
         {"after": cursor},
     )
 
@@ -380,18 +380,18 @@ async def test_a_damaged_row_is_an_error_in_its_place(served: Served) -> None:
 
     answer = await served.ask(SEASON)
 
-    assert [row and row["teamId"] for row in answer.data["seasonTeams"]["nodes"]] == ["1", None, "3"]
+    assert [row and row["teamId"] for row in answer.data["teamSeasons"]["nodes"]] == ["1", None, "3"]
     assert answer.codes == ["INTERNAL"]
 
 
 @pytest.mark.parametrize(
     ("row", "field"),
     [
-        ({"played": -1}, "teams[0].played"),
-        ({"won": 10_001}, "teams[0].won"),
-        ({"position": 0}, "teams[0].position"),
-        ({"points": 100_001}, "teams[0].points"),
-        ({"netRunRate": -100_001}, "teams[0].netRunRate"),
+        ({"played": -1}, "teamSeasons[0].played"),
+        ({"won": 10_001}, "teamSeasons[0].won"),
+        ({"position": 0}, "teamSeasons[0].position"),
+        ({"points": 100_001}, "teamSeasons[0].points"),
+        ({"netRunRate": -100_001}, "teamSeasons[0].netRunRate"),
     ],
 )
 async def test_figures_have_bounds(served: Served, row: dict[str, Any], field: str) -> None:
@@ -411,7 +411,7 @@ async def test_a_number_that_is_too_small_for_the_store_is_zero(served: Served) 
 async def test_a_sync_of_a_season_has_at_most_a_hundred_teams(served: Served) -> None:
     answer = await sync_season(served, *[{"teamId": str(number)} for number in range(101)])
 
-    assert code_field_and_message(answer)[:2] == ("BAD_USER_INPUT", "teams")
+    assert code_field_and_message(answer)[:2] == ("BAD_USER_INPUT", "teamSeasons")
     assert answer.calls == []
 
 
@@ -429,4 +429,4 @@ async def test_jobs_put_any_number_of_records(served: Served) -> None:
     assert {team.updated_at for team in put} == {NOON}
     assert len(await Teams(store, NOON).all()) == 130
     answer = await served.ask(SEASON, {"first": 100})
-    assert answer.data["seasonTeams"]["pageInfo"]["hasNextPage"] is True
+    assert answer.data["teamSeasons"]["pageInfo"]["hasNextPage"] is True

@@ -87,7 +87,7 @@ async def test_an_operation_that_waits_delays_no_other_operation_of_the_group(se
 
 async def test_a_personal_operation_beside_a_public_one_is_split_by_rights(served: Served) -> None:
     await register_at_version_1(served, "m1")
-    await served.ask('mutation { followMatch(matchId: "m1", teamId: "10") { matchId } }', user="ada")
+    await served.ask('mutation { followMatch(matchId: "m1", input: {teamId: "10"}) { matchId } }', user="ada")
     personal = 'subscription { matchUpdates(matchId: "m1") { version match { followedByViewer } } }'
     users = [("ada", True), ("bob", False), ("ada", True)]
     viewers = [await follow_subscription(served, personal, user) for user, _ in users]

@@ -43,7 +43,7 @@ from tests.support.resuming_clients import SocketClient
 from tests.support.served import SECRET, Served
 from tests.support.until import until
 
-SCORES = "subscription { liveScores { isSnapshot ended updates { matchId version } } }"
+SCORES = "subscription { liveScores { isSnapshot removedMatchIds updates { matchId version } } }"
 
 
 def group_of(served: Served) -> BroadcastGroup:
@@ -122,7 +122,7 @@ async def test_a_member_catches_up_although_a_match_left_meanwhile(
         while not ended or versions["m2"] < 5:
             scores = (await anext(events))["data"]["liveScores"]
             versions |= {update["matchId"]: update["version"] for update in scores["updates"]}
-            ended += scores["ended"]
+            ended += scores["removedMatchIds"]
             if ended and versions["m2"] < 5:
                 await advance(served, "m2")
         group = group_of(served)

@@ -58,7 +58,9 @@ SCORE = 'subscription { matchUpdates(matchId: "m1") { version isSnapshot liveSco
 
 WITH_MATCH = 'subscription { matchUpdates(matchId: "m1") { version match { round } } }'
 
-SCORES = "subscription { liveScores { isSnapshot ended updates { matchId version isSnapshot liveScore { version } } } }"
+SCORES = """subscription { liveScores {
+  isSnapshot removedMatchIds updates { matchId version isSnapshot liveScore { version } }
+} }"""
 
 COUNTS = 'subscription { postEngagement(postId: "p", whenSlow: CLOSE) { likeCount } }'
 
@@ -184,7 +186,7 @@ async def test_a_member_with_nothing_queued_leaves_at_once(served: Served, monke
 async def test_no_event_is_sent_to_a_caller_with_other_rights(served: Served) -> None:
     await register_at_version_1(served, "m1")
     for user in ("ada", "bob"):
-        await served.ask('mutation { followMatch(matchId: "m1", teamId: "10") { matchId } }', user=user)
+        await served.ask('mutation { followMatch(matchId: "m1", input: {teamId: "10"}) { matchId } }', user=user)
     before = [await follow_subscription(served, FOLLOWED, user) for user in ("ada", "eve", "bob", "ada")]
     for viewer in before:
         await viewer.next()

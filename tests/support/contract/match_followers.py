@@ -25,10 +25,10 @@ FOLLOWERS = (
         again=Again.WRITTEN,
     ),
     Field(
-        "updateLiveActivityToken",
+        "updateLiveActivity",
         ("LA-4", Who.USER, {"UpdateItem"}),
         """mutation {
-          updateLiveActivityToken(
+          updateLiveActivity(
             matchId: "m1", deviceId: "phone", input: {updateToken: "22222222222222222222222222222222"}
           ) { status }
         }""",
@@ -39,10 +39,9 @@ FOLLOWERS = (
     Field(
         "endLiveActivity",
         ("LA-5", Who.USER, {"UpdateItem"}),
-        'mutation { endLiveActivity(matchId: "m1", deviceId: "phone") { status } }',
+        'mutation { endLiveActivity(matchId: "m1", deviceId: "phone", input: {}) { status } }',
         ["UpdateItem live-activities"],
         missing="NOT_FOUND",
-        again=Again.WRITTEN,
         order=2,
     ),
     Field(
@@ -65,17 +64,18 @@ FOLLOWERS = (
         ("DEV-2", Who.USER, {"UpdateItem", "Query", "DeleteItem"}),
         """mutation {
           registerDevice(
-            input: {deviceToken: "22222222222222222222222222222222", platform: IOS, osVersion: "26", appVersion: "3.0"}
+            deviceToken: "22222222222222222222222222222222"
+            input: {platform: IOS, osVersion: "26", appVersion: "3.0"}
           ) { platform }
         }""",
         ["DeleteItem cricket-devices", "Query cricket-devices", "UpdateItem cricket-devices"],
         again=Again.WRITTEN,
     ),
     Field(
-        "updatePushToStartToken",
+        "updateDevice",
         ("DEV-3", Who.USER, {"GetItem", "UpdateItem"}),
         """mutation {
-          updatePushToStartToken(
+          updateDevice(
             deviceToken: "11111111111111111111111111111111"
             input: {pushToStartToken: "22222222222222222222222222222222"}
           ) { platform }
@@ -102,7 +102,7 @@ FOLLOWERS = (
     Field(
         "followMatch",
         ("FOL-3", Who.USER, {"GetItem", "UpdateItem"}),
-        'mutation { followMatch(matchId: "m1", teamId: "20") { teamId } }',
+        'mutation { followMatch(matchId: "m1", input: {teamId: "20"}) { teamId } }',
         ["GetItem cricket-fixtures", "UpdateItem cricket-match-follows"],
         missing="NOT_FOUND",
         again=Again.WRITTEN,
@@ -124,9 +124,9 @@ FOLLOWERS = (
         again=Again.WRITTEN,
     ),
     Field(
-        "removeMatchFollows",
+        "deleteMatchFollows",
         ("FOL-6", Who.SYSTEM, {"Query", "BatchWriteItem"}),
-        'mutation { removeMatchFollows(matchId: "m1") }',
+        'mutation { deleteMatchFollows(matchId: "m1") }',
         ["BatchWriteItem cricket-match-follows", "Query cricket-match-follows"],
         again=Again.NOTHING_THERE,
     ),

@@ -15,12 +15,12 @@ from tests.support.served import NOON, Served
 SYSTEM_SETUP = """mutation {
   syncTeams(input: [{teamId: "1", name: "One", code: "ONE"}]) { teamId }
   putLeague(id: "1", input: {name: "One", code: "ONE"}) { leagueId }
-  syncTeamSeasons(seasonId: "1", input: {teams: [{teamId: "1"}]}) { teamId }
+  syncTeamSeasons(seasonId: "1", input: {teamSeasons: [{teamId: "1"}]}) { teamId }
 }"""
 FOLLOWER_SETUP = """mutation {
-  followMatch(matchId: "m1", teamId: "10") { teamId }
+  followMatch(matchId: "m1", input: {teamId: "10"}) { teamId }
   registerDevice(
-    input: {deviceToken: "11111111111111111111111111111111", platform: IOS, osVersion: "26.1", appVersion: "3.0"}
+    deviceToken: "11111111111111111111111111111111", input: {platform: IOS, osVersion: "26.1", appVersion: "3.0"}
   ) { platform }
   registerLiveActivity(
     matchId: "m1", deviceId: "phone", input: {updateToken: "11111111111111111111111111111111"}
@@ -53,7 +53,7 @@ PAGE = Page(
         Field(
             "match",
             ("FIX-1", Who.ANY, {"GetItem", "BatchGetItem"}),
-            '{ match(id: "m1") { status scorecards { number } } }',
+            '{ match(id: "m1") { status scorecards { inningsNumber } } }',
             ["GetItem cricket-fixtures"],
         ),
         Field(
@@ -127,9 +127,9 @@ PAGE = Page(
             missing="NOT_FOUND",
         ),
         Field(
-            "deactivateMatch",
+            "endActiveMatch",
             ("AM-6", Who.SYSTEM, {"UpdateItem"}),
-            'mutation { deactivateMatch(id: "m3") { fence } }',
+            'mutation { endActiveMatch(id: "m3") { fence } }',
             ["UpdateItem active-matches"],
             missing="NOT_FOUND",
             again=Again.WRITTEN,
@@ -177,22 +177,22 @@ PAGE = Page(
             again=Again.WRITTEN,
         ),
         Field(
-            "seasonTeams",
+            "teamSeasons",
             ("TS-1", Who.ANY, {"Query"}),
-            '{ seasonTeams(seasonId: "1") { nodes { points } } }',
+            '{ teamSeasons(seasonId: "1") { nodes { points } } }',
             ["Query cricket-team-seasons"],
         ),
         Field(
             "syncTeamSeasons",
             ("TS-2", Who.SYSTEM, {"BatchWriteItem"}),
-            'mutation { syncTeamSeasons(seasonId: "1", input: {teams: [{teamId: "1", points: 4}]}) { points } }',
+            'mutation { syncTeamSeasons(seasonId: "1", input: {teamSeasons: [{teamId: "1", points: 4}]}) { points } }',
             ["BatchWriteItem cricket-team-seasons"],
             again=Again.WRITTEN,
         ),
         Field(
             "league",
             ("LG-1", Who.ANY, {"GetItem", "BatchGetItem"}),
-            '{ league(id: "1") { name season { seasonId } } }',
+            '{ league(id: "1") { name currentSeason { seasonId } } }',
             ["GetItem cricket-leagues"],
         ),
         Field(
@@ -263,7 +263,7 @@ PAGE = Page(
             '{"from":"2026-06-24T00:00:00.000Z","leagueCode":"ONE","to":"2026-06-26T00:00:00.000Z"}',
             '{"from":null,"leagueCode":"ONE","to":null}',
         ),
-        "seasonTeams": ("TS-1", '{"seasonId":"1"}', '{"seasonId":"1"}'),
+        "teamSeasons": ("TS-1", '{"seasonId":"1"}', '{"seasonId":"1"}'),
         "teams": ("TM-2", "{}", "{}"),
     },
     nodes=(
@@ -273,9 +273,9 @@ PAGE = Page(
         NodeType("League", 'league(id: "1") { id }'),
         NodeType("LiveActivity", 'liveActivities(userId: "ada") { nodes { id } }', restricted="LA-N1"),
         NodeType("Match", 'match(id: "m1") { id }'),
-        NodeType("MatchFollow", 'match(id: "m1") { followers { nodes { id } } }', restricted="FOL-1"),
+        NodeType("MatchFollow", 'match(id: "m1") { follows { nodes { id } } }', restricted="FOL-1"),
         NodeType("Team", 'team(id: "1") { id }'),
-        NodeType("TeamSeason", 'seasonTeams(seasonId: "1") { nodes { id } }'),
+        NodeType("TeamSeason", 'teamSeasons(seasonId: "1") { nodes { id } }'),
     ),
     nested=(
         Nested(
@@ -284,8 +284,8 @@ PAGE = Page(
             {"anonymous": None, "owner": True, "stranger": False, "admin": False, "system": False},
         ),
         Nested(
-            "Match.active",
-            'match(id: "m3") { value: active { matchId } }',
+            "Match.activeMatch",
+            'match(id: "m3") { value: activeMatch { matchId } }',
             {
                 "anonymous": SIGN_IN,
                 "owner": FORBIDDEN,
@@ -295,8 +295,8 @@ PAGE = Page(
             },
         ),
         Nested(
-            "Match.followers",
-            'match(id: "m1") { value: followers { nodes { userId } } }',
+            "Match.follows",
+            'match(id: "m1") { value: follows { nodes { userId } } }',
             {
                 "anonymous": SIGN_IN,
                 "owner": FORBIDDEN,

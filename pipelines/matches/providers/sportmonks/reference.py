@@ -40,7 +40,7 @@ def _league(league: Row) -> League:
         league_id=required_id(league, "id"),
         name=name,
         code=text(league.get("code")) or name,
-        season_id=ident(league.get("season_id")),
+        current_season_id=ident(league.get("season_id")),
         image_url=text(league.get("image_path")),
         country_id=ident(league.get("country_id")),
         type=text(league.get("type")),

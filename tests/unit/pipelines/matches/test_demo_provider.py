@@ -29,6 +29,6 @@ async def test_the_demo_has_past_live_and_future_matches(served: Served) -> None
 
     assert {match.phase for match in found} >= {MatchPhase.FINISHED, MatchPhase.LIVE, MatchPhase.UPCOMING}
     assert len(found) == 30
-    assert league.season_id is not None
-    rows = await provider.team_seasons(league.season_id)
+    assert league.current_season_id is not None
+    rows = await provider.team_seasons(league.current_season_id)
     assert sum(row.won or 0 for row in rows) == sum(match.result is not None for match in found if match.result)

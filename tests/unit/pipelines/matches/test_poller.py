@@ -221,7 +221,7 @@ async def test_a_poller_paused_beyond_its_lock_writes_nothing(served: Served) ->
 
 
 async def served_locks(served: Served) -> list[Any]:
-    answer = await served.ask("{ locks { name owner } }", user="ops", role=Role.SYSTEM)
+    answer = await served.ask("{ locks { lockKey owner } }", user="ops", role=Role.SYSTEM)
     return list(answer.data["locks"])
 
 

@@ -47,7 +47,7 @@ async def test_leagues_are_put_when_they_are_new_or_changed(
     result, calls = await synced(leagues_job, opened)
     assert result == SyncResult(fetched=2, written=1)
     stored = {league.league_id: league for league in await Leagues(stores(), START).all()}
-    assert {league.code: league.season_id for league in stored.values()} == {"HL": "70", "DC": "81"}
+    assert {league.code: league.current_season_id for league in stored.values()} == {"HL": "70", "DC": "81"}
     assert all(league.active for league in stored.values())
 
 
@@ -90,8 +90,8 @@ async def test_the_current_season_of_active_leagues_is_written(
     teams_job: TeamSyncJob, service: Service, stores: Stores, opened: list[Store]
 ) -> None:
     await put_league(stores)
-    await put_league(stores, "8", season_id="80", active=False)
-    await put_league(stores, "9", season_id=None)
+    await put_league(stores, "8", current_season_id="80", active=False)
+    await put_league(stores, "9", current_season_id=None)
     standing = {"league_id": 7, "position": 1, "points": 4, "netto_run_rate": 0.125}
     service.responses |= {
         "teams": [],

@@ -11,8 +11,14 @@ def test_leagues_and_teams() -> None:
         {"id": 5, "name": None}, {"id": None, "name": "Nobody"}, "league",
     ]  # fmt: skip
     first, second = leagues_of(rows)
-    assert (first.league_id, first.season_id, first.code, first.active, first.type) == ("3", "70", "HL", True, "league")
-    assert (second.league_id, second.code, second.season_id, second.updated_at) == ("4", "Dale Cup", None, None)
+    assert (first.league_id, first.current_season_id, first.code, first.active, first.type) == (
+        "3",
+        "70",
+        "HL",
+        True,
+        "league",
+    )
+    assert (second.league_id, second.code, second.current_season_id, second.updated_at) == ("4", "Dale Cup", None, None)
 
     teams = teams_of([{"id": 1, "name": "Kites", "code": "KIT", "national_team": 1}, {"id": 2, "name": ""}])
     assert [(team.team_id, team.code, team.national) for team in teams] == [("1", "KIT", True)]
@@ -27,7 +33,13 @@ def test_standings() -> None:
         {"team_id": None},
     ]  # fmt: skip
     first, second = standings_of(rows, "70")
-    assert (first.season_id, first.team_id, first.position, first.points, first.played) == ("70", "11", 1, 20.0, 14)
+    assert (first.season_id, first.team_id, first.position, first.points, first.played) == (
+        "70",
+        "11",
+        1,
+        20.0,
+        14,
+    )
     assert (first.won, first.lost, first.drawn, first.no_result, first.net_run_rate) == (10, 3, 0, 1, 0.625)
     assert (first.season_name, first.league_id) == ("2026", "7")
     assert (second.position, second.points, second.net_run_rate) == (None, None, -1.5)
