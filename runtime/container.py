@@ -68,11 +68,11 @@ def new_id() -> str:
 
 
 @cache
-def _build_schema() -> strawberry.Schema:
+def _build_schema(incremental: bool) -> strawberry.Schema:
     # Not at the top of the module: without it, commands that serve nothing start in three quarters of the time.
     import schema
 
-    return schema.build()
+    return schema.build(incremental=incremental)
 
 
 class ProcessPart(StrEnum):
@@ -131,7 +131,7 @@ class Gateway:
             self.objects,
             self.metrics.registry,
             ServerDependencies(
-                build_schema=_build_schema,
+                build_schema=partial(_build_schema, settings.documents.incremental),
                 open_context=self.open_context,
                 open_store=self.open_store,
                 open_session=self.http,

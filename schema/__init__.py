@@ -36,8 +36,8 @@ def _root(name: str, classes: Iterable[type], description: str) -> type:
 
 
 @cache
-def build() -> strawberry.Schema:
-    """Return the schema, which is built once per process."""
+def build(*, incremental: bool = False) -> strawberry.Schema:
+    """Return the schema, which is built once per process. `incremental` adds `@defer` and `@stream`."""
     schema = strawberry.Schema(
         query=_root(
             "Query",
@@ -58,7 +58,7 @@ def build() -> strawberry.Schema:
             "its request.",
         ),
         types=[*NODES, error_codes()],
-        config=StrawberryConfig(scalar_map=SCALARS),
+        config=StrawberryConfig(scalar_map=SCALARS, enable_experimental_incremental_execution=incremental),
     )
     _fix_is_one_of(schema._schema)
     return schema

@@ -153,7 +153,9 @@ def _prepared(manifest: Path) -> dict[str, Document]:
 
     try:
         settings = document_settings(os.environ)
-        documents = Documents(schema.build(), settings.limits, max_cost=settings.max_cost)
+        documents = Documents(
+            schema.build(incremental=settings.incremental), settings.limits, max_cost=settings.max_cost
+        )
         return prepare_manifest(documents, manifest.read_bytes())
     except ValueError as problem:
         raise mistake(problem, 2) from None

@@ -17,8 +17,10 @@ from datastore.model.identity import Identity, Role
 from datastore.primitives.lru_cache import LruCache
 from jit import CachedOperation, CompiledExecutor, operation_of
 from jit.strawberry import StrawberryExecutor
-from server.documents.cost.analysis import CostAnalysis, CostEstimate, CostFormula, TooCostly, TooManyValues
+from server.documents.cost.analysis import CostAnalysis, CostEstimate, CostFormula
 from server.documents.cost.introspection import sizes_of
+from server.documents.cost.refusals import TooCostly, TooManyIncrements, TooManyValues
+from server.documents.incremental import DEFER, IncrementalDirectives, may_have_directives
 from server.documents.limits import DocumentCounts, DocumentLimits, LimitExceeded, check_text, trusted_limits
 from server.documents.request import Stage
 from server.documents.settings import MAX_COST
@@ -76,10 +78,20 @@ class PreparedOperation:
         self.variable_names = frozenset(part.variable.name.value for part in node.variable_definitions or ())
 
     @cached_property
-    def program(self) -> CachedOperation:
-        """The operation as it is executed: compiled, or interpreted by graphql-core."""
+    def incremental(self) -> IncrementalDirectives | None:
+        """The directives `@defer` and `@stream`; None if there are none."""
         document = self.document
-        return operation_of(document.executor, document.costs.schema, document.node, self.node)
+        return (may_have_directives(document.text) and IncrementalDirectives(document.node, self.node)) or None
+
+    @cached_property
+    def program(self) -> CachedOperation:
+        """The operation as it is executed at once: compiled, or interpreted by graphql-core.
+
+        It is executed without `@defer` and `@stream`.
+        """
+        document = self.document
+        nodes = (document.node, self.node) if self.incremental is None else self.incremental.without()
+        return operation_of(document.executor, document.costs.schema, *nodes)
 
     @cached_property
     def formula(self) -> CostFormula:
@@ -90,6 +102,14 @@ class PreparedOperation:
         """Return the estimate for these variables, without reading from the store."""
         fixed = self.formula.fixed
         return self.formula.of(variables, self.document.now()) if fixed is None else fixed
+
+    @cached_property
+    def _parts(self) -> CostFormula:
+        return self.document.costs.parts(self.document.node, self.node)
+
+    def parts(self, variables: Mapping[str, Any]) -> float:
+        """Return the largest number of deferred fragments and streamed lists in the response."""
+        return self._parts.of(variables, self.document.now()).values
 
     async def load_statistics(self, variables: Mapping[str, Any]) -> None:
         """Read the statistics that the cost models of `estimate` need. Call it if `formula.modelled` has any."""
@@ -109,10 +129,12 @@ class Document:
         introspection_values: int | None,
         executor: type[CompiledExecutor],
         max_values: int,
+        max_parts: int,
     ) -> None:
         self.text = text
         self.characters = len(text)
         self.max_values = max_values
+        self.max_parts = max_parts
         self.executor = executor
         self.node = node
         self.costs = costs
@@ -174,6 +196,8 @@ class Documents:
         self._executor = GatewayExecutor if compiles else InterpretingExecutor
         self.schema: GraphQLSchema = schema._schema
         self.costs = CostAnalysis(self.schema, models)
+        #: Whether documents may have `@defer` and `@stream`.
+        self.has_incremental_directives = self.schema.get_directive(DEFER) is not None
         self._sizes = sizes_of(self.schema)
         #: The read units above which an operation is refused.
         self.max_cost = max_cost
@@ -234,6 +258,12 @@ class Documents:
             raise TooManyValues(estimate.values, most_values)
         return estimate
 
+    def check_parts(self, operation: PreparedOperation, variables: Mapping[str, Any]) -> None:
+        """Raise `TooManyIncrements` if an incremental response may have too many parts."""
+        parts = operation.parts(variables)
+        if parts > operation.document.max_parts:
+            raise TooManyIncrements(parts, operation.document.max_parts)
+
     def _prepare_uncached(self, text: str, limits: DocumentLimits) -> Document | DocumentRejected:
         if not text.strip():
             return DocumentRejected(Stage.PARSING, [GraphQLError("The query is empty.")])
@@ -266,6 +296,7 @@ class Documents:
             introspection_values=counts.counts["introspection_values"] if counts.introspects else None,
             executor=self._executor,
             max_values=limits.values,
+            max_parts=limits.parts,
         )
 
     def _limits_for(self, trusted: bool) -> DocumentLimits:

@@ -66,6 +66,8 @@ class DocumentLimits:
     merging: int = _limit(4_000, "steps to compare its fields with equal response names")
     #: The values of a response, estimated from the sizes of its lists and pages. These may depend on variables.
     values: int = _limit(25_000, "values in its response, by the sizes of its lists and pages")
+    #: The deferred fragments and streamed lists of a response, estimated from the same sizes.
+    parts: int = _limit(1_000, "deferred fragments and streamed lists in its response, by the sizes of its lists")
 
 
 # The limits of trusted documents, which stay in memory in parsed form. An item of the table has at most 400 KB, and a

@@ -41,6 +41,8 @@ from graphql.language import (
     VariableNode,
 )
 
+from server.documents.incremental import STREAM
+
 MAX_NAME_CHARACTERS = 100
 
 
@@ -170,6 +172,8 @@ class OverlapCheck:
                 return f"{names} are different fields", first, other
             if self._arguments_of(other) != self._arguments_of(first):
                 return "they have differing arguments", first, other
+            if _stream_of(other.node) != _stream_of(first.node):
+                return "they have differing stream directives", first, other
         return None
 
     def _arguments_of(self, field: Selected) -> Any:
@@ -186,6 +190,14 @@ class OverlapCheck:
         self.steps += steps
         if self.steps > self._budget:
             raise TooComplex
+
+
+def _stream_of(node: FieldNode) -> Any:
+    """Return the arguments of the field's `@stream`, or None without the directive."""
+    for directive in node.directives or ():
+        if directive.name.value == STREAM:
+            return sorted((argument.name.value, _value(argument.value)) for argument in directive.arguments or ())
+    return None
 
 
 def _selections_of(fields: list[Selected]) -> list[Part]:

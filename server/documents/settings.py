@@ -10,6 +10,7 @@ TABLE = "table"
 VARIABLES = (
     *("GATEWAY_DOCUMENTS", "GATEWAY_DOCUMENTS_MODE", "GATEWAY_DOCUMENTS_ADMIN_BYPASS", "GATEWAY_APQ"),
     *("GATEWAY_INTROSPECTION", "GATEWAY_MAX_COST", "GATEWAY_DOCUMENT_LIMITS", "GATEWAY_EXECUTOR"),
+    "GATEWAY_INCREMENTAL",
 )
 MAX_COST = 2_000.0
 
@@ -44,6 +45,8 @@ class DocumentSettings:
     limits: DocumentLimits = DocumentLimits()  # noqa: RUF009 - frozen
     #: Whether repeated operations are compiled.
     compiles: bool = True
+    #: Whether the schema has `@defer` and `@stream`.
+    incremental: bool = False
 
     def __post_init__(self) -> None:
         if self.mode is not DocumentsMode.OFF and self.source is None:
@@ -67,6 +70,7 @@ def document_settings(environment: Mapping[str, str]) -> DocumentSettings:
         max_cost=_units("GATEWAY_MAX_COST", environment),
         limits=_limits("GATEWAY_DOCUMENT_LIMITS", environment),
         compiles=_is_first("GATEWAY_EXECUTOR", environment, "compiled", "interpreted"),
+        incremental=not _is_first("GATEWAY_INCREMENTAL", environment, "off", "on"),
     )
 
 

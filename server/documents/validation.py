@@ -26,6 +26,7 @@ from graphql.validation.specified_rules import specified_rules
 from graphql.validation.validate import ValidationAbortedError
 from graphql.validation.validation_context import VariableUsage
 
+from server.documents.incremental import DEFER, may_have_directives
 from server.documents.limits import DocumentLimits, LimitExceeded
 from server.documents.overlapping_fields import OverlapCheck, TooComplex
 
@@ -51,11 +52,10 @@ MARKS = {
     "...": ("KnownFragmentNamesRule", "PossibleFragmentSpreadsRule", "FragmentsOnCompositeTypesRule"),
     "subscription": ("SingleFieldSubscriptionsRule",),
 }
-# Rules that are replaced: `overlapping_fields` compares fields, `limits` limits introspection, and KnownDirectivesRule
-# rejects the directives of incremental delivery, because the schema does not have them.
-REPLACED = (
-    "OverlappingFieldsCanBeMergedRule",
-    "MaxIntrospectionDepthRule",
+# Rules that are replaced: `overlapping_fields` compares fields, and `limits` limits introspection.
+REPLACED = ("OverlappingFieldsCanBeMergedRule", "MaxIntrospectionDepthRule")
+# The rules for `@defer` and `@stream`. KnownDirectivesRule rejects the directives of a schema that does not have them.
+INCREMENTAL = (
     "DeferStreamDirectiveOnRootField",
     "DeferStreamDirectiveOnValidOperationsRule",
     "DeferStreamDirectiveLabel",
@@ -94,7 +94,8 @@ def validation_errors(
     """
     error_list = _ErrorList(1 + text.count("\n") + text.count("\r"), suggesting)
     try:
-        _DocumentVisitor(schema, document, error_list).run(rules_for(text), limits.variable_uses)
+        rules = rules_for(text, incremental=schema.get_directive(DEFER) is not None)
+        _DocumentVisitor(schema, document, error_list).run(rules, limits.variable_uses)
         if not error_list.errors:
             _compare(schema, document, error_list, limits)
     except ValidationAbortedError as aborted:
@@ -111,9 +112,11 @@ def _compare(schema: GraphQLSchema, document: DocumentNode, error_list: "_ErrorL
         raise LimitExceeded("merging", limits.merging, merging.steps) from None
 
 
-def rules_for(text: str) -> list[type[ValidationRule]]:
-    """Return the rules that a document with this text can violate."""
+def rules_for(text: str, *, incremental: bool = False) -> list[type[ValidationRule]]:
+    """Return the rules that a document with this text can violate. A schema with `@defer` is `incremental`."""
     idle = {rule for mark, rules in MARKS.items() if mark not in text for rule in rules}
+    if not (incremental and may_have_directives(text)):
+        idle.update(INCREMENTAL)
     return [rule for rule in _rules() if rule.__name__ not in idle]
 
 

@@ -27,15 +27,17 @@ from server.http.headers import (
     MAX_ACCEPT_BYTES,
     MAX_ACCEPT_TYPES,
     MULTIPART,
+    AcceptedIncrements,
     AcceptedTypes,
     RequestHeaders,
 )
 from server.http.responses import HttpProfile, Refused, Reply, fault, head_of, refusal, reply
-from server.http.streams.multipart import MultipartSubscription
-from server.http.streams.response_stream import Outcomes, ResponseStreams, StreamFormat
+from server.http.streams.multipart import MultipartIncrements, MultipartSubscription
+from server.http.streams.response_stream import BegunOutcomes, Outcomes, ResponseStreams, StreamFormat
 from server.http.streams.sse import END_ID, ServerSentEvents, send_end
+from server.operations.incremental.delivery import IncrementalOutcome
 from server.operations.outcome import Outcome
-from server.operations.request import Request, Transport
+from server.operations.request import IncrementalFormat, Request, Transport
 from server.operations.runner import Runner
 from server.security.jwt import Identify, bearer_token
 from server.security.origins import canonical_origins
@@ -46,10 +48,15 @@ _NOT_ACCEPTED = (
     f"`Accept` must allow one of: {GRAPHQL}, {JSON}, {EVENTS}, {MULTIPART};subscriptionSpec=1.0. "
     f"It may have at most {MAX_ACCEPT_BYTES:,} bytes and {MAX_ACCEPT_TYPES} media types."
 )
+_INCREMENTS_HINT = (
+    f"The response to @defer and @stream comes in parts: send Accept: {MULTIPART};incrementalSpec=v0.2, "
+    f"{MULTIPART};deferSpec=20220824 or {EVENTS}, or set the argument `if` of the directives to false."
+)
 _QUERY, _MUTATION, _SUBSCRIPTION = OperationType.QUERY, OperationType.MUTATION, OperationType.SUBSCRIPTION
 
 
 _EVENTS, _MULTIPART = ServerSentEvents(), MultipartSubscription()
+_INCREMENTS = {format: MultipartIncrements(format) for format in IncrementalFormat}
 
 
 class Streamed(NamedTuple):
@@ -96,6 +103,7 @@ class GraphQLHTTP:
         self._on_refusal = on_refusal
         self._page = page
         self._bodies = Bodies(max_body, body_seconds)
+        self._defers = runner.documents.has_incremental_directives
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._page is not None and scope["method"] != "POST" and is_visit(scope):
@@ -133,7 +141,7 @@ class GraphQLHTTP:
         method, accepted = scope["method"], headers.accepted
         if method not in ("GET", "POST"):
             raise Refused(405, BadUserInput("GraphQL is served by GET and POST."), allow=_METHODS)
-        if accepted.single is None and not accepted.streams:
+        if accepted.single is None and not accepted.streams and not (self._defers and accepted.increments):
             raise Refused(406, BadUserInput(_NOT_ACCEPTED))
         if method == "GET":
             check_get(headers, self._allowed_origins)
@@ -173,6 +181,8 @@ class GraphQLHTTP:
             kind = request.operation.kind
             if kind is not _QUERY:
                 _check_transport(kind, method, accepted)
+            if request.is_incremental:
+                return await self._increments(request, single, accepted)
             if single is None or kind is _SUBSCRIPTION:
                 return self._streamed(request, _format(accepted))
             outcome = await self._runner.run(request)
@@ -210,6 +220,19 @@ class GraphQLHTTP:
         request.transport = format.transport
         return Streamed(self._subscriptions.stream(request), format, request.caller, is_subscription=True)
 
+    async def _increments(self, request: Request, single: str | None, accepted: AcceptedTypes) -> Reply | Streamed:
+        """Return an incremental response; a JSON response if the operation failed at once, or nothing was deferred."""
+        if accepted.increments is None:
+            raise Refused(406, BadUserInput(_INCREMENTS_HINT))
+        format = _format_of_increments(accepted.increments)
+        request.transport = format.transport
+        outcomes = self._runner.incremental.run(request, accepted.increments.format)
+        first = await anext(outcomes)
+        if single is None or isinstance(first, IncrementalOutcome):
+            return Streamed(BegunOutcomes(first, outcomes), format, request.caller)
+        await outcomes.aclose()
+        return reply(first, single, self._profile)
+
     async def _single(self, request: Request) -> AsyncGenerator[Outcome, None]:
         yield await self._runner.run(request)
 
@@ -229,7 +252,13 @@ async def _only(outcome: Outcome) -> AsyncGenerator[Outcome, None]:
 
 
 def _format(accepted: AcceptedTypes) -> StreamFormat:
+    if accepted.increments is not None and not accepted.streams:
+        return _format_of_increments(accepted.increments)
     return _MULTIPART if accepted.multipart else _EVENTS
+
+
+def _format_of_increments(increments: AcceptedIncrements) -> StreamFormat:
+    return _EVENTS if increments.media == EVENTS else _INCREMENTS[increments.format]
 
 
 def _check_transport(kind: OperationType, method: str, accepted: AcceptedTypes) -> None:

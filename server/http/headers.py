@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+from server.operations.request import IncrementalFormat
+
 # Sent with every response, see `SecurityHeaders`. A route may set its own value: GraphiQL has another policy, and
 # pictures may be shown by other sites.
 SECURITY_HEADERS = (
@@ -95,6 +97,10 @@ GRAPHQL = "application/graphql-response+json"
 EVENTS = "text/event-stream"
 MULTIPART = "multipart/mixed"
 _SUBSCRIPTION_SPEC = "1.0"
+# The parameters that select a protocol in `multipart/mixed`, and the format of incremental responses. Without a
+# parameter, a client means the present format.
+_PROTOCOLS = ("incrementalspec", "deferspec", "subscriptionspec")
+_FORMATS = {format.value: format for format in IncrementalFormat}
 
 _UTF8 = ("utf-8", "utf8")
 # Clients send some 100 bytes. Longer headers are not parsed: each element takes a microsecond or more.
@@ -114,11 +120,20 @@ class AcceptedTypes(NamedTuple):
     prefers_events: bool = False
     #: Whether multipart subscriptions are accepted, with a higher weight than events.
     multipart: bool = False
+    #: How incremental responses are accepted; None if they are not.
+    increments: "AcceptedIncrements | None" = None
 
     @property
     def streams(self) -> bool:
         """Whether a stream of results is accepted."""
         return self.events or self.multipart
+
+
+class AcceptedIncrements(NamedTuple):
+    """The media type of incremental responses, and their format."""
+
+    media: str
+    format: IncrementalFormat
 
 
 def parse_accept(accept: str) -> AcceptedTypes:
@@ -137,14 +152,15 @@ def _parse_accept(accept: str) -> AcceptedTypes:
     ranges = [text for text in accept.split(",") if text.strip()]
     if len(ranges) > MAX_ACCEPT_TYPES:
         return AcceptedTypes(None)
-    weights = dict(filter(None, map(_weighted, ranges)))
+    weighted = [*filter(None, map(_weighted, ranges))]
+    weights = {media: weight for media, parameters, weight in weighted if _is_known(media, parameters)}
     anything = weights.get("application/*", weights.get("*/*", 0.0))
     plain = weights.get(JSON, anything)
     graphql = weights.get(GRAPHQL, 0.0 if plain > 0 else anything)
     events = weights.get(EVENTS, 0.0)
     single = GRAPHQL if graphql > 0 and graphql >= plain else JSON if plain > 0 else None
     multipart = weights.get(MULTIPART, 0.0)
-    return AcceptedTypes(single, events > 0, events > max(graphql, plain), multipart > events)
+    return AcceptedTypes(single, events > 0, events > max(graphql, plain), multipart > events, _increments(weighted))
 
 
 _ANYTHING = parse_accept("")
@@ -161,15 +177,39 @@ def _is_json(content_type: bytes) -> bool:
     return media == JSON and parameters.get("charset", "utf-8") in _UTF8
 
 
-def _weighted(media_range: str) -> tuple[str, float] | None:
+def _weighted(media_range: str) -> tuple[str, dict[str, str], float] | None:
     media, parameters = _parts(media_range)
     try:
         weight = float(parameters.get("q", "1"))
     except ValueError:
         return None
-    if media == MULTIPART and parameters.get("subscriptionspec") != _SUBSCRIPTION_SPEC:
-        return None  # another protocol in the same media type, such as that of @defer
-    return (media, weight) if 0 <= weight <= 1 and parameters.get("charset", "utf-8") in _UTF8 else None
+    return (media, parameters, weight) if 0 <= weight <= 1 and parameters.get("charset", "utf-8") in _UTF8 else None
+
+
+def _is_known(media: str, parameters: dict[str, str]) -> bool:
+    """Return whether a media type is not one of the other protocols in `multipart/mixed`, such as that of `@defer`."""
+    return media != MULTIPART or parameters.get("subscriptionspec") == _SUBSCRIPTION_SPEC
+
+
+def _increments(weighted: Iterable[tuple[str, dict[str, str], float]]) -> AcceptedIncrements | None:
+    """Return the accepted form of incremental responses with the highest weight.
+
+    Of equal weights, multipart and the present format come first.
+    """
+    found: list[tuple[float, bool, bool, AcceptedIncrements]] = []
+    for media, parameters, weight in weighted:
+        if weight > 0 and media in (MULTIPART, EVENTS) and (format := _format_of(parameters)) is not None:
+            is_new = format is IncrementalFormat.IDS
+            found.append((weight, media == MULTIPART, is_new, AcceptedIncrements(media, format)))
+    return max(found)[-1] if found else None
+
+
+def _format_of(parameters: dict[str, str]) -> IncrementalFormat | None:
+    """Return the format that the parameters of a media type select; None for another protocol."""
+    for name in _PROTOCOLS:
+        if name in parameters:
+            return _FORMATS.get(f"{name}={parameters[name]}")
+    return IncrementalFormat.IDS
 
 
 def _parts(value: str) -> tuple[str, dict[str, str]]:

@@ -57,7 +57,8 @@ class Billing:
 
     def open_context(self, request: Request) -> OperationContext:
         """Return a new context for a request, with its read limit and freshness set."""
-        compiled = request.operation.program.compiled is not None and not request.params.explain
+        interpreted = request.params.explain or request.is_incremental
+        compiled = not interpreted and request.operation.program.compiled is not None
         freshness = _FRESHNESS[request.operation.kind._value_]
         context = self._open_context(request.caller.identity, freshness, compiled)
         meter = context.meter

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable
 from typing import Any
 
-from graphql import ExecutionResult, execute
+from graphql import ExecutionResult, experimental_execute_incrementally
 from graphql.execution import Executor
 from strawberry.execution import optimized_is_awaitable
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
@@ -42,7 +42,8 @@ def execute_operation(
 def _explained(
     documents: Documents, request: Request, context: OperationContext, event: Any
 ) -> Awaitable[ExecutionResult] | ExecutionResult:
-    return execute(
+    # graphql-core's `execute` refuses a schema with `@defer`. This executor executes without the directive.
+    return experimental_execute_incrementally(  # type: ignore[return-value]
         documents.schema,
         request.operation.document.node,
         event,

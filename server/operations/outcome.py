@@ -73,7 +73,7 @@ class Outcome(Struct, eq=False):
         if self._formatted is None:
             self._formatted = format_errors(self.errors)
             for error in self.errors[:MAX_ERRORS]:
-                _release(error)
+                release(error)
         return self._formatted
 
     def mark_ambiguous(self) -> None:
@@ -83,9 +83,7 @@ class Outcome(Struct, eq=False):
         retryable, such as that of a merge that waits for an index, stays retryable.
         """
         self.wrote = True
-        for error in self.formatted_errors:
-            if error["extensions"]["code"] in STORE_CODES and error["extensions"].get("retryable"):
-                error["extensions"] = {**error["extensions"], "retryable": False, "mayHaveBeenApplied": True}
+        mark_ambiguous(self.formatted_errors)
 
     def add_extension(self, name: str, value: Any) -> None:
         """Add an entry to the extensions. The response is encoded again if it was encoded before."""
@@ -215,13 +213,13 @@ def outcome_of(result: ExecutionResult) -> Outcome:
         return Outcome(result.data)
     first = errors[:MAX_ERRORS]
     for error in errors[MAX_ERRORS:]:
-        _release(error)
+        release(error)
     outcome = Outcome(result.data, first, omitted=len(errors) - len(first))
     errors.clear()
     return outcome
 
 
-def _release(error: BaseException) -> None:
+def release(error: BaseException) -> None:
     """Release an error's frames: they reference the error, in a cycle that only the garbage collector would free."""
     waiting: list[BaseException | None] = [error]
     while waiting:
@@ -310,6 +308,13 @@ def _format(error: GraphQLError) -> dict[str, Any]:
     if error.path is not None:
         formatted["path"] = error.path
     return formatted
+
+
+def mark_ambiguous(errors: Sequence[dict[str, Any]]) -> None:
+    """Mark failures of the store among formatted errors as not retryable: the operation may have written."""
+    for error in errors:
+        if error["extensions"]["code"] in STORE_CODES and error["extensions"].get("retryable"):
+            error["extensions"] = {**error["extensions"], "retryable": False, "mayHaveBeenApplied": True}
 
 
 def format_error(error: DomainError) -> dict[str, Any]:

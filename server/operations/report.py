@@ -19,6 +19,8 @@ from server.operations.request import Transport
 # A subscription may run for days and fail at every event.
 MAX_ERROR_IDS = 20
 MAX_REQUESTED_ID = 100
+# The code of an operation that its client abandoned.
+CANCELLED = "CANCELLED"
 
 
 class Report(Struct, eq=False):

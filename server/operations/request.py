@@ -8,6 +8,7 @@ from msgspec import Struct
 from server.admission.callers import Caller
 from server.documents.document_cache import PreparedOperation
 from server.documents.request import GraphQLParams
+from server.operations.outcome import MAX_RESPONSE_CHARACTERS
 
 # The read units that an operation costs at least: one that reads nothing causes work as well. The same number is added
 # for each portion of the four sizes below: characters of an untrusted document, values in the variables, introspection
@@ -22,6 +23,11 @@ VALUES_PER_UNIT = 500
 # The bytes of a response per read unit: as many as an eventually consistent read returns for one.
 RESPONSE_BYTES_PER_UNIT = 8_192
 FREE_EVENT_BYTES = 4_096
+# Executing for a response with more values waits for a time slice of the event loop.
+UNSLICED_VALUES = 250
+# The characters of a response with more values are counted before it is encoded. A response with fewer values is rarely
+# too long: its characters are counted only if it has more than MAX_RESPONSE_CHARACTERS bytes when it is encoded.
+UNMEASURED_VALUES = MAX_RESPONSE_CHARACTERS // 2_000
 
 
 class Transport(StrEnum):
@@ -31,6 +37,15 @@ class Transport(StrEnum):
     EVENTS = "sse"
     MULTIPART = "multipart"
     WEBSOCKET = "websocket"
+
+
+class IncrementalFormat(StrEnum):
+    """The format of the payloads, by the parameter of the media type that selects it."""
+
+    #: Results by ids, which `pending` announces and `completed` ends.
+    IDS = "incrementalspec=v0.2"
+    #: Results by path and label.
+    PATHS = "deferspec=20220824"
 
 
 class Request(Struct, eq=False):
@@ -45,6 +60,8 @@ class Request(Struct, eq=False):
     min_units: float = MIN_UNITS
     #: The largest number of values in the response.
     max_values: float = 0.0
+    #: Whether the response is delivered in parts, because `@defer` or `@stream` is active.
+    is_incremental: bool = False
 
     @property
     def charged(self) -> float:

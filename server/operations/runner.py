@@ -18,7 +18,7 @@ from server.admission.deadlines import Deadlines, DeadlineScope
 from server.admission.fairness import TimeSlices
 from server.admission.load_shedding import LoadShedder
 from server.admission.settings import Capacity
-from server.documents.cost.analysis import TooCostly
+from server.documents.cost.refusals import TooCostly
 from server.documents.document_cache import Document, DocumentRejected, Documents, DocumentText, PreparedOperation
 from server.documents.persisted.registry import DocumentRegistry
 from server.documents.request import GraphQLParams, Stage
@@ -29,19 +29,13 @@ from server.operations.execution import execute_operation, selection_outcome
 from server.operations.explain import Explanations
 from server.operations.foreign_cancellation import translate_cancellation
 from server.operations.idempotency import Idempotency
+from server.operations.incremental.runner import IncrementalRunner
 from server.operations.outcome import MAX_RESPONSE_CHARACTERS, Outcome, ResponseTooLarge, failure, is_too_large
-from server.operations.report import Observe, Report, Tracing
-from server.operations.request import Request, Transport, preparation_units
+from server.operations.report import CANCELLED, Observe, Report, Tracing
+from server.operations.request import UNMEASURED_VALUES, UNSLICED_VALUES, Request, Transport, preparation_units
 
 DEADLINE = 30.0
-CANCELLED = "CANCELLED"
 UNLIMITED = Capacity(budget_units=0, anonymous_budget_units=0)
-# Executing for a response with more values waits for a time slice of the event loop.
-UNSLICED_VALUES = 250
-# The characters of a response with more values are counted before it is encoded. A response with fewer values is rarely
-# too long: its characters are counted only if it has more than MAX_RESPONSE_CHARACTERS bytes when it is encoded.
-UNMEASURED_VALUES = MAX_RESPONSE_CHARACTERS // 2_000
-
 Process = Callable[[Request, Report], Coroutine[Any, Any, Outcome]]
 
 
@@ -81,6 +75,10 @@ class Runner:
             tracing=tracing,
             explanations=explanations,
         )
+        #: Runs the requests that are `is_incremental`.
+        self.incremental = IncrementalRunner(
+            documents, self.billing, budgets=budgets, load=self.load, slices=self.slices, seconds=deadline
+        )
 
     async def prepare(self, params: GraphQLParams, caller: Caller, transport: Transport) -> Request | Outcome:
         """Return the prepared request, or the outcome that refuses it."""
@@ -110,9 +108,10 @@ class Runner:
             min_units = preparation_units(
                 0 if source.trusted else document.characters, values, document.introspection_values, params.size
             )
+            incremental = operation.incremental is not None and self._is_incremental(operation, params, variables)
             if operation.kind is OperationType.SUBSCRIPTION:
                 params.retain_variables(operation.variable_names)
-            return Request(params, caller, transport, operation, estimate, min_units, max_values)
+            return Request(params, caller, transport, operation, estimate, min_units, max_values, incremental)
         except DocumentRejected as rejection:
             outcome = Outcome(errors=rejection.errors, stage=rejection.stage)
         except (Throttled, Unavailable) as error:
@@ -123,6 +122,19 @@ class Runner:
             outcome = failure(error, Stage.SELECTION)
         report = self.billing.start_report(Report(params, caller, transport, document, operation, estimate))
         return await self._refuse(report, outcome, started_at)
+
+    def _is_incremental(self, operation: PreparedOperation, params: GraphQLParams, variables: dict[str, Any]) -> bool:
+        """Return whether the response is delivered in parts.
+
+        Not if a mutation has an Idempotency-Key: its response is stored and repeated as a whole. Raises `BadUserInput`.
+        """
+        directives = operation.incremental
+        if directives is None or not directives.are_active(variables):
+            return False
+        if operation.kind is OperationType.SUBSCRIPTION:
+            raise BadUserInput("@defer and @stream cannot be active in a subscription: set their `if` to false.")
+        self.documents.check_parts(operation, variables)
+        return params.idempotency_key is None or operation.kind is not OperationType.MUTATION
 
     async def _refuse(self, report: Report, outcome: Outcome, started_at: float) -> Outcome:
         """Charge and report a request that is not executed. Return its outcome."""

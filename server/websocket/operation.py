@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Hashable
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import orjson
@@ -12,7 +13,7 @@ from datastore.errors import SlowSubscriber
 from datastore.queues import BoundedQueue, ByteBudget, QueueLimits
 from server.documents.request import GraphQLParams
 from server.operations.outcome import Outcome, domain_error, encode, failure
-from server.operations.request import Request, Transport
+from server.operations.request import IncrementalFormat, Request, Transport
 from server.request_identity import CURRENT, RequestIdentity, valid_traceparent
 from server.subscriptions.subscriber import SubscriptionHandle
 from server.websocket.messages import CloseCode, ProtocolError
@@ -135,6 +136,8 @@ class OpenOperation:
                 self.event_id = params.resume_after
             if self._over:
                 self._subscription.stop()
+        elif request.is_incremental:
+            await self._deliver_in_parts(request)
         else:
             outcome = await runner.run(request)
             if outcome.is_failure:
@@ -142,6 +145,17 @@ class OpenOperation:
             else:
                 self.deliver(outcome, None)
                 self.finish(None)
+
+    async def _deliver_in_parts(self, request: Request) -> None:
+        """Send a message for each payload of an incremental response. Wait for the peer before each."""
+        async with aclosing(self._socket.runner.incremental.run(request, IncrementalFormat.IDS)) as outcomes:
+            async for outcome in outcomes:
+                if outcome.is_failure:
+                    self.finish(outcome)
+                    return
+                self.deliver(outcome, None)
+                await self.drained()
+        self.finish(None)
 
     # Listener
 

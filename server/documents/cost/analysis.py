@@ -26,7 +26,6 @@ from graphql.language import (
     SelectionSetNode,
 )
 
-from datastore.errors import BadUserInput
 from datastore.model.access_patterns import CostModel
 from server.documents.cost.amounts import (
     Amount,
@@ -44,6 +43,7 @@ from server.documents.cost.amounts import (
     value_of,
 )
 from server.documents.cost.field_cost import FieldCost
+from server.documents.incremental import is_directive
 
 # A selected field, the type condition of its fragment (None for any type), and the condition of `@skip` and `@include`.
 _Selection = tuple[str | None, FieldNode, Condition]
@@ -53,32 +53,6 @@ Modelled = tuple[CostModel, Values]
 MAX_LOADED = 4
 # A time for sizes that do not depend on the time.
 ANY_TIME = datetime.min.replace(tzinfo=UTC)
-
-
-class TooCostly(BadUserInput):
-    """An operation exceeds the limit of cost. `extensions` have the `estimate` and the `limit`, in read units."""
-
-    def __init__(self, estimate: float, limit: float) -> None:
-        super().__init__(
-            f"The operation may cost {estimate:,.1f} read units, and at most {limit:,g} are allowed: "
-            "select smaller pages or windows, or fewer fields at a time.",
-            estimate=round(estimate, 1),
-            limit=limit,
-        )
-        self.estimate = estimate
-
-
-class TooManyValues(BadUserInput):
-    """A response exceeds the limit of values. `extensions` have the `estimate` and the `limit`."""
-
-    def __init__(self, estimate: float, limit: float) -> None:
-        super().__init__(
-            f"The response may have {estimate:,.0f} values, and at most {limit:,g} are allowed: "
-            "select smaller pages, fewer fields, or fewer aliases of the same field.",
-            measure="values",
-            estimate=round(estimate),
-            limit=limit,
-        )
 
 
 class CostEstimate(NamedTuple):
@@ -132,16 +106,18 @@ class CostAnalysis:
 
     def estimate(self, document: DocumentNode, operation: OperationDefinitionNode) -> CostFormula:
         """Return the formula of a valid operation."""
-        defaults = {
-            variable.variable.name.value: value_of(variable.default_value, {})
-            for variable in operation.variable_definitions or ()
-            if variable.default_value is not None
-        }
+        defaults = default_values(operation)
         root = self.schema.get_root_type(operation.operation)
         sets = [operation.selection_set]
         builder = _CostBuilder(self, document)
         units, values = builder.beneath(root, sets), _ValueCounter(self, document).beneath(root, sets)
         return CostFormula(units, values, defaults, builder.modelled)
+
+    def parts(self, document: DocumentNode, operation: OperationDefinitionNode) -> CostFormula:
+        """Return the formula whose values are the deferred fragments and streamed lists of a valid operation."""
+        root = self.schema.get_root_type(operation.operation)
+        parts = _PartCounter(self, document).beneath(root, [operation.selection_set])
+        return CostFormula(0.0, parts, default_values(operation))
 
 
 @dataclass(slots=True)
@@ -286,22 +262,60 @@ class _ValueCounter(_CostBuilder):
         return total(amount for _, amount in self._amounts(kind, selected))
 
     def _field(self, definition: GraphQLField, price: FieldCost, nodes: list[FieldNode]) -> Amount:
-        inner = self._inner(definition, price, nodes)
+        inner, own = self._inner(definition, price, nodes), self._own(price, nodes)
         if not callable(inner) and inner == 0:
-            return 1.0
+            return own
         if not price.counts:
-            return total([1.0, inner])
+            return total([own, inner])
         values = arguments_of(definition, nodes[0].arguments or ())
 
         def amount(given: EstimateInput) -> float:
             size = price.size(values(given) if callable(values) else values, given.now)
-            return 1 + size * (inner(given) if callable(inner) else inner)
+            return own + size * (inner(given) if callable(inner) else inner)
 
         return (
             amount
             if callable(values) or callable(inner) or price.depends_on_time
-            else 1 + price.size(values, ANY_TIME) * inner
+            else own + price.size(values, ANY_TIME) * inner
         )
+
+    def _own(self, price: FieldCost, nodes: list[FieldNode]) -> float:
+        """Return the amount of a field itself."""
+        return 1.0
+
+
+class _PartCounter(_ValueCounter):
+    """A builder of formulas for the number of deferred fragments and streamed lists in a response."""
+
+    def beneath(self, parent: GraphQLNamedType | None, sets: Sequence[SelectionSetNode]) -> Amount:
+        return total([self._directives(sets), super().beneath(parent, sets)])
+
+    def _own(self, price: FieldCost, nodes: list[FieldNode]) -> float:
+        # `_entries` does not visit the selections of a connection themselves.
+        return self._directives([node.selection_set for node in nodes if node.selection_set]) * price.is_connection
+
+    def _directives(self, sets: Iterable[SelectionSetNode]) -> float:
+        """Return the number of directives in selection sets, and in their fragments."""
+        found, visited = 0, set[str]()
+        waiting = list(sets)
+        while waiting:
+            for selection in waiting.pop().selections:
+                found += sum(map(is_directive, selection.directives or ()))
+                if isinstance(selection, InlineFragmentNode):
+                    waiting.append(selection.selection_set)
+                elif isinstance(selection, FragmentSpreadNode) and selection.name.value not in visited:
+                    visited.add(selection.name.value)
+                    waiting.append(self._fragments[selection.name.value].selection_set)
+        return float(found)
+
+
+def default_values(operation: OperationDefinitionNode) -> dict[str, Any]:
+    """Return the default values of an operation's variables."""
+    return {
+        variable.variable.name.value: value_of(variable.default_value, {})
+        for variable in operation.variable_definitions or ()
+        if variable.default_value is not None
+    }
 
 
 def _by_response_name(selected: Iterable[_Selection]) -> dict[str, _SelectedField]:

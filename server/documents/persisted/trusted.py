@@ -13,7 +13,7 @@ from datastore.primitives.single_flight import SingleFlight
 from server.admission.budgets import CallerBudgets
 from server.admission.callers import Caller
 from server.admission.load_shedding import LoadShedder
-from server.documents.cost.analysis import TooCostly, TooManyValues
+from server.documents.cost.refusals import TooCostly, TooManyIncrements, TooManyValues
 from server.documents.document_cache import Document, DocumentRejected, Documents, PreparedOperation
 from server.documents.persisted.manifest import ManifestProblem, read_manifest, sha256_of
 from server.settings import Misconfigured
@@ -62,7 +62,7 @@ def prepare_manifest(documents: Documents, raw: bytes) -> dict[str, Document]:
                 _check_cost(documents, operation)
         except DocumentRejected as rejection:
             problems += [f"{document_id}: {error.message}" for error in rejection.errors]
-        except (TooCostly, TooManyValues) as refusal:
+        except (TooCostly, TooManyIncrements, TooManyValues) as refusal:
             problems.append(f"{document_id}: {refusal}")
     if problems:
         raise ManifestProblem(problems)
@@ -70,9 +70,11 @@ def prepare_manifest(documents: Documents, raw: bytes) -> dict[str, Document]:
 
 
 def _check_cost(documents: Documents, operation: PreparedOperation) -> None:
-    """Raise `TooCostly` or `TooManyValues` for an operation beyond a limit, unless the cost depends on variables."""
+    """Raise the error of an operation whose estimate is beyond a limit, unless the estimate depends on variables."""
     if not operation.node.variable_definitions:
         documents.estimate(operation, {})
+        if operation.incremental is not None:
+            documents.check_parts(operation, {})
 
 
 class ManifestFile:

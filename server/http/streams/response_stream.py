@@ -25,9 +25,6 @@ _HEADERS = (
     (b"x-accel-buffering", b"no"),  # otherwise nginx buffers results
 )
 
-# The outcomes of an operation. Those of a subscription have a resume position.
-Outcomes = AsyncGenerator[Outcome, None] | ResultStream
-
 _log = logging.getLogger(__name__)
 
 
@@ -69,6 +66,28 @@ class StreamFormat(Protocol):
         """
 
 
+class BegunOutcomes:
+    """Outcomes of which the first is already known. The others follow it."""
+
+    def __init__(self, first: Outcome, others: AsyncGenerator[Outcome, None]) -> None:
+        self._first: Outcome | None = first
+        self._others = others
+
+    def __aiter__(self) -> "BegunOutcomes":
+        return self
+
+    async def __anext__(self) -> Outcome:
+        first, self._first = self._first, None
+        return await anext(self._others) if first is None else first
+
+    async def aclose(self) -> None:
+        await self._others.aclose()
+
+
+# The outcomes of an operation. Those of a subscription have a resume position.
+Outcomes = AsyncGenerator[Outcome, None] | ResultStream | BegunOutcomes
+
+
 class ResponseStreams:
     """The open streams of the process."""
 
@@ -101,6 +120,7 @@ class ResponseStreams:
             return False
         finally:
             del self._open[stream]
+            await outcomes.aclose()  # the stream may have ended before it began to send
         return True
 
     async def drain(self, delays: Delays, seconds: float) -> None:
