@@ -233,7 +233,7 @@ class EarthquakeQueries:
         patterns.EVENT,
         resolver=resolve.earthquake,
         graphql_type=Earthquake | None,
-        description="Return an earthquake by its USGS id; null if the id is unknown.",
+        description="Return an earthquake; null if the id is unknown.",
     )
     earthquakes = pattern_field(
         patterns.EVENTS_BY_DAY,
@@ -287,7 +287,8 @@ class EarthquakeSubscriptions:
         patterns.DETECTED,
         resolver=resolve.earthquake_detected,
         graphql_type=AsyncGenerator[Earthquake, None],
-        description="Receive earthquakes as they are stored, by any process.",
+        description="Receive earthquakes as they are stored, by any process. With `whenSlow: LATEST` the newest "
+        "earthquake alone waits.",
     )
 
 

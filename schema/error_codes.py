@@ -18,7 +18,7 @@ DESCRIPTIONS = {
     "or a limit of its owner is reached. `current` is its present state, if `expectedVersion` was given.",
     ErrorCode.IDEMPOTENCY_MISMATCH: "The Idempotency-Key was used for another request.",
     ErrorCode.IDEMPOTENCY_RESPONSE_NOT_KEPT: "The mutation was executed; its response was too large to be repeated.",
-    ErrorCode.THROTTLED: "DynamoDB or the caller's budget allows no further calls at present.",
+    ErrorCode.THROTTLED: "The store or the caller's budget allows no further calls at present.",
     ErrorCode.TIMEOUT: "The deadline of the operation passed.",
     ErrorCode.UNAVAILABLE: "The store or the gateway cannot serve the request at present.",
     ErrorCode.INTERNAL: "A defect of the gateway. `errorId` identifies it in the log.",

@@ -6,7 +6,9 @@ from datetime import UTC, date, datetime
 
 import orjson
 from strawberry.exceptions import StrawberryInputCoercionError
+from strawberry.scalars import JSON
 from strawberry.schema.types.base_scalars import DateDefinition, DateTimeDefinition
+from strawberry.schema.types.scalar import DEFAULT_SCALAR_REGISTRY
 from strawberry.types.scalar import ScalarDefinition
 
 from resolvers.shared import validation as validate
@@ -55,6 +57,10 @@ SCALARS: dict[object, ScalarDefinition] = {
         ),
         serialize=format_time,
         specified_by_url="https://scalars.graphql.org/andimarek/date-time.html",
+    ),
+    JSON: replace(
+        DEFAULT_SCALAR_REGISTRY[JSON],
+        description="A JSON value of any kind. The description of a field states the values that it has.",
     ),
     date: replace(
         _described(DateDefinition, '"2026-06-25"', "A day in UTC: `2026-06-25`.", DateDefinition.parse_value),

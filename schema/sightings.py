@@ -17,6 +17,8 @@ from schema.nodes import Node, node_type, object_type
 from schema.photos.lazy_types import photo_user_field
 from schema.systems import System
 
+WATCHES_EXTENT = Extent(size=10)
+
 strawberry.enum(
     reporters.TrustTier,
     description="The trust in a reporter: BRONZE at first, SILVER from 10 and GOLD from 50 reports that another "
@@ -52,7 +54,7 @@ class UserProfile(Node):
         name="confirmedReportCount",
     )
     streak_days: int = described("The number of consecutive UTC days with a report, up to the last report.")
-    last_reported_on: date | None = described("The UTC day of the last report; null before the first one.")
+    last_reported_on: date | None = described("The UTC day of the last report; null if another program stored none.")
     user = user_field("user_id", "The reporter's user in the feed; null before `createUser`.")
     photo_user = photo_user_field()
 
@@ -151,7 +153,7 @@ class SightingQueries:
         patterns.WATCHES_OF_USER,
         resolver=resolve.watches,
         graphql_type=list[Watch],
-        extent=Extent(size=10),
+        extent=WATCHES_EXTENT,
         description="Return a user's watches, in the order of area and category. A user has at most one for each area "
         "and category. Users read their own; admins and the system read any user's.",
     )

@@ -81,6 +81,10 @@ class Follows(Repository):
         partitions = [*map(keys.edge_by_time.values_of, user_ids)]
         return read_pages(self._store, keys.FOLLOWERS, partitions, spans, has_child_reads=has_child_reads)
 
+    async def followed_by(self, user_id: str, span: Span) -> Page:
+        """FEED-008: return a user's follows, by the id of the followee."""
+        return await read_page(self._store, keys.FOLLOWED, [keys.following.values_of(user_id)], span)
+
     def followed_by_each(
         self, user_ids: Sequence[str], spans: Sequence[Span], *, has_child_reads: bool
     ) -> Awaitable[list[Page | BaseException]]:

@@ -90,7 +90,9 @@ USER_PROFILE = profile.read(
     max_age=5,
     shared_ms=SHARED_MS,
 )
-WATCHES_OF_USER = watch.query("BLIP-3", "The areas and categories that a user watches", Who.USER, ("watches",))
+WATCHES_OF_USER = watch.query(
+    "BLIP-3", "The areas and categories that a user watches", Who.USER, ("watches", "Me.watches")
+)
 SIGHTING_NODE = sighting.read(
     "BLIP-N1", "An active sighting by its full key", Who.ANY, ("node", "nodes"), expiry=Expiry.ALWAYS
 )

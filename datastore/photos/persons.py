@@ -47,7 +47,7 @@ class Person(StoredItem, key=keys.person):
     entity_type = stored.constant("entityType", keys.TYPE)
     person_id: str = stored.part("personId")
     name: str = stored.text("name", missing=stored.text("SK", _name_in_key), form=Line(100))
-    face_count: int = stored.number("faceCount", stored.if_null(0, int), missing=0)
+    face_count: int | None = stored.number("faceCount", stored.if_null(None, int), missing=None)
     thumbnail_url: str | None = stored.text("thumbnailUrl", missing=None, form=Url(), removable=True)
     created_at: datetime = stored.moment("createdAt")
     #: The id of the person into whom this person is being merged.

@@ -35,6 +35,14 @@ async def followers_of_users(
     return await connections_of(info, keys.FOLLOWERS, edge_from, "userId", user_ids, paging, read)
 
 
+@paged_in(SortOrder.ASCENDING, consistent=True)
+async def following(info: Info, user_id: UserId, **paging: Unpack[Paging]) -> Connection[Follow]:
+    context, follower = info.context, validate.user_id("userId", user_id)
+    connection = connection_of(info, keys.FOLLOWED, Follow.decoder, {"userId": follower})
+    page = await context.follows.followed_by(follower, connection.span(**paging))
+    return connection.of(page)
+
+
 @paged_in(SortOrder.ASCENDING)
 async def followed_by_users(
     user_ids: Sequence[str], info: Info, **paging: Unpack[Paging]

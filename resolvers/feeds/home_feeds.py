@@ -7,6 +7,7 @@ from datetime import timedelta
 from hashlib import blake2b
 from typing import Unpack
 
+import strawberry
 from msgspec.structs import replace
 
 from datastore.change_streams.change import Change
@@ -19,6 +20,7 @@ from datastore.keyspace.feeds import home_feeds as keys
 from datastore.keyspace.feeds import posts as post_keys
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.composite_keys import second_part
+from datastore.model.identity import Identity
 from datastore.model.timestamps import iso
 from datastore.primitives.lru_cache import LruCache
 from datastore.queues import QueueLimits
@@ -41,8 +43,19 @@ MAX_EARLIER_POSTS = 25
 
 @paged_in(SortOrder.DESCENDING)
 async def home_feed(info: Info, user_id: UserId, **paging: Unpack[Paging]) -> Connection[FeedEntry]:
-    context, owner = info.context, validate.user_id("userId", user_id)
-    connection = connection_of(info, keys.HOME_FEED, entry_from, owner=owner)
+    return await _of_user(info, validate.user_id("userId", user_id), paging)
+
+
+@paged_in(SortOrder.DESCENDING)
+async def my_home_feed(
+    parent: strawberry.Parent[Identity], info: Info, **paging: Unpack[Paging]
+) -> Connection[FeedEntry]:
+    return await _of_user(info, parent.user_id, paging)
+
+
+async def _of_user(info: Info, owner: str, paging: Paging) -> Connection[FeedEntry]:
+    context = info.context
+    connection = connection_of(info, keys.HOME_FEED, entry_from, {"userId": owner}, owner=owner)
     page = await context.home_feeds.of_user(owner, connection.span(**paging))
     return connection.of(await with_authors(page, context.posts))
 

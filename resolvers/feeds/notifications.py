@@ -14,6 +14,7 @@ from datastore.keyspace.feeds import comments as comment_keys
 from datastore.keyspace.feeds import notifications as keys
 from datastore.keyspace.feeds import posts as post_keys
 from datastore.model.access_patterns import AccessPattern
+from datastore.model.identity import Identity
 from datastore.session.pagination import SortOrder
 from resolvers.feeds.comments import visible_comment
 from resolvers.shared import validation as validate
@@ -30,9 +31,19 @@ NotificationId = Annotated[strawberry.ID, argument("The `notificationId` or `id`
 
 @paged_in(SortOrder.DESCENDING)
 async def notifications(info: Info, user_id: UserId, **paging: Unpack[Paging]) -> Connection[Notification]:
-    context, owner = info.context, validate.user_id("userId", user_id)
-    connection = connection_of(info, keys.UNREAD, Notification.decoder, owner=owner)
-    page = await context.notifications.unread(owner, connection.span(**paging))
+    return await _of_user(info, validate.user_id("userId", user_id), paging)
+
+
+@paged_in(SortOrder.DESCENDING)
+async def my_notifications(
+    parent: strawberry.Parent[Identity], info: Info, **paging: Unpack[Paging]
+) -> Connection[Notification]:
+    return await _of_user(info, parent.user_id, paging)
+
+
+async def _of_user(info: Info, owner: str, paging: Paging) -> Connection[Notification]:
+    connection = connection_of(info, keys.UNREAD, Notification.decoder, {"userId": owner}, owner=owner)
+    page = await info.context.notifications.unread(owner, connection.span(**paging))
     return connection.of(page)
 
 

@@ -60,7 +60,7 @@ class CreatePostInput:
     )
     visibility: Visibility = strawberry.field(description="The users who may see the post.", default=Visibility.PUBLIC)
     media_ref: str | None = optional(
-        "A reference to a picture or video: an address or any other text, 1 to 500 characters."
+        "A reference to a picture or video: an address or any other text, 1 to 500 characters; by default none."
     )
 
 

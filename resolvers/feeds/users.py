@@ -41,9 +41,9 @@ Id = Annotated[strawberry.ID, argument("The user's `userId` or `id`.")]
 @strawberry.input(description="The caller's user in the feed.")
 class CreateUserInput:
     name: str = required("The name, 1 to 100 characters.")
-    bio: str | None = optional("A description of the user, at most 500 characters.")
+    bio: str | None = optional("A description of the user, at most 500 characters; by default none.")
     avatar_ref: str | None = optional(
-        "A reference to a picture of the user: an address or any other text, 1 to 500 characters."
+        "A reference to a picture of the user: an address or any other text, 1 to 500 characters; by default none."
     )
 
 

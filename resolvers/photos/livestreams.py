@@ -33,7 +33,7 @@ LivestreamId = Annotated[strawberry.ID, argument("The livestream's `livestreamId
 @strawberry.input(description="A livestream to announce.")
 class CreateLivestreamInput:
     title: str = required("The title, 1 to 200 characters.")
-    description: str | None = optional("The description, 1 to 2,000 characters.")
+    description: str | None = optional("The description, 1 to 2,000 characters; by default none.")
     stream_url: str = required("The http(s) address at which the livestream can be watched, at most 1,000 characters.")
     start_time: datetime = required("The start time.")
     end_time: datetime | None = optional(

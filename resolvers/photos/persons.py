@@ -10,7 +10,6 @@ from datastore.errors import BadUserInput, DomainError
 from datastore.keyspace.photos import faces as face_keys
 from datastore.keyspace.photos import persons as keys
 from datastore.model.access_patterns import consistently
-from datastore.model.ids import uuid7
 from datastore.photos.faces import Face
 from datastore.photos.person_photos import PersonPhoto
 from datastore.photos.persons import Person
@@ -20,7 +19,7 @@ from resolvers.photos.photo_access import holds_email, is_admin, list_of_type
 from resolvers.shared import validation as validate
 from resolvers.shared.arguments import EXPECTED_VERSION, Consistent, argument, optional, required
 from resolvers.shared.authorization import require
-from resolvers.shared.client_ids import uuid7_id
+from resolvers.shared.client_ids import CLIENT_ID, new_object_id
 from resolvers.shared.context import Info
 from resolvers.shared.paging import Connection, Edge, Paging, connection_of, paged_in
 
@@ -32,11 +31,10 @@ PersonId = Annotated[strawberry.ID, argument("The person's `personId` or `id`.")
 @strawberry.input(description="A person to create.")
 class CreatePersonInput:
     name: str = required("The name, 1 to 100 characters.")
-    thumbnail_url: str | None = optional("The http(s) address of a picture of the person, at most 1,000 characters.")
-    person_id: strawberry.ID | None = optional(
-        "An id chosen by the client, which makes repeated requests safe: a UUID of version 7 in lower "
-        "case. By default the gateway creates one."
+    thumbnail_url: str | None = optional(
+        "The http(s) address of a picture of the person, at most 1,000 characters; by default none."
     )
+    person_id: strawberry.ID | None = optional(CLIENT_ID)
 
 
 @strawberry.input(description="The fields of a person to change. Omitted fields keep their values.")
@@ -92,12 +90,12 @@ async def person_of_face(parent: strawberry.Parent[Face], info: Info) -> Person 
 async def create_person(info: Info, input: NewPerson) -> Person:
     context = info.context
     require(context.identity, keys.CREATE_PERSON)
-    values = validate.fields(input, Person, own={"person_id": uuid7_id})
+    values = validate.fields(input, Person)
     return await context.person_rename.create(
-        values["person_id"] or uuid7(context.requested_at, context.new_id(info)),
+        new_object_id(info, "personId", input.person_id),
         name=values["name"],
         thumbnail_url=values["thumbnail_url"],
-        may_exist=values["person_id"] is not None or context.is_retry,
+        may_exist=input.person_id is not None or context.is_retry,
     )
 
 

@@ -15,7 +15,7 @@ from datastore.model.timestamps import from_iso
 from datastore.photos.faces import Face
 from datastore.photos.photos import Photo
 from datastore.photos.users import PhotoUser
-from datastore.session.pagination import SortOrder
+from datastore.session.pagination import SortOrder, empty_page
 from resolvers.photos.photo_access import (
     given_email,
     holds_email,
@@ -58,8 +58,9 @@ async def photos_by_user(
     info: Info, email: Email = None, user_id: PhotoUserId = None, **paging: Unpack[Paging]
 ) -> Connection[Photo]:
     address = given_email(info.context, email=email, user_id=user_id)
-    if address is None:
-        raise BadUserInput("`userId` is not the id of a photo user.", field="userId")
+    if address is None:  # no user can have this id
+        connection = connection_of(info, keys.PHOTOS_BY_USER, Photo.decoder)
+        return connection.of(empty_page(connection.span(**paging)))
     return await _by_user(info, address, paging)
 
 

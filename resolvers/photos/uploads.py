@@ -30,9 +30,9 @@ ReservationId = Annotated[
 @strawberry.input(description="A photo to upload.")
 class CreatePhotoInput:
     content_type: str = required("The media type of the original: `image/jpeg`, `image/png` or `image/webp`.")
-    description: str | None = optional("The description, 1 to 1,000 characters.")
+    description: str | None = optional("The description, 1 to 1,000 characters; by default none.")
     tags: list[str] | None = optional(
-        "The tags, at most 20, each 1 to 50 characters. They are stored in lower case, each once."
+        "The tags, at most 20, each 1 to 50 characters; by default none. They are stored in lower case, each once."
     )
     taken_at: datetime | None = optional(
         "The time at which the photo was taken, at most five minutes ahead of the gateway's clock. By "

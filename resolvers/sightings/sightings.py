@@ -15,6 +15,7 @@ from datastore.errors import BadUserInput
 from datastore.keyspace import sightings as keys
 from datastore.model.access_patterns import consistently
 from datastore.model.composite_keys import Key
+from datastore.model.identity import Identity
 from datastore.queues import QueueLimits
 from datastore.session.pagination import SortOrder
 from datastore.sightings.demo import DEMO_SIGHTINGS, demo_reporters, demo_sightings
@@ -108,6 +109,10 @@ async def watches(info: Info, user_id: UserId, consistent: Consistent = False) -
     owner = validate.user_id("userId", user_id)
     require(info.context.identity, keys.WATCHES_OF_USER, owner=owner)
     return await info.context.watches.of_user(owner, consistently(keys.WATCHES_OF_USER, consistent))
+
+
+async def my_watches(parent: strawberry.Parent[Identity], info: Info) -> list[Watch]:
+    return await info.context.watches.of_user(parent.user_id, keys.WATCHES_OF_USER)
 
 
 async def trending(info: Info, categories: Categories = None, window: Window = TrendingWindow.SIX_HOURS) -> list[Trend]:

@@ -43,8 +43,8 @@ class CommentQueries:
         patterns.COMMENTS,
         resolver=resolve.comments,
         graphql_type=Connection[Comment],
-        description="Return the comments on a post, oldest first. The list is empty for a post that the caller "
-        "may not see.",
+        description="Return the comments on a post, oldest first. The list is empty for a post that does not exist or "
+        "that the caller may not see.",
     )
 
 

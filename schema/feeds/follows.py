@@ -39,7 +39,13 @@ class FollowQueries:
         patterns.FOLLOWERS,
         resolver=resolve.followers,
         graphql_type=Connection[Follower],
-        description="Return the followers of a user, newest first.",
+        description="Return the followers of a user, newest first. The list is empty for an unknown user.",
+    )
+    following = pattern_field(
+        patterns.FOLLOWED,
+        resolver=resolve.following,
+        graphql_type=Connection[Following],
+        description="Return the users that a user follows, by `userId`. The list is empty for an unknown user.",
     )
 
 

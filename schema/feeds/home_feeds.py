@@ -13,6 +13,8 @@ from schema.feeds.lazy_types import post_field, user_field
 from schema.fields import described, pattern_field, pattern_subscription
 from schema.nodes import object_type
 
+HOME_FEED_EXTENT = Extent(partitions=3, scanned=3)
+
 
 @object_type("user_id", "post_id", description="An entry of a user's home feed: a post.")
 class FeedEntry:
@@ -35,7 +37,7 @@ class HomeFeedQueries:
         patterns.HOME_FEED,
         resolver=resolve.home_feed,
         graphql_type=Connection[FeedEntry],
-        extent=Extent(partitions=3, scanned=3),
+        extent=HOME_FEED_EXTENT,
         description="Return a user's home feed, newest first: the posts of the followed users since the user "
         "follows them. Users read their own feed; admins and the system read any user's.",
     )

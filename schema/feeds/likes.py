@@ -30,8 +30,8 @@ class LikeQueries:
         patterns.LIKES,
         resolver=resolve.likes,
         graphql_type=Connection[Like],
-        description="Return the likes of a post by user id, in descending order. The list is empty for a post "
-        "that the caller may not see.",
+        description="Return the likes of a post by `userId`, in descending order. The list is empty for a post that "
+        "does not exist or that the caller may not see.",
     )
 
 

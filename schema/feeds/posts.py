@@ -75,7 +75,7 @@ class Post(Node):
         resolver=resolve_likes.likes_of_posts,
         depends_on="post_id",
         graphql_type=Connection[Like],
-        description="The likes of the post by user id, in descending order.",
+        description="The likes of the post by `userId`, in descending order.",
     )
     liked_by_viewer = batch_field(
         like_patterns.LIKE_OF_USER,
@@ -100,7 +100,8 @@ class PostQueries:
         patterns.POSTS_BY_AUTHOR,
         resolver=resolve.posts_by_author,
         graphql_type=Connection[Post],
-        description="Return the posts of an author that the caller may see, newest first.",
+        description="Return the posts of an author that the caller may see, newest first. The list is empty for an "
+        "unknown author.",
     )
     posts_by_tag = pattern_field(
         patterns.POSTS_BY_TAG,
@@ -152,6 +153,7 @@ class EngagementSubscriptions:
         patterns.POST_ENGAGEMENT,
         resolver=resolve_engagement.post_engagement,
         graphql_type=AsyncGenerator[PostEngagement, None],
-        description="Receive the present counts of likes and comments of a post, then each change. The "
-        "subscription ends when the post is deleted, and with FORBIDDEN when the caller may no longer see it.",
+        description="Receive the present counts of likes and comments of a post, then each change. With "
+        "`whenSlow: LATEST`, the default, the newest counts wait. The subscription ends when the post is deleted, and "
+        "with FORBIDDEN when the caller may no longer see it.",
     )

@@ -74,7 +74,7 @@ class User(Node):
         resolver=resolve_follows.followed_by_users,
         depends_on="user_id",
         graphql_type=Connection[Following],
-        description="The users that this user follows, by user id.",
+        description="The users that this user follows, by `userId`.",
     )
     profile = batch_field(
         sightings.USER_PROFILE,

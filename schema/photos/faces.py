@@ -87,7 +87,7 @@ class PersonPhotoEdge(Edge[Photo]):
         graphql_type=list[Face | None],
         extent=Extent(size=2, per_entry=True),
         description="The person's faces on this photo, in the order of the list: this API tags at most 45, other "
-        "programs may tag more.",
+        "programs may tag more. An entry that cannot be read is null, with an error.",
     )
 
 

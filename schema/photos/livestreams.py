@@ -54,7 +54,7 @@ class LivestreamQueries:
         patterns.LIVESTREAM,
         resolver=resolve.livestream,
         graphql_type=Livestream | None,
-        description="Return a livestream by its id; null if there is none.",
+        description="Return a livestream; null if there is none.",
     )
     livestreams = pattern_field(
         patterns.LIVESTREAMS,
@@ -70,8 +70,8 @@ class LivestreamMutations:
         patterns.CREATE_LIVESTREAM,
         resolver=resolve.create_livestream,
         graphql_type=Livestream,
-        description="Announce a livestream, and return it. A repeated request with the same id returns the "
-        "existing livestream and changes nothing.",
+        description="Announce a livestream, and return it. A repeated request with the same "
+        "`livestreamId` returns the existing livestream and changes nothing.",
     )
     update_livestream = pattern_field(
         patterns.UPDATE_LIVESTREAM,

@@ -25,9 +25,8 @@ from schema.photos.lazy_types import LazyPersonPhotos
 class Person(Node):
     person_id: strawberry.ID = described("The person's id, unique among persons. Ids sort by the time of creation.")
     name: str = described("The name, 1 to 100 characters.")
-    face_count: int = described(
-        "The number of faces on photos. It is 0 until the person's faces are counted, at the next change "
-        "of one of these faces."
+    face_count: int | None = described(
+        "The number of faces on photos; null until they are counted, at the next change of one of these faces."
     )
     thumbnail_url = strawberry.field(
         resolver=resolve.thumbnail_url,
@@ -52,13 +51,13 @@ class PersonQueries:
         patterns.PERSON,
         resolver=resolve.person,
         graphql_type=Person | None,
-        description="Return a person by id; null if there is none.",
+        description="Return a person; null if there is none.",
     )
     persons = pattern_field(
         patterns.PERSONS,
         resolver=resolve.persons,
         graphql_type=Connection[Person],
-        description="Return all persons, by id.",
+        description="Return all persons, by `personId`: the first created first.",
     )
 
 

@@ -77,7 +77,8 @@ class Photo(Node):
         resolver=resolve_persons.persons_on_photo,
         graphql_type=list[LazyPerson | None],
         extent=Extent(size=3, per_entry=True),
-        description="The persons on the photo, each once: at most one for each face.",
+        description="The persons on the photo, each once: at most one for each face. Deleted persons are left out; an "
+        "entry that cannot be read is null, with an error.",
     )
     faces = pattern_field(
         face_patterns.FACE,
@@ -85,7 +86,7 @@ class Photo(Node):
         graphql_type=list[LazyFace | None],
         extent=Extent(size=3, per_entry=True),
         description="The faces on the photo, in the order of tagging: this API tags at most 45, other programs may tag "
-        "more.",
+        "more. An entry that cannot be read is null, with an error.",
     )
 
 
@@ -95,7 +96,7 @@ class LibraryQueries:
         patterns.PHOTO,
         resolver=resolve.photo,
         graphql_type=Photo | None,
-        description="Return a photo by its id; null if there is none.",
+        description="Return a photo; null if there is none.",
     )
     photos = pattern_field(
         patterns.PHOTOS,
@@ -108,7 +109,7 @@ class LibraryQueries:
         resolver=resolve.photos_by_user,
         graphql_type=Connection[Photo],
         description="Return the photos of a user, by default the newest upload first. Name the user by either "
-        "`userId` or `email`; both are open to every caller.",
+        "`userId` or `email`; both are open to every caller. The list is empty for an unknown user.",
     )
 
 
@@ -120,7 +121,8 @@ class EditingMutations:
         graphql_type=Photo,
         extent=Extent(written=1),
         description="Change the description or tags of a photo of the caller, and return the photo. `takenAt` "
-        "cannot be changed: NOT_FOUND if it differs from the photo's.",
+        "cannot be changed: NOT_FOUND if it differs from the photo's. Admins may delete, but not change, the photos of "
+        "others.",
     )
     delete_photo = pattern_field(
         patterns.DELETE_PHOTO,

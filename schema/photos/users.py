@@ -38,7 +38,8 @@ class PhotoUser(Node):
     display_name: str = described("The name, 1 to 100 characters.")
     upload_limit: int = described("The maximum number of photos of the user.")
     upload_count: int | None = described(
-        "The number of photos of the user, including unconfirmed uploads; null if they are not counted yet."
+        "The number of photos of the user, including unconfirmed uploads; null until they are counted, at the next "
+        "upload or deletion of a photo."
     )
     created_at: datetime = described("The time at which the user joined the library.")
     version: int = described(VERSION_BESIDE_COUNTS)

@@ -36,7 +36,9 @@ def following(follower_id: str, followee_id: str) -> KeyParts:
 FOLLOWERS = edge_by_time.query(
     "FEED-008", "The followers of a user, newest first", Who.ANY, ("followers", "User.followers"), descending=True
 )
-FOLLOWED = following.query("FEED-008", "The users that a user follows, ordered by id", Who.ANY, ("User.following",))
+FOLLOWED = following.query(
+    "FEED-008", "The users that a user follows, ordered by id", Who.ANY, ("following", "User.following")
+)
 FOLLOWING = following.read("FEED-N3", "Whether the caller follows a user", Who.USER, ("User.followedByViewer",))
 FOLLOW = AccessPattern(
     "FEED-W4",

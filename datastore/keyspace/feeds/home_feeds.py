@@ -49,25 +49,25 @@ def shard(post_id: str, follower_id: str) -> str:
 
 # Sources sort after all entries: read newest first, the first page of a feed begins with them.
 HOME_FEED = indexed_entry.query(
-    "FEED-003", "A user's home feed, newest first", Who.USER, ("homeFeed",), descending=True
+    "FEED-003", "A user's home feed, newest first", Who.USER, ("homeFeed", "Me.homeFeed"), descending=True
 )
 ENTRIES = indexed_entry.query(
     "FEED-003",
     "The entries of a home feed without its sources",
     Who.USER,
-    ("homeFeed",),
+    ("homeFeed", "Me.homeFeed"),
     # As text, a whole second sorts after its milliseconds: a page begins with the second of its cursor.
     key="GSI3PK = :partition AND GSI3SK BETWEEN :oldest AND :end",
     descending=True,
 )
 SOURCES = indexed_source.query(
-    "FEED-003", "The authors whose posts are merged into a home feed on read", Who.USER, ("homeFeed",)
+    "FEED-003", "The authors whose posts are merged into a home feed on read", Who.USER, ("homeFeed", "Me.homeFeed")
 )
 MERGED_POSTS = post_by_author.query(
     "FEED-003",
     "The posts of a merged author since the user follows",
     Who.USER,
-    ("homeFeed",),
+    ("homeFeed", "Me.homeFeed"),
     key="GSI1PK = :partition AND GSI1SK BETWEEN :since AND :until",
     filter=("visibility <> :private",),
     descending=True,

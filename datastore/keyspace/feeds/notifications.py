@@ -35,7 +35,7 @@ UNREAD = position.query(
     "FEED-009",
     "A user's unread notifications, newest first",
     Who.USER,
-    ("notifications",),
+    ("notifications", "Me.notifications"),
     # Items of other programs may have no `expiresAt`: they stay until they are read.
     expiry=Expiry.SOMETIMES,
     descending=True,

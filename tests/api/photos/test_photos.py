@@ -161,7 +161,7 @@ async def test_documented_photos_are_read(served: Served) -> None:
     }
     people = [
         {"personId": "p1", "name": "P1", "faceCount": 0, "thumbnailUrl": "https://example.com/thumbnail.jpg"},
-        {"personId": "p2", "name": "P2", "faceCount": 0, "thumbnailUrl": None},
+        {"personId": "p2", "name": "P2", "faceCount": None, "thumbnailUrl": None},
     ]
     assert data_of(answer)["photos"]["nodes"] == [
         {"imageId": "a", "personIds": ["p1", "p2", "gone"], "persons": people, **common},

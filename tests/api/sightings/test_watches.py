@@ -12,6 +12,8 @@ async def test_a_user_creates_lists_and_deletes_watches(served: Served) -> None:
     watch = created.data["createWatch"]
 
     mine = await served.ask('{ watches(userId: "ada") { id watchId area category } }', user="ada")
+    through_me = await served.ask("{ me { watches { id watchId area category } } }", user="ada")
+    assert (through_me.data["me"], through_me.made) == (mine.data, mine.made)
     deleted = await served.ask(
         'mutation ($id: ID!) { deleteWatch(area: "Old Town", category: "Cats", watchId: $id) { watchId } }',
         {"id": watch["watchId"]},

@@ -83,6 +83,12 @@ PAGE = Page(
             ["Query feed.GSI_FOL"],
         ),
         Field(
+            "following",
+            ("FEED-008", Who.ANY, {"Query"}),
+            '{ following(userId: "ada") { nodes { followedAt } } }',
+            ["Query feed"],
+        ),
+        Field(
             "notifications",
             ("FEED-009", Who.USER, {"Query"}),
             '{ notifications(userId: "ada") { nodes { kind } } }',
@@ -219,6 +225,7 @@ PAGE = Page(
     cursors={
         "comments": ("FEED-006", '{"postId":"p1"}', '{"postId":"p1"}'),
         "followers": ("FEED-008", '{"order":"ascending","userId":"ada"}', '{"userId":"ada"}'),
+        "following": ("FEED-008", '{"userId":"ada"}', '{"userId":"ada"}'),
         "homeFeed": ("FEED-003", '{"order":"ascending","userId":"ada"}', '{"userId":"ada"}'),
         "likes": ("FEED-005", '{"order":"ascending","postId":"p1"}', '{"postId":"p1"}'),
         "notifications": ("FEED-009", '{"order":"ascending","userId":"ada"}', '{"userId":"ada"}'),
@@ -243,6 +250,16 @@ PAGE = Page(
             "User.followedByViewer",
             'user(id: "grace") { value: followedByViewer }',
             {"anonymous": None, "owner": True, "stranger": False, "admin": False, "system": False},
+        ),
+        Nested(
+            "Me.homeFeed",
+            "me { value: homeFeed { nodes { postId } } }",
+            {"anonymous": None} | {key: {"nodes": []} for key in ("owner", "stranger", "admin", "system")},
+        ),
+        Nested(
+            "Me.notifications",
+            "me { value: notifications { nodes { kind } } }",
+            {"anonymous": None} | {key: {"nodes": []} for key in ("owner", "stranger", "admin", "system")},
         ),
     ),
 )

@@ -2,7 +2,7 @@
 
 from datastore.keyspace.sightings import BLIP
 from datastore.model.access_patterns import Who
-from tests.support.contract.pages import Again, Field, Followed, NodeType, Owner, Page
+from tests.support.contract.pages import Again, Field, Followed, Nested, NodeType, Owner, Page
 from tests.support.served import Served
 
 SETUP = """mutation {
@@ -105,5 +105,12 @@ PAGE = Page(
         NodeType("Sighting", 'sightings(area: "Downtown") { nodes { id } }'),
         NodeType("UserProfile", 'userProfile(id: "ada") { id }'),
         NodeType("Watch", 'watches(userId: "ada") { id }', restricted="BLIP-N2"),
+    ),
+    nested=(
+        Nested(
+            "Me.watches",
+            "me { value: watches { area } }",
+            {"anonymous": None, "owner": [{"area": "Downtown"}], "stranger": [], "admin": [], "system": []},
+        ),
     ),
 )
