@@ -70,7 +70,9 @@ _FORBIDDEN = re.compile(
 )
 _SENTENCES = re.compile(r"[A-Z`@0-9].*[.`]$", re.S)
 _STATES_ABSENCE = re.compile(r"\bnull\b|\bby default\b|\bomitted\b", re.I)
-_STORE = re.compile(r"DynamoDB|GetItem|PutItem|UpdateItem|DeleteItem|\bQuery on\b|Transact|\bGSI")
+_STORE = re.compile(
+    r"DynamoDB|gateway\.py|\bitems?\b|GetItem|PutItem|UpdateItem|DeleteItem|\bQuery on\b|Transact|\bGSI"
+)
 
 Rule = Callable[[], Iterator[str]]
 RULES: dict[str, Rule] = {}
@@ -172,6 +174,26 @@ def arguments_have_the_names_of_the_conventions() -> Iterator[str]:
 
 
 @rule
+def connections_page_in_both_directions() -> Iterator[str]:
+    for coordinate, field in fields():
+        is_page = get_named_type(field.type).name.endswith("Connection")
+        if is_page and not field.args.keys() >= PAGE:
+            yield coordinate
+
+
+@rule
+def connections_are_named_after_their_nodes() -> Iterator[str]:
+    """Or after their edges, if these have fields of their own."""
+    for kind in object_types():
+        if kind.name.endswith("Connection"):
+            edge: Any = get_named_type(kind.fields["edges"].type)
+            node = get_named_type(edge.fields["node"].type).name
+            names = {node} if edge.fields.keys() == {"cursor", "node"} else {edge.name.removesuffix("Edge")}
+            if {kind.name.removesuffix("Connection"), edge.name.removesuffix("Edge")} != names:
+                yield kind.name
+
+
+@rule
 def lists_in_an_order_accept_the_other_order() -> Iterator[str]:
     for coordinate, field in fields():
         if field.args.keys() >= PAGE and "order" not in field.args:
@@ -209,12 +231,7 @@ def defaults_are_in_the_schema() -> Iterator[str]:
 
 @rule
 def descriptions_do_not_mention_the_store() -> Iterator[str]:
-    for coordinate, field in fields():
-        if _STORE.search(field.description or ""):
-            yield coordinate
-    for coordinate, _, value in values():
-        if _STORE.search(value.description or ""):
-            yield coordinate
+    yield from (coordinate for coordinate, description in all_descriptions() if _STORE.search(description))
 
 
 @rule
@@ -243,6 +260,42 @@ def descriptions_of_nullable_arguments_state_what_null_means() -> Iterator[str]:
         is_null = not is_non_null_type(argument.type) and name not in PAGE
         if is_null and not _STATES_ABSENCE.search(argument.description or ""):
             yield coordinate
+
+
+@rule
+def new_objects_accept_an_id_of_the_client() -> Iterator[str]:
+    """Except those that a caller or a parent can have once: their key is known before."""
+    for coordinate, field in fields("Mutation"):
+        kind: Any = get_named_type(field.args["input"].type) if "input" in field.args else None
+        is_new = coordinate.startswith(("Mutation.create", "Mutation.tag"))
+        if is_new and not any(
+            "An id chosen by the client" in (value.description or "") for value in kind.fields.values()
+        ):
+            yield coordinate
+
+
+@rule
+def numbers_of_objects_and_extremes_have_the_names_of_the_conventions() -> Iterator[str]:
+    for coordinate, _ in fields():
+        name = coordinate.partition(".")[2]
+        if name == "count" or re.match(r"(greatest|smallest|highest|lowest|largest)[A-Z]", name):
+            yield coordinate
+
+
+@rule
+def subscriptions_name_the_key_of_the_policy_latest() -> Iterator[str]:
+    for coordinate, field in fields("Subscription"):
+        if "whenSlow" in field.args and "`whenSlow: LATEST`" not in (field.description or ""):
+            yield coordinate
+
+
+@rule
+def versions_mention_counts_of_types_with_counts_only() -> Iterator[str]:
+    for kind in object_types():
+        if "version" in kind.fields:
+            has_counts = any(name.endswith("Count") for name in kind.fields)
+            if ("Changes of counts" in (kind.fields["version"].description or "")) != has_counts:
+                yield f"{kind.name}.version"
 
 
 @rule

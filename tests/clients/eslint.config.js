@@ -58,6 +58,8 @@ export default [
         "error",
         { exceptions: { types: ["PageInfo"], suffixes: ["Connection", "Edge"] } },
       ],
+      // Relay's specification accepts connections that page forward only, as searches do.
+      "@graphql-eslint/relay-arguments": ["error", { includeBoth: false }],
       // Connections have `nodes` beside `edges`, and what is short and bounded (innings, tags) is a plain list.
       "@graphql-eslint/relay-edge-types": ["error", { listTypeCanWrapOnlyEdgeType: false }],
     },
