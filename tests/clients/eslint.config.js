@@ -17,6 +17,7 @@ const NAMED_AS_STORED = [
   ...schema.getPossibleTypes(schema.getType("Node")).flatMap(ownId),
   "Ball.ballId",
   "Device.deviceToken",
+  "Lock.lockKey",
   "Season.seasonId",
   "Venue.venueId",
 ];
