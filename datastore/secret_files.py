@@ -52,17 +52,18 @@ def secret_in(environment: Mapping[str, str], name: str) -> str | None:
     if value:
         return value
     folder = environment.get(CREDENTIALS)
-    credential = Path(folder, name) if folder else None
-    return _read(f"The credential {name}", credential) if credential is not None and credential.exists() else None
+    return _read(f"The credential {name}", Path(folder, name), optional=True) if folder else None
 
 
-def _read(source: str, path: Path) -> str:
-    """Return the content of a file without the space around it."""
+def _read(source: str, path: Path, *, optional: bool = False) -> str | None:
+    """Return the content of a file without the space around it; None if the file is optional and does not exist."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_SECRET_BYTES + 1)
         secret = content.decode().strip()
     except OSError as problem:
+        if optional and isinstance(problem, FileNotFoundError):
+            return None
         raise SecretUnusable(f"{source}: {path} cannot be read: {problem.strerror or problem}.") from None
     except UnicodeDecodeError:
         raise SecretUnusable(f"{source}: {path} is not a text in UTF-8.") from None

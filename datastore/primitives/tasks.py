@@ -46,14 +46,19 @@ async def bounded_gather(jobs: Iterable[Callable[[], Awaitable[T]]], concurrency
 
 
 async def every(seconds: float, job: Callable[[], Awaitable[object]]) -> None:
-    """Run the job now, and then every `seconds`, counted from the start of each run. Failures are logged."""
+    """Run the job now, and then every `seconds`, counted from the start of each run.
+
+    Failures are logged, unexpected ones with a traceback.
+    """
     loop = asyncio.get_running_loop()
     while True:
         due = loop.time() + seconds
         try:
             await job()
+        except DomainError as problem:
+            logger.warning("A periodic job failed; it is repeated in %.0f s: %s", seconds, problem)
         except Exception:
-            logger.exception("A job failed")
+            logger.exception("A periodic job failed; it is repeated in %.0f s", seconds)
         await asyncio.sleep(max(0.0, due - loop.time()))
 
 

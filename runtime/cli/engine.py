@@ -59,8 +59,8 @@ def run_engine(
                     f"Another process has opened the data in {data_dir}: stop it, or choose another --data-dir."
                 )
             note(f"The embedded engine listens at http://{host}:{port}, with its data in {data_dir}.")
-            key_source = VARIABLE if key_in_environment() else data_dir / KEY_FILE
-            note(f"Clients need the access key: set {VARIABLE} to that of {key_source}.")
+            key = "the same value" if key_in_environment() else f"the content of {data_dir / KEY_FILE}"
+            note(f"Clients need the access key: set their {VARIABLE} to {key}.")
             disk, metrics = DataDisk(data_dir), StreamMetrics()
             for collector in (disk, BuildInfo(running_build())):
                 metrics.registry.register(collector)

@@ -83,6 +83,15 @@ def test_an_unusable_file_is_named_and_its_content_is_not(content: bytes | None,
     assert str(refused.value) == f"GATEWAY_SECRET_FILE: {path} {problem}."
 
 
+def test_a_credential_that_cannot_be_read_is_named_and_one_that_does_not_exist_is_not_set(tmp_path: Path) -> None:
+    too_long = str(tmp_path / ("x" * 300))
+    with pytest.raises(
+        SecretUnusable, match=r"^The credential GATEWAY_SECRET: .* cannot be read: File name too long\.$"
+    ):
+        secret_in({"CREDENTIALS_DIRECTORY": too_long}, "GATEWAY_SECRET")
+    assert secret_in({"CREDENTIALS_DIRECTORY": str(tmp_path)}, "GATEWAY_SECRET") is None
+
+
 def test_the_secrets_of_files_do_not_enter_the_environment_of_child_processes(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     path.write_text(SECRET)

@@ -89,6 +89,20 @@ def test_a_periodic_job_keeps_its_interval_and_survives_a_failure(caplog: pytest
     assert caplog.text.count("OSError: broken") == 1
 
 
+def test_an_outage_of_the_store_is_a_line_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    async def job() -> None:
+        raise Unavailable("The store cannot be reached.")
+
+    async def run_once() -> None:
+        task = asyncio.create_task(every(10, job))
+        await asyncio.sleep(5)
+        await cancel(task)
+
+    in_virtual_time(run_once)
+    message = "A periodic job failed; it is repeated in 10 s: The store cannot be reached."
+    assert [(record.getMessage(), record.exc_info) for record in caplog.records] == [(message, None)]
+
+
 async def test_a_cancelled_caller_waits_for_the_end_of_the_work() -> None:
     begun, release = asyncio.Event(), asyncio.Event()
     ended = False
