@@ -180,7 +180,7 @@ class IngestSummary:
     rejected = strawberry.field(
         resolver=resolve.rejected,
         graphql_type=list[Rejected],
-        description="The numbers of events that cannot be stored, one entry for each reason.",
+        description="The numbers of events that cannot be stored, one entry for each reason, in no order.",
     )
     unchanged: bool = described(
         "Whether the feed is equal to that of the last ingest. In this case nothing was written."

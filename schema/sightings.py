@@ -130,12 +130,14 @@ class TrendingCategory:
 @strawberry.type
 class SightingQueries:
     areas = strawberry.field(
-        resolver=resolve.areas, graphql_type=list[str], description="Return all areas of sightings, at most 100."
+        resolver=resolve.areas,
+        graphql_type=list[str],
+        description="Return all areas of sightings, at most 100, in the configured order.",
     )
     categories = strawberry.field(
         resolver=resolve.categories,
         graphql_type=list[str],
-        description="Return all categories of sightings, at most 100.",
+        description="Return all categories of sightings, at most 100, in the configured order.",
     )
     sightings = pattern_field(
         patterns.ACTIVE_IN_AREA,
@@ -205,7 +207,7 @@ class SightingMutations:
         resolver=resolve.seed_demo,
         graphql_type=list[Sighting],
         extent=Extent(size=8, written=8),
-        description="Store eight realistic sightings in all areas, of different ages, and return them.",
+        description="Store eight realistic sightings in all areas, of different ages, and return them, in no order.",
     )
 
 

@@ -51,8 +51,8 @@ To = Annotated[
 
 strawberry.enum(
     FixtureField,
-    description="A field of a fixture that an operator may set, which is a caller of `updateFixture`. STATUS also sets "
-    "the phase.",
+    description="A field of a fixture that an operator may set, which is a caller of `updateFixture`. The status also "
+    "sets the phase.",
 )
 
 

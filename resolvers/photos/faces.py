@@ -69,8 +69,8 @@ async def _face(context: Context, photo: Photo, listed: FaceOnPhoto) -> Face | N
     "the image."
 )
 class FaceBoundingBoxInput:
-    left: float = required("The distance from the left edge.")
-    top: float = required("The distance from the upper edge.")
+    left: float = required("The distance from the left edge, 0 to 1.")
+    top: float = required("The distance from the upper edge, 0 to 1.")
     width: float = required("The width, more than 0. `left` plus `width` must be at most 1.")
     height: float = required("The height, more than 0. `top` plus `height` must be at most 1.")
 

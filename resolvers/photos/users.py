@@ -51,7 +51,8 @@ PhotoUserId = Annotated[
 class CreatePhotoUserInput:
     display_name: str = required("The name, 1 to 100 characters.")
     email: str | None = optional(
-        "The email address of the user; by default the caller's. Only admins may name another user."
+        "The email address of the user, at most 254 characters; by default the caller's. Only admins may name another "
+        "user."
     )
     upload_limit: int = strawberry.field(
         description="The maximum number of photos of the user, 0 to 1,000,000. Only admins may set another one.",

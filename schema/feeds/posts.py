@@ -41,13 +41,14 @@ class Post(Node):
     visibility: Visibility = described("The users who may see the post.")
     text: str = described("The text, 1 to 2,000 characters.")
     media_ref: str | None = described("A reference to a picture or video, as the author supplied it; null without one.")
-    tags: list[str] = described("The tags in the text, at most 10, in lower case, without `#`.")
+    tags: list[str] = described("The tags in the text, at most 10, in their order, in lower case, without `#`.")
     mentions = pattern_field(
         patterns.POST,
         resolver=resolve.mentions,
         preloaded="mentions",
         graphql_type=list[strawberry.ID],
-        description="The user ids that the text mentions (`@userId`), at most 20, whether or not such users exist.",
+        description="The user ids that the text mentions (`@userId`), at most 20, in their order, whether or not such "
+        "users exist.",
     )
     like_count = pattern_field(
         patterns.POST,

@@ -28,7 +28,7 @@ class UploadTarget:
     fields = strawberry.field(
         resolver=resolve.form_fields,
         graphql_type=list[UploadField],
-        description="The fields of the form that precede the file, at most 20.",
+        description="The fields of the form that precede the file, at most 20, in any order.",
     )
     file_field = strawberry.field(
         resolver=resolve.file_field, graphql_type=str, description="The name of the form field that contains the file."

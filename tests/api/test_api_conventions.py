@@ -28,7 +28,7 @@ from graphql import (
 from strawberry.utils.str_converters import to_camel_case
 
 import schema
-from datastore.model.access_patterns import AccessPattern
+from datastore.model.access_patterns import AccessPattern, Who
 from tests.support.api_exceptions import EXCEPTIONS
 
 SCHEMA: Any = schema.build()._schema
@@ -59,6 +59,12 @@ _BOUND = re.compile(r"\b(at most|up to|one|two|three|eight|each|\d[\d,]*)\b", re
 # Durations are no bounds.
 _DURATION = re.compile(r"(up to )?\d+ (seconds|minutes|hours|days)")
 _DEFAULT = re.compile(r"by default (\d|[A-Z]{2,}|true|false)")
+_ORDER = re.compile(r"\border\b|\bby (`|name|id|email|user)|\b(first|last|highest|soonest)\b|\bunordered\b", re.I)
+# The bounds of a value: numbers, or a set of which it is one.
+_INPUT_BOUND = re.compile(r"\d|\bone of `|`id`|`image/")
+_ACCEPTED_ID = re.compile(r"`id`|chosen by the client|at the source")
+# Adjectives and participles that do not end in -ed.
+ADJECTIVES = {"active", "consistent", "legal", "national", "possible", "won"}
 # Names of times that do not end in At, and of days that do not end in On.
 TIMES = {"startTime", "endTime", "from", "to", "at"}
 DAYS = {"day", "from", "to"}
@@ -73,6 +79,8 @@ _STATES_ABSENCE = re.compile(r"\bnull\b|\bby default\b|\bomitted\b", re.I)
 _STORE = re.compile(
     r"DynamoDB|gateway\.py|\bitems?\b|GetItem|PutItem|UpdateItem|DeleteItem|\bQuery on\b|Transact|\bGSI"
 )
+
+OBJECTS = [kind.name for kind in SCHEMA.type_map.values() if is_object_type(kind) and kind.name not in ROOTS]
 
 Rule = Callable[[], Iterator[str]]
 RULES: dict[str, Rule] = {}
@@ -169,6 +177,25 @@ def descriptions_of_ids_name_the_global_id() -> Iterator[str]:
 
 
 @rule
+def descriptions_of_ids_in_inputs_name_the_global_id() -> Iterator[str]:
+    """So does a field of an input, unless the client chooses the id or the source alone knows it."""
+    for coordinate, _, field in inputs():
+        if get_named_type(field.type).name == "ID" and not _ACCEPTED_ID.search(field.description or ""):
+            yield coordinate
+
+
+@rule
+def ids_of_mutations_are_keys_of_the_object() -> Iterator[str]:
+    """An id that is no part of the object's key belongs into the input."""
+    for coordinate, field in fields("Mutation"):
+        kind = get_named_type(field.type)
+        keys = {"id", *KEY_PARTS.get(kind.name, ())}
+        for name, argument in field.args.items():
+            if kind.name in KEY_PARTS and get_named_type(argument.type).name == "ID" and name not in keys:
+                yield f"{coordinate}({name}:)"
+
+
+@rule
 def arguments_have_the_names_of_the_conventions() -> Iterator[str]:
     yield from (coordinate for coordinate, name, _ in arguments() if name in SYNONYMS)
 
@@ -203,7 +230,7 @@ def lists_in_an_order_accept_the_other_order() -> Iterator[str]:
 @rule
 def reads_of_base_tables_accept_consistent() -> Iterator[str]:
     for coordinate, field in fields("Query"):
-        reads = [pattern for pattern in patterns_of(field) if {"GetItem", "Query"} & set(pattern.operations)]
+        reads = [pattern for pattern in patterns_of(field) if {"GetItem", "Query", "Scan"} & set(pattern.operations)]
         if coordinate in ("Query.node", "Query.nodes") or not reads:
             continue
         if all(pattern.index is None and not pattern.consistent for pattern in reads) != ("consistent" in field.args):
@@ -216,6 +243,73 @@ def plain_lists_state_their_bound() -> Iterator[str]:
         is_page = coordinate.partition(".")[0].endswith("Connection")
         text = _DURATION.sub("", field.description or "")
         if is_list_type(get_nullable_type(field.type)) and not is_page and not _BOUND.search(text):
+            yield coordinate
+
+
+@rule
+def lists_state_their_order() -> Iterator[str]:
+    for coordinate, field in fields():
+        is_page = coordinate.partition(".")[0].endswith("Connection")
+        is_list = is_list_type(get_nullable_type(field.type)) or field.args.keys() >= PAGE
+        if is_list and not is_page and not _ORDER.search(field.description or ""):
+            yield coordinate
+
+
+@rule
+def lists_by_an_object_are_fields_of_it() -> Iterator[str]:
+    """A list that the system and owners do not keep for themselves is a root field and a field of the object."""
+    nested = {
+        pattern
+        for kind in object_types()
+        if kind.name not in ROOTS
+        for _, field in fields(kind.name)
+        for pattern in patterns_of(field)
+    }
+    for coordinate, field in fields("Query"):
+        is_by_object = any(name == "leagueCode" or name.endswith("Id") for name in field.args)
+        is_public = any(pattern.who is Who.ANY for pattern in patterns_of(field))
+        if field.args.keys() >= PAGE and is_by_object and is_public and nested.isdisjoint(patterns_of(field)):
+            yield coordinate
+
+
+@rule
+def inputs_state_their_bounds() -> Iterator[str]:
+    for coordinate, name, field in inputs():
+        is_list = is_list_type(get_nullable_type(field.type))
+        is_bounded = is_list or get_named_type(field.type).name in ("String", "ID", "Int", "Float", "JSON")
+        # A version has those of its type.
+        if is_bounded and name != "expectedVersion" and not _INPUT_BOUND.search(field.description or ""):
+            yield coordinate
+
+
+@rule
+def enums_explain_all_values_or_none() -> Iterator[str]:
+    for kind in SCHEMA.type_map.values():
+        if is_enum_type(kind) and not kind.name.startswith("__"):
+            explained = [
+                bool(value.description) or re.search(rf"\b{name}\b", kind.description or "") is not None
+                for name, value in kind.values.items()
+            ]
+            if any(explained) and not all(explained):
+                yield kind.name
+
+
+@rule
+def kinds_are_enums_and_types_are_words() -> Iterator[str]:
+    named = [(coordinate, coordinate.partition(".")[2], field) for coordinate, field in fields()]
+    for coordinate, name, value in (*named, *values()):
+        is_enum = is_enum_type(get_named_type(value.type))
+        if (re.search(r"^kind$|Kind$", name) and not is_enum) or (re.search(r"^type$|Type$", name) and is_enum):
+            yield coordinate
+
+
+@rule
+def booleans_are_adjectives_or_participles() -> Iterator[str]:
+    named = [(coordinate, coordinate.partition(".")[2], field) for coordinate, field in fields(*OBJECTS)]
+    for coordinate, name, value in (*named, *values()):
+        words = re.findall(r"[a-z]+", re.sub(r"([A-Z])", r" \1", name).lower())
+        is_described = words[0] in ("is", "has") or any(word.endswith("ed") or word in ADJECTIVES for word in words)
+        if get_named_type(value.type).name == "Boolean" and not is_described:
             yield coordinate
 
 
@@ -271,6 +365,15 @@ def new_objects_accept_an_id_of_the_client() -> Iterator[str]:
         if is_new and not any(
             "An id chosen by the client" in (value.description or "") for value in kind.fields.values()
         ):
+            yield coordinate
+
+
+@rule
+def descriptions_of_nullable_inputs_state_what_null_means() -> Iterator[str]:
+    """The description of an input of an update states it for all of its fields."""
+    for coordinate, _, field in inputs():
+        is_null = not is_non_null_type(field.type) and not coordinate.startswith("Update")
+        if is_null and not _STATES_ABSENCE.search(field.description or ""):
             yield coordinate
 
 
