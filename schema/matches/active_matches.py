@@ -126,7 +126,8 @@ class MatchUpdate:
     match_id: strawberry.ID = described("The `matchId` of the match.")
     league_code: str = described("The league's `code`.")
     version: int = described(
-        "The version of the match's state. It is one more than in the previous update of the match, plus `conflated`."
+        "The version of the match's state. It is one more than in the previous update of the match, plus "
+        "`conflatedCount`."
     )
     is_snapshot: bool = described(
         "Whether the update is a snapshot, which replaces the client's state: the first update of a "
@@ -134,7 +135,8 @@ class MatchUpdate:
     )
     conflated: int = described(
         "The number of earlier versions that this update replaces, because they came within "
-        "`minIntervalMs`. Their events are included here."
+        "`minIntervalMs`. Their events are included here.",
+        name="conflatedCount",
     )
     changed: list[live_state.LiveStatePart] = described(
         "The parts of the state that changed since the previous update, each at most once, in no order."

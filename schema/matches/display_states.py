@@ -86,7 +86,7 @@ class DisplayState(Node):
     batters: list[DisplayBatter] = described("The batters at the crease, usually two, in batting order.")
     bowler: DisplayBowler | None = described("The current bowler; null between innings.")
     recent: str = described("Up to twelve balls of the innings, the latest one last: 1 4 W . 6 2wd.")
-    target: int | None = described("The runs that win the match; null before there is a target.")
+    target: int | None = described("The runs that win the match; null before there is a target.", name="targetRuns")
     required_runs: int | None = described("The runs that a chasing team still needs; null otherwise.")
     balls_left: int | None = described(
         "The balls that remain for a chasing team; null otherwise, and if overs are not limited."

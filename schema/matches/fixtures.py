@@ -94,7 +94,7 @@ class LineupPlayer:
     patterns.FIXTURE,
     parts=("match_id",),
     read=lambda context, *key: context.fixtures.by_id(*key),
-    description="A match: its fixture, its score and related objects.",
+    description="A match: its fixture, which is what is known before its start, its score and related objects.",
 )
 class Match(Node):
     match_id: strawberry.ID = described("The match's id at the source, unique among matches.")

@@ -21,7 +21,7 @@ Json = dict[str, Any]
 UPDATES = """
 subscription {
   matchUpdates(matchId: "%s") {
-    version isSnapshot conflated changed
+    version isSnapshot conflatedCount changed
     events {
       eventId kind text inningsNumber score value playerId player
       ball { ballId inningsNumber overNumber batter nonStriker bowler }

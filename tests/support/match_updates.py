@@ -15,7 +15,7 @@ from tests.support.fixture_steps import ask_system, planned_match, put_fixtures
 from tests.support.served import NOON, Listener, Served
 
 FIELDS = """
-  matchId leagueCode version isSnapshot conflated changed events { eventId kind text score ball { label } }
+  matchId leagueCode version isSnapshot conflatedCount changed events { eventId kind text score ball { label } }
   liveScore {
     version status phase innings { number runs wickets overs } batting { name runs balls isOnStrike }
     bowling { name overs runs wickets } partnership { runs balls } target { runs } result { text } note

@@ -170,7 +170,7 @@ async def test_conflated_scores_lose_no_event_and_delay_no_wicket(served: Served
         assert event_ids_of_updates(conflated) == event_ids_of_updates(all_versions)
         assert conflated[-1]["liveScore"] == all_versions[-1]["liveScore"]
         for before, after in pairwise(conflated):
-            assert after["version"] == before["version"] + 1 + after["conflated"]
+            assert after["version"] == before["version"] + 1 + after["conflatedCount"]
         urgent = {
             update["version"]
             for update in all_versions
@@ -189,7 +189,9 @@ def event_ids_of_updates(updates: list[Any]) -> list[str]:
 
 async def test_updates_of_one_match_are_conflated_too(served: Served) -> None:
     await register_at_version_1(served, "m1")
-    query = 'subscription { matchUpdates(matchId: "m1", minIntervalMs: 60000) { version conflated events { kind } } }'
+    query = (
+        'subscription { matchUpdates(matchId: "m1", minIntervalMs: 60000) { version conflatedCount events { kind } } }'
+    )
     listener = await follow_updates(served, query)
     assert (await listener.event())["matchUpdates"]["version"] == 1
     four = CricketEvent("m1:1:four", CricketEventKind.FOUR, "FOUR!")
@@ -200,7 +202,7 @@ async def test_updates_of_one_match_are_conflated_too(served: Served) -> None:
 
     assert (await listener.event())["matchUpdates"] == {
         "version": 4,
-        "conflated": 2,
+        "conflatedCount": 2,
         "events": [{"kind": "FOUR"}, {"kind": "RESULT"}],
     }
 

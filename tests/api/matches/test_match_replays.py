@@ -128,7 +128,7 @@ def assert_contiguous(subscriber: Subscriber) -> None:
     versions = [update["version"] for update in subscriber.updates]
     first = subscriber.snapshot["version"] + 1
     assert versions == list(range(first, first + len(versions)))
-    assert not any(update["isSnapshot"] or update["conflated"] for update in subscriber.updates)
+    assert not any(update["isSnapshot"] or update["conflatedCount"] for update in subscriber.updates)
 
 
 def assert_each_event_once(subscriber: Subscriber) -> None:

@@ -56,7 +56,7 @@ async def test_the_snapshot_of_a_never_polled_match_is_its_fixture(served: Serve
 
     update = (await (await follow_updates(served)).event())["matchUpdates"]
 
-    assert (update["version"], update["isSnapshot"], update["conflated"], update["events"]) == (0, True, 0, [])
+    assert (update["version"], update["isSnapshot"], update["conflatedCount"], update["events"]) == (0, True, 0, [])
     assert (update["matchId"], update["leagueCode"]) == ("m1", "IPL")
     assert (update["liveScore"]["status"], update["liveScore"]["note"]) == ("Delayed", "Wet outfield")
     assert update["liveScore"]["innings"] == []
@@ -86,7 +86,7 @@ async def test_an_update_has_the_events_and_the_state_of_the_match(served: Serve
     await advance(served, "m1", wicket)
     update = (await listener.event())["matchUpdates"]
 
-    assert (update["version"], update["isSnapshot"], update["conflated"]) == (2, False, 0)
+    assert (update["version"], update["isSnapshot"], update["conflatedCount"]) == (2, False, 0)
     assert update["events"] == [
         {"eventId": "m1:7:wicket", "kind": "WICKET", "text": wicket.text, "score": "120/3", "ball": None}
     ]

@@ -23,7 +23,7 @@ from tests.support.served import Served
 CUTS = int(os.environ.get("RESUME_CUTS", "15"))
 STRONG = "subscription { earthquakeDetected(minMagnitude: 6) { eventId } }"
 MATCH = 'subscription { matchUpdates(matchId: "m1") { version isSnapshot } }'
-SLOW_MATCH = 'subscription { matchUpdates(matchId: "m1", minIntervalMs: 15) { version conflated isSnapshot } }'
+SLOW_MATCH = 'subscription { matchUpdates(matchId: "m1", minIntervalMs: 15) { version conflatedCount isSnapshot } }'
 TRANSPORTS = pytest.mark.parametrize("transport", [SocketClient, EventStreamClient])
 
 
@@ -109,7 +109,7 @@ async def test_each_version_arrives_once_at_a_client_cut_at_positions(
         assert "resync" not in payload["extensions"]
         update = payload["data"]["matchUpdates"]
         assert update["isSnapshot"] == (not versions)
-        assert not versions or update["version"] == versions[-1] + 1 + update.get("conflated", 0)
+        assert not versions or update["version"] == versions[-1] + 1 + update.get("conflatedCount", 0)
         versions.append(update["version"])
 
     async def write(number: int) -> None:

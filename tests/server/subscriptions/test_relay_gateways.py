@@ -31,7 +31,7 @@ from tests.support.until import until
 __all__ = ["redis"]
 
 QUAKES = "subscription { earthquakeDetected { eventId } }"
-SCORES = "subscription { liveScores { isSnapshot updates { matchId version conflated } } }"
+SCORES = "subscription { liveScores { isSnapshot updates { matchId version conflatedCount } } }"
 # After this number of writes no more shards are split, so that a long run tests other things, too.
 MOST_UNREST = 300
 TRANSPORTS = pytest.mark.parametrize("transport", [SocketClient, EventStreamClient])

@@ -402,7 +402,7 @@ async def test_a_livestream_that_began_and_an_announced_one_are_replayed(served:
     assert sorted(changes, key=lambda event: event["title"]) == expected
 
 
-SCORES = "subscription { liveScores(minIntervalMs: 60000) { isSnapshot updates { matchId version conflated } } }"
+SCORES = "subscription { liveScores(minIntervalMs: 60000) { isSnapshot updates { matchId version conflatedCount } } }"
 
 
 async def test_scores_that_waited_while_one_was_cut_off_are_not_lost(served: Served) -> None:
@@ -413,14 +413,14 @@ async def test_scores_that_waited_while_one_was_cut_off_are_not_lost(served: Ser
         await advance(served, "m1")  # the subscription conflates for a minute
         await advance(served, "m2", CricketEvent("m2:1", CricketEventKind.WICKET, "WICKET!"))
         received = (await anext(events))["data"]["liveScores"]["updates"]
-        assert received == [{"matchId": "m2", "version": 2, "conflated": 0}]
+        assert received == [{"matchId": "m2", "version": 2, "conflatedCount": 0}]
     await advance(served, "m2")
     async with client.connected(served.url) as events:
         received = [(await anext(events))["data"]["liveScores"] for _ in range(2)]
     assert [scores["isSnapshot"] for scores in received] == [False, False]
     assert [update for scores in received for update in scores["updates"]] == [
-        {"matchId": "m1", "version": 2, "conflated": 0},
-        {"matchId": "m2", "version": 3, "conflated": 0},
+        {"matchId": "m1", "version": 2, "conflatedCount": 0},
+        {"matchId": "m2", "version": 3, "conflatedCount": 0},
     ]
 
 
