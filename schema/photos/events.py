@@ -25,6 +25,6 @@ class PhotoEventMutations:
         patterns.LOG_EVENT,
         resolver=resolve.log_event,
         graphql_type=list[LoggedEvent],
-        description="Log up to 25 events of an app, and return them in the order of the input. If one of them is invalid, "
-        "none is stored. THROTTLED if some could not be written; the others are stored.",
+        description="Log up to 25 events of an app, and return them in the order of the input. If one of them is "
+        "invalid, none is stored. THROTTLED if some could not be written; the others are stored.",
     )

@@ -35,7 +35,9 @@ class Photo(Node):
     created_at: datetime = described("The time of the upload.")
     version: int = described(VERSION)
     description: str | None = described("The description, 1 to 1,000 characters; null without one.")
-    tags: list[str] = described("The tags, in lower case: this API stores at most 20, other programs may store more.")
+    tags: list[str] = described(
+        "The tags, in the owner's order, in lower case: this API stores at most 20, other programs may store more."
+    )
     content_type: str | None = described("The media type of the original, such as image/jpeg; null if it is unknown.")
     size: int | None = described("The size of the original in bytes; null if it is unknown.")
     camera: str | None = described("The maker and model of the camera; null if they are unknown.")
@@ -70,15 +72,15 @@ class Photo(Node):
         description="The owner's present record; null if there is none.",
     )
     person_ids: list[strawberry.ID] = described(
-        "The ids of the persons on the photo, each once: at most one for each face."
+        "The ids of the persons on the photo, each once, in no order: at most one for each face."
     )
     persons = pattern_field(
         person_patterns.PERSON,
         resolver=resolve_persons.persons_on_photo,
         graphql_type=list[LazyPerson | None],
         extent=Extent(size=3, per_entry=True),
-        description="The persons on the photo, each once: at most one for each face. Deleted persons are left out; an "
-        "entry that cannot be read is null, with an error.",
+        description="The persons on the photo, each once, in the order of `personIds`: at most one for each face. "
+        "Deleted persons are left out; an entry that cannot be read is null, with an error.",
     )
     faces = pattern_field(
         face_patterns.FACE,
