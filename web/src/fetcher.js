@@ -1,7 +1,7 @@
 import { createGraphiQLFetcher } from '@graphiql/toolkit';
 import { getOperationAST, parse } from 'graphql';
 import { NOT_EXPLAINED } from './explanations.js';
-import { isSubscription } from './operations.js';
+import { isIncremental, isSubscription } from './operations.js';
 import { createSubscribing } from './subscribing.js';
 
 const UNEXPLAINED = { begin() {}, take: (answer) => answer, end() {} };
@@ -15,6 +15,7 @@ const INTROSPECTION = 'IntrospectionQuery';
  */
 export function createFetcher({ endpoint, schema }, explanations, endings) {
   const fetchOverHttp = createGraphiQLFetcher({ url: endpoint, enableIncrementalDelivery: false });
+  const fetchParts = createGraphiQLFetcher({ url: endpoint, enableIncrementalDelivery: true });
   const follow = createSubscribing(endpoint, endings);
 
   return (params, options = {}) => {
@@ -25,6 +26,7 @@ export function createFetcher({ endpoint, schema }, explanations, endings) {
       begin('Running…');
       if (params.operationName !== INTROSPECTION) endings.begin(params);
       const headers = explains ? { ...options.headers, 'X-Explain': '1' } : options.headers;
+      if (isIncremental(params)) return partsOf(params, { ...options, headers }, take, end);
       return fetchOverHttp(params, { ...options, headers }).then(take, tellUnreachable).finally(() => end(NOT_EXPLAINED));
     }
     const requested = explains ? { ...params, extensions: { ...params.extensions, explain: true } } : params;
@@ -51,6 +53,23 @@ export function createFetcher({ endpoint, schema }, explanations, endings) {
       },
     };
   };
+
+  async function* partsOf(params, options, take, end) {
+    try {
+      for await (const parts of await fetchParts(params, options)) {
+        yield Array.isArray(parts) ? parts.map(withoutExplanation) : take(parts);
+      }
+    } catch (error) {
+      tellUnreachable(error);
+    } finally {
+      end(NOT_EXPLAINED);
+    }
+
+    // The last part has the explanation of all of them.
+    function withoutExplanation(part) {
+      return part.hasNext ? part : take(part);
+    }
+  }
 
   function explained(name) {
     let run;
