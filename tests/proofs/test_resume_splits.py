@@ -17,6 +17,7 @@ from datastore.change_streams.change import Change
 from datastore.change_streams.change_subscription import ChangeSubscription
 from datastore.change_streams.replay.resume_token import MAX_SHARDS, ResumeToken, decode
 from datastore.dynamodb.client import RequestRefused
+from datastore.errors import Unavailable
 from tests.support.bus_hosts import take_numbers
 from tests.support.changes import number_of
 from tests.support.resume_splits import KEYS, TABLE, SplitFeeds, Splitting
@@ -186,6 +187,27 @@ async def test_a_process_that_is_behind_waits_until_it_reaches_the_position(stac
         await client.read(behind, 1)
     assert client.numbers == [third]
     assert first < second < third
+
+
+async def test_a_position_is_not_too_old_because_this_process_reads_the_stream_late(
+    stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As during an outage of the store: the position is ahead of this process, but not of the stream."""
+    monkeypatch.setattr(log_module, "AHEAD_SECONDS", 0.0)
+    script = Splitting()
+    client = SplitFeeds(script, stack)
+    ahead, behind = client.feed(), client.feed(poll_interval=0.3)
+    async with client.following(behind) as stays:
+        script.put("k0")
+        await take_numbers(_numbers(stays), 1)
+        async with client.following(ahead) as events:
+            script.put("k0")
+            await anext(events)
+            client.place = decode(events.token.encode())
+        script.fail("GetRecords", *[Unavailable("The store is away.")] * 3)
+        third = script.put("k0")
+        await client.read(behind, 1)
+    assert client.numbers == [third]
 
 
 async def test_a_position_that_stays_ahead_of_the_stream_is_too_old(

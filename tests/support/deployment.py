@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol
@@ -32,6 +32,7 @@ ENGINE_KEY = "k" * 32
 GATEWAYS = ("gateway-1", "gateway-2")
 FEEDS = ("feed-1", "feed-2")
 CRICKETS = ("cricket-1", "cricket-2")
+STATISTICS = "earthquakes"
 PROXY = "haproxy"
 # HAProxy, which asks each second whether a gateway is ready, notices a shutdown within this time.
 DRAIN_SECONDS = 4
@@ -119,8 +120,8 @@ class Deployment:
 
     With `keep_little` the caches of gateways have small bounds. With `upload_seconds` reservations of photos expire
     after this time, and the janitor runs three times a second. `as_operated`: clients reach the gateways through
-    HAProxy with the configuration of `deploy/proxies`, and the feed's pipelines run as their command, which needs
-    leases and clocks as in production. `settings` are environment variables of the gateways.
+    HAProxy with the configuration of `deploy/proxies`, and the pipelines of the feed and of earthquakes run as their
+    commands, which needs leases and clocks as in production. `settings` are environment variables of the gateways.
     """
 
     def __init__(
@@ -160,12 +161,13 @@ class Deployment:
         for name in GATEWAYS:
             self.parts[name] = self._part(name, self._start_gateway, self._gateway_answers)
         for name in FEEDS:
-            start = self._start_feed_command if as_operated else self._start_feed
+            start = self._start_pipeline if as_operated else self._start_feed
             self.parts[name] = self._part(name, start, _is_there)
         for name in CRICKETS:
             self.parts[name] = self._part(name, self._start_cricket, self._says_ready)
         if as_operated:
             self.parts[PROXY] = self._part(PROXY, self._start_proxy, self._gateway_answers)
+            self.parts[STATISTICS] = self._part(STATISTICS, self._start_pipeline, _is_there)
 
     def _part(
         self,
@@ -223,7 +225,8 @@ class Deployment:
         arguments = [self.store, self.prefix, self._lease, *clock.arguments]
         return self._forked("tests/support/feed_process.py", name, arguments, {})
 
-    def _start_feed_command(self, name: str, clock: ProcessClock, instance: str) -> ProcessHandle:
+    def _start_pipeline(self, name: str, clock: ProcessClock, instance: str) -> ProcessHandle:
+        """Start the command of a pipeline: `feed` for `feed-1`."""
         environment = {
             "GATEWAY_DATA_DIR": str(self.folder),
             "GATEWAY_SECRET": SECRET,
@@ -231,7 +234,7 @@ class Deployment:
             "GATEWAY_TABLE_PREFIX": self.prefix,
             "GATEWAY_POLL_INTERVAL_SECONDS": "0.05",
         }
-        return self._forked("gateway.py", name, ["pipeline", "feed"], environment)
+        return self._forked("gateway.py", name, ["pipeline", name.partition("-")[0]], environment)
 
     def _start_cricket(self, name: str, clock: ProcessClock, instance: str) -> ProcessHandle:
         numbers = [self._match_began, self._match_speed, self._lease]
@@ -276,9 +279,9 @@ class Deployment:
 
     # State of the processes
 
-    def is_feed_instance(self, owner: str) -> bool:
-        """Return whether the owner of a lease is a running instance: its name contains the id of its process."""
-        running = [self.parts[name].process for name in FEEDS if self.parts[name].is_running]
+    def is_instance(self, owner: str, names: Sequence[str]) -> bool:
+        """Return whether the owner of a lease is one of these, and runs: its name contains the id of its process."""
+        running = [self.parts[name].process for name in names if self.parts[name].is_running]
         return any(f"-{process.pid}-" in f"{owner}-" for process in running if process is not None)
 
     def engine_child(self) -> int:
@@ -340,8 +343,7 @@ class Deployment:
                 await make_tables(database)
                 await prepare(database)
                 await asyncio.gather(*[self.parts[name].begin() for name in (*GATEWAYS, *FEEDS)])
-                if PROXY in self.parts:
-                    await self.parts[PROXY].begin()
+                await asyncio.gather(*[self.parts[name].begin() for name in (PROXY, STATISTICS) if name in self.parts])
                 yield database
         finally:
             for part in self.parts.values():

@@ -7,6 +7,7 @@ from typing import Any
 from datastore.database import Database
 from datastore.dynamodb.codec import Item
 from datastore.feeds.likes import is_like
+from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.matches.fixtures import FIXTURES
 from datastore.keyspace.matches.match_follows import MATCH_FOLLOWS
@@ -35,6 +36,7 @@ async def facts_and_problems(database: Database) -> tuple[dict[Fact, Any], list[
         *_of_photos(sparks, problems),
         *((("match follow", item["userId"]), item["teamId"]) for item in await items_of(database, MATCH_FOLLOWS)),
         *((("team", item["teamId"]), item["name"]) for item in await items_of(database, TEAMS)),
+        *_of_earthquakes(await items_of(database, EARTHQUAKES)),
         *_of_fixtures(await items_of(database, FIXTURES)),
     ]
     problems += [
@@ -97,6 +99,12 @@ def _of_photos(items: Sequence[Item], problems: list[str]) -> Iterator[tuple[Fac
         if item["faceCount"] != counts[item["personId"]]:
             problems.append(f"faceCount: {item['faceCount']}, not {counts[item['personId']]}")
         yield ("person", item["personId"]), item["name"]
+
+
+def _of_earthquakes(items: Sequence[Item]) -> Iterator[tuple[Fact, Any]]:
+    for item in items:
+        if item.get("entity") == "EVENT" and item["eventId"].startswith("q"):  # not one that actors read
+            yield ("earthquake", item["eventId"]), True
 
 
 def _of_fixtures(items: Sequence[Item]) -> Iterator[tuple[Fact, Any]]:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 # The maximum seconds for which a client waits for a reading, and those for which an unreadable position is remembered.
 REACH_SECONDS = 30.0
 REMEMBERED_SECONDS = 10.0
-# A token ahead of this process comes from a process that reads the stream a little earlier. A token that stays ahead
-# for these seconds belongs to the stream of a table that was restored since.
+# A token ahead of this process comes from a process that reads the stream a little earlier. If it stays ahead for these
+# seconds, the end of the stream decides: it is before a token of a table that was restored since.
 AHEAD_SECONDS = 10.0
 # The seconds for which clients that resume from unknown shards share a listing.
 LISTED_SECONDS = 1.0
@@ -99,6 +99,8 @@ class ReplayLog(History):
         # The age of the newest token whose changes could not be read, the number of recent failures, and the time until
         # which both are remembered.
         self._unreachable, self._failures, self._remembered_until = (-1, -1), 0, 0.0
+        # The sequence numbers of the last records of shards, when they were last read to their present end.
+        self._ends: dict[Key, int] = {}
 
     def read_empty(self, shard: str) -> None:
         """Count an empty read: resuming clients wait for empty reads of shards that have shown no record."""
@@ -139,6 +141,7 @@ class ReplayLog(History):
 
     async def _wait_until_loaded(self, waiting: _ResumeWaiter, charge: Callable[[float], None]) -> int | None:
         is_charged, began = False, self._clock()
+        ahead_since = began
         while True:
             found = self._found(waiting.positions)
             if self._is_closed:
@@ -149,10 +152,12 @@ class ReplayLog(History):
                 await (
                     self._wait_for_reads(waiting)
                     if isinstance(found, int)
-                    else self._changed_until(began + AHEAD_SECONDS)
+                    else self._changed_until(ahead_since + AHEAD_SECONDS)
                 )
-                if found is Lack.AHEAD and self._clock() >= began + AHEAD_SECONDS:
-                    return None
+                if found is Lack.AHEAD and self._clock() >= ahead_since + AHEAD_SECONDS:
+                    if await self._is_beyond_end(waiting.positions):
+                        return None
+                    ahead_since = self._clock()
                 continue
             if self._is_too_old(waiting, found, began):
                 return None
@@ -181,6 +186,38 @@ class ReplayLog(History):
         listed = {self._key(shard) for shard in self._listed}
         missing = {key for key in positions if self._first_after(key, positions[key]) is None}
         return bool(missing - listed - self.parents.all_ancestors(positions))
+
+    async def _is_beyond_end(self, positions: Positions) -> bool:
+        """Return whether the stream ends before one of the positions. If not, this process reads it late.
+
+        Raises: `Unavailable`, if the store is, or if more changes are missing than the bounds allow.
+        """
+        ahead = {key: sequence_at(position) for key, position in positions.items() if self._is_ahead(key, position)}
+        self._ends.clear()
+        while not ahead.keys() <= self._ends.keys():
+            await self._readings.join("ends", self._read_ends)
+            ahead = {key: sequence for key, sequence in ahead.items() if self._is_ahead(key, positions[key])}
+        return any(sequence is not None and sequence > self._ends[key] for key, sequence in ahead.items())
+
+    async def _read_ends(self) -> None:
+        """Read the shards in which clients are ahead to their present ends. A shard that is not listed has none."""
+        waited = [position for waiter in self._waiting for position in waiter.positions.items()]
+        ahead = {key for key, position in waited if self._is_ahead(key, position)}
+        await self._learn_parents()
+        shards = {self._key(shard): shard for shard in self._listed}
+        ranges = [
+            MissingRange(key, shards[key], self._listed[shards[key]], self._frontier.get(key, START), False, _no_bound)
+            for key in ahead & shards.keys()
+        ]
+        try:
+            changes = await self._backfill.read(self.stream, ranges)
+        except ResumeTokenRefused:
+            changes = None
+        if changes is None:
+            raise not_now()
+        self._ends = {key: sequence_at(self._frontier.get(key)) or -1 for key in ahead}
+        for shard, change in changes:
+            self._ends[self._key(shard)] = max(self._ends[self._key(shard)], int(change.sequence))
 
     async def _changed_until(self, moment: float) -> None:
         """Wait until the next change arrives, until `moment` at the latest."""
@@ -312,6 +349,10 @@ class ReplayLog(History):
             return None
 
         return before
+
+
+def _no_bound() -> None:
+    """Return no sequence: a shard is read to its present end."""
 
 
 def _age(token: ResumeToken) -> tuple[int, int]:

@@ -5,22 +5,25 @@ import os
 import signal
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
 import aiohttp
 
 from datastore.change_streams.leases import Leases
 from datastore.change_streams.shards.shard_reader import stream_of
 from datastore.errors import DomainError
+from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.keyspace.feeds.table import FEED
 from datastore.matches.active_matches import ActiveMatches
+from datastore.model.access_patterns import Table
 from tests.support.chaos.schedule import ENGINE, ENGINE_PROCESS, KILL, PlannedFault
 from tests.support.chaos.traffic import PROBE
-from tests.support.deployment import CRICKETS, FEEDS, GATEWAYS, MATCH, wait_for
+from tests.support.deployment import CRICKETS, FEEDS, GATEWAYS, MATCH, STATISTICS, wait_for
 from tests.support.loaded_deployment import LoadedDeployment
 
 BACK_SECONDS = 90.0
@@ -110,11 +113,11 @@ class FaultInjector:
                 os.kill(stopped[0], signal.SIGCONT)
 
     async def restart_in_turn(self) -> None:
-        """Replace the gateways, then the feed's pipelines, one after another, as docs/operations.md describes.
+        """Replace the gateways, then the pipelines, one after another, as docs/operations.md describes.
 
         Raises: `NotBack`.
         """
-        for name in (*GATEWAYS, *FEEDS):
+        for name in (*GATEWAYS, *FEEDS, STATISTICS):
             part = self._deployment.parts[name]
 
             async def has_ended() -> bool:
@@ -140,7 +143,9 @@ class FaultInjector:
         if part is self._deployment.parts[ENGINE]:
             works = self._is_answered
         elif process in FEEDS:
-            works = self._is_feed_read
+            works = partial(self._is_read, FEED, FEEDS)
+        elif process == STATISTICS:
+            works = partial(self._is_read, EARTHQUAKES, (STATISTICS,))
         elif process in CRICKETS:
             works = self._is_match_polled
 
@@ -160,17 +165,17 @@ class FaultInjector:
             return False
         return "errors" not in answer
 
-    async def _is_feed_read(self) -> bool:
-        """Return whether a running instance owns the lease."""
+    async def _is_read(self, table: Table, processes: Sequence[str]) -> bool:
+        """Return whether running instances own the leases of a table's stream."""
         served = self._world.served
         assert served.database is not None
         try:
-            stream = await stream_of(served.database.client, FEED.name, served.database.prefix)
+            stream = await stream_of(served.database.client, table.name, served.database.prefix)
             leases = await Leases(served.store(), CONSUMER_TABLE, stream, "nobody", datetime.now(UTC)).all()
         except DomainError:
             return False
         # A lease that was released has no owner.
-        return bool(leases) and all(self._deployment.is_feed_instance(lease.owner or "") for lease in leases)
+        return bool(leases) and all(self._deployment.is_instance(lease.owner or "", processes) for lease in leases)
 
     async def _is_match_polled(self) -> bool:
         """Return whether a running instance polls the match."""

@@ -6,7 +6,7 @@ from contextlib import suppress
 from statistics import linear_regression
 
 from tests.support.chaos.schedule import ENGINE, ENGINE_PROCESS, PROCESSES, REDIS
-from tests.support.deployment import CRICKETS, FEEDS, GATEWAYS, PROXY, Deployment
+from tests.support.deployment import CRICKETS, FEEDS, GATEWAYS, PROXY, STATISTICS, Deployment
 from tests.support.vital_signs import resident_megabytes
 
 EVERY_SECONDS = 1.0
@@ -14,7 +14,7 @@ EVERY_SECONDS = 1.0
 # less than 90 for others at their start.
 BOUNDS = {
     **dict.fromkeys(GATEWAYS, 300.0),
-    **dict.fromkeys((*FEEDS, *CRICKETS), 200.0),
+    **dict.fromkeys((*FEEDS, *CRICKETS, STATISTICS), 200.0),
     ENGINE: 200.0,
     ENGINE_PROCESS: 200.0,
     REDIS: 100.0,

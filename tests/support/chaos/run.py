@@ -9,6 +9,7 @@ from pathlib import Path
 import aiohttp
 
 from datastore.database import Database
+from tests.support.chaos.earthquakes import EarthquakeLoad
 from tests.support.chaos.faults import FaultInjector, NotBack
 from tests.support.chaos.memory import MemoryWatch
 from tests.support.chaos.report import RunReport
@@ -20,7 +21,7 @@ from tests.support.feed_workload import feed_differences, pipeline_settled
 from tests.support.load_facts import facts_and_problems
 from tests.support.loaded_deployment import LoadedDeployment, LoadSize, deployed
 from tests.support.resuming_clients import EventStreamClient, SocketClient
-from tests.support.until import until_async
+from tests.support.until import until, until_async
 
 ROLLING, STORM = "rolling restart", "several at once"
 WARM_SECONDS = 4.0
@@ -60,6 +61,7 @@ class ChaosRun:
             spread = RecordedSpread(http, world.deployment.urls, CLIENT_SECONDS)
             spread.per_second = self._per_second
             world.served.http = spread
+            self._earthquakes = EarthquakeLoad(world.served, world.load.truth)
             subscribers = Subscribers(world.served, http, world.deployment.urls)
             await subscribers.begin()
             try:
@@ -80,7 +82,10 @@ class ChaosRun:
         over = asyncio.Event()
         memory = self.report.memory = MemoryWatch(world.deployment)
         watching = asyncio.create_task(memory.watch())
-        working = [asyncio.create_task(work) for work in (world.work_until(over), spread.probe_until(over))]
+        loads = (world, self._earthquakes)
+        working = [
+            asyncio.create_task(work) for work in (*(load.work_until(over) for load in loads), spread.probe_until(over))
+        ]
         self.report.outages = injector.outages
         try:
             await self._faults(injector, spread)
@@ -143,7 +148,10 @@ class ChaosRun:
         await self._step("photos", lambda: world.uploads.check(database, world.deployment.objects, SETTLING_SECONDS))
         stored, _ = await facts_and_problems(database)
         sightings = [fact[1] for fact in stored if fact[0] == "sighting"]
-        await self._step("subscribers lack sightings", lambda: _arrived(subscribers, sightings))
+        await self._step("subscribers lack events", lambda: self._arrived(subscribers, sightings))
+        await self._step(
+            "statistics of earthquakes", lambda: until_async(self._earthquakes.is_counted, SETTLING_SECONDS)
+        )
         await self._step("the feed", lambda: _feed_is_right(world))
         await self._step("dead letters", world.check_letters)
         await self._step("the score of the match", world.check_score)
@@ -153,8 +161,12 @@ class ChaosRun:
         self.report.streams = {
             "sightingReported": judge_list(subscribers.reported, sightings),
             "watchAlerts": judge_list(subscribers.alerts, sightings),
+            "earthquakeDetected": judge_list(subscribers.detected, self._earthquakes.stored),
             "matchUpdates": judge_viewers(world.viewers, world.expected),
         }
+
+    async def _arrived(self, subscribers: Subscribers, sightings: list[str]) -> None:
+        await until(lambda: subscribers.have(sightings, self._earthquakes.stored), SETTLING_SECONDS / 2)
 
     async def _judge_writes(self, world: LoadedDeployment, database: Database) -> None:
         self.report.writes = await judge_writes(world.load.truth, world.workload.model, database)
@@ -187,13 +199,6 @@ async def _all_seen(world: LoadedDeployment) -> None:
 
 async def _pipeline(world: LoadedDeployment, database: Database) -> None:
     await pipeline_settled(database.client, world.served.store, database.prefix, SETTLING_SECONDS)
-
-
-async def _arrived(subscribers: Subscribers, sightings: list[str]) -> None:
-    async def have_arrived() -> bool:
-        return subscribers.have(sightings)
-
-    await until_async(have_arrived, SETTLING_SECONDS / 2)
 
 
 async def _feed_is_right(world: LoadedDeployment) -> None:

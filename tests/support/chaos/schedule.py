@@ -3,12 +3,12 @@
 import random
 from dataclasses import dataclass
 
-from tests.support.deployment import CRICKETS, FEEDS, GATEWAYS, PROXY
+from tests.support.deployment import CRICKETS, FEEDS, GATEWAYS, PROXY, STATISTICS
 
 KILL, PAUSE = "kill", "pause"
 ENGINE, ENGINE_PROCESS, REDIS = "engine", "engine's process", "redis"
 # On the path of requests, and beside it: the two lanes run concurrently.
-LANES = ((*GATEWAYS, ENGINE, ENGINE_PROCESS, REDIS, PROXY), (*FEEDS, *CRICKETS))
+LANES = ((*GATEWAYS, ENGINE, ENGINE_PROCESS, REDIS, PROXY), (*FEEDS, *CRICKETS, STATISTICS))
 PROCESSES = tuple(name for lane in LANES for name in lane)
 # A service manager restarts a process within this time.
 RESTART_SECONDS = (0.1, 1.5)

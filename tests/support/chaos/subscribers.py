@@ -1,4 +1,4 @@
-"""Subscribers of sightings over WebSockets and event streams, and the check that each event came once and in order."""
+"""Subscribers over WebSockets and event streams, and the check that each event came once and in order."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -8,6 +8,7 @@ from typing import Any
 import aiohttp
 
 from datastore.model.identity import Role
+from tests.support.chaos.earthquakes import OLDEST
 from tests.support.followers import ListFollower, Viewer
 from tests.support.load_operations import AREA, CATEGORY
 from tests.support.remote import Remote
@@ -16,6 +17,7 @@ from tests.support.resuming_clients import EventStreamClient, SocketClient
 REPORTED = f'subscription {{ sightingReported(area: "{AREA}") {{ description }} }}'
 WATCHER = "watcher"
 WATCH = f'mutation {{ createWatch(input: {{area: "{AREA}", category: "{CATEGORY}"}}) {{ area }} }}'
+DETECTED = f'subscription {{ earthquakeDetected(from: "{OLDEST}") {{ eventId }} }}'
 ALERTS = f'subscription {{ watchAlerts(userId: "{WATCHER}") {{ description }} }}'
 
 
@@ -106,7 +108,7 @@ def judge_viewers(viewers: Sequence[Viewer], expected: set[str]) -> StreamVerdic
 
 
 class Subscribers:
-    """Subscribers of all sightings of the load, of which some are alerts for a watch."""
+    """Subscribers of all sightings of the load, also as alerts for a watch, and of all earthquakes."""
 
     def __init__(self, served: Remote, http: aiohttp.ClientSession, urls: Sequence[str]) -> None:
         self._served = served
@@ -115,6 +117,10 @@ class Subscribers:
         self.reported = [
             ListFollower(transport(http, REPORTED, {}), urls, number, self._reported)
             for number, transport in enumerate(transports * 2)
+        ]
+        self.detected = [
+            ListFollower(transport(http, DETECTED, {}), urls, 20 + number, self._detected)
+            for number, transport in enumerate(transports)
         ]
         self.alerts = [
             ListFollower(transport(http, ALERTS, headers), urls, 10 + number, self._alerted)
@@ -126,20 +132,29 @@ class Subscribers:
         return str(data["sightingReported"]["description"])
 
     @staticmethod
+    def _detected(data: Any) -> str:
+        return str(data["earthquakeDetected"]["eventId"])
+
+    @staticmethod
     def _alerted(data: Any) -> str:
         return str(data["watchAlerts"]["description"])
+
+    @property
+    def all(self) -> list[ListFollower]:
+        return [*self.reported, *self.alerts, *self.detected]
 
     async def begin(self) -> None:
         answer = await self._served.ask(WATCH, user=WATCHER)
         assert answer.errors is None, answer.errors
-        for follower in (*self.reported, *self.alerts):
+        for follower in self.all:
             await follower.begin()
 
     def leave(self) -> None:
-        for follower in (*self.reported, *self.alerts):
+        for follower in self.all:
             follower.leave()
 
-    def have(self, published: Iterable[str]) -> bool:
+    def have(self, sightings: Iterable[str], earthquakes: Iterable[str]) -> bool:
         """Return whether every subscriber has these events."""
-        expected = set(published)
-        return all(expected <= set(follower.events) for follower in (*self.reported, *self.alerts))
+        reported, detected = set(sightings), set(earthquakes)
+        have_sightings = all(reported <= set(follower.events) for follower in (*self.reported, *self.alerts))
+        return have_sightings and all(detected <= set(follower.events) for follower in self.detected)
