@@ -263,8 +263,8 @@ def test_memory_that_grows_without_bound_is_found() -> None:
     name = GATEWAYS[0]
     level = [(second, 120 + min(second, 20) / 2) for second in map(float, range(120))]
     assert judge_memory(name, level) == []
-    leak = [(second, megabytes + second / 2) for second, megabytes in level]
-    assert judge_memory(name, leak) == [f"{name} grows by 30 MB per minute."]
+    leak = [(second, megabytes + second) for second, megabytes in level]
+    assert judge_memory(name, leak) == [f"{name} grows by 60 MB per minute."]
     assert judge_memory(name, [(0.0, BOUNDS[name] + 1)]) == [f"{name} has 301 MB, more than 300."]
     assert judge_memory(name, []) == []
 

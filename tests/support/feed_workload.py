@@ -198,7 +198,7 @@ class Found:
         at = f"{window}:30:00Z" if "T" in window else f"{window}T12:00:00Z"
         query = """query ($period: TagPeriod!, $at: DateTime!) {
           trendingTags(period: $period, at: $at, first: 100) { tag postCount } }"""
-        found = await self._ask(query, {"window": "HOUR" if "T" in window else "DAY", "at": at})
+        found = await self._ask(query, {"period": "HOUR" if "T" in window else "DAY", "at": at})
         return [(one["tag"], one["postCount"]) for one in found["trendingTags"]]
 
 
