@@ -55,7 +55,9 @@ def judge_list(followers: Sequence[ListFollower], published: Iterable[str]) -> S
     for number, follower in enumerate(followers):
         received, name = Counter(follower.events), f"subscriber {number}"
         excused = _excused(follower, order)
-        verdict.lost += [f"{name}: {key}" for key in expected - received.keys() if order.get(key, -1) >= excused]
+        verdict.lost += [
+            f"{name}: {key}" for key in sorted(expected - received.keys()) if order.get(key, -1) >= excused
+        ]
         verdict.doubled += [f"{name}: {key}" for key, times in received.items() if times > 1]
         verdict.disordered += [f"{name}: {key}" for key in _disordered(follower.events, order)]
         verdict.delivered += len(follower.events)
