@@ -8,7 +8,7 @@ from typing import Annotated, Any, Concatenate
 import strawberry
 
 from datastore.errors import BadUserInput
-from datastore.model.access_patterns import MAX_PAGE_SIZE, AccessPattern, Who
+from datastore.model.access_patterns import MAX_PAGE_SIZE, AccessPattern, Extent, Who
 from resolvers.shared.arguments import argument
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
@@ -30,8 +30,23 @@ class NodeType:
     #: The names of the parts of an id after the name of the type.
     parts: tuple[str, ...]
     read: Reader
+    #: The point reads of an object.
+    extent: Extent
     #: The place of the part that is the id of the object's owner.
     owner: int | None = None
+    #: The fields of the type whose values are the parts of an id; empty if not every part is a field.
+    local_key: tuple[str, ...] = ()
+
+    async def read_for_caller(self, context: Context, parts: Sequence[str]) -> Any:
+        """Return the object with these parts in its id, or None if it does not exist.
+
+        Raises:
+            Unauthenticated, Forbidden: the caller may not read the object.
+            BadUserInput: a part is invalid in a key.
+        """
+        if self.pattern.who is not Who.ANY:
+            require(context.identity, self.pattern, owner=None if self.owner is None else parts[self.owner])
+        return await self.read(context, *parts)
 
 
 def node_resolvers(types: Sequence[NodeType]) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -50,12 +65,9 @@ def node_resolvers(types: Sequence[NodeType]) -> tuple[Callable[..., Any], Calla
 
     async def read(context: Context, id: str, field: str) -> Any:
         kind, parts = _parse(id, by_name, field)
-        if kind.pattern.who is not Who.ANY:
-            owner = None if kind.owner is None else parts[kind.owner]
-            require(context.identity, kind.pattern, owner=owner)
         try:
-            return await kind.read(context, *parts)
-        except BadUserInput:  # a part is invalid in a key
+            return await kind.read_for_caller(context, parts)
+        except BadUserInput:
             raise _invalid_id(field) from None
 
     return node, nodes

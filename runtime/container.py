@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import strawberry
@@ -48,6 +48,7 @@ from resolvers.shared.services import Services, SightingPlaces
 from runtime.data_disk import DataDisk
 from runtime.jobs import LOCAL_POLL_SECONDS, POLL_SECONDS, Background, Job, metrics_served, serve_metrics
 from server.agreement.settings_agreement import SettingsAgreement
+from server.documents.settings import DocumentSettings
 from server.observability.store_metrics import StoreMetrics
 from server.operations.report import Observe
 from server.settings import KEEP_METADATA, Settings
@@ -67,12 +68,11 @@ def new_id() -> str:
     return str(uuid.uuid4())
 
 
-@cache
-def _build_schema(incremental: bool) -> strawberry.Schema:
+def _build_schema(settings: DocumentSettings) -> strawberry.Schema:
     # Not at the top of the module: without it, commands that serve nothing start in three quarters of the time.
     import schema
 
-    return schema.build(incremental=incremental)
+    return schema.build(incremental=settings.incremental, federation=settings.federation)
 
 
 class ProcessPart(StrEnum):
@@ -131,7 +131,7 @@ class Gateway:
             self.objects,
             self.metrics.registry,
             ServerDependencies(
-                build_schema=partial(_build_schema, settings.documents.incremental),
+                build_schema=partial(_build_schema, settings.documents),
                 open_context=self.open_context,
                 open_store=self.open_store,
                 open_session=self.http,

@@ -11,6 +11,7 @@ from strawberry.schema.config import StrawberryConfig
 
 from schema import earthquakes, feeds, matches, photos, sightings
 from schema.error_codes import error_codes
+from schema.federation import FEDERATION_SCALARS, federation_queries, subgraph_sdl
 from schema.me import MeQueries
 from schema.nodes import Node, node_queries
 from schema.scalars import SCALARS
@@ -36,12 +37,16 @@ def _root(name: str, classes: Iterable[type], description: str) -> type:
 
 
 @cache
-def build(*, incremental: bool = False) -> strawberry.Schema:
-    """Return the schema, which is built once per process. `incremental` adds `@defer` and `@stream`."""
+def build(*, incremental: bool = False, federation: bool = False) -> strawberry.Schema:
+    """Return the schema, which is built once per process.
+
+    `incremental` adds `@defer` and `@stream`, `federation` the fields of a subgraph.
+    """
+    own = [*chain.from_iterable(system.queries for system in SYSTEMS), node_queries(NODES), MeQueries]
     schema = strawberry.Schema(
         query=_root(
             "Query",
-            [*chain.from_iterable(system.queries for system in SYSTEMS), node_queries(NODES), MeQueries],
+            [*own, federation_queries(NODES, federation_sdl())] if federation else own,
             "The queries. Fields that name no callers are open to everyone, with or without a token.",
         ),
         mutation=_root(
@@ -58,10 +63,19 @@ def build(*, incremental: bool = False) -> strawberry.Schema:
             "its request.",
         ),
         types=[*NODES, error_codes()],
-        config=StrawberryConfig(scalar_map=SCALARS, enable_experimental_incremental_execution=incremental),
+        config=StrawberryConfig(
+            scalar_map=SCALARS | FEDERATION_SCALARS if federation else SCALARS,
+            enable_experimental_incremental_execution=incremental,
+        ),
     )
     _fix_is_one_of(schema._schema)
     return schema
+
+
+@cache
+def federation_sdl() -> str:
+    """Return the schema of the subgraph, for the composition of a supergraph."""
+    return subgraph_sdl(build().as_str(), NODES)
 
 
 def _fix_is_one_of(schema: GraphQLSchema) -> None:

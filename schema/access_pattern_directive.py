@@ -7,11 +7,13 @@ from strawberry.schema_directive import Location
 
 from datastore.model.access_patterns import AccessPattern
 
+ACCESS_PATTERN = "accessPattern"
+
 
 @strawberry.schema_directive(
     locations=[Location.FIELD_DEFINITION],
     repeatable=True,
-    name="accessPattern",
+    name=ACCESS_PATTERN,
     description="An access pattern of the field: its id in docs/access-patterns.md, the DynamoDB operations that it "
     "may use (none for a change feed), the table, and the index, if it reads one.",
 )

@@ -58,16 +58,21 @@ def pattern_field(
     description: str,
     extent: Extent = NO_EXTENT,
     preloaded: str | None = None,
+    name: str | None = None,
+    reads_of_type: Mapping[str, tuple[AccessPattern, Extent]] | None = None,
 ) -> Any:
     """Return a field that uses these access patterns. Its directives and its metadata name them.
 
-    `preloaded` is an attribute of the parent that may hold the result: the resolver is called only if the attribute is
-    None.
+    `name` is the name in the schema, by default that of the attribute in camel case. `preloaded` is an attribute of the
+    parent that may hold the result: the resolver is called only if the attribute is None. `reads_of_type` are the reads
+    of an object by its type, for a field whose argument `representations` names the types.
 
     Raises `ValueError` if the cost ignores an argument of a filter or condition.
     """
-    metadata = {} if preloaded is None else {"preloaded": preloaded}
-    return _field(patterns, resolver, graphql_type, description, extent, metadata)
+    metadata: dict[str, Any] = {} if preloaded is None else {"preloaded": preloaded}
+    if reads_of_type is not None:
+        metadata["reads_of_type"] = reads_of_type
+    return _field(patterns, resolver, graphql_type, description, extent, metadata, name)
 
 
 def batch_field(
@@ -108,10 +113,12 @@ def _field(
     description: str,
     extent: Extent,
     metadata: Mapping[str, Any],
+    name: str | None = None,
 ) -> Any:
     check_cost_arguments(patterns, resolver, extent, name=resolver.__name__)
     return strawberry.field(
         resolver=resolver,
+        name=name,
         graphql_type=graphql_type,
         description=_with_callers(description, patterns, resolver),
         directives=access_pattern_directives(patterns),

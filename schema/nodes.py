@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, TypeVar
 
 import strawberry
+from strawberry.types.base import get_object_definition
+from strawberry.utils.str_converters import to_camel_case
 
-from datastore.model.access_patterns import AccessPattern, Who
+from datastore.model.access_patterns import NO_EXTENT, AccessPattern, Extent, Who
 from resolvers.nodes import NodeType, Reader, node_resolvers
 from resolvers.shared.global_ids import content_id_resolver, key_id_resolver
 from schema.fields import described, pattern_field
@@ -35,12 +37,14 @@ def node_type(
     description: str,
     owner: str | None = None,
     id: Callable[..., str] | None = None,
+    extent: Extent = NO_EXTENT,
 ) -> Callable[[T], T]:
     """Declare a type with a global id. Its values are records of the class `record`.
 
     `pattern` is the access pattern of the point read, and states the callers. `read` reads an object by the context and
     the `parts` of its id, which are the parts of its key. `owner` is the part that names the object's owner.
-    `id` is the resolver of the field `id`, if the parts are no attributes of the record.
+    `id` is the resolver of the field `id`, if the parts are no attributes of the record. `extent` has the number of
+    point reads of an object, if it is not one.
 
     Raises `ValueError` if the pattern is for the owner of the data, and no part names the owner.
     """
@@ -50,13 +54,20 @@ def node_type(
     place = None if owner is None else parts.index(owner)
 
     def declare(cls: T) -> T:
-        cls.declaration = NodeType(cls.__name__, pattern, parts, read, place)
         resolver: Any = id or key_id_resolver(cls.__name__, parts)
         cls.id = strawberry.field(resolver=resolver, graphql_type=strawberry.ID, description=GLOBAL_ID)
         cls.is_type_of = staticmethod(lambda value, _info: isinstance(value, record))
-        return strawberry.type(cls, description=description)
+        declared = strawberry.type(cls, description=description)
+        declared.declaration = NodeType(cls.__name__, pattern, parts, read, extent, place, _local_key(declared, parts))
+        return declared
 
     return declare
+
+
+def _local_key(declared: type[Node], parts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of the fields that show the parts of an id; none if a part has no field of its name."""
+    fields = {field.python_name for field in get_object_definition(declared, strict=True).fields}
+    return tuple(map(to_camel_case, parts)) if fields.issuperset(parts) else ()
 
 
 def object_type(

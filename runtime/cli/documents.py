@@ -153,9 +153,8 @@ def _prepared(manifest: Path) -> dict[str, Document]:
 
     try:
         settings = document_settings(os.environ)
-        documents = Documents(
-            schema.build(incremental=settings.incremental), settings.limits, max_cost=settings.max_cost
-        )
+        schema_of_settings = schema.build(incremental=settings.incremental, federation=settings.federation)
+        documents = Documents(schema_of_settings, settings.limits, max_cost=settings.max_cost)
         return prepare_manifest(documents, manifest.read_bytes())
     except ValueError as problem:
         raise mistake(problem, 2) from None

@@ -21,6 +21,7 @@ from schema.nodes import Node, node_type
     patterns.COMMENT,
     parts=("post_id", "comment_id"),
     read=resolve.visible_comment,
+    extent=Extent(reads=3),
     description="A comment on a post. Comments never change.",
 )
 class Comment(Node):

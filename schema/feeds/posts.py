@@ -30,6 +30,7 @@ from schema.nodes import Node, node_type, object_type
     patterns.POST,
     parts=("post_id",),
     read=lambda context, *key: context.posts.visible(*key),
+    extent=Extent(reads=2),
     description="A post. Posts never change, except for their counts, which are updated within moments. The response "
     "of a mutation contains the caller's own change.",
 )

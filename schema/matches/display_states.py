@@ -64,6 +64,7 @@ class DisplayBowler:
     patterns.DISPLAY_STATE,
     parts=("match_id", "team_id"),
     read=lambda context, *key: context.display_states.by_id(*key),
+    extent=Extent(reads=6),
     description="A match as a widget or Live Activity shows it, from the point of view of one team.",
 )
 class DisplayState(Node):

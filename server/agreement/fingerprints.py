@@ -66,6 +66,7 @@ def _shared_settings(settings: Settings) -> dict[str, Any]:
         "GATEWAY_APQ": documents.automatic,
         "GATEWAY_INTROSPECTION": documents.introspection,
         "GATEWAY_INCREMENTAL": documents.incremental,
+        "GATEWAY_FEDERATION": documents.federation,
         "GATEWAY_MAX_COST": str(documents.max_cost),
         "GATEWAY_BUDGET_UNITS": capacity.budget_units,
         "GATEWAY_BUDGET_UNITS_PER_SECOND": capacity.budget_units_per_second,

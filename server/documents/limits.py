@@ -20,6 +20,9 @@ from datastore.errors import BadUserInput
 from server.documents.cost.introspection import Sizes, Times
 
 INTROSPECTION = ("__schema", "__type")
+# The field of a federation subgraph with the text of the schema, and the values of introspection that it counts as: a
+# response of 150 KB.
+SUBGRAPH_FIELD, SUBGRAPH_VALUES = "_service", 20_000
 # Fields of introspection that are lists: nesting them multiplies the response.
 TYPE_LISTS = frozenset({"types", "fields", "inputFields", "interfaces", "possibleTypes", "enumValues", "args"})
 MAX_REPORTED = 1_000_000
@@ -173,7 +176,7 @@ class DocumentCounts:
         self.counts: dict[str, int] = dict.fromkeys(NAMES, 0)
         #: The number of selections that were visited.
         self.visited = 0
-        #: Whether the document selects introspection fields.
+        #: Whether the document selects introspection fields, or the schema of the subgraph.
         self.introspects = False
         self._fragments = {
             part.name.value: part for part in document.definitions if isinstance(part, FragmentDefinitionNode)
@@ -237,6 +240,9 @@ class DocumentCounts:
             self._raise_to("introspection_nesting", beneath.nesting)
             self._raise_to("introspection_depth", beneath.depth)
             beneath = Weight()
+        elif name == SUBGRAPH_FIELD:
+            self.introspects = True
+            self.counts["introspection_values"] += SUBGRAPH_VALUES
         weight.add_field(beneath, name in TYPE_LISTS, self._sizes.times(name))
 
     def _fragment(self, name: str) -> Weight:

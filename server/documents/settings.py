@@ -11,6 +11,7 @@ VARIABLES = (
     *("GATEWAY_DOCUMENTS", "GATEWAY_DOCUMENTS_MODE", "GATEWAY_DOCUMENTS_ADMIN_BYPASS", "GATEWAY_APQ"),
     *("GATEWAY_INTROSPECTION", "GATEWAY_MAX_COST", "GATEWAY_DOCUMENT_LIMITS", "GATEWAY_EXECUTOR"),
     "GATEWAY_INCREMENTAL",
+    "GATEWAY_FEDERATION",
 )
 MAX_COST = 2_000.0
 
@@ -47,6 +48,8 @@ class DocumentSettings:
     compiles: bool = True
     #: Whether the schema has `@defer` and `@stream`.
     incremental: bool = False
+    #: Whether the schema has the fields of a federation subgraph, `_service` and `_entities`.
+    federation: bool = False
 
     def __post_init__(self) -> None:
         if self.mode is not DocumentsMode.OFF and self.source is None:
@@ -71,6 +74,7 @@ def document_settings(environment: Mapping[str, str]) -> DocumentSettings:
         limits=_limits("GATEWAY_DOCUMENT_LIMITS", environment),
         compiles=_is_first("GATEWAY_EXECUTOR", environment, "compiled", "interpreted"),
         incremental=not _is_first("GATEWAY_INCREMENTAL", environment, "off", "on"),
+        federation=not _is_first("GATEWAY_FEDERATION", environment, "off", "on"),
     )
 
 

@@ -4,49 +4,18 @@ The cases are those of the contract. They are compared with the declarations: a 
 test.
 """
 
-from dataclasses import dataclass
-from typing import Any
-
 import pytest
 
 import schema as api
 from datastore.keyspace import PATTERNS
-from datastore.keyspace.feeds.table import FEED
 from datastore.model.access_patterns import AccessPattern, Who
-from datastore.model.identity import Role
+from tests.support.caller_kinds import CALLERS, NODES, add_nodes, ask_as_caller, every_caller, first_id
 from tests.support.contract import FIELDS, PAGES, hints, prepare_all
 from tests.support.contract import SUBSCRIPTIONS as FOLLOWED
-from tests.support.contract.pages import FORBIDDEN, SIGN_IN, Field, Nested, NodeType, Owner
-from tests.support.earthquake_samples import quake, store
-from tests.support.notifications import notification_item
-from tests.support.photo_items import ADA, EVE
+from tests.support.contract.pages import FORBIDDEN, SIGN_IN, Field, Nested, Owner
 from tests.support.served import Served
 
 ALLOWED: list[str] = []
-
-
-@dataclass(frozen=True)
-class Caller:
-    """A kind of caller: the claims of its token."""
-
-    user: str | None = None
-    role: Role = Role.USER
-    email: str | None = None
-
-
-CALLERS = {
-    "anonymous": Caller(),
-    "owner": Caller("ada", email=ADA),
-    "stranger": Caller("eve", email=EVE),
-    "admin": Caller("root", Role.ADMIN, "root@example.com"),
-    "system": Caller("poller", Role.SYSTEM),
-}
-every_caller = pytest.mark.parametrize("caller", CALLERS)
-
-
-async def ask_as_caller(served: Served, caller: str, query: str, variables: dict[str, Any] | None = None) -> Any:
-    who = CALLERS[caller]
-    return await served.ask(query, variables, user=who.user, role=who.role, email=who.email)
 
 
 @pytest.fixture
@@ -141,9 +110,6 @@ async def test_nested_fields(served: Served, prepared: dict[str, str], caller: s
     assert seen == {name: nested.expected[caller] for name, nested in NESTED.items()}
 
 
-NODES: dict[str, NodeType] = {kind.name: kind for page in PAGES for kind in page.nodes}
-
-
 def test_every_type_that_node_reads_has_a_case() -> None:
     node = api.build()._schema.get_type("Node")
     declared = {kind.name for kind in api.build()._schema.get_possible_types(node)}  # type: ignore[arg-type]
@@ -154,19 +120,9 @@ def test_every_type_that_node_reads_has_a_case() -> None:
     }, f"State the restricted patterns of `node` as `restricted` in {page}."
 
 
-def first_id(found: Any) -> str:
-    """Return the first `id` in the data of a response."""
-    while not isinstance(found, str):
-        found = found[0] if isinstance(found, list) else next(iter(found.values()))
-    return found
-
-
 @every_caller
 async def test_nodes(served: Served, prepared: dict[str, str], caller: str) -> None:
-    comment = 'mutation { createComment(postId: "p1", input: {text: "Nice"}) { commentId } }'
-    assert (await served.ask(comment, user="grace")).errors is None
-    await served.store().write_all(FEED, puts=[notification_item("like-p1", post_id="p1")])
-    await store(served, quake("us1"))
+    await add_nodes(served)
     seen, read, expected = {}, {}, {}
     for kind, node in NODES.items():
         found = await ask_as_caller(served, "system", f"{{ {node.selection} }}")

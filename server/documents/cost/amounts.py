@@ -3,12 +3,15 @@
 A term that is a number is computed once for each document.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from graphql import GraphQLField, Undefined, value_from_ast_untyped
 from graphql.language import ArgumentNode, DirectiveNode, ListValueNode, Node, ObjectValueNode, ValueNode, VariableNode
+
+from datastore.model.access_patterns import MAX_PAGE_SIZE
 
 
 class EstimateInput(NamedTuple):
@@ -18,6 +21,8 @@ class EstimateInput(NamedTuple):
     now: datetime
 
 
+# A time for terms that do not depend on the time.
+ANY_TIME = datetime.min.replace(tzinfo=UTC)
 # A number, or a function that computes it.
 Amount = float | Callable[[EstimateInput], float]
 Condition = Callable[[EstimateInput], bool] | None
@@ -136,6 +141,31 @@ def greatest(amounts: Iterable[Amount]) -> Amount:
 def times(factor: float, amount: Amount) -> Amount:
     """Return the product of a factor and an amount."""
     return (lambda given: factor * amount(given)) if callable(amount) else factor * amount
+
+
+def of_representations(values: Values, amounts: Mapping[str, Amount]) -> Amount:
+    """Return the sum of the amounts of the types that the argument `representations` names.
+
+    Objects of other types are refused, and cost nothing.
+    """
+
+    def amount(given: EstimateInput) -> float:
+        arguments = values(given) if callable(values) else values
+        found = 0.0
+        for name, number in _types_in(arguments.get("representations")).items():
+            each = amounts.get(name, 0.0)
+            found += number * (each(given) if callable(each) else each)
+        return found
+
+    varies = callable(values) or any(map(callable, amounts.values()))
+    return amount if varies else amount(EstimateInput({}, ANY_TIME))
+
+
+def _types_in(representations: object) -> Counter[str]:
+    """Return the number of representations of each type, for an unchecked value. More than a page are refused."""
+    given = representations[:MAX_PAGE_SIZE] if isinstance(representations, list) else [representations]
+    names = [each.get("__typename") for each in given if isinstance(each, dict)]
+    return Counter(name for name in names if isinstance(name, str))
 
 
 def _partition(amounts: Iterable[Amount]) -> tuple[list[float], list[Callable[[EstimateInput], float]]]:

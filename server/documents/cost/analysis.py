@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from graphql import (
@@ -28,6 +28,7 @@ from graphql.language import (
 
 from datastore.model.access_patterns import CostModel
 from server.documents.cost.amounts import (
+    ANY_TIME,
     Amount,
     Condition,
     EstimateInput,
@@ -37,6 +38,7 @@ from server.documents.cost.amounts import (
     condition_of,
     either,
     greatest,
+    of_representations,
     only_if,
     times,
     total,
@@ -51,8 +53,6 @@ _Selection = tuple[str | None, FieldNode, Condition]
 Modelled = tuple[CostModel, Values]
 # The fields of an operation for which statistics are read. Further fields are estimated from cached statistics.
 MAX_LOADED = 4
-# A time for sizes that do not depend on the time.
-ANY_TIME = datetime.min.replace(tzinfo=UTC)
 
 
 class CostEstimate(NamedTuple):
@@ -214,6 +214,8 @@ class _CostBuilder:
         return is_abstract_type(condition) and self._schema.is_sub_type(condition, kind)
 
     def _field(self, definition: GraphQLField, price: FieldCost, nodes: list[FieldNode]) -> Amount:
+        if price.units_of_type:
+            return self._entities(definition, price, nodes)
         inner = self._inner(definition, price, nodes)
         if not price.patterns and not callable(inner) and inner == 0:
             return 0.0
@@ -236,6 +238,23 @@ class _CostBuilder:
             return 0.0
         sets = [node.selection_set for node in nodes if node.selection_set]
         return self._entries(named, sets) if price.is_connection else self.beneath(named, sets)
+
+    def _entities(self, definition: GraphQLField, price: FieldCost, nodes: list[FieldNode]) -> Amount:
+        """Return the amount of all objects of a field whose argument names the type of each."""
+        sets = [node.selection_set for node in nodes if node.selection_set]
+        selected = self._selections(sets)
+        kinds = self._kinds(get_named_type(definition.type), selected)
+        inner = {kind.name: self._object(kind, selected) for kind in kinds}
+        # The last kind stands for the types that no fragment names.
+        amounts = {
+            name: total([own, inner.get(name, inner[kinds[-1].name])])
+            for name, own in self._objects(price, sets).items()
+        }
+        return of_representations(arguments_of(definition, nodes[0].arguments or ()), amounts)
+
+    def _objects(self, price: FieldCost, _sets: Sequence[SelectionSetNode]) -> Mapping[str, float]:
+        """Return the amount of an object itself, by the name of its type."""
+        return price.units_of_type
 
     def _names(self, nodes: list[FieldNode]) -> set[str]:
         """Return the names of the fields that are selected beneath these nodes."""
@@ -262,6 +281,8 @@ class _ValueCounter(_CostBuilder):
         return total(amount for _, amount in self._amounts(kind, selected))
 
     def _field(self, definition: GraphQLField, price: FieldCost, nodes: list[FieldNode]) -> Amount:
+        if price.units_of_type:
+            return total([self._own(price, nodes), self._entities(definition, price, nodes)])
         inner, own = self._inner(definition, price, nodes), self._own(price, nodes)
         if not callable(inner) and inner == 0:
             return own
@@ -283,6 +304,9 @@ class _ValueCounter(_CostBuilder):
         """Return the amount of a field itself."""
         return 1.0
 
+    def _objects(self, price: FieldCost, _sets: Sequence[SelectionSetNode]) -> Mapping[str, float]:
+        return dict.fromkeys(price.units_of_type, 0.0)
+
 
 class _PartCounter(_ValueCounter):
     """A builder of formulas for the number of deferred fragments and streamed lists in a response."""
@@ -293,6 +317,9 @@ class _PartCounter(_ValueCounter):
     def _own(self, price: FieldCost, nodes: list[FieldNode]) -> float:
         # `_entries` does not visit the selections of a connection themselves.
         return self._directives([node.selection_set for node in nodes if node.selection_set]) * price.is_connection
+
+    def _objects(self, price: FieldCost, sets: Sequence[SelectionSetNode]) -> Mapping[str, float]:
+        return dict.fromkeys(price.units_of_type, self._directives(sets))
 
     def _directives(self, sets: Iterable[SelectionSetNode]) -> float:
         """Return the number of directives in selection sets, and in their fragments."""

@@ -60,6 +60,8 @@ class FieldCost:
         self._distinct = tuple(distinct.values())
         self._extent: Extent = metadata.get("extent", NO_EXTENT)
         self.model = self._extent.model
+        #: For `_entities`: the read units of an object, by the name of its type.
+        self.units_of_type = {name: _object_units(*read) for name, read in metadata.get("reads_of_type", {}).items()}
         self.depends_on_time = callable(self._extent.size)  # the size depends on the time
         self.from_parent = self._extent.from_parent
         self.background_cost = WRITE_UNIT_COST * self._extent.deferred
@@ -129,41 +131,48 @@ class FieldCost:
     def _units(
         self, pattern: AccessPattern, arguments: Arguments, now: datetime, size: float, list_length: int | None
     ) -> float:
-        operations = pattern.operations
-        consistent = pattern.consistent or arguments.get("consistent") is True
-        unit = 1.0 if consistent else 0.5
-        units = 0.0
-        if "Query" in operations or "Scan" in operations:
-            units += unit * self._query_units(pattern, arguments, now, size)
-        if any(name in operations for name in POINT_READS):
-            each = size if self._extent.per_entry else (list_length or 1)
-            units += unit * each * self._extent.reads * _blocks(typical_bytes(pattern.table), READ_BYTES)
+        extent = self._extent
+        many = extent.partitions(arguments, now) if callable(extent.partitions) else extent.partitions
+        scanned = extent.scanned(arguments) if callable(extent.scanned) else extent.scanned
+        items = (size + 1) * scanned if self.is_connection or self._is_list else scanned
+        consistent = arguments.get("consistent") is True
+        reads = (size if extent.per_entry else (list_length or 1)) * extent.reads
         return (
-            units
-            + WRITE_UNIT_COST * (self._write_units(pattern, arguments, list_length) + self._extent.deferred)
-            + self._extent.searched
-            + self._extent.own_counts
+            _read_units(pattern, max(0.0, many - 1), extent.scans or items, reads, consistent=consistent)
+            + WRITE_UNIT_COST * (_write_units(pattern, extent, arguments, list_length) + extent.deferred)
+            + extent.searched
+            + extent.own_counts
         )
 
-    def _query_units(self, pattern: AccessPattern, arguments: Arguments, now: datetime, size: float) -> float:
-        partitions = self._extent.partitions
-        many = partitions(arguments, now) if callable(partitions) else partitions
-        scanned = self._extent.scanned
-        each = scanned(arguments) if callable(scanned) else scanned
-        items = self._extent.scans or ((size + 1) * each if self.is_connection or self._is_list else each)
-        return max(0.0, many - 1) + _blocks(items * read_bytes(pattern), READ_BYTES)
 
-    def _write_units(self, pattern: AccessPattern, arguments: Arguments, list_length: int | None) -> float:
-        """Return the write units. An item is also written to each index that contains it."""
-        if not pattern.writes:
-            return 0.0
-        written = self._extent.written
-        declared = written(arguments) if callable(written) else written
-        items = (list_length or 1) if declared is None else declared
-        times = (2 if "TransactWriteItems" in pattern.operations else 1) * _copies(pattern)
-        # A new item takes one write unit. Items grow later, with their updates.
-        is_new = "UpdateItem" not in pattern.operations or "BatchWriteItem" in pattern.operations
-        return items * times * (1 if is_new else _blocks(typical_bytes(pattern.table), WRITTEN_BYTES))
+def _object_units(pattern: AccessPattern, extent: Extent) -> float:
+    """Return the cost of the point read of one object."""
+    return _read_units(pattern, 0, 1, extent.reads) + WRITE_UNIT_COST * _write_units(pattern, extent, {}, None)
+
+
+def _read_units(
+    pattern: AccessPattern, further_partitions: float, items: float, reads: float, *, consistent: bool = False
+) -> float:
+    """Return the cost of the Queries and of the point reads of a pattern."""
+    unit = 1.0 if consistent or pattern.consistent else 0.5
+    units = 0.0
+    if "Query" in pattern.operations or "Scan" in pattern.operations:
+        units += unit * (further_partitions + _blocks(items * read_bytes(pattern), READ_BYTES))
+    if any(name in pattern.operations for name in POINT_READS):
+        units += unit * reads * _blocks(typical_bytes(pattern.table), READ_BYTES)
+    return units
+
+
+def _write_units(pattern: AccessPattern, extent: Extent, arguments: Arguments, list_length: int | None) -> float:
+    """Return the write units. An item is also written to each index that contains it."""
+    if not pattern.writes:
+        return 0.0
+    declared = extent.written(arguments) if callable(extent.written) else extent.written
+    items = (list_length or 1) if declared is None else declared
+    times = (2 if "TransactWriteItems" in pattern.operations else 1) * _copies(pattern)
+    # A new item takes one write unit. Items grow later, with their updates.
+    is_new = "UpdateItem" not in pattern.operations or "BatchWriteItem" in pattern.operations
+    return items * times * (1 if is_new else _blocks(typical_bytes(pattern.table), WRITTEN_BYTES))
 
 
 def _copies(pattern: AccessPattern) -> int:

@@ -287,6 +287,10 @@ def test_a_token_that_no_gateway_accepts_is_not_printed(tmp_path: Path) -> None:
 
 def test_the_schema_is_printed_as_it_is_served() -> None:
     assert "earthquakes" in build_schema(run_here("schema").stdout).query_type.fields  # type: ignore[union-attr]
+    assert (
+        'type Match implements Node @key(fields: "id") @key(fields: "matchId")'
+        in run_here("schema", "--federation").stdout
+    )
 
 
 def test_the_tables_are_exported_for_cloudformation_and_terraform() -> None:
