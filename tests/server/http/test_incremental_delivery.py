@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from datastore.keyspace.sightings import BLIP
 from server.documents.document_cache import GatewayExecutor
 from server.operations.request import Transport
 from server.settings import Settings
@@ -129,6 +130,17 @@ async def test_a_socket_has_a_next_for_each_payload(served: Served) -> None:
     messages = [await listener.message() for _ in range(3)]
     assert [message["type"] for message in messages] == ["next", "next", "complete"]
     assert merged([message["payload"] for message in messages[:2]]) == whole.data
+    await listener.socket.close()
+
+
+async def test_a_subscription_may_have_inactive_directives(served: Served) -> None:
+    query = (
+        "subscription ($defers: Boolean! = false) { sightingReported { area ... @defer(if: $defers) { category } } }"
+    )
+    listener = await served.listen(query)
+    await served.settle(BLIP)
+    await report_sighting(served, area="Harbor", category="Cats", user="ada")
+    assert await listener.event() == {"sightingReported": {"area": "Harbor", "category": "Cats"}}
     await listener.socket.close()
 
 
