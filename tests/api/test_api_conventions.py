@@ -403,6 +403,21 @@ def versions_mention_counts_of_types_with_counts_only() -> Iterator[str]:
 
 
 @rule
+def updates_and_ends_accept_the_expected_version() -> Iterator[str]:
+    for coordinate, field in fields("Mutation"):
+        versions = getattr(get_named_type(field.type), "fields", {})
+        is_versioned = any(
+            "`expectedVersion`" in (versions[name].description or "")
+            for name in ("version", "revision")
+            if name in versions
+        )
+        kind: Any = get_named_type(field.args["input"].type) if "input" in field.args else None
+        accepts = kind is not None and "expectedVersion" in kind.fields
+        if coordinate.startswith(("Mutation.update", "Mutation.end")) and is_versioned and not accepts:
+            yield coordinate
+
+
+@rule
 def times_and_days_have_the_names_of_the_conventions() -> Iterator[str]:
     named = [(coordinate, coordinate.partition(".")[2], field) for coordinate, field in fields()]
     for coordinate, name, value in (*named, *values()):

@@ -20,6 +20,7 @@ KINDS = {
     "awayTeamId": "Team",
     "leagueId": "League",
     "seasonId": "Season",
+    "currentSeasonId": "Season",
     "userId": "User",
 }
 _ID = re.compile(r'\b(id|ids|\w+Id): (\[?)"([^"]+)"')

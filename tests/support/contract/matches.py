@@ -76,7 +76,7 @@ PAGE = Page(
             ("FIX-4", Who.SYSTEM, {"GetItem", "BatchGetItem", "BatchWriteItem", "UpdateItem"}),
             """mutation { syncFixtures(input: [
           {matchId: "m2", leagueId: "1", leagueCode: "ONE", homeTeamId: "10", awayTeamId: "20",
-            startTime: "2026-07-25T12:00:00Z"}
+            seasonId: "1", startTime: "2026-07-25T12:00:00Z"}
           {matchId: "m3", leagueId: "1", leagueCode: "ONE", homeTeamId: "10", awayTeamId: "20",
             startTime: "2026-06-25T12:00:00Z"}
         ]) { status } }""",
@@ -185,7 +185,9 @@ PAGE = Page(
         Field(
             "syncTeamSeasons",
             ("TS-2", Who.SYSTEM, {"BatchWriteItem"}),
-            'mutation { syncTeamSeasons(seasonId: "1", input: {teamSeasons: [{teamId: "1", points: 4}]}) { points } }',
+            """mutation {
+              syncTeamSeasons(seasonId: "1", input: {leagueId: "1", teamSeasons: [{teamId: "1", points: 4}]}) { points }
+            }""",
             ["BatchWriteItem cricket-team-seasons"],
             again=Again.WRITTEN,
         ),
@@ -206,14 +208,14 @@ PAGE = Page(
         Field(
             "putLeague",
             ("LG-4", Who.SYSTEM, {"PutItem"}),
-            'mutation { putLeague(id: "2", input: {name: "Two", code: "TWO"}) { name } }',
+            'mutation { putLeague(id: "2", input: {name: "Two", code: "TWO", currentSeasonId: "1"}) { name } }',
             ["PutItem cricket-leagues"],
             again=Again.WRITTEN,
         ),
         Field(
             "updateLeague",
             ("LG-5", Who.ADMIN, {"UpdateItem"}),
-            'mutation { updateLeague(id: "1", input: {active: false}) { name } }',
+            'mutation { updateLeague(id: "1", input: {active: false, currentSeasonId: "2"}) { name } }',
             ["UpdateItem cricket-leagues"],
             missing="NOT_FOUND",
             again=Again.WRITTEN,
