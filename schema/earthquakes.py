@@ -245,7 +245,7 @@ class EarthquakeQueries:
             deferred=records.LOG_WRITE_UNITS,
             model=resolve.EARTHQUAKE_COSTS,
         ),
-        description="Return the earthquakes of a range of times, by default newest first.",
+        description="Return the earthquakes of a range of times, newest first.",
     )
     earthquake_statistics = pattern_field(
         statistics.DAYS,

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from datastore.dynamodb.client import TransactionCancelled
 from datastore.dynamodb.codec import Item
 from datastore.dynamodb.records import readable_records, record
-from datastore.errors import BadUserInput, Conflict, NotFound
+from datastore.errors import Conflict, NotFound
 from datastore.feeds.count_marks import CountMarks, marked_until, needs_mark
 from datastore.feeds.users import no_profile
 from datastore.items import attributes as stored
@@ -98,7 +98,7 @@ class Follows(Repository):
         Both users are read before the transaction: users are never deleted, and a condition check in the transaction
         would make concurrent follows of one user conflict with each other, and with the counting of followers.
 
-        Raises `NotFound` if either user does not exist, `BadUserInput` if the follower's count is at its maximum.
+        Raises `NotFound` if either user does not exist, `Conflict` if the follower's count is at its maximum.
         """
         existing = await self._check_follow(follower_id, followee_id)
         if existing is not None:
@@ -128,7 +128,7 @@ class Follows(Repository):
         if followee is None:
             raise NotFound(f"There is no user {followee_id!r}.")
         if follower.get("following", 0) >= MAX_FOLLOWED:
-            raise BadUserInput(f"`userId` would exceed the maximum of {MAX_FOLLOWED:,} followed users.", field="userId")
+            raise Conflict(f"`userId` would exceed the maximum of {MAX_FOLLOWED:,} followed users.", field="userId")
         return None
 
     async def unfollow(self, follower_id: str, followee_id: str) -> Follow | None:

@@ -1,4 +1,4 @@
-"""Livestreams: records, reads and writes, and the schedule of their state changes."""
+"""Livestreams: records, reads and writes, and the schedule of their changes of status."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -39,15 +39,15 @@ MAX_SLEEP_SECONDS = 60.0
 MIN_SLEEP_SECONDS = 0.01
 
 
-class LivestreamState(StrEnum):
-    """The state of a livestream, in the order in which it changes."""
+class LivestreamStatus(StrEnum):
+    """The status of a livestream, in the order in which it changes."""
 
     UPCOMING = "upcoming"
     LIVE = "live"
     ENDED = "ended"
 
 
-_STATE_ORDER = tuple(LivestreamState)
+_STATUS_ORDER = tuple(LivestreamStatus)
 
 
 class Livestream(StoredItem, key=keys.livestream):
@@ -71,15 +71,15 @@ class Livestream(StoredItem, key=keys.livestream):
         """The sort key of a new livestream: the time of its id."""
         return keys.livestream_at(self.livestream_id, uuid7_moment(self.livestream_id) or self.created_at).sort
 
-    def state(self, now: datetime) -> LivestreamState:
+    def status(self, now: datetime) -> LivestreamStatus:
         if self.end_time is not None and now >= self.end_time:
-            return LivestreamState.ENDED
-        return LivestreamState.LIVE if now >= self.start_time else LivestreamState.UPCOMING
+            return LivestreamStatus.ENDED
+        return LivestreamStatus.LIVE if now >= self.start_time else LivestreamStatus.UPCOMING
 
     def next_state_change(self, now: datetime) -> datetime | None:
-        """Return the time of the next scheduled state change, or None."""
+        """Return the time of the next scheduled change of status, or None."""
         future = [moment for moment in (self.start_time, self.end_time) if moment is not None and moment > now]
-        has_ended = self.state(now) is LivestreamState.ENDED
+        has_ended = self.status(now) is LivestreamStatus.ENDED
         return None if has_ended else min(future, default=None)
 
 
@@ -143,10 +143,10 @@ class Livestreams:
         return await self._change(livestream_id, self._end_change, expected)
 
     def _end_change(self, livestream: Livestream) -> Mapping[str, Any]:
-        state = livestream.state(self._now)
-        if state is LivestreamState.UPCOMING:
+        status = livestream.status(self._now)
+        if status is LivestreamStatus.UPCOMING:
             raise Conflict("The livestream has not started: change its times instead.")
-        return {} if state is LivestreamState.ENDED else {"end_time": self._now}
+        return {} if status is LivestreamStatus.ENDED else {"end_time": self._now}
 
     async def _change(
         self, livestream_id: str, decide: Callable[[Livestream], Mapping[str, Any]], expected: int | None
@@ -197,48 +197,48 @@ def _checked(stored: Livestream, changes: Mapping[str, Any]) -> Mapping[str, Any
 
 
 class LivestreamSchedule:
-    """The livestreams with scheduled state changes, each with the last state that was published.
+    """The livestreams with scheduled changes of status, each with the last status that was published.
 
-    `now` is the clock. If it is set back, no livestream returns to an earlier state.
+    `now` is the clock. If it is set back, no livestream returns to an earlier status.
     """
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         self._now = now
-        self._published: dict[str, tuple[Livestream, LivestreamState]] = {}
+        self._published: dict[str, tuple[Livestream, LivestreamStatus]] = {}
 
     def publish(self, livestream: Livestream) -> Livestream:
-        """Record that the current state is published. Return the livestream with the time of its event."""
+        """Record that the current status is published. Return the livestream with the time of its event."""
         now = self._now()
         self._published.pop(livestream.livestream_id, None)
         if livestream.next_state_change(now) is not None:
-            self._published[livestream.livestream_id] = (livestream, livestream.state(now))
+            self._published[livestream.livestream_id] = (livestream, livestream.status(now))
         return replace(livestream, event_time=now)
 
     def add_published(self, livestream: Livestream, at: datetime) -> None:
         """Record that another process published the state of a livestream at the time `at`."""
         if livestream.next_state_change(at) is not None:
-            self._published[livestream.livestream_id] = (livestream, livestream.state(at))
+            self._published[livestream.livestream_id] = (livestream, livestream.status(at))
 
     def remove(self, livestream_id: str) -> None:
         self._published.pop(livestream_id, None)
 
     def due(self) -> list[Livestream]:
-        """Publish the livestreams whose state has changed since it was published."""
+        """Publish the livestreams whose status has changed since it was published."""
         now = self._now()
         published = tuple(self._published.values())
-        return [self.publish(stream) for stream, state in published if _has_advanced(stream, state, now)]
+        return [self.publish(stream) for stream, status in published if _has_advanced(stream, status, now)]
 
     def sleep_seconds(self) -> float | None:
-        """Return the seconds until the next state change, up to `MAX_SLEEP_SECONDS`; None if none is scheduled."""
+        """Return the seconds until the next change of status, up to `MAX_SLEEP_SECONDS`; None if none is scheduled."""
         if not self._published:
             return None
         now = self._now()
-        if any(_has_advanced(stream, state, now) for stream, state in self._published.values()):
+        if any(_has_advanced(stream, status, now) for stream, status in self._published.values()):
             return 0.0
         changes = [stream.next_state_change(now) for stream, _ in self._published.values()]
         waits = [(change - now).total_seconds() for change in changes if change is not None]
         return min(max(min(waits, default=MAX_SLEEP_SECONDS), MIN_SLEEP_SECONDS), MAX_SLEEP_SECONDS)
 
 
-def _has_advanced(livestream: Livestream, state: LivestreamState, now: datetime) -> bool:
-    return _STATE_ORDER.index(livestream.state(now)) > _STATE_ORDER.index(state)
+def _has_advanced(livestream: Livestream, status: LivestreamStatus, now: datetime) -> bool:
+    return _STATUS_ORDER.index(livestream.status(now)) > _STATUS_ORDER.index(status)

@@ -18,7 +18,7 @@ from datastore.model.access_patterns import Table, consistently
 from datastore.model.ids import uuid7
 from datastore.model.timestamps import iso
 from datastore.objects import ObjectStore
-from datastore.photos.livestreams import Livestream, Livestreams, LivestreamState
+from datastore.photos.livestreams import Livestream, Livestreams, LivestreamStatus
 from datastore.photos.lookups import Lookups
 from datastore.photos.photos import FaceOnPhoto, Photo
 from datastore.photos.users import PhotoUsers
@@ -113,9 +113,9 @@ class PhotoDemo:
     async def _restart_livestreams(self) -> None:
         """Move the live and the upcoming livestream's times, if they are over, so that they are live and upcoming."""
         now = self.now()
-        for stream, state in ((LIVE, LivestreamState.LIVE), (UPCOMING, LivestreamState.UPCOMING)):
+        for stream, status in ((LIVE, LivestreamStatus.LIVE), (UPCOMING, LivestreamStatus.UPCOMING)):
             livestream = await self._find(stream)
-            if livestream is not None and livestream.state(now) is not state:
+            if livestream is not None and livestream.status(now) is not status:
                 start, end = stream.times(now)
                 times = {"start_time": start, "end_time": end}
                 await self._livestreams().update(livestream.livestream_id, times)

@@ -8,7 +8,7 @@ import strawberry
 from datastore.keyspace.photos import livestreams as keys
 from datastore.model.access_patterns import consistently
 from datastore.model.timestamps import from_iso, iso
-from datastore.photos.livestreams import Livestream, LivestreamState, check_times
+from datastore.photos.livestreams import Livestream, LivestreamStatus, check_times
 from datastore.session.pagination import SortOrder
 from resolvers.photos.photo_access import list_of_type
 from resolvers.shared import validation as validate
@@ -79,8 +79,8 @@ async def livestream(info: Info, id: LivestreamId, consistent: Consistent = Fals
 livestreams = list_of_type(keys.LIVESTREAMS, Livestream.decoder, keys.TYPE, SortOrder.DESCENDING)
 
 
-def state(parent: strawberry.Parent[Livestream], info: Info) -> LivestreamState:
-    return parent.state(parent.event_time or info.context.now)
+def status(parent: strawberry.Parent[Livestream], info: Info) -> LivestreamStatus:
+    return parent.status(parent.event_time or info.context.now)
 
 
 async def create_livestream(info: Info, input: NewLivestream) -> Livestream:

@@ -59,8 +59,8 @@ class FollowMutations:
         graphql_type=Following,
         extent=Extent(written=2, own_counts=2 * OWN_COUNT_UNITS),
         description="Follow a user: posts written from now on appear in the caller's home feed. A repeated request "
-        "returns the existing follow and changes nothing. A user may follow at most 5,000 others; BAD_USER_INPUT "
-        "beyond. The counts of both users contain the follow.",
+        "returns the existing follow and changes nothing. A user may follow at most 5,000 others; CONFLICT beyond. "
+        "The counts of both users contain the follow.",
     )
     unfollow = pattern_field(
         patterns.UNFOLLOW,

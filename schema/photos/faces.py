@@ -108,6 +108,6 @@ class AppearanceQueries:
         resolver=resolve_persons.photos_by_person,
         graphql_type=PersonPhotoConnection,
         extent=Extent(per_entry=True),
-        description="Return the photos of a person, each once, by default the last tagged first. The list is "
+        description="Return the photos of a person, each once, the last tagged first. The list is "
         "empty for an unknown person.",
     )

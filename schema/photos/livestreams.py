@@ -13,7 +13,7 @@ from schema.connections import Connection
 from schema.fields import VERSION, described, pattern_field, pattern_subscription
 from schema.nodes import Node, node_type
 
-strawberry.enum(records.LivestreamState, description="The state of a livestream: before, during or after its time.")
+strawberry.enum(records.LivestreamStatus, description="The status of a livestream: before, during or after its time.")
 
 
 @node_type(
@@ -34,11 +34,11 @@ class Livestream(Node):
     end_time: datetime | None = described("The end time; null if it is unknown.")
     created_at: datetime = described("The time at which the livestream was announced.")
     version: int = described(VERSION)
-    state = strawberry.field(
-        resolver=resolve.state,
-        graphql_type=records.LivestreamState,
+    status = strawberry.field(
+        resolver=resolve.status,
+        graphql_type=records.LivestreamStatus,
         description="UPCOMING before `startTime`, LIVE from then on, ENDED from `endTime` on. In an event, the "
-        "state at the moment of the event.",
+        "status at the moment of the event.",
     )
 
 
@@ -60,7 +60,7 @@ class LivestreamQueries:
         patterns.LIVESTREAMS,
         resolver=resolve.livestreams,
         graphql_type=Connection[Livestream],
-        description="Return all livestreams, by default the last created first.",
+        description="Return all livestreams, last created first.",
     )
 
 

@@ -41,7 +41,7 @@ class Person(Node):
         resolver=resolve.photos_of_parent,
         graphql_type=LazyPersonPhotos,
         extent=Extent(per_entry=True),
-        description="The photos of the person, each once, by default the last tagged first.",
+        description="The photos of the person, each once, the last tagged first.",
     )
 
 

@@ -104,13 +104,13 @@ class LibraryQueries:
         patterns.PHOTOS,
         resolver=resolve.photos,
         graphql_type=Connection[Photo],
-        description="Return all photos, by default the newest upload first.",
+        description="Return all photos, newest upload first.",
     )
     photos_by_user = pattern_field(
         patterns.PHOTOS_BY_USER,
         resolver=resolve.photos_by_user,
         graphql_type=Connection[Photo],
-        description="Return the photos of a user, by default the newest upload first. Name the user by either "
+        description="Return the photos of a user, newest upload first. Name the user by either "
         "`userId` or `email`; both are open to every caller. The list is empty for an unknown user.",
     )
 

@@ -63,7 +63,7 @@ class PhotoUser(Node):
         library_patterns.PHOTOS_BY_USER,
         resolver=resolve_library.photos_of_user,
         graphql_type=Connection[LazyPhoto],
-        description="The user's photos, by default the newest upload first.",
+        description="The user's photos, newest upload first.",
     )
 
 

@@ -7,7 +7,7 @@ from datastore.model.identity import Role
 from datastore.model.timestamps import iso
 from tests.support.served import NOON, Answer, Served
 
-ALL = " fragment All on Livestream { livestreamId title description streamUrl startTime endTime createdAt state }"
+ALL = " fragment All on Livestream { livestreamId title description streamUrl startTime endTime createdAt status }"
 CREATE = "mutation ($input: CreateLivestreamInput!) { createLivestream(input: $input) { ...All } }" + ALL
 UPDATE = (
     "mutation ($id: ID!, $input: UpdateLivestreamInput!) { updateLivestream(id: $id, input: $input) { ...All } }" + ALL

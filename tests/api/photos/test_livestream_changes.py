@@ -16,7 +16,7 @@ from tests.support.livestreams import END, admin, announce, change_livestream, i
 from tests.support.photo_items import WRITTEN, face, livestream, person, photo, photo_user, put_library_items
 from tests.support.served import NOON, Clock, Listener, Served
 
-FIELDS = "{ title state startTime endTime }"
+FIELDS = "{ title status startTime endTime }"
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ async def listen(served: Served, id: str | None = None, when_slow: str = "CLOSE"
 
 async def next_title_and_state(listener: Listener) -> tuple[str, str]:
     event = (await listener.event())["livestreamChanged"]
-    return event["title"], event["state"]
+    return event["title"], event["status"]
 
 
 async def all_ready(served: Served, *listeners: Listener) -> None:
@@ -73,12 +73,12 @@ async def test_a_livestream_is_sent_when_it_is_announced_changed_and_ended(serve
 
     first = {
         "title": "Opening",
-        "state": "UPCOMING",
+        "status": "UPCOMING",
         "startTime": iso_after_noon(hours=1),
         "endTime": iso_after_noon(hours=2),
     }
-    second = first | {"title": "Closing", "state": "LIVE", "startTime": iso_after_noon(minutes=-1)}
-    assert events == [first, second, second | {"state": "ENDED", "endTime": iso_after_noon()}]
+    second = first | {"title": "Closing", "status": "LIVE", "startTime": iso_after_noon(minutes=-1)}
+    assert events == [first, second, second | {"status": "ENDED", "endTime": iso_after_noon()}]
 
 
 async def test_each_subscriber_receives_the_start_and_the_end_of_a_livestream_once(
@@ -366,11 +366,11 @@ def test_a_schedule_without_a_start_or_end_ahead_has_no_timer(monkeypatch: pytes
 def test_a_clock_that_is_set_back_repeats_no_event() -> None:
     clock = Clock()
     schedule = LivestreamSchedule(clock)
-    states = [schedule.publish(stream(1, 2)).state(clock.now)]
+    states = [schedule.publish(stream(1, 2)).status(clock.now)]
 
     for minutes in (1.0, -0.5, 0.5, 1.0, -1.5):
         clock.forward(minutes=minutes)
-        states += [record.state(clock.now) for record in schedule.due()]
+        states += [record.status(clock.now) for record in schedule.due()]
 
     assert states == ["upcoming", "live", "ended"]
     assert schedule.sleep_seconds() is None

@@ -45,7 +45,7 @@ async def test_a_livestream_is_announced_and_found_by_its_id_and_as_the_latest(s
         "startTime": "2026-06-25T13:00:00.123Z",
         "endTime": None,
         "createdAt": iso_after_noon(),
-        "state": "UPCOMING",
+        "status": "UPCOMING",
     }
     assert (created.data["createLivestream"], created.made) == (expected, ["PutItem sparks"])
     found = await served.ask("query ($id: ID!) { livestream(id: $id) { ...All } }" + ALL, {"id": id})
@@ -80,14 +80,14 @@ async def test_the_state_of_livestreams_of_another_program_follows_the_clock(ser
         livestream("c", NOON - hour),
         livestream("d", NOON + hour),
     )
-    query = "{ livestreams(order: ASCENDING) { nodes { livestreamId state } } }"
+    query = "{ livestreams(order: ASCENDING) { nodes { livestreamId status } } }"
 
     before = await served.ask(query)
     served.clock.forward(hours=1)
     after = await served.ask(query)
 
     states = [
-        {stream["livestreamId"]: stream["state"] for stream in answer.data["livestreams"]["nodes"]}
+        {stream["livestreamId"]: stream["status"] for stream in answer.data["livestreams"]["nodes"]}
         for answer in (before, after)
     ]
     assert states == [
@@ -104,7 +104,7 @@ async def test_the_state_of_livestreams_of_another_program_follows_the_clock(ser
             "startTime": iso_after_noon(hours=-2),
             "endTime": iso_after_noon(),
             "createdAt": "2023-01-01T00:00:00.000Z",
-            "state": "ENDED",
+            "status": "ENDED",
         },
     )
 
@@ -294,16 +294,19 @@ async def test_a_livestream_of_another_program_can_be_changed(served: Served) ->
 async def test_an_end_that_another_program_wrote_as_null_is_unknown(served: Served) -> None:
     await put_library_items(served, livestream("a", endTime=None), livestream("b", endTime=None))
 
-    latest = await served.ask("{ latestLivestream { livestreamId endTime state } }")
+    latest = await served.ask("{ latestLivestream { livestreamId endTime status } }")
     closed = await change_livestream(served, "a", endTime=iso_after_noon(hours=1))
     ended = await admin(served, END, id="b")
 
     assert (latest.errors, latest.data) == (
         None,
-        {"latestLivestream": {"livestreamId": "b", "endTime": None, "state": "LIVE"}},
+        {"latestLivestream": {"livestreamId": "b", "endTime": None, "status": "LIVE"}},
     )
     assert closed.data["updateLivestream"]["endTime"] == iso_after_noon(hours=1)
-    assert (ended.data["endLivestream"]["endTime"], ended.data["endLivestream"]["state"]) == (iso_after_noon(), "ENDED")
+    assert (ended.data["endLivestream"]["endTime"], ended.data["endLivestream"]["status"]) == (
+        iso_after_noon(),
+        "ENDED",
+    )
 
 
 async def test_a_live_livestream_is_ended_now_and_stays_ended(served: Served) -> None:
@@ -317,7 +320,7 @@ async def test_a_live_livestream_is_ended_now_and_stays_ended(served: Served) ->
     again = await admin(served, END, id=id)
 
     assert too_soon.codes == ["CONFLICT"]
-    assert ended.data["endLivestream"] == created | {"endTime": iso_after_noon(hours=1, minutes=30), "state": "ENDED"}
+    assert ended.data["endLivestream"] == created | {"endTime": iso_after_noon(hours=1, minutes=30), "status": "ENDED"}
     assert (again.data, again.made) == (ended.data, [TABLE])
 
 

@@ -385,7 +385,7 @@ async def test_a_post_that_became_invisible_is_not_replayed(served: Served) -> N
     assert await stays.event() == {"postEngagement": {"likeCount": 2}}
 
 
-LIVESTREAMS = "subscription { livestreamChanged { title state } }"
+LIVESTREAMS = "subscription { livestreamChanged { title status } }"
 
 
 async def test_a_livestream_that_began_and_an_announced_one_are_replayed(served: Served) -> None:
@@ -398,7 +398,7 @@ async def test_a_livestream_that_began_and_an_announced_one_are_replayed(served:
     before = partial(announce, served, title="Before", startTime=iso_after_noon(days=1), endTime=None)
     async with aclosing(missed(served, LIVESTREAMS, happen, before)) as events:
         changes = [(await anext(events))["data"]["livestreamChanged"] for _ in range(2)]
-    expected = [{"title": "New", "state": "UPCOMING"}, {"title": "Soon", "state": "LIVE"}]
+    expected = [{"title": "New", "status": "UPCOMING"}, {"title": "Soon", "status": "LIVE"}]
     assert sorted(changes, key=lambda event: event["title"]) == expected
 
 

@@ -83,7 +83,7 @@ PAGE = Page(
         Field(
             "latestLivestream",
             ("SPARKS-8", Who.ANY, {"Query"}),
-            "{ latestLivestream { title state } }",
+            "{ latestLivestream { title status } }",
             [BY_TYPE],
         ),
         Field(
@@ -240,7 +240,7 @@ PAGE = Page(
         Field(
             "endLivestream",
             ("SPARKS-W1", Who.ADMIN, {"Query", "UpdateItem"}),
-            'mutation { endLivestream(id: "l1", input: {}) { state } }',
+            'mutation { endLivestream(id: "l1", input: {}) { status } }',
             ["Query sparks", "UpdateItem sparks"],
             missing="NOT_FOUND",
         ),

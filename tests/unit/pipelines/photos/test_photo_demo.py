@@ -35,7 +35,7 @@ SKINS = {
     "Pia Rautio": (250, 218, 194),
     "Ezra Malik": (172, 118, 84),
 }
-STREAMS = "{ latestLivestream { title state } livestreams { nodes { state } } }"
+STREAMS = "{ latestLivestream { title status } livestreams { nodes { status } } }"
 
 
 @pytest.fixture
@@ -178,7 +178,7 @@ async def test_without_an_object_store_there_is_no_library(world: FeedWorld) -> 
 @pytest.mark.usefixtures("blank_pictures")
 async def test_the_latest_livestream_is_live_and_begins_again_when_it_has_ended(served: Served) -> None:
     def states(data: Any) -> list[str]:
-        return [data["latestLivestream"]["state"], *[node["state"] for node in data["livestreams"]["nodes"]]]
+        return [data["latestLivestream"]["status"], *[node["status"] for node in data["livestreams"]["nodes"]]]
 
     await demo_of(served).load()
     at_first = (await served.ask(STREAMS)).data
