@@ -11,5 +11,5 @@ async def me(info: Info) -> Identity | None:
     return info.context.identity
 
 
-async def profile(parent: strawberry.Parent[Identity], info: Info) -> UserProfile | None:
+async def user_profile(parent: strawberry.Parent[Identity], info: Info) -> UserProfile | None:
     return await info.context.reporters.by_id(parent.user_id)

@@ -59,7 +59,7 @@ class EarthquakeRevision:
     )
     tsunami: bool | None = described(
         "Whether the event is large and in an oceanic region, so that a tsunami is possible; null if it is unknown.",
-        name="tsunamiPossible",
+        name="isTsunamiPossible",
     )
     significance: int | None = described(
         "USGS's measure of significance, from 0 to about 1,000; null if it is unknown."
@@ -98,7 +98,7 @@ class Earthquake(Node):
     )
     tsunami: bool | None = described(
         "Whether the event is large and in an oceanic region, so that a tsunami is possible; null if it is unknown.",
-        name="tsunamiPossible",
+        name="isTsunamiPossible",
     )
     significance: int | None = described(
         "USGS's measure of significance, from 0 to about 1,000; null if it is unknown. It depends on "

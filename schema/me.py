@@ -34,9 +34,9 @@ class Me:
     user_id: strawberry.ID = described("The caller's id: the `sub` of the token.")
     role: Role = described("The caller's role.")
     email: str | None = described("The caller's email address; null unless the token says that it is verified.")
-    profile = pattern_field(
+    user_profile = pattern_field(
         patterns.USER_PROFILE,
-        resolver=resolve.profile,
+        resolver=resolve.user_profile,
         graphql_type=UserProfile | None,
         description="The caller's profile as a reporter of sightings; null before the first report.",
     )

@@ -86,7 +86,15 @@ USER_PROFILE = profile.read(
     "BLIP-2",
     "The profile of a reporter: trust tier, streak and total",
     Who.ANY,
-    ("userProfile", "Sighting.reporter", "User.profile", "PhotoUser.profile", "Me.profile", "node", "nodes"),
+    (
+        "userProfile",
+        "Sighting.reporter",
+        "User.userProfile",
+        "PhotoUser.userProfile",
+        "Me.userProfile",
+        "node",
+        "nodes",
+    ),
     max_age=5,
     shared_ms=SHARED_MS,
 )

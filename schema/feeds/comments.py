@@ -34,7 +34,9 @@ class Comment(Node):
     text: str = described("The text, 1 to 1,000 characters.")
     text_length: int = described("The length of the text in characters.")
     mentions: list[strawberry.ID] = described(
-        "The user ids that the text mentions (`@userId`), at most 20, in their order, whether or not such users exist."
+        "The ids of the users that the text mentions (`@userId`), at most 20, in their order, whether or not such "
+        "users exist.",
+        name="mentionedUserIds",
     )
 
 

@@ -43,13 +43,13 @@ class Post(Node):
     text: str = described("The text, 1 to 2,000 characters.")
     media_ref: str | None = described("A reference to a picture or video, as the author supplied it; null without one.")
     tags: list[str] = described("The tags in the text, at most 10, in their order, in lower case, without `#`.")
-    mentions = pattern_field(
+    mentioned_user_ids = pattern_field(
         patterns.POST,
         resolver=resolve.mentions,
         preloaded="mentions",
         graphql_type=list[strawberry.ID],
-        description="The user ids that the text mentions (`@userId`), at most 20, in their order, whether or not such "
-        "users exist.",
+        description="The ids of the users that the text mentions (`@userId`), at most 20, in their order, whether or "
+        "not such users exist.",
     )
     like_count = pattern_field(
         patterns.POST,

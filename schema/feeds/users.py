@@ -76,7 +76,7 @@ class User(Node):
         graphql_type=Connection[Following],
         description="The users that this user follows, by `userId`.",
     )
-    profile = batch_field(
+    user_profile = batch_field(
         sightings.USER_PROFILE,
         resolver=reporters_by_id,
         depends_on="user_id",

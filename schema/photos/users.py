@@ -51,7 +51,7 @@ class PhotoUser(Node):
         description="The same person as a user of the feed, for the caller's own photo user; null for all others, and "
         "before `createUser`. Only a token says which email address belongs to which user id.",
     )
-    profile = batch_field(
+    user_profile = batch_field(
         sightings.USER_PROFILE,
         resolver=resolve.profiles_of_caller,
         depends_on="email",

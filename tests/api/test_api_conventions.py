@@ -357,14 +357,6 @@ def descriptions_of_nullable_arguments_state_what_null_means() -> Iterator[str]:
 
 
 @rule
-def descriptions_of_nullable_inputs_state_what_null_means() -> Iterator[str]:
-    """Fields without the default null belong to updates: omitted ones keep their values."""
-    for coordinate, _, value in inputs():
-        if value.default_value is None and not _STATES_ABSENCE.search(value.description or ""):
-            yield coordinate
-
-
-@rule
 def new_objects_accept_an_id_of_the_client() -> Iterator[str]:
     """Except those that a caller or a parent can have once: their key is known before."""
     for coordinate, field in fields("Mutation"):

@@ -90,7 +90,8 @@ async def test_a_snapshot_shows_the_match_as_an_operator_changed_it(served: Serv
 async def test_the_post_of_new_counts_is_not_read_again(served: Served) -> None:
     await put_feed_items(served, user_item("ada"), post_item("p"))
     listener = await served.listen(
-        'subscription { postEngagement(postId: "p") { likeCount post { postId text likeCount mentions authorId } } }'
+        """subscription { postEngagement(postId: "p") {
+          likeCount post { postId text likeCount mentionedUserIds authorId } } }"""
     )
     await listener.event()
     reads = later_reads(served, "feed")

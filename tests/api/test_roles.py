@@ -79,13 +79,13 @@ def test_data_of_the_owner_alone_is_refused_to_admins_and_services_too(role: Rol
 
 
 async def test_me_is_the_caller_or_null(served: Served) -> None:
-    me = "{ me { userId role email profile { reportTotal } } }"
+    me = "{ me { userId role email userProfile { reportTotal } } }"
 
     anonymous = await served.ask(me)
     admin = await served.ask(me, user="root", role=Role.ADMIN)
 
     assert anonymous.data == {"me": None}
-    assert admin.data == {"me": {"userId": "root", "role": "ADMIN", "email": None, "profile": None}}
+    assert admin.data == {"me": {"userId": "root", "role": "ADMIN", "email": None, "userProfile": None}}
 
 
 async def test_a_token_of_another_secret_is_refused_and_not_repeated(served: Served) -> None:

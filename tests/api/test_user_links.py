@@ -40,16 +40,16 @@ async def test_each_of_the_callers_users_links_to_the_two_others(linked: Served)
     answer = await ask_with_email(
         linked,
         f"""{{
-          user(id: "ada") {{ photoUser {{ userId email }} profile {{ userId }} }}
+          user(id: "ada") {{ photoUser {{ userId email }} userProfile {{ userId }} }}
           userProfile(id: "ada") {{ photoUser {{ userId email }} user {{ userId }} }}
-          photoUser(id: "{own}") {{ user {{ userId }} profile {{ userId }} }}
+          photoUser(id: "{own}") {{ user {{ userId }} userProfile {{ userId }} }}
         }}""",
     )
 
     assert answer.data == {
-        "user": ada | {"profile": {"userId": "ada"}},
+        "user": ada | {"userProfile": {"userId": "ada"}},
         "userProfile": ada | {"user": {"userId": "ada"}},
-        "photoUser": {"user": {"userId": "ada"}, "profile": {"userId": "ada"}},
+        "photoUser": {"user": {"userId": "ada"}, "userProfile": {"userId": "ada"}},
     }
     # The three users, and no further read: each link leads to an item of the first batch.
     assert answer.made == ["BatchGetItem blip+feed+sparks"]
@@ -64,12 +64,12 @@ async def test_other_callers_do_not_learn_which_users_are_the_same_person(
     text = f"""{{
       user(id: "ada") {{ photoUser {{ userId }} }}
       userProfile(id: "ada") {{ photoUser {{ userId }} }}
-      photoUser(id: "{user_id(linked, ADA)}") {{ user {{ userId }} profile {{ userId }} }}
+      photoUser(id: "{user_id(linked, ADA)}") {{ user {{ userId }} userProfile {{ userId }} }}
     }}"""
 
     answer = await ask_with_email(linked, text, user, email)
 
-    assert answer.data == {"user": NO_ONE, "userProfile": NO_ONE, "photoUser": {"user": None, "profile": None}}
+    assert answer.data == {"user": NO_ONE, "userProfile": NO_ONE, "photoUser": {"user": None, "userProfile": None}}
     assert answer.made == ["BatchGetItem blip+feed+sparks"]
 
 
@@ -91,9 +91,9 @@ async def test_the_links_of_a_list_take_one_point_read(linked: Served) -> None:
 async def test_a_user_without_the_other_two_has_no_links(served: Served) -> None:
     await put_feed_items(served, user_item("ada"))
 
-    answer = await ask_with_email(served, '{ user(id: "ada") { photoUser { userId } profile { userId } } }')
+    answer = await ask_with_email(served, '{ user(id: "ada") { photoUser { userId } userProfile { userId } } }')
 
-    assert answer.data == {"user": {"photoUser": None, "profile": None}}
+    assert answer.data == {"user": {"photoUser": None, "userProfile": None}}
     assert answer.made == ["BatchGetItem blip+sparks", "GetItem feed"]
 
 

@@ -8,7 +8,7 @@ from tests.support.served import Answer, Served
 ADD = """
 mutation ($post: ID!, $id: ID, $text: String!) {
   createComment(postId: $post, input: {commentId: $id, text: $text}) {
-    id postId commentId authorId createdAt text textLength mentions
+    id postId commentId authorId createdAt text textLength mentionedUserIds
   }
 }
 """

@@ -59,7 +59,7 @@ class FeedModel:
             operation.user, answer["createdAt"], operation.visibility, tuple(answer["tags"])
         )
         if operation.visibility == "PUBLIC":
-            for mentioned in set(answer["mentions"]) - {operation.user}:
+            for mentioned in set(answer["mentionedUserIds"]) - {operation.user}:
                 self.reported["MENTION", mentioned, operation.post, None, ""].add(operation.user)
 
     def _delete_post(self, operation: UserOperation, _answer: Any) -> None:
@@ -86,7 +86,7 @@ class FeedModel:
         if author != operation.user:
             self.reported["COMMENT", author, operation.post, operation.comment, ""].add(operation.user)
         if self.posts[operation.post].is_public:
-            for mentioned in set(answer["mentions"]) - {operation.user, author}:
+            for mentioned in set(answer["mentionedUserIds"]) - {operation.user, author}:
                 self.reported["MENTION", mentioned, operation.post, operation.comment, ""].add(operation.user)
 
     def _delete_comment(self, operation: UserOperation, _answer: Any) -> None:

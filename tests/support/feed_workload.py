@@ -24,12 +24,13 @@ STEP = timedelta(seconds=41)
 
 MUTATIONS = {
     "create_post": """mutation ($post: ID!, $text: String!, $visibility: Visibility!) {
-      done: createPost(input: {postId: $post, text: $text, visibility: $visibility}) { createdAt tags mentions } }""",
+      done: createPost(input: {postId: $post, text: $text, visibility: $visibility}) {
+        createdAt tags mentionedUserIds } }""",
     "delete_post": "mutation ($post: ID!) { done: deletePost(id: $post) { postId } }",
     "like": "mutation ($post: ID!) { done: likePost(postId: $post) { createdAt } }",
     "unlike": "mutation ($post: ID!) { done: unlikePost(postId: $post) { createdAt } }",
     "comment": """mutation ($post: ID!, $comment: ID!, $text: String!) {
-      done: createComment(postId: $post, input: {commentId: $comment, text: $text}) { createdAt mentions } }""",
+      done: createComment(postId: $post, input: {commentId: $comment, text: $text}) { createdAt mentionedUserIds } }""",
     "delete_comment": """mutation ($post: ID!, $comment: ID!) {
       done: deleteComment(postId: $post, commentId: $comment) { commentId } }""",
     "follow": "mutation ($other: ID!) { done: follow(userId: $other) { followedAt } }",

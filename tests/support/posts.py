@@ -10,7 +10,7 @@ from datastore.model.composite_keys import Key
 from datastore.model.timestamps import iso
 from tests.support.served import NOON, Served
 
-FIELDS = "id postId authorId createdAt visibility text mediaRef tags mentions likeCount commentCount"
+FIELDS = "id postId authorId createdAt visibility text mediaRef tags mentionedUserIds likeCount commentCount"
 
 CREATE = f"mutation ($input: CreatePostInput!) {{ createPost(input: $input) {{ {FIELDS} }} }}"
 

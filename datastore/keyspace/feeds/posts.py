@@ -48,7 +48,7 @@ POST = post.read(
     Who.ANY,
     (
         *("post", "FeedEntry.post", "Comment.post", "Like.post", "Notification.post"),
-        *("Post.mentions", "Post.likeCount", "Post.commentCount", "node", "nodes"),
+        *("Post.mentionedUserIds", "Post.likeCount", "Post.commentCount", "node", "nodes"),
     ),
     shared_ms=SHARED_MS,
 )

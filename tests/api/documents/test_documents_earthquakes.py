@@ -33,7 +33,7 @@ from tests.support.served import NOON, Served
 from tests.support.usgs_samples import feature, feed_bytes
 
 FIELDS = """eventId occurredAt magnitude place latitude longitude depthKm source ingestedAt
-  type status updatedAt alert tsunamiPossible significance url"""
+  type status updatedAt alert isTsunamiPossible significance url"""
 WINDOW = f"""query ($first: Int, $after: String, $least: Float) {{
   earthquakes(first: $first, after: $after, minMagnitude: $least) {{
     nodes {{ {FIELDS} }} pageInfo {{ hasNextPage endCursor }} }} }}"""
@@ -80,7 +80,7 @@ async def test_documented_events_of_a_window_are_listed_newest_first_in_pages(
 
     assert event_ids_of(whole) == found == [*ours, *THEIRS]
     assert event_ids_of(strong) == [*ours, "ci1", "ci3"]
-    unknown = dict.fromkeys(("status", "updatedAt", "alert", "tsunamiPossible", "significance", "url"))
+    unknown = dict.fromkeys(("status", "updatedAt", "alert", "isTsunamiPossible", "significance", "url"))
     assert whole["nodes"][-3] == unknown | {
         "eventId": "ci2",
         "occurredAt": "2026-06-25T10:00:00.000Z",

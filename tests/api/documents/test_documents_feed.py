@@ -44,10 +44,12 @@ from tests.support.served import NOON, Served
 __all__ = ["ours"]  # fixtures
 
 
-POST_FIELDS = "postId authorId createdAt visibility text mediaRef tags mentions likeCount commentCount author { name }"
+POST_FIELDS = (
+    "postId authorId createdAt visibility text mediaRef tags mentionedUserIds likeCount commentCount author { name }"
+)
 POST = f"""{{ post(id: "abc123") {{ {POST_FIELDS}
   likes {{ nodes {{ userId createdAt post {{ postId }} user {{ name }} }} }}
-  comments {{ nodes {{ commentId authorId createdAt text textLength mentions author {{ name }} }} }} }} }}"""
+  comments {{ nodes {{ commentId authorId createdAt text textLength mentionedUserIds author {{ name }} }} }} }} }}"""
 BY_AUTHOR = '{ list: postsByAuthor(authorId: "u001") { nodes { postId text authorId visibility } } }'
 BY_TAG = """query ($first: Int, $after: String) { list: postsByTag(tag: "dynamodb", first: $first, after: $after) {
   nodes { postId text authorId visibility mediaRef } pageInfo { hasNextPage endCursor } } }"""
@@ -79,7 +81,7 @@ async def test_a_documented_post_is_read_with_its_likes_and_comments(served: Ser
         "text": "",
         "mediaRef": "s3://media/abc123.jpg",
         "tags": [],
-        "mentions": [],
+        "mentionedUserIds": [],
         "likeCount": 0,
         "commentCount": 0,
         "author": {"name": "U001"},
@@ -102,7 +104,7 @@ async def test_a_documented_post_is_read_with_its_likes_and_comments(served: Ser
                     "createdAt": "2026-06-25T12:00:00.000Z",
                     "text": "",
                     "textLength": 42,
-                    "mentions": [],
+                    "mentionedUserIds": [],
                     "author": {"name": "U002"},
                 }
             ]
@@ -115,14 +117,14 @@ async def test_a_post_without_index_keys_is_read_by_its_id(served: Served) -> No
     write_feed_items(served, user_document("u001"), item, like_document("bare"))
     await Pipeline(served).run()
 
-    found = data_of(await served.ask('{ post(id: "bare") { createdAt likeCount mentions author { postCount } } }'))[
-        "post"
-    ]
+    found = data_of(
+        await served.ask('{ post(id: "bare") { createdAt likeCount mentionedUserIds author { postCount } } }')
+    )["post"]
 
     assert found == {
         "createdAt": "2026-06-25T12:00:00.000Z",
         "likeCount": 1,
-        "mentions": [],
+        "mentionedUserIds": [],
         "author": {"postCount": 1},
     }
 

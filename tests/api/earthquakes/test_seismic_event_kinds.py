@@ -12,7 +12,7 @@ from tests.support.served import NOON, Served
 from tests.support.usgs_samples import decoded_quake as judged
 
 LIST = "query ($kind: SeismicEventKind) {earthquakes(kind: $kind) {nodes {eventId type}}}"
-ALL = "{earthquake(id: %s) {type status updatedAt alert tsunamiPossible significance url}}"
+ALL = "{earthquake(id: %s) {type status updatedAt alert isTsunamiPossible significance url}}"
 PROPERTIES = {
     "kind": "Earthquake ",
     "status": "REVIEWED",
@@ -85,7 +85,7 @@ async def test_the_properties_of_a_usgs_event_are_stored_and_returned(served: Se
         "status": "reviewed",
         "updatedAt": "2023-11-14T22:13:20.000Z",
         "alert": "green",
-        "tsunamiPossible": True,
+        "isTsunamiPossible": True,
         "significance": 312,
         "url": PROPERTIES["url"],
     }
@@ -102,7 +102,7 @@ async def test_a_documented_item_is_an_earthquake(served: Served) -> None:
 
     answer = await served.ask(ALL % '"plain"')
 
-    nothing = dict.fromkeys(("status", "updatedAt", "alert", "tsunamiPossible", "significance", "url"))
+    nothing = dict.fromkeys(("status", "updatedAt", "alert", "isTsunamiPossible", "significance", "url"))
     assert answer.data["earthquake"] == {"type": "earthquake", **nothing}
 
 

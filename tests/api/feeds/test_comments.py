@@ -38,7 +38,7 @@ async def test_a_comment_is_returned_as_stored(served: Served) -> None:
         "createdAt": "2026-06-25T12:00:00.000Z",
         "text": "Well said, @ada and @nobody! not@this",
         "textLength": 37,
-        "mentions": ["ada", "nobody"],
+        "mentionedUserIds": ["ada", "nobody"],
     }
     assert answer.made == ["BatchGetItem feed", "PutItem feed"]
     (entry,) = answer.calls[0].request["RequestItems"].values()
@@ -140,7 +140,7 @@ async def test_a_text_mentions_at_most_twenty_users(served: Served) -> None:
     fits = await add_comment(served, "eve", " ".join(f"@{name}" for name in people[:20]))
     answer = await ask_to_add(served, "eve", " ".join(f"@{name}" for name in people))
 
-    assert fits["mentions"] == people[:20]
+    assert fits["mentionedUserIds"] == people[:20]
     assert answer.codes == ["BAD_USER_INPUT"]
 
 

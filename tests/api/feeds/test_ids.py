@@ -71,15 +71,15 @@ async def test_users_and_reporters_link_to_each_other_in_batches(served: Served)
         await mutate(served, report, user)
 
     users = await served.ask(
-        """{ ada: user(id: "ada") { profile { userId reportTotal } } bob: user(id: "bob") { profile { userId } }
-             eve: user(id: "eve") { profile { userId } } }"""
+        """{ ada: user(id: "ada") { userProfile { userId reportTotal } } bob: user(id: "bob") { userProfile { userId } }
+             eve: user(id: "eve") { userProfile { userId } } }"""
     )
     reporter = await served.ask('{ userProfile(id: "ada") { user { userId name } } }')
 
     assert users.data == {
-        "ada": {"profile": {"userId": "ada", "reportTotal": 1}},
-        "bob": {"profile": {"userId": "bob"}},
-        "eve": {"profile": None},
+        "ada": {"userProfile": {"userId": "ada", "reportTotal": 1}},
+        "bob": {"userProfile": {"userId": "bob"}},
+        "eve": {"userProfile": None},
     }
     assert users.made == ["BatchGetItem blip", "BatchGetItem feed"]
     assert reporter.data == {"userProfile": {"user": {"userId": "ada", "name": "Ada"}}}
@@ -90,7 +90,7 @@ async def test_the_post_of_counts_has_the_counts_of_the_event_without_a_read(ser
     await create_profiles(served, "ada")
     await write_post(served, "p")
     await served.ask('{ post(id: "p") { text } }')
-    fields = "id likeCount post { id text likeCount commentCount mentions }"
+    fields = "id likeCount post { id text likeCount commentCount mentionedUserIds }"
     listener = await served.listen(f'subscription {{ postEngagement(postId: "p", whenSlow: CLOSE) {{ {fields} }} }}')
     await served.settle(FEED)
     first = (await listener.event())["postEngagement"]
@@ -101,7 +101,7 @@ async def test_the_post_of_counts_has_the_counts_of_the_event_without_a_read(ser
     await put_one_by_one(served, item | {"likes": 3, "comments": 2})
     second = (await listener.event())["postEngagement"]
 
-    post = {"id": global_id("Post", "p"), "text": "Hello", "mentions": []}
+    post = {"id": global_id("Post", "p"), "text": "Hello", "mentionedUserIds": []}
     id = global_id("PostEngagement", "p")
     assert with_calls.made == ["GetItem feed"]
     assert first == {"id": id, "likeCount": 0, "post": post | {"likeCount": 0, "commentCount": 0}}

@@ -83,7 +83,7 @@ COMMENT_FIELDS = {
     "createdAt": "createdAt",
     "text": "text",
     "textLength": "textLength",
-    "mentions": "mentions",
+    "mentionedUserIds": "mentionedUserIds",
     "__typename": "__typename",
 }
 

@@ -208,11 +208,11 @@ async def test_attributes_outside_an_index_are_read_in_one_batch_with_the_author
         await create_feed_post(served, author, text="#cats for @grace")
 
     counted = await served.ask(
-        '{ postsByTag(tag: "cats") { nodes { likeCount commentCount mentions author { name } } } }'
+        '{ postsByTag(tag: "cats") { nodes { likeCount commentCount mentionedUserIds author { name } } } }'
     )
-    mentioned = await served.ask('{ postsByAuthor(authorId: "ada") { nodes { likeCount mentions } } }')
+    mentioned = await served.ask('{ postsByAuthor(authorId: "ada") { nodes { likeCount mentionedUserIds } } }')
 
-    row = {"likeCount": 0, "commentCount": 0, "mentions": ["grace"], "author": {"name": "X"}}
+    row = {"likeCount": 0, "commentCount": 0, "mentionedUserIds": ["grace"], "author": {"name": "X"}}
     assert counted.data == {"postsByTag": {"nodes": [row] * 3}}
     assert counted.made == ["BatchGetItem feed", "Query feed.GSI2"]
     batch = next(call for call in counted.calls if call.operation == "BatchGetItem")
@@ -244,9 +244,11 @@ async def test_a_tag_of_a_deleted_post_has_counts_of_zero(served: Served) -> Non
     await create_feed_post(served, postId="p1", text="#cats for @grace")
     await served.store().write_all(FEED, deletes=[keys.post("p1")])
 
-    answer = await served.ask('{ postsByTag(tag: "cats") { nodes { postId likeCount commentCount mentions } } }')
+    answer = await served.ask(
+        '{ postsByTag(tag: "cats") { nodes { postId likeCount commentCount mentionedUserIds } } }'
+    )
 
-    row = {"postId": "p1", "likeCount": 0, "commentCount": 0, "mentions": []}
+    row = {"postId": "p1", "likeCount": 0, "commentCount": 0, "mentionedUserIds": []}
     assert answer.data == {"postsByTag": {"nodes": [row]}}
 
 

@@ -48,7 +48,7 @@ async def test_a_post_is_written_with_its_tags_in_one_transaction(served: Served
         "text": text,
         "mediaRef": "https://example.org/c.jpg",
         "tags": ["cats", "dogs"],
-        "mentions": ["grace", "linus"],
+        "mentionedUserIds": ["grace", "linus"],
         "likeCount": 0,
         "commentCount": 0,
     }
@@ -203,7 +203,7 @@ async def test_the_longest_post_with_the_most_tags_and_mentions_is_stored(served
 
     post = await create_feed_post(served, text=f"{names} ".ljust(2000, "x"))
 
-    assert (len(post["text"]), len(post["tags"]), len(post["mentions"])) == (2000, 10, 20)
+    assert (len(post["text"]), len(post["tags"]), len(post["mentionedUserIds"])) == (2000, 10, 20)
 
 
 # FEED-W6
@@ -305,10 +305,12 @@ async def test_the_authors_of_many_posts_are_read_in_one_batch(served: Served) -
     await create_users(served, *authors)
     for author in authors:
         await create_feed_post(served, author, text="#cats for @grace")
-    many = "\n".join(f'{author}: user(id: "{author}") {{ posts {{ nodes {{ mentions }} }} }}' for author in authors)
+    many = "\n".join(
+        f'{author}: user(id: "{author}") {{ posts {{ nodes {{ mentionedUserIds }} }} }}' for author in authors
+    )
 
     answer = await served.ask(f"{{ {many} }}", user="fan")
 
-    assert answer.data == {author: {"posts": {"nodes": [{"mentions": ["grace"]}]}} for author in authors}
+    assert answer.data == {author: {"posts": {"nodes": [{"mentionedUserIds": ["grace"]}]}} for author in authors}
     # The users, and the posts.
     assert answer.made == ["BatchGetItem feed"] * 2 + ["Query feed.GSI1"] * 8

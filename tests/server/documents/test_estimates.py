@@ -75,7 +75,7 @@ def cost(text: str, variables: dict[str, Any] | None = None) -> float:
         ('{a: userProfile(id: "a") {userId} b: userProfile(id: "b") {userId}}', 1.0),
         # A field that is selected twice is read once. Parts of one item share one read.
         ('{userProfile(id: "a") {userId} userProfile(id: "a") {trustTier}}', 0.5),
-        ('{post(id: "a") {likeCount commentCount mentions}}', 1.5),
+        ('{post(id: "a") {likeCount commentCount mentionedUserIds}}', 1.5),
         # The most expensive of the possible types of an object counts.
         ('{node(id: "a") {... on Match {homeTeam {name} awayTeam {name}} ... on Post {author {name}}}}', 6.5),
         ('{node(id: "a") {id}}', 5.5),

@@ -54,7 +54,7 @@ PAGE = Page(
         Field(
             "post",
             ("FEED-004", Who.ANY, {"GetItem", "BatchGetItem"}),
-            '{ post(id: "p1") { text mentions likeCount } }',
+            '{ post(id: "p1") { text mentionedUserIds likeCount } }',
             ["GetItem feed"],
         ),
         # The post is read too: callers who may not see it get no likes.
@@ -67,7 +67,7 @@ PAGE = Page(
         Field(
             "comments",
             ("FEED-006", Who.ANY, {"GetItem", "BatchGetItem", "Query"}),
-            '{ comments(postId: "p1") { nodes { text mentions } } }',
+            '{ comments(postId: "p1") { nodes { text mentionedUserIds } } }',
             ["GetItem feed", "Query feed"],
         ),
         Field(

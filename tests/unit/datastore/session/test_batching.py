@@ -30,7 +30,7 @@ OPERATIONS = {
     ],
     """{
       user(id: "joe") { name }
-      postsByAuthor(authorId: "ada") { edges { cursor node { author { name } mentions } } }
+      postsByAuthor(authorId: "ada") { edges { cursor node { author { name } mentionedUserIds } } }
       eves: postsByAuthor(authorId: "eve") { nodes { author { name } } }
     }""": ["BatchGetItem feed", "Query feed.GSI1", "Query feed.GSI1"],
     """{ postsByAuthor(authorId: "ada") {
