@@ -19,6 +19,7 @@ const NAMED_AS_STORED = [
   "Device.deviceToken",
   "Lock.lockKey",
   "Season.seasonId",
+  "User.userProfile", // a link is named after its type
   "Venue.venueId",
 ];
 
