@@ -67,7 +67,7 @@ class Cost:
         return f"{self.write_units:g} | {self.read_units:g}"
 
 
-class Pipeline:
+class FeedHandlers:
     """The handlers of the feed's stream, which handle all pending changes when a test lets them."""
 
     def __init__(self, served: Served) -> None:
@@ -85,7 +85,7 @@ class Pipeline:
         return self._handled - before
 
 
-async def store_feed(served: Served) -> None:
+async def store_month_of_authors(served: Served) -> None:
     """Store a month with more authors than a leaderboard has, and a user with 20 followers."""
     users = [user_item(user) for user in (*AUTHORS, *FANS, "actor")]
     posts = [post_item(f"post-{at:03}", user, NOON - timedelta(seconds=at)) for at, user in enumerate(AUTHORS)]
@@ -101,16 +101,16 @@ def rows_of_page() -> dict[str, str]:
 
 @pytest.mark.proof
 async def test_the_page_states_what_each_operation_of_the_feed_costs(served: Served) -> None:
-    pipeline = Pipeline(served)
-    await store_feed(served)
-    await pipeline.settle()
+    handlers = FeedHandlers(served)
+    await store_month_of_authors(served)
+    await handlers.settle()
 
     rows = {}
     for name, operation in OPERATIONS.items():
         answer = await served.ask(f"mutation {{ {operation} }}", user="actor")
         assert answer.errors is None, answer.errors
         with every_call(served) as calls:
-            records = await pipeline.settle()
+            records = await handlers.settle()
         own, later = Cost.of(answer.calls), Cost.of(calls)
         rows[name] = f"{own.calls} | {own.units} | {records} | {later.units} | {later.calls}"
 
