@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.chaos.memory import BOUNDS, judge_memory
-from tests.support.chaos.report import RunReport
+from tests.support.chaos.report import RunReport, table
 from tests.support.chaos.schedule import KILL, LANES, PAUSE, PROCESSES, PlannedFault, Schedule
 from tests.support.chaos.subscribers import judge_list, judge_viewers
 from tests.support.chaos.traffic import CALM, Phase, Phases, RecordedSpread, SentRequest, failure_counts, longest_outage
@@ -289,6 +289,15 @@ def test_a_run_fails_for_each_problem_and_the_page_shows_it() -> None:
     passed.conclude()
     assert passed.text().endswith("Passed.")
     assert "1 acknowledged writes: 0 lost" in passed.text()
+
+
+def test_columns_of_figures_are_on_the_right() -> None:
+    assert table(["name", "times", "codes"], [["redis", 1_200, ""], ["engine", 7, "2 lost"]]).splitlines() == [
+        "| name   | times | codes  |",
+        "| ------ | ----: | ------ |",
+        "| redis  | 1,200 |        |",
+        "| engine |     7 | 2 lost |",
+    ]
 
 
 def test_a_fault_is_named_by_its_kind_and_process() -> None:

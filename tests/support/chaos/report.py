@@ -1,5 +1,6 @@
 """The page of results of a run."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -12,6 +13,7 @@ from tests.support.chaos.traffic import Phases, SentRequest, failure_counts, lon
 from tests.support.chaos.verdict import WriteVerdict
 
 MOST_SHOWN = 10
+FIGURE = re.compile(r"[-+]?[\d.,]+|–")
 
 
 @dataclass
@@ -151,14 +153,17 @@ def _seconds(*values: float) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return a table in Markdown, with aligned columns; the first is on the left."""
+    """Return a table in Markdown. Columns of figures are on the right."""
     cells = [[*head], *[[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in rows]]
-    widths = [max(3, *(len(row[column]) for row in cells)) for column in range(len(head))]
-    lines = [" | ".join(_padded(cell, width, at) for at, (cell, width) in enumerate(zip(row, widths, strict=True)))
-             for row in cells]  # fmt: skip
-    rule = " | ".join("-" * width if at == 0 else "-" * (width - 1) + ":" for at, width in enumerate(widths))
-    return "\n".join(f"| {line} |" for line in [lines[0], rule, *lines[1:]])
-
-
-def _padded(cell: str, width: int, column: int) -> str:
-    return cell.ljust(width) if column == 0 else cell.rjust(width)
+    columns = [[row[at] for row in cells] for at in range(len(head))]
+    is_figure = [all(FIGURE.fullmatch(cell) for cell in column[1:]) for column in columns]
+    widths = [max(3, *map(len, column)) for column in columns]
+    rule = ["-" * (width - 1) + ":" if figure else "-" * width for width, figure in zip(widths, is_figure, strict=True)]
+    padded = [
+        [
+            cell.rjust(width) if figure else cell.ljust(width)
+            for cell, width, figure in zip(row, widths, is_figure, strict=True)
+        ]
+        for row in cells
+    ]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [padded[0], rule, *padded[1:]])

@@ -179,7 +179,8 @@ class ChaosRun:
             for error in leaves(group):
                 frame = traceback.extract_tb(error.__traceback__)[-1]
                 where = f"{Path(frame.filename).name}:{frame.lineno}"
-                self.report.problems.append(f"{name}: {where}: {str(error) or frame.line}")
+                late = "it takes too long" if isinstance(error, TimeoutError) else ""
+                self.report.problems.append(f"{name}: {late or f'{where}: {str(error) or frame.line}'}")
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
