@@ -19,7 +19,7 @@ from schema.nodes import object_type
 class Follower:
     follower_id: strawberry.ID = strawberry.field(name="userId", description="The id of the follower.")
     user = user_field("follower_id", "The follower's `User`, as it is now; null if there is none.")
-    followed_at = strawberry.field(
+    created_at = strawberry.field(
         resolver=resolve.followed_at, graphql_type=datetime, description="The time at which the follow began."
     )
 
@@ -28,7 +28,7 @@ class Follower:
 class Following:
     followee_id: strawberry.ID = strawberry.field(name="userId", description="The id of the followed user.")
     user = user_field("followee_id", "The followed user's `User`, as it is now; null if there is none.")
-    followed_at = strawberry.field(
+    created_at = strawberry.field(
         resolver=resolve.followed_at, graphql_type=datetime, description="The time at which the follow began."
     )
 

@@ -95,8 +95,8 @@ class FeedModel:
     def _follow(self, operation: UserOperation, answer: Any) -> None:
         key = operation.user, operation.other
         if key not in self.follows:
-            self.follows[key] = answer["followedAt"]
-            self.reported["FOLLOW", operation.other, None, None, answer["followedAt"][:10]].add(operation.user)
+            self.follows[key] = answer["createdAt"]
+            self.reported["FOLLOW", operation.other, None, None, answer["createdAt"][:10]].add(operation.user)
 
     def _unfollow(self, operation: UserOperation, _answer: Any) -> None:
         self.follows.pop((operation.user, operation.other), None)

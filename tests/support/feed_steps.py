@@ -57,13 +57,13 @@ async def write_post(served: Served, post_id: str, user: str = "ada", visibility
 
 async def follow_user(served: Served, follower: str, followee: str) -> Any:
     return await mutate(
-        served, "mutation ($id: ID!) { follow(userId: $id) { userId followedAt } }", follower, id=followee
+        served, "mutation ($id: ID!) { follow(userId: $id) { userId createdAt } }", follower, id=followee
     )
 
 
 async def unfollow(served: Served, follower: str, followee: str) -> Any:
     return await mutate(
-        served, "mutation ($id: ID!) { unfollow(userId: $id) { userId followedAt } }", follower, id=followee
+        served, "mutation ($id: ID!) { unfollow(userId: $id) { userId createdAt } }", follower, id=followee
     )
 
 

@@ -33,8 +33,8 @@ MUTATIONS = {
       done: createComment(postId: $post, input: {commentId: $comment, text: $text}) { createdAt mentionedUserIds } }""",
     "delete_comment": """mutation ($post: ID!, $comment: ID!) {
       done: deleteComment(postId: $post, commentId: $comment) { commentId } }""",
-    "follow": "mutation ($other: ID!) { done: follow(userId: $other) { followedAt } }",
-    "unfollow": "mutation ($other: ID!) { done: unfollow(userId: $other) { followedAt } }",
+    "follow": "mutation ($other: ID!) { done: follow(userId: $other) { createdAt } }",
+    "unfollow": "mutation ($other: ID!) { done: unfollow(userId: $other) { createdAt } }",
 }
 
 

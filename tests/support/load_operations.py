@@ -102,7 +102,7 @@ def follow(actor: "Actor") -> Write:
     other = actor.rng.choice([one.name for one in actor.load.actors if one is not actor])
     follows = actor.rng.random() < 0.7
     name = "follow" if follows else "unfollow"
-    query = f"mutation ($other: ID!) {{ done: {name}(userId: $other) {{ followedAt }} }}"
+    query = f"mutation ($other: ID!) {{ done: {name}(userId: $other) {{ createdAt }} }}"
     return Write(name, query, {"other": other}, ("follow", actor.name, other), True if follows else None)
 
 

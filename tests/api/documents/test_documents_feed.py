@@ -277,12 +277,12 @@ async def test_our_post_among_documented_ones_is_unchanged(served: Served) -> No
 
 # Follow edges.
 
-FOLLOWERS = '{ followers(userId: "u001") { nodes { userId followedAt } } }'
+FOLLOWERS = '{ followers(userId: "u001") { nodes { userId createdAt } } }'
 PEOPLE = """{ u001: user(id: "u001") { followerCount followingCount followedByViewer }
   u002: user(id: "u002") { followerCount followingCount following { nodes { userId } } } }"""
 HOME = '{ homeFeed(userId: "u002") { nodes { postId author { name } post { postId text } } } }'
-FOLLOW = "mutation ($id: ID!) { follow(userId: $id) { userId followedAt } }"
-UNFOLLOW = "mutation ($id: ID!) { unfollow(userId: $id) { userId followedAt } }"
+FOLLOW = "mutation ($id: ID!) { follow(userId: $id) { userId createdAt } }"
+UNFOLLOW = "mutation ($id: ID!) { unfollow(userId: $id) { userId createdAt } }"
 EDGE = edge_document("u002", "u001")
 SINCE = "2026-06-25T11:00:00.000Z"
 
@@ -320,7 +320,7 @@ async def test_posts_of_a_merged_author_are_listed_once(served: Served, ours: Se
 
 async def documented_followers(served: Served) -> list[tuple[str, str]]:
     nodes = data_of(await served.ask(FOLLOWERS))["followers"]["nodes"]
-    return [(node["userId"], node["followedAt"]) for node in nodes]
+    return [(node["userId"], node["createdAt"]) for node in nodes]
 
 
 @covers("FEED-003", "FEED-008", "FEED-N3", "FEED-P8")
@@ -360,7 +360,7 @@ async def test_a_documented_follow_edge_is_unfollowed(served: Served, handled: b
     again = await mutate(served, UNFOLLOW, "u002", id="u001")
     await pipeline.run()
 
-    assert (taken_back, again) == ({"userId": "u001", "followedAt": SINCE}, None)
+    assert (taken_back, again) == ({"userId": "u001", "createdAt": SINCE}, None)
     assert await documented_followers(served) == []
     assert await people(served) == (0, 0, 0, 0, [])
     assert data_of(await served.ask(HOME, user="u002"))["homeFeed"]["nodes"] == []
@@ -379,7 +379,7 @@ async def test_a_follower_by_an_edge_who_follows_again_is_listed_once(served: Se
     taken_back = await mutate(served, UNFOLLOW, "u002", id="u001")
     await pipeline.run()
 
-    assert followed == taken_back == {"userId": "u001", "followedAt": SINCE}
+    assert followed == taken_back == {"userId": "u001", "createdAt": SINCE}
     assert listed == ([("u002", SINCE)], (1, 0, 0, 1, ["u001"]))
     assert await documented_followers(served) == []
     assert await people(served) == (0, 0, 0, 0, [])

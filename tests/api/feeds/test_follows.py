@@ -20,10 +20,10 @@ from tests.support.feed_items import following_item, user_item
 from tests.support.feed_steps import assert_paged, create_profiles, follow_user, let_time_pass, mutate, unfollow
 from tests.support.served import Served
 
-FOLLOW = "mutation ($id: ID!) { follow(userId: $id) { userId followedAt user { name } } }"
-UNFOLLOW = "mutation ($id: ID!) { unfollow(userId: $id) { userId followedAt } }"
-FOLLOWERS = "query ($id: ID!) { followers(userId: $id) { nodes { userId followedAt } pageInfo { endCursor } } }"
-FOLLOWED = "query ($id: ID!) { user(id: $id) { following { nodes { userId followedAt } } } }"
+FOLLOW = "mutation ($id: ID!) { follow(userId: $id) { userId createdAt user { name } } }"
+UNFOLLOW = "mutation ($id: ID!) { unfollow(userId: $id) { userId createdAt } }"
+FOLLOWERS = "query ($id: ID!) { followers(userId: $id) { nodes { userId createdAt } pageInfo { endCursor } } }"
+FOLLOWED = "query ($id: ID!) { user(id: $id) { following { nodes { userId createdAt } } } }"
 NOON = "2026-06-25T12:00:00.000Z"
 ONE = "2026-06-25T13:00:00.000Z"
 
@@ -31,13 +31,13 @@ ONE = "2026-06-25T13:00:00.000Z"
 async def followers_of_user(served: Served, user: str) -> list[tuple[str, str]]:
     answer = await served.ask(FOLLOWERS, {"id": user})
     assert answer.errors is None, answer.errors
-    return [(node["userId"], node["followedAt"]) for node in answer.data["followers"]["nodes"]]
+    return [(node["userId"], node["createdAt"]) for node in answer.data["followers"]["nodes"]]
 
 
 async def followed_users(served: Served, user: str) -> list[tuple[str, str]]:
     answer = await served.ask(FOLLOWED, {"id": user})
     assert answer.errors is None, answer.errors
-    return [(node["userId"], node["followedAt"]) for node in answer.data["user"]["following"]["nodes"]]
+    return [(node["userId"], node["createdAt"]) for node in answer.data["user"]["following"]["nodes"]]
 
 
 async def stored_follow_items(served: Served, follower: str, followee: str) -> tuple[list[Item], list[Item]]:
@@ -59,7 +59,7 @@ async def test_a_follow_is_returned_as_stored_for_both_users(served: Served) -> 
 
     answer = await served.ask(FOLLOW, {"id": "ada"}, user="fan")
 
-    assert answer.data == {"follow": {"userId": "ada", "followedAt": NOON, "user": {"name": "Ada"}}}
+    assert answer.data == {"follow": {"userId": "ada", "createdAt": NOON, "user": {"name": "Ada"}}}
     # Before the write: both users, the follow and its edges. After it: the user that the response shows.
     assert answer.made == ["BatchGetItem feed", "GetItem feed", "Query feed", "TransactWriteItems feed"]
     since = "2026-06-25T12:00:00.000Z"
@@ -86,7 +86,7 @@ async def test_the_time_of_a_follow_is_stored_in_milliseconds(served: Served) ->
 
     first = await follow_user(served, "fan", "ada")
 
-    assert first["followedAt"] == "2026-06-25T12:00:00.001Z"
+    assert first["createdAt"] == "2026-06-25T12:00:00.001Z"
     assert await follow_user(served, "fan", "ada") == first
 
 
@@ -95,7 +95,7 @@ async def test_a_second_follow_changes_nothing_and_returns_the_first(served: Ser
     first = await follow_user(served, "fan", "ada")
     served.clock.forward(hours=1)
 
-    again = await served.ask('mutation { follow(userId: "ada") { userId followedAt } }', user="fan")
+    again = await served.ask('mutation { follow(userId: "ada") { userId createdAt } }', user="fan")
 
     assert again.data == {"follow": first}
     assert again.made == ["BatchGetItem feed"]
@@ -171,7 +171,7 @@ async def test_a_follow_is_removed_once_for_both_users(served: Served) -> None:
     answer = await served.ask(UNFOLLOW, {"id": "ada"}, user="fan")
     again = await served.ask(UNFOLLOW, {"id": "ada"}, user="fan")
 
-    assert answer.data == {"unfollow": {"userId": "ada", "followedAt": NOON}}
+    assert answer.data == {"unfollow": {"userId": "ada", "createdAt": NOON}}
     assert answer.made == ["GetItem feed", "TransactWriteItems feed"]
     assert [call.request.get("ConsistentRead") for call in answer.calls if call.operation == "GetItem"] == [True]
     assert (again.data, again.made) == ({"unfollow": None}, ["GetItem feed", "Query feed"])
@@ -185,7 +185,7 @@ async def test_a_repeated_follow_has_a_new_time(served: Served) -> None:
     await unfollow(served, "fan", "ada")
     served.clock.forward(hours=1)
 
-    assert (await follow_user(served, "fan", "ada"))["followedAt"] == ONE
+    assert (await follow_user(served, "fan", "ada"))["createdAt"] == ONE
     assert await followers_of_user(served, "ada") == [("fan", ONE)]
     assert await followed_users(served, "fan") == [("ada", ONE)]
 

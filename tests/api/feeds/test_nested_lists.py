@@ -16,7 +16,7 @@ fragment Lists on Post {
   likes(first: $first) { nodes { userId user { name } } pageInfo { ...Ends } }
   newest: comments(last: 1) { nodes { text } }
   author {
-    followers(first: $first) { nodes { user { name } followedAt } pageInfo { ...Ends } }
+    followers(first: $first) { nodes { user { name } createdAt } pageInfo { ...Ends } }
     following(last: $last) { nodes { user { name } } }
   }
 }

@@ -79,13 +79,13 @@ PAGE = Page(
         Field(
             "followers",
             ("FEED-008", Who.ANY, {"Query"}),
-            '{ followers(userId: "grace") { nodes { followedAt } } }',
+            '{ followers(userId: "grace") { nodes { createdAt } } }',
             ["Query feed.GSI_FOL"],
         ),
         Field(
             "following",
             ("FEED-008", Who.ANY, {"Query"}),
-            '{ following(userId: "ada") { nodes { followedAt } } }',
+            '{ following(userId: "ada") { nodes { createdAt } } }',
             ["Query feed"],
         ),
         Field(
@@ -145,7 +145,7 @@ PAGE = Page(
         Field(
             "follow",
             ("FEED-W4", Who.USER, {"GetItem", "BatchGetItem", "TransactWriteItems"}),
-            'mutation { follow(userId: "ada") { followedAt } }',
+            'mutation { follow(userId: "ada") { createdAt } }',
             ["BatchGetItem feed", "Query feed", "TransactWriteItems feed"],
             also=OWN_COUNTS,
             user="grace",
@@ -155,7 +155,7 @@ PAGE = Page(
         Field(
             "unfollow",
             ("FEED-W4", Who.USER, {"GetItem", "BatchGetItem", "TransactWriteItems"}),
-            'mutation { unfollow(userId: "grace") { followedAt } }',
+            'mutation { unfollow(userId: "grace") { createdAt } }',
             ["GetItem feed", "TransactWriteItems feed"],
             also=MARKED_COUNTS,
             again=Again.NOTHING_THERE,
