@@ -23,6 +23,7 @@ from datastore.dynamodb.read_cache import ReadCaches
 from datastore.earthquakes.request_logs import RequestLogs
 from datastore.errors import DomainError
 from datastore.keyspace import TABLES, TABLES_BY_NAME
+from datastore.keyspace.page import page
 from datastore.model.access_patterns import Table
 from datastore.model.identity import Identity
 from datastore.objects.factory import object_store
@@ -136,6 +137,7 @@ class Gateway:
                 open_store=self.open_store,
                 open_session=self.http,
                 cost_models={EARTHQUAKE_COSTS: EarthquakeCosts(self.open_store)},
+                access_patterns=page,
                 now=now,
                 clock=time.time if now is utc_now else lambda: now().timestamp(),
                 new_id=new_id,

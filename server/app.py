@@ -23,7 +23,7 @@ from server.operations.outcome import encode, format_error, mask_error
 from server.version import running_build
 from server.wiring import ServerComponents
 
-GRAPHQL = "/graphql"
+GRAPHQL, MCP = "/graphql", "/mcp"
 READY_SECONDS = 2.0
 
 
@@ -96,8 +96,10 @@ def application(gateway: GatewayProcess) -> Application:
         return JSONResponse(state, status_code=200 if state["ready"] else 503)
 
     graphql: ASGIApp = server.http
+    mcp: ASGIApp = server.mcp
     if server.settings.allowed_origins:
         graphql = CrossOrigin(graphql, server.settings.allowed_origins)
+        mcp = CrossOrigin(mcp, server.settings.allowed_origins)
     return Application(
         graphql,
         always_https=server.settings.reached_at.startswith("https:"),
@@ -109,6 +111,7 @@ def application(gateway: GatewayProcess) -> Application:
             WebSocketRoute(GRAPHQL, server.socket),
             # For applications that mount this one under a path of their own.
             Route(GRAPHQL, graphql),
+            Route(MCP, mcp),
             Route("/graphiql/config.json", config),
             Route(graphiql.EXAMPLES_PATH, examples),
             Route(graphiql.SCHEMA_PATH, schema),

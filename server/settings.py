@@ -205,6 +205,13 @@ class Settings:
         """The URL at which clients reach the gateway, without a slash at the end."""
         return (self.public_url or self.url).rstrip("/")
 
+    @property
+    def own_origins(self) -> tuple[str, ...]:
+        """The origins of the gateway's own pages: that of `reached_at`, and on the loopback those of its names."""
+        address = urlsplit(self.reached_at)
+        names = ("127.0.0.1", "localhost", "[::1]") if self.loopback else ()
+        return (f"{address.scheme}://{address.netloc}", *(f"http://{name}:{self.port}" for name in names))
+
 
 def from_environment(environment: Mapping[str, str] = os.environ, **options: Any) -> dict[str, Any]:
     """Return the fields of `Settings` that the environment sets, by values or by files of secrets.

@@ -34,6 +34,8 @@ from server.http.cache import Caching
 from server.http.endpoint import GraphQLHTTP
 from server.http.responses import HttpProfile
 from server.http.streams.response_stream import ResponseStreams, StreamLimits
+from server.mcp.endpoint import McpEndpoint
+from server.mcp.resources import Resources
 from server.media.files import Media
 from server.media.upload_admission import UploadAdmission
 from server.observability.build_info import BuildInfo
@@ -90,6 +92,8 @@ class ServerDependencies:
     #: Opens the HTTP session with which key sets are fetched.
     open_session: OpenSession
     cost_models: Mapping[str, CostModel]
+    #: Returns the page of access patterns in Markdown.
+    access_patterns: Callable[[], str]
     now: Callable[[], datetime]
     #: The same time as `now`, in seconds since 1970: it is read for each event that is delivered.
     clock: Callable[[], float]
@@ -259,6 +263,26 @@ class ServerComponents:
             cached_identity=self.tokens.cached_identity,
             on_refusal=self._on_refusal,
             page=self.graphiql.page,
+        )
+
+    @cached_property
+    def mcp(self) -> McpEndpoint:
+        dependencies, settings = self._dependencies, self.settings
+        return McpEndpoint(
+            self.runner,
+            self.tokens.identify,
+            lambda: self.persisted_documents.tools,
+            Resources(
+                lambda: dependencies.build_schema().as_str(),
+                dependencies.access_patterns,
+                is_public=is_public(settings.documents),
+            ),
+            budgets=self.admission.budgets,
+            bodies=self.http.bodies,
+            origins=(*settings.allowed_origins, *settings.own_origins),
+            cached_identity=self.tokens.cached_identity,
+            on_refusal=self._on_refusal,
+            on_request=self.metrics.mcp_request,
         )
 
     @cached_property

@@ -31,6 +31,8 @@ def _print_set_up(gateway: Gateway, options: StoreOptions, *, alone: bool) -> No
         _warn_of_address(gateway)
         return
     note(f"GraphQL and GraphiQL  {settings.url}/graphql")
+    if alone and (tools := gateway.server.persisted_documents.tools):
+        note(f"{'MCP':<21} {settings.url}/mcp, with {len(tools)} tools")
     note(f"{'Store':<21} {_store_name(options)}{_replacement_engine(gateway)}")
     note(f"{'Set up':<21} {gateway.server.summary(alone=alone)}")
     tokens = gateway.server.demo_tokens()

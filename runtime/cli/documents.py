@@ -14,10 +14,10 @@ from datastore.gateway.persisted_documents import StoredDocuments
 from runtime.cli.options import takes_store, with_gateway
 from runtime.console import mistake
 from runtime.container import Gateway
-from server.documents.document_cache import Document, Documents
+from server.documents.document_cache import Documents
 from server.documents.persisted.extraction import extract_manifest
 from server.documents.persisted.manifest import ManifestProblem, is_hash, plain_id, sha256_of
-from server.documents.persisted.trusted import prepare_manifest
+from server.documents.persisted.trusted import PreparedManifest, prepare_manifest
 from server.documents.settings import document_settings
 
 commands = typer.Typer(no_args_is_help=True, help="Trusted documents, which clients may name by an id.")
@@ -34,10 +34,12 @@ def check_documents(manifest: Manifest, store: StoreOptions) -> None:
 
     The command does not contact the store. In a build, exit status 1 means that a document cannot be used.
     """
-    for document_id, document in _prepared(manifest).items():
+    prepared = _prepared(manifest)
+    tools = {tool.document_id: f"  tool {tool.mark.name}" for tool in prepared.tools}
+    for document_id, document in prepared.documents.items():
         for operation in document.operations:
-            cost = operation.estimate({}).units
-            typer.echo(f"{document_id}  {operation.kind.value} {operation.name or '-'}  {cost:g} read units")
+            cost, tool = operation.estimate({}).units, tools.get(document_id, "")
+            typer.echo(f"{document_id}  {operation.kind.value} {operation.name or '-'}  {cost:g} read units{tool}")
 
 
 @commands.command("put")
@@ -46,9 +48,9 @@ def put_documents(manifest: Manifest, store: StoreOptions) -> None:
     """Check a manifest, and store its documents in the table. The text of an id never changes.
 
     Each document is also stored under its SHA-256, so that clients may send its full text. If an id already has another
-    text, no document is stored.
+    text, no document is stored. Marks of tools are not stored.
     """
-    documents = _prepared(manifest)
+    documents = _prepared(manifest).documents
     texts = {sha256_of(document.text): document.text for document in documents.values()}
     texts |= {document_id: document.text for document_id, document in documents.items()}
 
@@ -118,12 +120,15 @@ def extract_documents(
     names: Annotated[
         bool, typer.Option("--names", help="Use the operations' names as ids, not their SHA-256.")
     ] = False,
+    tools: Annotated[
+        bool, typer.Option("--tools", help="Mark the operations with a description as tools: see docs/mcp.md.")
+    ] = False,
     store: StoreOptions,
 ) -> None:
     """Make a manifest of the operations in .graphql files, without checking them: see `check`."""
     try:
         files = {str(path): path.read_text() for source in sources for path in _graphql_files(source)}
-        text = json.dumps(extract_manifest(files, by_name=names), indent=2)
+        text = json.dumps(extract_manifest(files, by_name=names, with_tools=tools), indent=2)
         if output is not None:
             output.write_text(text + "\n")
     except ManifestProblem as problem:
@@ -147,7 +152,7 @@ def _graphql_files(source: Path) -> Iterator[Path]:
         yield from sorted(path for path in source.rglob("*") if path.suffix in SUFFIXES)
 
 
-def _prepared(manifest: Path) -> dict[str, Document]:
+def _prepared(manifest: Path) -> PreparedManifest:
     """Return the prepared documents of a manifest. Print its problems, a line each; if any, end the command."""
     import schema  # not at the top of the module: other commands start sooner without it
 

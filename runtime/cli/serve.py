@@ -3,12 +3,14 @@
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from datastore.database import StoreOptions
+from pipelines.demo import DOCUMENTS
 from pipelines.earthquakes.usgs_feed import FeedError, feed_url
 from pipelines.feeds.fan_out import MAX_FOLLOWERS
 from pipelines.matches.setup import MatchSource
@@ -18,6 +20,7 @@ from runtime.cli.options import settings_of, store_options, takes_store
 from runtime.cli.pipelines import MetricsOptions, takes_metrics
 from runtime.cli.processes import start
 from runtime.console import mistake
+from server.documents.settings import DocumentsMode
 from server.settings import Settings
 
 MAX_WORKERS = 256
@@ -124,7 +127,15 @@ def set_up(parameters: Mapping[str, Any], store: StoreOptions | None = None) -> 
         given["feed_pipeline"] = store.embedded
     source = given.pop("source") or (MatchSource.DEMO if given["demo"] else MatchSource.NONE)
     matches.setup_of(source)  # ends the command if a variable that the source needs is missing
-    return settings_of(store, of_store["data_dir"], matches=source.value, **given), store
+    settings = settings_of(store, of_store["data_dir"], matches=source.value, **given)
+    return _with_demo_documents(settings) if settings.demo else settings, store
+
+
+def _with_demo_documents(settings: Settings) -> Settings:
+    """Return the settings with the demo's trusted documents, unless the environment configures documents."""
+    if any(os.environ.get(name) for name in ("GATEWAY_DOCUMENTS", "GATEWAY_DOCUMENTS_MODE")):
+        return settings
+    return replace(settings, documents=replace(settings.documents, source=str(DOCUMENTS), mode=DocumentsMode.PREFER))
 
 
 def _check_feed(feed: str | None) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from graphql.language import OperationType
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from datastore.errors import BadUserInput, Internal, Unauthenticated, Unavailable
+from datastore.errors import BadUserInput, Internal, Unavailable
 from datastore.model.identity import Identity
 from server.admission.callers import Caller
 from server.admission.client_address import address_in
@@ -31,6 +31,7 @@ from server.http.headers import (
     AcceptedTypes,
     RequestHeaders,
 )
+from server.http.identification import identified
 from server.http.responses import HttpProfile, Refused, Reply, fault, head_of, refusal, reply
 from server.http.streams.multipart import MultipartIncrements, MultipartSubscription
 from server.http.streams.response_stream import BegunOutcomes, Outcomes, ResponseStreams, StreamFormat
@@ -39,7 +40,7 @@ from server.operations.incremental.delivery import IncrementalOutcome
 from server.operations.outcome import Outcome
 from server.operations.request import IncrementalFormat, Request, Transport
 from server.operations.runner import Runner
-from server.security.jwt import Identify, bearer_token
+from server.security.jwt import Identify
 from server.security.origins import canonical_origins
 from server.subscriptions.manager import SubscriptionManager
 
@@ -102,7 +103,7 @@ class GraphQLHTTP:
         self._caching = caching
         self._on_refusal = on_refusal
         self._page = page
-        self._bodies = Bodies(max_body, body_seconds)
+        self.bodies = Bodies(max_body, body_seconds)
         self._defers = runner.documents.has_incremental_directives
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -150,14 +151,14 @@ class GraphQLHTTP:
             self._check_load()
         try:
             if method == "GET":
-                params = read_params(self._bodies.parameters(headers, scope["query_string"]))
+                params = read_params(self.bodies.parameters(headers, scope["query_string"]))
             else:
                 body = cycle.take_content() if headers.has_json_content else None
                 if body is None:
-                    body = await self._bodies.read(headers, receive, address_in(scope))
+                    body = await self.bodies.read(headers, receive, address_in(scope))
                 size = len(body)
-                if size > self._bodies.max_bytes:
-                    raise self._bodies.too_large()
+                if size > self.bodies.max_bytes:
+                    raise self.bodies.too_large()
                 params = read_params(decode_content(body, "The body"), size)
             params.request_id, traceparent = cycle.id, cycle.traceparent
             if traceparent is not None:
@@ -168,7 +169,7 @@ class GraphQLHTTP:
             raise Refused(400, error) from None
         identity = None if headers.token is None else self._cached_identity(headers.token)
         if identity is None and headers.authorization is not None:
-            identity = await self._identified(headers.authorization)
+            identity = await identified(self._identify, headers.authorization)
         caller = Caller(None, address_in(scope)) if identity is None else Caller(identity)
         single = None if accepted.prefers_events else accepted.single
         cycle.watch()
@@ -235,16 +236,6 @@ class GraphQLHTTP:
 
     async def _single(self, request: Request) -> AsyncGenerator[Outcome, None]:
         yield await self._runner.run(request)
-
-    async def _identified(self, authorization: str) -> Identity | None:
-        try:
-            return await self._identify(bearer_token(authorization))
-        except Unauthenticated as error:
-            raise Refused(401, error, **{"www-authenticate": "Bearer"}) from None
-        except Unavailable as error:
-            has_delay = "retryAfter" in error.extensions
-            headers = {"retry-after": f"{error.extensions['retryAfter']:g}"} if has_delay else {}
-            raise Refused(503, error, **headers) from None
 
 
 async def _only(outcome: Outcome) -> AsyncGenerator[Outcome, None]:

@@ -69,6 +69,7 @@ class OperationMetrics:
             "status",
             "code",
         )
+        self._mcp = self._counter("gateway_mcp_requests", "Requests of MCP clients.", "method", "status")
         self._closed = self._counter("gateway_websocket_closed", "WebSockets that the server closed.", "code")
         self._events = self._counter("gateway_events", "Events that were sent to subscribers.", "transport")
         self._bytes = self._counter("gateway_sent_bytes", "Bytes of responses and events.", "transport")
@@ -129,6 +130,10 @@ class OperationMetrics:
     def http_refusal(self, status: int, code: str) -> None:
         """Count a request that was refused before it became an operation."""
         self._http_refusals.add((str(status), code))
+
+    def mcp_request(self, method: str, status: int) -> None:
+        """Count a request of the Model Context Protocol. `method` is one of a fixed set."""
+        self._mcp.add((method, str(status)))
 
     def websocket_closed(self, code: int) -> None:
         """Count a WebSocket that the server closed with this code."""

@@ -37,6 +37,7 @@ class Transport(StrEnum):
     EVENTS = "sse"
     MULTIPART = "multipart"
     WEBSOCKET = "websocket"
+    MCP = "mcp"
 
 
 class IncrementalFormat(StrEnum):

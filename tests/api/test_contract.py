@@ -13,7 +13,7 @@ from datastore import stored_items
 from datastore.dynamodb.calls import Call
 from datastore.dynamodb.transport import STREAM_OPERATIONS
 from datastore.keyspace import PATTERNS
-from datastore.keyspace.__main__ import page
+from datastore.keyspace.page import page
 from datastore.model.access_patterns import AccessPattern
 from schema.access_pattern_directive import AccessPatternDirective
 from tests.support.contract import (

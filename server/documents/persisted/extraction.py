@@ -4,22 +4,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphql import DocumentNode, FragmentDefinitionNode, GraphQLError, OperationDefinitionNode, parse, print_ast
+from graphql.language import OperationType
 from graphql.utilities import separate_operations
 
 from server.documents.persisted.manifest import APOLLO, ManifestProblem, sha256_of
 
 
-def extract_manifest(files: Mapping[str, str], *, by_name: bool = False) -> dict[str, Any]:
+def extract_manifest(files: Mapping[str, str], *, by_name: bool = False, with_tools: bool = False) -> dict[str, Any]:
     """Return a manifest in Apollo's format: each operation of the files with the fragments that it uses.
 
     `files` maps file names to texts. An operation may use fragments of all files. Ids are the SHA-256 of the texts, or
-    with `by_name` the names of the operations.
+    with `by_name` the names of the operations. With `with_tools` queries and mutations that have a description are
+    marked as tools.
+
     Raises `ManifestProblem` for invalid texts, and for operations or fragments without a unique name.
     """
     parts = list(_parts(files))
     _check_names(parts)
     document = DocumentNode(definitions=tuple(part for _, part in parts))
-    operations = [_operation(name, only, by_name) for name, only in separate_operations(document).items()]
+    operations = [_operation(name, only, by_name, with_tools) for name, only in separate_operations(document).items()]
     return {"format": APOLLO, "version": 1, "operations": operations}
 
 
@@ -53,7 +56,11 @@ def _check_names(parts: list[tuple[str, OperationDefinitionNode | FragmentDefini
         raise ManifestProblem(problems)
 
 
-def _operation(name: str, document: DocumentNode, by_name: bool) -> dict[str, str]:
+def _operation(name: str, document: DocumentNode, by_name: bool, with_tools: bool) -> dict[str, Any]:
     text = print_ast(document)
-    kind = next(part.operation.value for part in document.definitions if isinstance(part, OperationDefinitionNode))
-    return {"id": name if by_name else sha256_of(text), "name": name, "type": kind, "body": text}
+    operation = next(part for part in document.definitions if isinstance(part, OperationDefinitionNode))
+    kind = operation.operation
+    entry: dict[str, Any] = {"id": name if by_name else sha256_of(text), "name": name, "type": kind.value, "body": text}
+    if with_tools and operation.description is not None and kind is not OperationType.SUBSCRIPTION:
+        entry["tool"] = {}  # the text has the name and the description
+    return entry

@@ -50,15 +50,10 @@ def read_manifest(raw: bytes) -> dict[str, str]:
     """Return the texts of a manifest by id. Raises `ManifestProblem`.
 
     A manifest is an object of ids and texts, as Relay's compiler writes it, or Apollo's
-    `apollo-persisted-query-manifest`, version 1. An id that is a SHA-256, with or without `sha256:`, must be the
-    SHA-256 of its text.
+    `apollo-persisted-query-manifest`, version 1, whose operations may be marked as tools (`tool_marks.py`). An id that
+    is a SHA-256, with or without `sha256:`, must be the SHA-256 of its text.
     """
-    try:
-        content = decode_json(raw, "it")
-    except ValueError as error:
-        raise ManifestProblem([str(error)]) from None
-    if not isinstance(content, dict):
-        raise ManifestProblem(["it is not an object of ids and texts"])
+    content = decode_manifest(raw)
     texts: dict[str, str] = {}
     problems: list[str] = []
     for document_id, text in _operations(content) if "format" in content else content.items():
@@ -70,6 +65,17 @@ def read_manifest(raw: bytes) -> dict[str, str]:
     if problems:
         raise ManifestProblem(problems, texts)
     return texts
+
+
+def decode_manifest(raw: bytes) -> dict[str, Any]:
+    """Return the object in a manifest, whose members are not checked. Raises `ManifestProblem`."""
+    try:
+        content = decode_json(raw, "it")
+    except ValueError as error:
+        raise ManifestProblem([str(error)]) from None
+    if not isinstance(content, dict):
+        raise ManifestProblem(["it is not an object of ids and texts"])
+    return content
 
 
 def _operations(content: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:

@@ -1,6 +1,6 @@
 """The persisted documents of a gateway, assembled from its settings."""
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +9,7 @@ from server.admission.load_shedding import LoadShedder
 from server.documents.document_cache import Documents
 from server.documents.persisted.automatic import AutomaticDocuments
 from server.documents.persisted.registry import DocumentRegistry
+from server.documents.persisted.tool_marks import MarkedDocument
 from server.documents.persisted.trusted import DocumentTable, ManifestFile, ManifestSource
 from server.documents.settings import TABLE, DocumentSettings, DocumentsMode
 
@@ -52,6 +53,11 @@ class PersistedDocuments:
         """Read the manifest if one is configured. Raises `Misconfigured` if it is invalid."""
         if self._manifest is not None:
             self._manifest.load()
+
+    @property
+    def tools(self) -> Sequence[MarkedDocument]:
+        """The documents of the manifest that are tools. A changed manifest replaces the sequence."""
+        return () if self._manifest is None else self._manifest.tools
 
     @property
     def watch(self) -> Callable[[], Coroutine[Any, Any, None]] | None:

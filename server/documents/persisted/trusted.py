@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -16,6 +16,7 @@ from server.admission.load_shedding import LoadShedder
 from server.documents.cost.refusals import TooCostly, TooManyIncrements, TooManyValues
 from server.documents.document_cache import Document, DocumentRejected, Documents, PreparedOperation
 from server.documents.persisted.manifest import ManifestProblem, read_manifest, sha256_of
+from server.documents.persisted.tool_marks import MarkedDocument, marked_documents
 from server.settings import Misconfigured
 
 # The interval at which the file of a manifest is checked for changes.
@@ -47,8 +48,16 @@ class ManifestSource(Protocol):
         """Return whether the text is exactly that of a document. Raises the same errors as `text`."""
 
 
-def prepare_manifest(documents: Documents, raw: bytes) -> dict[str, Document]:
-    """Return the prepared documents of a manifest by id. Raises `ManifestProblem` with the problems of all of them."""
+@dataclass(frozen=True, slots=True)
+class PreparedManifest:
+    """The prepared documents of a manifest by id, and those of them that are tools."""
+
+    documents: Mapping[str, Document]
+    tools: Sequence[MarkedDocument]
+
+
+def prepare_manifest(documents: Documents, raw: bytes) -> PreparedManifest:
+    """Return the prepared documents of a manifest. Raises `ManifestProblem` with the problems of all of them."""
     texts: Mapping[str, str]
     try:
         texts, problems = read_manifest(raw), []
@@ -64,9 +73,15 @@ def prepare_manifest(documents: Documents, raw: bytes) -> dict[str, Document]:
             problems += [f"{document_id}: {error.message}" for error in rejection.errors]
         except (TooCostly, TooManyIncrements, TooManyValues) as refusal:
             problems.append(f"{document_id}: {refusal}")
+    tools: Sequence[MarkedDocument] = ()
+    if ready:
+        try:
+            tools = marked_documents(raw, ready)
+        except ManifestProblem as problem:
+            problems += problem.problems
     if problems:
         raise ManifestProblem(problems)
-    return ready
+    return PreparedManifest(ready, tools)
 
 
 def _check_cost(documents: Documents, operation: PreparedOperation) -> None:
@@ -84,6 +99,8 @@ class ManifestFile:
         self._path = path
         self._documents = documents
         self._texts: Mapping[str, str] = {}
+        #: The documents that are tools. A changed manifest replaces the sequence.
+        self.tools: Sequence[MarkedDocument] = ()
         self._seen: tuple[int, int] | None = None
 
     def __len__(self) -> int:
@@ -98,9 +115,10 @@ class ManifestFile:
             raise Misconfigured(f"GATEWAY_DOCUMENTS: {self._path} cannot be read: {problem.strerror}.") from None
         except ManifestProblem as problem:
             raise Misconfigured(f"GATEWAY_DOCUMENTS: {self._path} cannot be used: {problem}.") from None
-        self._documents.pin(ready.values())
-        texts = {document_id: document.text for document_id, document in ready.items()}
+        self._documents.pin(ready.documents.values())
+        texts = {document_id: document.text for document_id, document in ready.documents.items()}
         self._texts = {sha256_of(text): text for text in texts.values()} | texts
+        self.tools = ready.tools
 
     async def watch(self) -> None:
         """Reload the file when it changes. If the new file is invalid, log this and keep the previous documents."""

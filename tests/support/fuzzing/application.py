@@ -52,6 +52,7 @@ class Gateway:
                 open_store=_no_store,
                 open_session=_no_session,
                 cost_models={},
+                access_patterns=lambda: "",
                 now=lambda: datetime.fromtimestamp(NOW, UTC),
                 clock=world.clock,
                 new_id=lambda: "an-id",

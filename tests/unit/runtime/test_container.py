@@ -35,9 +35,9 @@ async def serve():
 
 asyncio.run(serve())
 """
-# What takes memory and is needed for AWS, Redis, requests to other services, the command line, or tests.
+# What takes memory and is needed for AWS, Redis, requests to other services, MCP, the command line, or tests.
 UNUSED = {
-    *("aiohttp", "boto3", "hypothesis", "pydantic", "redis", "rich", "runtime.cli", "runtime.scaffold"),
+    *("aiohttp", "boto3", "hypothesis", "mcp", "pydantic", "redis", "rich", "runtime.cli", "runtime.scaffold"),
     *("s3transfer", "typer", "urllib3"),
 }
 

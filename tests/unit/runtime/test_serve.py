@@ -59,9 +59,10 @@ def gateway(folder: Path) -> Iterator[GatewayProcess]:
 
 def test_serve_prints_its_urls_and_tokens_on_stderr(gateway: GatewayProcess, folder: Path) -> None:
     assert f"{gateway.url}/graphql" in gateway.output
+    assert f"{gateway.url}/mcp, with 10 tools\n" in gateway.output
     assert f"data in {folder}" in gateway.output
     assert (
-        "documents off, introspection on, explain user, budgets of 5,000 (2,500 without a token) read units in this "
+        "documents prefer, introspection on, explain user, budgets of 5,000 (2,500 without a token) read units in this "
         "process, HTTP profile 2025\n"
     ) in gateway.output
     me = "{ me { userId role } }"
