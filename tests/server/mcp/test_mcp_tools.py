@@ -136,11 +136,11 @@ async def test_a_client_of_the_version_without_a_handshake_is_served(served: Ser
     await report_sighting(served)
     async with Client(f"{served.url}/mcp") as client:
         assert client.protocol_version == "2026-07-28"
-        result = await client.call_tool("trending_categories", {"window": "HOUR"})
+        result = await client.call_tool("trending_categories", {"window": "SIX_HOURS"})
         resources = [resource.name for resource in (await client.list_resources()).resources]
 
     assert result.structured_content is not None
-    assert result.structured_content["trending"][0] == {"category": "Cats", "score": 1}
+    assert result.structured_content["trending"][0] == {"category": "Cats", "sightingCount": 1}
     assert resources == ["schema", "access-patterns"]
 
 

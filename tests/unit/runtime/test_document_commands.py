@@ -149,6 +149,26 @@ def test_each_operation_is_extracted_with_the_fragments_it_uses(tmp_path: Path) 
     assert read_manifest(json.dumps(by_name).encode()) == dict(zip(["Quake", "Areas"], texts, strict=True))
 
 
+def test_extract_marks_described_operations_as_tools_and_check_names_them(tmp_path: Path) -> None:
+    folder, manifest = tmp_path / "src", tmp_path / "tools.json"
+    folder.mkdir()
+    (folder / "a.graphql").write_text(f'"""Read the areas."""\n{AREAS}\n{QUAKE}\n{FRAGMENT}')
+    (folder / "b.graphql").write_text('"""Follow."""\nsubscription Scores { liveScores { isSnapshot } }')
+
+    assert run_here("documents", "extract", folder, "--names", "--tools", "-o", manifest).returncode == 0
+    operations = json.loads(manifest.read_text())["operations"]
+    checked = run_here("documents", "check", manifest)
+
+    assert {found["id"]: found.get("tool") for found in operations} == {"Areas": {}, "Quake": None, "Scores": None}
+    assert [line.split("read units")[1] for line in checked.stdout.splitlines()] == ["  tool Areas", "", ""]
+    operations[0]["tool"] = {"name": "read areas"}
+    manifest.write_text(
+        json.dumps({"format": "apollo-persisted-query-manifest", "version": 1, "operations": operations})
+    )
+    refused = run_here("documents", "check", manifest)
+    assert_command_failed(refused, 1, "Error: Areas: tool.name must have 1 to 64 letters, digits, _ or -.")
+
+
 @pytest.mark.parametrize(
     ("files", "words"),
     [
