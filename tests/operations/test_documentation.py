@@ -86,3 +86,10 @@ def test_the_page_of_clients_shows_the_modules_that_are_tested() -> None:
     modules = sorted((ROOT / "tests" / "clients" / "setup").glob("*.js"))
     assert modules
     assert [path.name for path in modules if f"```js\n{path.read_text()}```\n" not in page] == []
+
+
+def test_the_documents_of_the_demo_are_valid() -> None:
+    """`make serve` would not start with invalid ones: adapt them to a changed schema."""
+    checked = run_here("documents", "check", ROOT / "pipelines" / "demo" / "data" / "documents.json")
+    assert checked.stderr == ""
+    assert checked.returncode == 0
