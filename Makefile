@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WEB_SOURCES := web/index.html web/vite.config.js $(wildcard web/src/*)
 
-.PHONY: setup engine serve test test-fast conventions proofs test-interpreted jit-conformance workload faults chaos soak fuzz lint types check bench lock docs rehearse lambda clean
+.PHONY: setup engine serve test test-fast conventions proofs test-interpreted jit-conformance workload faults chaos soak fuzz upgrade-data lint types check bench lock docs rehearse lambda clean
 
 setup: $(VENV)/.ready node_modules/.ready web/dist/index.html engine
 
@@ -125,6 +125,10 @@ soak: setup
 # Parsers of untrusted input, fuzzed for FUZZ_SECONDS (600) in FUZZ_JOBS (1) processes; ARGS names targets. See docs/reliability.md.
 fuzz: $(VENV)/.ready
 	$(BIN)/python -m tests.support.fuzzing $(ARGS)
+
+# The data of this version for tests/upgrades, which later versions open in their tests: see CONTRIBUTING.md.
+upgrade-data: setup
+	$(BIN)/python -m tests.support.upgrade_data
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

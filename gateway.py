@@ -16,6 +16,8 @@ if __name__ == "__main__":
         run_worker()
         sys.exit()
 
+from dataclasses import replace
+
 import typer
 from starlette.applications import Starlette
 from typer.core import TyperGroup
@@ -44,7 +46,7 @@ from runtime.cli import (
     token,
 )
 from runtime.cli.output import OneLine, usage_mistake
-from runtime.cli.variables import warn_of_unknown_variables
+from runtime.cli.variables import unknown_variables, warn_of_unknown_variables
 from runtime.container import Gateway
 from server.app import application
 from server.settings import VARIABLES, Settings
@@ -78,7 +80,8 @@ def _from_environment(store: StoreOptions | None) -> tuple[Settings, StoreOption
             result: tuple[Settings, StoreOptions] = context.invoke(serve.set_up, context.params, store)
     except TyperException as problem:
         raise SystemExit(usage_mistake(problem)) from None
-    return result
+    settings, options = result
+    return replace(settings, unknown_variables=unknown_variables(group)), options
 
 
 # Command line

@@ -151,6 +151,11 @@ class Gateway:
         self.bus = bus_at(settings.bus, store.prefix, self.server.metrics)
         self.reads = StreamReads()
         self.reads.show_in(self.server.metrics)
+        self.server.metrics.gauge(
+            "gateway_unknown_variables",
+            "Variables of the environment that begin as a setting and are none.",
+            lambda: len(settings.unknown_variables),
+        )
         self.data_disk = None
         if store.data_dir is not None and not store.in_aws and not store.memory:
             self.data_disk = DataDisk(store.data_dir)
@@ -274,9 +279,11 @@ class Gateway:
         store = "disk full" if self.client.disk.is_full else "ok"
         return {"ready": True, "store": store, **self._shared_state(), **self.agreement.state}
 
-    def _shared_state(self) -> dict[str, str]:
+    def _shared_state(self) -> dict[str, object]:
         """Return the states of the services that a gateway works without, by their names in `/readyz`."""
-        state = {}
+        state: dict[str, object] = {}
+        if self.settings.unknown_variables:
+            state["unknownVariables"] = list(self.settings.unknown_variables)
         if self.bus is not None:
             state["bus"] = "away" if self.bus.is_away else "ok"
         if (budgets := self.server.admission.budgets_state) is not None:

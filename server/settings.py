@@ -163,6 +163,8 @@ class Settings:
     search_url: str | None = None
     #: Whether requests share point reads.
     shared_reads: bool = True
+    #: Variables of the environment that begin as a setting and are none, for the operator.
+    unknown_variables: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         required = {"GATEWAY_JWT_ISSUER": self.issuer, "GATEWAY_JWT_AUDIENCE": self.audience}

@@ -122,7 +122,8 @@ class ShardWorker:
                 await cancel(self._work_task, heartbeat)
                 if self._lost:
                     logger.warning(
-                        "The lease of shard %s is lost; another instance reads the shard", self._lease.shard_id
+                        "The lease of shard %s has expired or is another instance's; this one stops reading it",
+                        self._lease.shard_id,
                     )
                 elif not self.ended:
                     await self._release()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from datastore.database import StoreOptions
 from pipelines.demo import DOCUMENTS
@@ -19,6 +20,7 @@ from runtime.cli.feeds import FanOutBound
 from runtime.cli.options import settings_of, store_options, takes_store
 from runtime.cli.pipelines import MetricsOptions, takes_metrics
 from runtime.cli.processes import start
+from runtime.cli.variables import unknown_variables
 from runtime.console import mistake
 from server.documents.settings import DocumentsMode
 from server.settings import Settings
@@ -91,6 +93,9 @@ def serve(
     """Serve GraphQL, and GraphiQL for browsers, until interrupted."""
     worker_count = _worker_count(workers)
     settings, _ = set_up(context.params, store)
+    commands = context.find_root().command
+    assert isinstance(commands, TyperGroup)
+    settings = replace(settings, unknown_variables=unknown_variables(commands))
     if worker_count > 1 and store.in_aws and settings.bus is None:
         # Without a bus each worker reads the streams, and AWS allows five reads per second and shard in all.
         raise mistake("several workers on AWS need a bus: set --bus or GATEWAY_BUS to the URL of a Redis.", 2)

@@ -33,18 +33,21 @@ def _of_options(command: object) -> Iterator[str]:
             yield from _of_options(member)
 
 
+def unknown_variables(commands: TyperGroup, environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """Return the first variables whose names begin as a setting and are none. Long names are cut."""
+    begun = sorted(name for name in environment if name.startswith(PREFIX))
+    known = known_variables(commands) if begun else set()
+    return tuple(name[:SHOWN_CHARACTERS] for name in begun if name not in known)[:MOST_WARNINGS]
+
+
 def warn_of_unknown_variables(commands: TyperGroup, environment: Mapping[str, str] = os.environ) -> None:
-    """Print a warning for each variable whose name begins as a setting and is none. Values are not printed."""
-    unknown = [name for name in environment if name.startswith(PREFIX)]
-    if unknown:
-        known = known_variables(commands)
-        unknown = sorted(name for name in unknown if name not in known)
-    for name in unknown[:MOST_WARNINGS]:
-        warn(f"{name[:SHOWN_CHARACTERS]} is no setting of the gateway, and has no effect.{_hint(name, known)}")
+    """Print a warning for each unknown variable. Values are not printed."""
+    for name in unknown_variables(commands, environment):
+        warn(f"{name} is no setting of the gateway, and has no effect.{_hint(name, known_variables(commands))}")
 
 
 def _hint(name: str, known: Collection[str]) -> str:
     import difflib  # imported late: nearly no start needs it
 
-    nearest = difflib.get_close_matches(name[:SHOWN_CHARACTERS], known, 1, 0.8)
+    nearest = difflib.get_close_matches(name, known, 1, 0.8)
     return f" Did you mean {nearest[0]}?" if nearest else ""

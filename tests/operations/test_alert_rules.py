@@ -71,8 +71,9 @@ def run(*arguments: str | Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_rules_are_valid(promtool: str) -> None:
+def test_the_rules_and_the_configuration_are_valid(promtool: str) -> None:
     run(promtool, "check", "rules", RULES)
+    run(promtool, "check", "config", RULES.with_name("prometheus.yaml"))
 
 
 @pytest.mark.proof

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+import yaml
 
 from server.version import running_build
 from tests.support.command_line import surroundings
@@ -86,6 +87,20 @@ def test_each_unit_answers_prometheus_at_a_port_of_its_own_by_the_documented_rul
     assert {name: ports[name] for name in names[:2]} == {"gateway@8000": 18000, "gateway@8001": 18001}
     for name in PIPELINES:
         assert f"{name} {ports[f'gateway-pipeline@{name}']}" in PAGE
+
+
+def test_prometheus_scrapes_the_ports_of_the_units_in_the_recipe() -> None:
+    configuration = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yaml").read_text())
+    scraped = {job["job_name"]: job["static_configs"][0]["targets"] for job in configuration["scrape_configs"]}
+    units = {
+        "gateway": ["gateway@8000", "gateway@8001"],
+        "pipelines": ["gateway-pipeline@feed", "gateway-pipeline@earthquakes"],
+        "engine": ["gateway-engine"],
+    }
+    assert scraped == {
+        job: [f"127.0.0.1:{SystemdUnit(name, {'environment': SHARED}).metrics_port}" for name in names]
+        for job, names in units.items()
+    }
 
 
 def test_a_file_of_a_unit_has_priority_over_the_shared_file() -> None:

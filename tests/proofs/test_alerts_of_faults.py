@@ -57,13 +57,16 @@ def test_real_faults_make_the_alerts_fire(
         right.data(JOIN, token)
         secretive = start("secretive", GATEWAY_SECRET=OTHER_SECRET)
         sparing = start(
-            "sparing", GATEWAY_ANONYMOUS_BUDGET_UNITS="1", GATEWAY_ANONYMOUS_BUDGET_UNITS_PER_SECOND="0.001"
+            "sparing",
+            GATEWAY_ANONYMOUS_BUDGET_UNITS="1",
+            GATEWAY_ANONYMOUS_BUDGET_UNITS_PER_SECOND="0.001",
+            GATEWAY_MAX_CONCURENT="3",
         )
         ports = [int(gateway.url.rpartition(":")[2]) for gateway in (right, secretive, sparing)]
         jobs = {"gateway": ports, "engine": [engine_metrics]}
         prometheus = stack.enter_context(running_prometheus(prometheus_program, tmp_path, jobs))
 
-        prometheus.until_firing("GatewaySecretDiffers", "GatewaySettingsDiffer")
+        prometheus.until_firing("GatewaySecretDiffers", "GatewaySettingsDiffer", "GatewayUnknownVariables")
         # No pipeline runs here.
         prometheus.until_firing("CricketPipelineGone", "FeedPipelineGone")
         of_requests = {"GatewayRefusesTokens", "GatewayRefusesCursors", "GatewayLimitsCallers"}

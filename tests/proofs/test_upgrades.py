@@ -21,6 +21,7 @@ import pytest
 from datastore.errors import ErrorCode
 from datastore.keyspace import PATTERNS
 from server.http.graphiql import Example, examples
+from server.version import VERSION
 from tests.support.command_line import GatewayProcess, run_command, surroundings
 from tests.support.contract import PAGE_OF
 from tests.support.example_runs import NAMES, find_variables, token_of
@@ -28,13 +29,26 @@ from tests.support.ports import free_port
 from tests.support.process_clock import ProcessClock
 from tests.support.store_engines import ROOT, Engines
 from tests.support.until import until_blocking
-from tests.support.upgrade_data import SECRET, EarlierClient, load_items, page_info, post_raw
+from tests.support.upgrade_data import (
+    MOST_BYTES,
+    SECRET,
+    UPGRADES,
+    EarlierClient,
+    load_items,
+    make_upgrade_data,
+    page_info,
+    post_raw,
+)
 
-BUILDS = sorted(folder for folder in (ROOT / "tests" / "upgrades").iterdir() if folder.is_dir())
+BUILDS = sorted(folder for folder in UPGRADES.iterdir() if folder.is_dir())
+FILES = {"data.tar.xz", "items.jsonl.xz", "issued.json"}
 # The lists whose cursors of a build are no longer accepted, as the changelog states.
 REFUSED_CURSORS = {
     "95ba360": {"SPARKS-3 All photos with their persons", "persons", "livestreams", "photoUsers", "earthquakes"}
 }
+# The builds whose event ids are no longer accepted, as the changelog states.
+REFUSED_EVENT_IDS = {"95ba360"}
+REPORT = 'mutation { reportSighting(input: {area: "Downtown", category: "Cats", description: "x"}) { sightingId } }'
 RUNNABLE = [example for example in examples() if not example.query.startswith("subscription")]
 pytestmark = pytest.mark.timeout(180)
 
@@ -53,8 +67,15 @@ def issued(build: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module", params=["directory", "items"])
+def source(request: pytest.FixtureRequest) -> str:
+    """Whether the gateway opens the data directory of the build, or new tables with its items, and new streams."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(scope="module")
 def gateway(
-    request: pytest.FixtureRequest,
+    source: str,
     build: Path,
     issued: dict[str, Any],
     engines: Engines,
@@ -63,7 +84,7 @@ def gateway(
     """The present gateway on the data directory of the build, or on new tables with its items."""
     folder = tmp_path_factory.mktemp("upgrade") / "data"
     folder.mkdir(mode=0o700)
-    if request.param == "directory":
+    if source == "directory":
         with tarfile.open(build / "data.tar.xz") as archive:
             archive.extractall(folder, filter="data")
         store = []
@@ -99,11 +120,21 @@ def serving_at(moment: datetime, folder: Path, *options: str) -> Iterator[Gatewa
         process.wait()
 
 
-def test_there_is_data_of_an_earlier_build() -> None:
-    assert "95ba360" in [build.name for build in BUILDS]
-    assert all(
-        {"data.tar.xz", "items.jsonl.xz", "issued.json"} <= {file.name for file in build.iterdir()} for build in BUILDS
+def test_there_is_data_of_earlier_builds_and_of_the_present_version() -> None:
+    assert {"95ba360", VERSION} <= {build.name for build in BUILDS}
+    for each in BUILDS:
+        assert {file.name for file in each.iterdir()} == FILES
+        assert sum(file.stat().st_size for file in each.iterdir()) < MOST_BYTES
+
+
+def test_the_data_of_the_next_release_can_be_made(tmp_path: Path) -> None:
+    make_upgrade_data(ROOT, tmp_path / "next")
+    assert {file.name for file in (tmp_path / "next").iterdir()} == FILES
+    made, kept = (
+        json.loads((folder / "issued.json").read_text()) for folder in (tmp_path / "next", UPGRADES / VERSION)
     )
+    assert made.keys() == kept.keys()
+    assert {cursor["name"] for cursor in made["cursors"]} == {cursor["name"] for cursor in kept["cursors"]}
 
 
 def test_the_gateway_is_ready_and_accepts_the_earlier_tokens(gateway: EarlierClient) -> None:
@@ -146,9 +177,14 @@ def test_an_earlier_address_of_a_picture_is_accepted(gateway: EarlierClient, iss
     assert gateway.get(issued["picture"][:-4] + "AAAA")[0] == 403
 
 
-def test_an_earlier_event_id_gets_resync(gateway: EarlierClient, issued: dict[str, Any]) -> None:
+def test_an_earlier_event_id_resumes_on_its_own_stream_and_gets_resync_on_another(
+    gateway: EarlierClient, build: Path, issued: dict[str, Any], source: str
+) -> None:
+    gateway.data(REPORT, gateway.token())
     headers = {"Accept": "text/event-stream", "Last-Event-ID": issued["event_id"]}
-    assert gateway.first_event("subscription { sightingReported { description } }", headers) == [ErrorCode.RESYNC]
+    resumes = source == "directory" and build.name not in REFUSED_EVENT_IDS
+    expected = [] if resumes else [ErrorCode.RESYNC]
+    assert gateway.first_event("subscription { sightingReported { description } }", headers) == expected
 
 
 @pytest.mark.parametrize("example", RUNNABLE, ids=lambda example: example.name)

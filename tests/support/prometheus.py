@@ -43,6 +43,7 @@ BY_FAULTS_OF_A_DEPLOYMENT = {
     "GatewaySecretDiffers",
     "GatewaySettingsDiffer",
     "GatewayStoreAway",
+    "GatewayUnknownVariables",
 }
 BY_FAULTS_OF_A_STORE = {
     "GatewayFault",

@@ -1,6 +1,7 @@
-"""Data of an earlier build, and what it issued to clients: `python -m tests.support.upgrade_data PROJECT FOLDER`.
+"""Data of a build, and what it issued to clients: `python -m tests.support.upgrade_data [PROJECT FOLDER]`.
 
-PROJECT is a checkout of the earlier build with its environment. FOLDER receives:
+PROJECT is a checkout of the build with its environment. Without arguments it is this one, and FOLDER is
+`tests/upgrades/VERSION` (`make upgrade-data`). FOLDER receives:
 
 - `data.tar.xz`: the database of its embedded engine, with the demo's data, without pictures.
 - `items.jsonl.xz`: the same items, a table's name and an item in DynamoDB's JSON per line, as an export has them.
@@ -28,10 +29,15 @@ from graphql import FieldNode, OperationDefinitionNode, SelectionSetNode, Visito
 
 from datastore.database import StoreOptions, open_database
 from server.http.graphiql import Example, examples
+from server.version import VERSION
 from tests.support.command_line import GatewayProcess, serving_anew
 from tests.support.example_runs import NAMES, find_variables
+from tests.support.store_engines import ROOT
 from tests.support.until import until_blocking
 
+UPGRADES = ROOT / "tests" / "upgrades"
+# The maximum size of the data of a build in the repository.
+MOST_BYTES = 500_000
 SECRET = "the secret of the gateway of an earlier build"
 DATABASE = "engine.sqlite"
 PAGE_INFO = parse("{ pageInfo { endCursor hasNextPage } }").definitions[0]
@@ -229,4 +235,5 @@ def make_upgrade_data(project: Path, target: Path) -> None:
 
 
 if __name__ == "__main__":
-    make_upgrade_data(Path(sys.argv[1]).resolve(), Path(sys.argv[2]))
+    project, folder = sys.argv[1:] or (ROOT, UPGRADES / VERSION)
+    make_upgrade_data(Path(project).resolve(), Path(folder))

@@ -1,19 +1,24 @@
 """The version of the gateway where operators look for it, and warnings of misspelt settings."""
 
+import json
 import platform
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from datastore.database import Database, StoreOptions
 from datastore.model.identity import Role
 from gateway import cli
 from runtime.cli.variables import MOST_WARNINGS, known_variables, warn_of_unknown_variables
+from runtime.container import Gateway
+from server.settings import Settings
 from server.version import VERSION, build_in, running_build
-from tests.support.command_line import run_here
+from tests.support.command_line import run_here, serve_process
 from tests.support.observability import metric_samples
 from tests.support.served import Served
 from tests.support.store_engines import ROOT
@@ -68,6 +73,21 @@ async def test_the_version_is_in_the_metrics_and_in_the_health_check(served: Ser
     async with served.http.get(f"{served.url}/healthz") as response:
         health = await response.json()
     assert (health["alive"], health["version"], health.get("revision", "")) == (True, build.version, build.revision)
+
+
+@pytest.mark.parametrize("names", [(), ("GATEWAY_MAX_CONCURENT",)])
+async def test_unknown_variables_are_in_the_readiness_and_in_the_metrics(
+    names: tuple[str, ...], settings: Settings, store_options: StoreOptions, database: Database
+) -> None:
+    gateway = Gateway(replace(settings, unknown_variables=names), store_options)
+    async with gateway.running(jobs=False):
+        assert (await gateway.readiness(10)).get("unknownVariables", []) == [*names]
+        assert gateway.metrics.registry.get_sample_value("gateway_unknown_variables") == len(names)
+
+
+def test_serve_passes_the_unknown_variables_on(tmp_path: Path) -> None:
+    with serve_process(tmp_path / "data", "--no-demo", GATEWAY_MAX_CONCURENT="3") as gateway:
+        assert json.loads(gateway.get("/readyz")[2])["unknownVariables"] == ["GATEWAY_MAX_CONCURENT"]
 
 
 def test_a_misspelt_setting_is_reported_with_the_nearest_one() -> None:
