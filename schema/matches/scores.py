@@ -186,6 +186,11 @@ class Wicket:
     bowler_credited: bool = described("Whether the wicket is credited to the bowler.")
 
 
+def known_field(name: str, description: str, kind: Any = str) -> Any:
+    """Return a field of a ball that the source may not state."""
+    return strawberry.field(resolver=resolve.known_text(name), graphql_type=kind | None, description=description)
+
+
 @object_type(id=parts.part_id("Ball"), description="One delivery.")
 class Ball:
     ball_id: strawberry.ID = described("The ball's id, unique within the match. Ids grow with time.")
@@ -197,14 +202,12 @@ class Ball:
     label: str = described("The position in the innings: 15.4 is the fourth ball of the sixteenth over.")
     batter_id: strawberry.ID = described("The `playerId` of the batter on strike.")
     batter: str = described("The name of the batter on strike.")
-    non_striker_id: strawberry.ID = described(
-        "The `playerId` of the batter at the other end; empty if the source does not name the batter."
+    non_striker_id = known_field(
+        "non_striker_id", "The `playerId` of the batter at the other end; null if it is unknown.", strawberry.ID
     )
-    non_striker: str = described(
-        "The name of the batter at the other end; empty if the source does not name the batter."
-    )
-    bowler_id: strawberry.ID = described("The `playerId` of the bowler; empty if the source does not name the bowler.")
-    bowler: str = described("The name of the bowler; empty if the source does not name the bowler.")
+    non_striker = known_field("non_striker", "The name of the batter at the other end; null if it is unknown.")
+    bowler_id = known_field("bowler_id", "The `playerId` of the bowler; null if it is unknown.", strawberry.ID)
+    bowler = known_field("bowler", "The name of the bowler; null if it is unknown.")
     runs: int = described("The runs of the ball, including extras.")
     batter_runs: int = described("The runs scored with the bat.")
     extras: Extras = described("The extras of the ball.")

@@ -12,7 +12,8 @@ from datastore.dynamodb.client import RequestRefused
 from datastore.infrastructure.tables import create
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES, STATE_FOR_TICK, active_match
 from datastore.matches.active_matches import ActiveMatches
-from datastore.matches.live_state import ActiveStatus
+from datastore.matches.cricket import Ball
+from datastore.matches.live_state import ActiveStatus, initial_state
 from datastore.session.metering import Deadline
 from datastore.session.scan_cache import ScanCache
 from datastore.session.store import Store
@@ -264,3 +265,21 @@ async def test_another_refusal_of_the_index_is_an_error(served: Served, proxy: P
         with pytest.raises(RequestRefused):
             await ActiveMatches(store, NOON).live()
     assert [seen.operation for seen in proxy.seen] == ["Query"]
+
+
+async def test_players_that_the_source_does_not_name_are_null(served: Served) -> None:
+    await put_fixtures(served, planned_match())
+    bare = Ball(1, 1, 0, 1, "p1", "A Batter", "", "", "", "")
+    named = Ball(2, 1, 0, 2, "p1", "A Batter", "p2", "Another", "p3", "A Bowler")
+    state = initial_state(planned_match())
+    state = replace(state, live=replace(state.live, recent_balls=(bare, named)))
+    await served.store().write_all(ACTIVE_MATCHES, puts=[state.item()])
+
+    answer = await served.ask(
+        '{ match(id: "m1") { liveScore { recentBalls { batter nonStrikerId nonStriker bowlerId bowler } } } }'
+    )
+
+    assert answer.data["match"]["liveScore"]["recentBalls"] == [
+        {"batter": "A Batter", "nonStrikerId": None, "nonStriker": None, "bowlerId": None, "bowler": None},
+        {"batter": "A Batter", "nonStrikerId": "p2", "nonStriker": "Another", "bowlerId": "p3", "bowler": "A Bowler"},
+    ]
