@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +10,6 @@ import typer
 from typer.core import TyperGroup
 
 from datastore.database import StoreOptions
-from pipelines.demo import DOCUMENTS
 from pipelines.earthquakes.usgs_feed import FeedError, feed_url
 from pipelines.feeds.fan_out import MAX_FOLLOWERS
 from pipelines.matches.setup import MatchSource
@@ -22,7 +20,6 @@ from runtime.cli.pipelines import MetricsOptions, takes_metrics
 from runtime.cli.processes import start
 from runtime.cli.variables import unknown_variables
 from runtime.console import mistake
-from server.documents.settings import DocumentsMode
 from server.settings import Settings
 
 MAX_WORKERS = 256
@@ -132,15 +129,7 @@ def set_up(parameters: Mapping[str, Any], store: StoreOptions | None = None) -> 
         given["feed_pipeline"] = store.embedded
     source = given.pop("source") or (MatchSource.DEMO if given["demo"] else MatchSource.NONE)
     matches.setup_of(source)  # ends the command if a variable that the source needs is missing
-    settings = settings_of(store, of_store["data_dir"], matches=source.value, **given)
-    return _with_demo_documents(settings) if settings.demo else settings, store
-
-
-def _with_demo_documents(settings: Settings) -> Settings:
-    """Return the settings with the demo's trusted documents, unless the environment configures documents."""
-    if any(os.environ.get(name) for name in ("GATEWAY_DOCUMENTS", "GATEWAY_DOCUMENTS_MODE")):
-        return settings
-    return replace(settings, documents=replace(settings.documents, source=str(DOCUMENTS), mode=DocumentsMode.PREFER))
+    return settings_of(store, of_store["data_dir"], matches=source.value, **given), store
 
 
 def _check_feed(feed: str | None) -> None:

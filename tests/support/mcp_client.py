@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from mcp import ClientSession
+from mcp import Client, ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
 from pipelines.demo import DOCUMENTS
@@ -54,6 +54,16 @@ async def connected(served: Served, headers: Mapping[str, str] | None = None) ->
     ):
         await session.initialize()
         yield session
+
+
+@asynccontextmanager
+async def client_at(url: str, headers: Mapping[str, str]) -> AsyncIterator[Client]:
+    """Connect the client that begins without a handshake if the server supports this."""
+    async with (
+        httpx2.AsyncClient(headers=dict(headers), timeout=30) as http,
+        Client(streamable_http_client(f"{url}/mcp", http_client=http)) as client,
+    ):
+        yield client
 
 
 async def send_message(served: Served, method: str, params: Any = None, **headers: str) -> tuple[int, Any, Any]:
