@@ -57,7 +57,7 @@ async def connected(served: Served, headers: Mapping[str, str] | None = None) ->
 
 
 @asynccontextmanager
-async def client_at(url: str, headers: Mapping[str, str]) -> AsyncIterator[Client]:
+async def mcp_client_at(url: str, headers: Mapping[str, str]) -> AsyncIterator[Client]:
     """Connect the client that begins without a handshake if the server supports this."""
     async with (
         httpx2.AsyncClient(headers=dict(headers), timeout=30) as http,
