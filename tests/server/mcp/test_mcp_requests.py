@@ -3,7 +3,8 @@
 import asyncio
 import json
 import logging
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from mcp import MCPError
 from datastore.database import StoreOptions
 from datastore.keyspace.sightings import BLIP
 from datastore.model.identity import Role
-from server.mcp.messages import MAX_DEPTH, MAX_VALUES
+from server.mcp.messages import MAX_DEPTH, MAX_VALUES, METHODS
 from server.operations.request import Transport
 from server.settings import Settings
 from tests.support.fault_proxy import Proxy, Seen, forward
@@ -129,6 +130,56 @@ async def test_a_body_beyond_a_limit_or_without_a_message_is_refused(
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
+def odd_messages(rng: random.Random, count: int) -> Iterator[tuple[bytes, dict[str, str]]]:
+    """Yield messages whose members and headers have random values, most of them of a wrong type."""
+    values: list[Any] = [
+        None,
+        True,
+        0,
+        -1,
+        1e300,
+        2**80,
+        "",
+        "x",
+        "\x00",
+        "é" * 300,
+        [],
+        [[]],
+        {},
+        {"name": 1},
+        {"_meta": []},
+    ]
+    values += [{"name": "like_post"}, {"name": "like_post", "arguments": []}, {"uri": "gateway://schema.graphql#"}]
+    values += [{"name": "trending_categories", "_meta": {"progressToken": {}}}, {"_meta": MODERN}, {"cursor": "x"}]
+    names = [*sorted(METHODS), "subscriptions/listen", "resources/subscribe", "completion/complete", "", 1, None]
+    versions = [PROTOCOL, "2026-07-28", "2024-11-05", "1999-01-01", "x" * 200, ""]
+    for _ in range(count):
+        message = {"jsonrpc": rng.choice(["2.0", "2.0", "2.0", "1.0", 2]), "method": rng.choice(names)}
+        message |= {key: rng.choice(values) for key in ("id", "params", "result", "error") if rng.random() < 0.6}
+        headers = {"MCP-Protocol-Version": rng.choice(versions)}
+        if rng.random() < 0.4:
+            headers |= {
+                "Mcp-Method": str(rng.choice(names)),
+                "Mcp-Name": rng.choice(["like_post", "=?base64?eA?=", ""]),
+            }
+        if rng.random() < 0.2:
+            headers["Accept"] = rng.choice(["text/html", "application/json", "text/event-stream", "*/*"])
+        yield json.dumps(message).encode(), headers
+
+
+async def test_odd_messages_are_refused_and_never_fail(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    statuses: set[int] = set()
+    for body, headers in odd_messages(random.Random(7), 400):
+        async with asyncio.timeout(50):
+            status, _, _ = await send_body(served, body, **headers)
+        assert status < 500, (body, headers)
+        statuses.add(status)
+
+    assert {200, 202, 400, 406} <= statuses
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
+    assert (await send_message(served, "tools/call", TRENDING))[0] == 200
+
+
 async def test_other_media_types_and_unknown_methods_are_refused(served: Served) -> None:
     text, answer, _ = await send_body(served, b"{}", Content_Type="text/plain")
     unknown, unknown_answer, _ = await send_message(served, "tools/delete")
@@ -137,6 +188,12 @@ async def test_other_media_types_and_unknown_methods_are_refused(served: Served)
     assert (text, answer["error"]["data"]["code"]) == (415, "BAD_USER_INPUT")
     assert (unknown, unknown_answer["error"]["code"]) == (200, -32601)
     assert (notified, nothing) == (202, None)
+    # The version without a handshake also has streams of notifications, which this server does not offer.
+    for method in ("tools/delete", "subscriptions/listen"):
+        headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method}
+        params = {"_meta": MODERN} if method == "tools/delete" else {"_meta": MODERN, "notifications": {}}
+        status, answer, _ = await send_message(served, method, params, **headers)
+        assert (status, answer["error"]["code"]) == (404, -32601)
 
 
 async def test_variables_have_the_limits_of_other_requests(served: Served) -> None:
