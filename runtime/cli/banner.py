@@ -32,7 +32,7 @@ def _print_set_up(gateway: Gateway, options: StoreOptions, *, alone: bool) -> No
         return
     note(f"GraphQL and GraphiQL  {settings.url}/graphql")
     if alone and (tools := gateway.server.persisted_documents.tools):
-        note(f"{'MCP':<21} {settings.url}/mcp, with {len(tools)} tools")
+        note(f"{'MCP':<21} {settings.url}/mcp, with {len(tools)} {'tool' if len(tools) == 1 else 'tools'}")
     note(f"{'Store':<21} {_store_name(options)}{_replacement_engine(gateway)}")
     note(f"{'Set up':<21} {gateway.server.summary(alone=alone)}")
     tokens = gateway.server.demo_tokens()
