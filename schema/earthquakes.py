@@ -46,7 +46,7 @@ class EarthquakeRevision:
     place: str = described("The location in words.")
     latitude: float = described("The latitude of the epicentre in degrees, -90 to 90.")
     longitude: float = described("The longitude of the epicentre in degrees, -180 to 180.")
-    depth_km: float | None = described("The depth below the surface in kilometres, 0 or more; null if unknown.")
+    depth_km: float | None = described("The depth below the surface in kilometres, 0 or more; null if it is unknown.")
     ingested_at: datetime = described("The time at which the gateway stored the report.")
     type: str = described("The type of the event in USGS's words, such as `earthquake` or `quarry blast`.")
     status: str | None = described(
@@ -81,7 +81,7 @@ class Earthquake(Node):
     place: str = described("The location in words.")
     latitude: float = described("The latitude of the epicentre in degrees, -90 to 90.")
     longitude: float = described("The longitude of the epicentre in degrees, -180 to 180.")
-    depth_km: float | None = described("The depth below the surface in kilometres, 0 or more; null if unknown.")
+    depth_km: float | None = described("The depth below the surface in kilometres, 0 or more; null if it is unknown.")
     source: str = described("The network that reported the event.")
     ingested_at: datetime = described("The time at which the gateway stored the event.")
     type: str = described(

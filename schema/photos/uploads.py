@@ -19,7 +19,7 @@ class UploadField:
 
 
 @value_type(
-    description="An upload of a file. Send a form (multipart/form-data) with the `fields`, in their order, "
+    description="An upload of a file. Send a form (multipart/form-data) with the `fields`, in any order, "
     "followed by the file."
 )
 class UploadTarget:
