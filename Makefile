@@ -29,6 +29,11 @@ tests/clients/node_modules/.ready: tests/clients/package-lock.json
 	npm ci --prefix tests/clients --include=optional --no-fund --no-audit --loglevel=error
 	touch $@
 
+# The packages of the example clients, which tests run.
+examples/node_modules/.ready: examples/package-lock.json
+	npm ci --prefix examples --no-fund --no-audit --loglevel=error
+	touch $@
+
 web/dist/index.html: node_modules/.ready $(WEB_SOURCES) package.json
 	npm run --silent build
 	touch $@
@@ -83,7 +88,7 @@ conventions: setup tests/__pycache__/.ready
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 4 $(CONVENTIONS) $(ARGS)
 
 # The long runs: faults, random workloads, fuzzing, real data, and compiled execution beside graphql-core.
-proofs: setup .venv-ministack/.ready tests/clients/node_modules/.ready tests/__pycache__/.ready
+proofs: setup .venv-ministack/.ready tests/clients/node_modules/.ready examples/node_modules/.ready tests/__pycache__/.ready
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder -m proof $(ARGS)
 
 # The tests with all operations executed by graphql-core, without compiled execution.
@@ -166,4 +171,4 @@ lock:
 	$(LOCKED) --group ministack -o requirements-ministack.txt
 
 clean:
-	rm -rf $(VENV) .venv-ministack build node_modules tests/clients/node_modules benchmarks/peers/node_modules web/dist .data .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-ministack build node_modules tests/clients/node_modules examples/node_modules examples/dist benchmarks/peers/node_modules web/dist .data .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -14,7 +14,17 @@ LEFT_OUT = shutil.ignore_patterns(
     ".git", ".venv*", "node_modules", "build", ".data", "__pycache__", ".*_cache", ".hypothesis"
 )
 # The commands run with the environment of the test, which is complete.
-MAKE = ("make", "-o", "setup", "-o", "tests/__pycache__/.ready", "-o", ".venv-ministack/.ready")
+MAKE = (
+    "make",
+    "-o",
+    "setup",
+    "-o",
+    "tests/__pycache__/.ready",
+    "-o",
+    ".venv-ministack/.ready",
+    "-o",
+    "examples/node_modules/.ready",
+)
 
 
 @pytest.fixture
