@@ -5,13 +5,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import strawberry
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from aiohttp import web
 from strawberry import federation
-
-from tests.support.http_server import served
 
 
 @federation.type(keys=["matchId"])
@@ -79,11 +74,16 @@ SDL = SCHEMA.as_str()
 async def second_subgraph() -> AsyncIterator[str]:
     """Serve the subgraph. Yield its URL."""
 
-    async def answer(request: Request) -> Response:
+    async def answer(request: web.Request) -> web.Response:
         asked: dict[str, Any] = await request.json()
         result = await SCHEMA.execute(asked["query"], asked.get("variables"))
         errors = [error.formatted for error in result.errors or ()]
-        return JSONResponse({"data": result.data, **({"errors": errors} if errors else {})})
+        return web.json_response({"data": result.data, **({"errors": errors} if errors else {})})
 
-    async with served(Starlette(routes=[Route("/graphql", answer, methods=["POST"])])) as url:
-        yield url
+    app = web.Application()
+    app.router.add_post("/graphql", answer)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    yield "http://{}:{}/graphql".format(*runner.addresses[0][:2])
+    await runner.cleanup()

@@ -1,11 +1,9 @@
 """Ids of requests, and their places in traces: in the response, and in each line that is logged for the request."""
 
 import asyncio
-import json
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import aiohttp
 import pytest
@@ -13,11 +11,11 @@ import pytest
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from server.app import application
 from server.observability import operation_log
-from server.observability.log_lines import JsonLines, TextLines
 from server.observability.operation_log import RefusalLog
 from server.request_identity import CURRENT, RequestIdentity
 from server.settings import Settings
 from tests.support.http_server import served as serving
+from tests.support.logs import AllLines, captured_lines
 from tests.support.served import Served
 from tests.support.until import until
 
@@ -29,22 +27,6 @@ AREAS = {"query": "query Areas { areas }"}
 INVALID = ["x" * 129, "two words", "semi;colon", "\xe9", ""]
 
 
-class AllLines(logging.Handler):
-    """A handler that keeps all lines, decoded from JSON, and the same lines as text."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.logged: list[dict[str, Any]] = []
-        self.texts: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.logged.append(json.loads(JsonLines().format(record)))
-        self.texts.append(TextLines().format(record))
-
-    def of(self, logger: str) -> list[dict[str, Any]]:
-        return [line for line in self.logged if line["logger"] == logger]
-
-
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
     return replace(settings, allowed_origins=(APP,))
@@ -52,13 +34,8 @@ def settings(settings: Settings) -> Settings:
 
 @pytest.fixture
 def all_lines() -> Iterator[AllLines]:
-    lines, root = AllLines(), logging.getLogger()
-    level = root.level
-    root.addHandler(lines)
-    root.setLevel(logging.INFO)
-    yield lines
-    root.removeHandler(lines)
-    root.setLevel(level)
+    with captured_lines() as lines:
+        yield lines
 
 
 async def test_a_request_keeps_the_id_and_the_trace_of_its_client(served: Served, all_lines: AllLines) -> None:
