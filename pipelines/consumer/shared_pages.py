@@ -12,6 +12,8 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from datastore.change_streams.shards.shard_reader import BATCH, ShardCursor, ShardPage, Trimmed, sequence_of
+from datastore.dynamodb.retry.classify import RequestRefused
+from datastore.errors import DomainError
 
 # The maximum number of records buffered for a follower that is behind: two full pages. It reads dropped records itself.
 MAX_RECORDS = 2 * BATCH
@@ -138,6 +140,10 @@ class LeadingCursor:
             page = await self._cursor.read(limit)
         except Trimmed:
             self._shard.reset()
+            raise
+        except (DomainError, RequestRefused):
+            # Whether the shard has newer records is unknown: the follower finds the outage by a read of its own.
+            self._shard.at_end = False
             raise
         self._shard.add(page.records)
         return page

@@ -5,18 +5,18 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from datastore.change_streams.change import Change
-from datastore.change_streams.shards.shard_reader import Wire, stream_of
+from datastore.change_streams.shards.shard_reader import ShardCursor, Wire, stream_of
 from datastore.database import Database
 from datastore.errors import Unavailable
 from datastore.keyspace.feeds.table import FEED
 from pipelines.consumer.consumer import Consumer, Instance
 from pipelines.consumer.metrics import StreamMetrics
-from pipelines.consumer.shared_pages import MAX_RECORDS, SharedPages, SharedShard
+from pipelines.consumer.shared_pages import MAX_RECORDS, FollowingCursor, LeadingCursor, SharedPages, SharedShard
 from runtime.jobs import Background
 from tests.support.consumers import (
     AT_ONCE,
@@ -311,3 +311,26 @@ async def test_shards_of_two_streams_are_distinguished() -> None:
     assert pages.get("b", "s") is None
     pages.close("a", "s")
     assert pages.get("a", "s") is None
+
+
+class AwayCursor:
+    """The cursor of a stream that cannot be read."""
+
+    last = None
+
+    async def read(self, _limit: int) -> Any:
+        raise Unavailable("The stream is away.")
+
+
+async def test_a_follower_at_the_end_notices_that_the_stream_cannot_be_read() -> None:
+    """Its lag would stay 0 during an outage otherwise."""
+    pages, cursor = SharedPages(), cast(ShardCursor, AwayCursor())
+    shard = pages.open("stream", "a", None)
+    shard.add([])
+    following = FollowingCursor(cursor, pages, "stream", "a", page_timeout=0.0)
+    assert (await following.read()).records == []
+
+    with pytest.raises(Unavailable):
+        await LeadingCursor(cursor, shard).read()
+    with pytest.raises(Unavailable):
+        await following.read()
