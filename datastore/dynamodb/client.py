@@ -8,13 +8,10 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Low
 import asyncio
 import math
 import time
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, Self
-
-import orjson
 
 from datastore.dynamodb.calls import (
     ITEM_WRITES,
@@ -43,13 +40,10 @@ from datastore.dynamodb.retry.classify import (
     SignatureRefused,
     TransactionCancelled,
     as_retryable,
-    error_of_response,
-    is_missing_table,
 )
-from datastore.dynamodb.retry.disk_state import DiskState
-from datastore.dynamodb.retry.first_attempts import FirstAttempts
+from datastore.dynamodb.retry.first_attempts import CallTerms, StartedCall, gathered
+from datastore.dynamodb.retry.responses import ResponseReader
 from datastore.dynamodb.sigv4 import CredentialSource
-from datastore.dynamodb.store_clock import StoreClock
 from datastore.dynamodb.transport import STREAM_OPERATIONS, Endpoint, SignedTransport
 from datastore.errors import DomainError, Throttled, Timeout, Unavailable
 
@@ -58,10 +52,6 @@ __all__ = ["Client", "ConditionFailed", "Endpoint", "RequestRefused", "Transacti
 DEFAULT_SECONDS = 10.0
 # The number of retries of a call after a refused signature: the clock, the credentials, or both may be wrong.
 SIGNATURE_CORRECTIONS = 2
-
-
-DAMAGED_RESPONSE = "The store's responses arrive damaged."
-TABLE_MISSING = "The store is not ready: it lacks a table."
 
 CallListener = Callable[[Call], None]
 # Returns the request that replaces the first one in retries, once the first may have been applied.
@@ -96,10 +86,9 @@ class Client:
         on_call: receives each call that has ended, successful or not.
         """
         self._transport = SignedTransport(endpoint, credentials, limits)
-        self.store_clock = StoreClock()
-        self._latest_date: bytes | None = None
+        self._responses = ResponseReader(recreates_tables=recreates_tables)
+        self.store_clock, self.disk = self._responses.store_clock, self._responses.disk
         self._backoff = backoff
-        self._recreates_tables = recreates_tables
         #: The retry budget of the tables' endpoint.
         self.budget = RetryBudget() if budget is None else budget
         self._slow_seconds = breaker_config.slow_seconds
@@ -110,8 +99,6 @@ class Client:
         self._stream_breaker = CircuitBreaker(partial(self._is_answered, "ListStreams"), breaker_config, budget=streams)
         self.breakers: Mapping[str, CircuitBreaker] = {"tables": self._table_breaker, "streams": self._stream_breaker}
         self._clock: Callable[[], float] = time.monotonic
-        #: Whether the store's disk is full, by the response to the last write.
-        self.disk = DiskState()
         self._listeners: tuple[CallListener, ...] = () if on_call is None else (on_call,)
         #: The point reads that the requests of the process share.
         self.read_caches = ReadCaches() if read_caches is None else read_caches
@@ -158,20 +145,34 @@ class Client:
             Throttled, Unavailable, Timeout: All attempts failed.
             ReadTooMuch: The meter allows no more reads.
         """
-        if meter is not None:
-            meter.check_limit(operation)
+        terms = self._terms(operation, timeout, meter, traced)
         prepared = request if isinstance(request, PreparedRequest) else PreparedRequest.of(request)
-        now = self._clock()
-        deadline = now + timeout
-        breaker = self._stream_breaker if operation in STREAM_OPERATIONS else self._table_breaker
-        if breaker.tripped:
-            if not await breaker.wait(deadline):
-                raise breaker.error()
-            now = self._clock()
-        call = Call(operation, prepared, patterns, time.time(), attempted_at=now)
+        if terms.breaker.tripped:
+            if not await terms.breaker.wait(terms.deadline):
+                raise terms.breaker.error()
+            terms.now = self._clock()
+        call = Call(operation, prepared, patterns, terms.began_at, attempted_at=terms.now)
         if meter is not None:
             meter.open_calls += 1
-        return await self._complete(breaker, deadline, now, meter, traced, retry_request, call)
+        return await self.proceed(terms, call, retry_request=retry_request)
+
+    def start(
+        self,
+        operation: str,
+        prepared: PreparedRequest,
+        done: Callable[[Any], None],
+        /,
+        *,
+        timeout: float = DEFAULT_SECONDS,
+        meter: CallMeter,
+        patterns: tuple[str, ...] = (),
+        traced: tuple[TracedRead, ...] = (),
+    ) -> StartedCall:
+        """Make a call without waiting for it. `done` receives what `call` returns, or the exception that it raises.
+
+        The request is sent on an idle connection. If there is none, `call` sends it in a task. Raises `ReadTooMuch`.
+        """
+        return self._start(self._terms(operation, timeout, meter, traced), operation, prepared, patterns, done)
 
     async def call_each(
         self,
@@ -183,65 +184,77 @@ class Client:
         meter: CallMeter,
         patterns: tuple[str, ...] = (),
         traced: tuple[TracedRead, ...] = (),
-    ) -> list[dict[str, Any] | BaseException]:
-        """Make several calls at once. Return for each request what `call` returns, or the error that it raises.
+    ) -> Sequence[dict[str, Any] | BaseException]:
+        """Make several calls at once by `start`. Return for each what `call` returns, or the error that it raises.
 
-        The requests are sent on idle connections; those for which there is none are sent by `call`. Raises
-        `ReadTooMuch`, as `call` does.
+        Raises `ReadTooMuch`.
         """
-        meter.check_limit(operation)
-        now = self._clock()
-        deadline = now + timeout
+        terms = self._terms(operation, timeout, meter, traced)
+        return await gathered([partial(self._start, terms, operation, request, patterns) for request in requests])
+
+    def _terms(
+        self, operation: str, timeout: float, meter: CallMeter | None, traced: tuple[TracedRead, ...]
+    ) -> CallTerms:
+        if meter is not None:
+            meter.check_limit(operation)
         breaker = self._stream_breaker if operation in STREAM_OPERATIONS else self._table_breaker
+        now = self._clock()
+        return CallTerms(breaker, time.time(), now, now + timeout, meter, traced)
 
-        def finish(call: Call, response: HttpResponse) -> dict[str, Any]:
-            content = self._parse_response(call, response)
-            breaker.record_answer()
-            if breaker.budget.spent:
-                breaker.budget.refund(SUCCESS_REFUND)
-            call.seconds = self._clock() - now
-            self._report(call, content, meter, traced)
-            return content
-
-        def abandon(call: Call) -> None:
-            self._record_abandoned(call, breaker)
-            call.seconds = self._clock() - now
-            self._report(call, None, meter, traced)
-
-        proceed = partial(self._complete, breaker, deadline, now, meter, traced, None)
-        attempts, began_at = FirstAttempts(finish, proceed, abandon), time.time()
-        for prepared in requests:
-            started = None if breaker.tripped else self._transport.start(operation, prepared.body, deadline)
-            if started is None:
-                calling = self.call(operation, prepared, timeout=timeout, meter=meter, patterns=patterns, traced=traced)
-                attempts.add_task(calling)
-            else:
-                meter.open_calls += 1
-                attempts.add(Call(operation, prepared, patterns, began_at, attempted_at=now), started)
-        return await attempts.results()
-
-    async def _complete(
+    def _start(
         self,
-        breaker: CircuitBreaker,
-        deadline: float,
-        began_at: float,
-        meter: CallMeter | None,
-        traced: tuple[TracedRead, ...],
-        retry_request: RetryRequest | None,
+        terms: CallTerms,
+        operation: str,
+        prepared: PreparedRequest,
+        patterns: tuple[str, ...],
+        done: Callable[[Any], None],
+    ) -> StartedCall:
+        request = None if terms.breaker.tripped else self._transport.start(operation, prepared.body, terms.deadline)
+        call = Call(operation, prepared, patterns, terms.began_at, attempted_at=terms.now)
+        started, meter = StartedCall(self, terms, call, done, request), terms.meter
+        if request is None:
+            timeout = terms.deadline - terms.now
+            started.run(
+                self.call(operation, prepared, timeout=timeout, meter=meter, patterns=patterns, traced=terms.traced)
+            )
+        elif meter is not None:
+            meter.open_calls += 1
+        return started
+
+    def finish(self, terms: CallTerms, call: Call, response: HttpResponse) -> dict[str, Any]:
+        """Return the content of a response to a first attempt, and report the call."""
+        content = self._responses.content(call, response, self._clock)
+        breaker = terms.breaker
+        breaker.record_answer()
+        if breaker.budget.spent:
+            breaker.budget.refund(SUCCESS_REFUND)
+        self._report(terms, call, content)
+        return content
+
+    def abandon(self, terms: CallTerms, call: Call) -> None:
+        """Record a call whose caller stopped waiting during the first attempt."""
+        self._record_abandoned(call, terms.breaker)
+        self._report(terms, call, None)
+
+    async def proceed(
+        self,
+        terms: CallTerms,
         call: Call,
         first: "asyncio.Future[HttpResponse] | None" = None,
+        *,
+        retry_request: RetryRequest | None = None,
     ) -> dict[str, Any]:
         """Return the response of a call, whose `first` attempt may have been sent. Report the call."""
         response: dict[str, Any] | None = None
         try:
-            response = await self._send_with_retries(call, breaker, deadline, retry_request, first)
+            response = await self._send_with_retries(call, terms.breaker, terms.deadline, retry_request, first)
         except DeadlineExceeded as problem:
             if problem.sent:
-                self._record_abandoned(call, breaker)
+                self._record_abandoned(call, terms.breaker)
             call.abandoned = call.ambiguous
             raise with_retry_hints(Timeout(NO_ANSWER_IN_TIME), call) from problem
         except (asyncio.CancelledError, GeneratorExit):
-            self._record_abandoned(call, breaker)
+            self._record_abandoned(call, terms.breaker)
             raise
         except (Timeout, Unavailable, Throttled) as problem:
             raise with_retry_hints(problem, call) from problem.__cause__
@@ -250,8 +263,7 @@ class Client:
             call.unreported_units = failed.units
             raise
         finally:
-            call.seconds = self._clock() - began_at
-            self._report(call, response, meter, traced)
+            self._report(terms, call, response)
         return response
 
     def now(self) -> datetime:
@@ -280,7 +292,7 @@ class Client:
                 first = None
                 response = await attempt
                 breaker.record_answer()
-                content = self._parse_response(call, response)
+                content = self._responses.content(call, response, self._clock)
             except SignatureRefused as refused:
                 call.attempted_at = math.inf
                 if not corrections or not await self._transport.correct_signature(refused, deadline):
@@ -352,42 +364,18 @@ class Client:
             return False
         return True
 
-    def _parse_response(self, call: Call, response: HttpResponse) -> dict[str, Any]:
-        content = response.content
-        if response.date != self._latest_date:  # the date has whole seconds
-            self._latest_date = response.date
-            self.store_clock.observe(response.date)
-        if response.checksum is not None and response.checksum != b"%d" % zlib.crc32(content):
-            raise RetryableFailure(Unavailable(DAMAGED_RESPONSE))
-        if response.status == 200:
-            try:
-                parsed: dict[str, Any] = orjson.loads(content)
-            except orjson.JSONDecodeError as problem:
-                raise RetryableFailure(Unavailable(DAMAGED_RESPONSE)) from problem
-            if self.disk.is_full and call.operation in ITEM_WRITES:
-                self.disk.written()
-            return parsed
-        error = error_of_response(response.status, content)
-        if isinstance(error, Unavailable):
-            self.disk.refused(content, self._clock())
-        if isinstance(error, SignatureRefused):
-            error.date = response.date
-        if self._recreates_tables and is_missing_table(call.operation, error):
-            raise RetryableFailure(Unavailable(TABLE_MISSING), ambiguous=False, cost=0) from error
-        raise error
-
-    def _report(
-        self, call: Call, response: Mapping[str, Any] | None, meter: CallMeter | None, traced: tuple[TracedRead, ...]
-    ) -> None:
+    def _report(self, terms: CallTerms, call: Call, response: Mapping[str, Any] | None) -> None:
         """Pass a call that has ended to the meter and the listeners."""
+        call.seconds = self._clock() - terms.now
         if response is None:
             call.failed = True
         else:
             call.units = consumed_units(response)
         units = call.units + call.unreported_units
         call.cost = units * WRITE_UNIT_COST if call.operation in ITEM_WRITES else units
-        if traced:
-            call.details = call_details(call.operation, call.request, response or {}, traced)
+        meter = terms.meter
+        if terms.traced:
+            call.details = call_details(call.operation, call.request, response or {}, terms.traced)
         if meter is not None:
             meter.open_calls -= 1
             meter.record(call)

@@ -1,7 +1,7 @@
 """A dataloader with batches that can be cancelled, queued or in flight, when no caller waits for them."""
 
 import asyncio
-from collections.abc import Coroutine, Hashable, Iterable
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
 from functools import partial
 from typing import Any, Generic, Self, TypeVar
 
@@ -39,10 +39,12 @@ class ReadBatch(Struct, eq=False):
 
     reads: list[Read[Any, Any]] = []
     waiters: list[asyncio.Future[None]] = []
+    #: Stops the reads of a batch that is in flight without a task.
+    cancel: Callable[[], None] | None = None
 
 
 class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
-    """A dataloader that sends the reads of one turn of the event loop together, in its own tasks.
+    """A dataloader that sends the reads of one turn of the event loop together, in its own tasks or without one.
 
     A batch outlives a cancelled caller, since others may wait for the same read; `abandon` cancels all batches. Reads
     carry no future: a batch completes as a whole, and each waiter has its own future, which it can cancel alone.
@@ -97,7 +99,7 @@ class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
         if not queued:
             queued.append(ReadBatch())
             # Like aiodataloader: after all callbacks that are ready now.
-            self.loop.call_soon(self._start_task, queued)
+            self.loop.call_soon(self._dispatch, queued)
         batch = queued[-1]
         if len(batch.reads) == self.max_batch_size:
             batch = ReadBatch()
@@ -120,6 +122,21 @@ class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
         waiter = self.loop.create_future()
         batch.waiters.append(waiter)
         return waiter
+
+    def _dispatch(self, batches: list[ReadBatch]) -> None:
+        """Send the queued `batches`, unless they were abandoned."""
+        if self._queued is not batches:
+            return
+        if self._released is None and len(batches) == 1 and self._begin(batches[0]):
+            self._queued = []
+            if batches[0].cancel is not None:
+                self._sent.add(batches[0])
+        else:
+            self._start_task(batches)
+
+    def _begin(self, _batch: ReadBatch) -> bool:
+        """Send a batch without a task, and set its `cancel` until `_complete` is called. Return whether it was sent."""
+        return False
 
     def _start_task(self, batches: list[ReadBatch], batch: ReadBatch | None = None) -> None:
         """Send the queued `batches`, or the only `batch` of the list, in a task."""
@@ -152,19 +169,28 @@ class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
             del batches[1:]
             batch = batches[0]
         reads = batch.reads
+        values: Sequence[Any]
         try:
             values = await self._load(reads)
-            for read, value in zip(reads, values, strict=True):
-                if isinstance(value, BaseException):
-                    self._fail(read, value)
-                else:
-                    read.value = value
-                    read.batch = None
+            if len(values) != len(reads):
+                raise ValueError(f"{len(reads)} keys were read, and {len(values)} values were returned.")
         except Exception as problem:
-            for read in reads:
-                self._fail(read, problem)
-        finally:
+            values = [problem] * len(reads)
+        except BaseException:
             self._sent.discard(batch)
+            raise
+        self._complete(batch, values)
+
+    def _complete(self, batch: ReadBatch, values: Sequence[Any]) -> None:
+        """Complete the reads of a batch, each with its value or exception, and wake those who wait."""
+        for read, value in zip(batch.reads, values, strict=True):
+            if isinstance(value, BaseException):
+                self._fail(read, value)
+            else:
+                read.value = value
+                read.batch = None
+        batch.cancel = None
+        self._sent.discard(batch)
         for waiter in batch.waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -194,6 +220,8 @@ class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
     def _abandon_batches(self, batches: Iterable[ReadBatch]) -> None:
         """Cancel the waiters of batches that no task sends any more, and forget their reads."""
         for batch in batches:
+            if batch.cancel is not None:
+                batch.cancel()
             self._sent.discard(batch)
             for read in batch.reads:
                 if read.batch is not None:

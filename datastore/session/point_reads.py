@@ -4,7 +4,8 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Self
+from functools import partial
+from typing import Any, Self, cast
 
 from datastore.dynamodb.calls import consumed_units
 from datastore.dynamodb.client import Client
@@ -16,7 +17,7 @@ from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import BadUserInput, DomainError, Throttled, Timeout
 from datastore.model.access_patterns import AccessPattern, Table
 from datastore.model.composite_keys import Key, check_key, key_of
-from datastore.session.dataloader import CancellableDataLoader, Failure, Read
+from datastore.session.dataloader import CancellableDataLoader, Failure, Read, ReadBatch
 from datastore.session.metering import Deadline, Meter
 from datastore.session.read_trace import ReadTrace
 from datastore.session.request_reads import ReadFreshness, RequestReads
@@ -191,6 +192,42 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         if self._meter.detailed:
             self._trace.mark_written(key)
         return super().prime(key, value)
+
+    def _begin(self, batch: ReadBatch) -> bool:
+        """Send the read of a single item, unless a read of another request may serve it."""
+        if len(batch.reads) > 1:
+            return False
+        read = cast(PointRead, batch.reads[0])
+        request_reads, flight = self._request_reads, None
+        if request_reads is not None:
+            flight = request_reads.cache.start_unless_shared((read.key,), self._consistent)
+            if flight is None:
+                return False
+        read.attributes = None
+        receive = partial(self._receive, batch, flight)
+        table, key = read.key
+        try:
+            batch.cancel = self._client.start(
+                "GetItem",
+                point_read_template(table, self._prefix, self._consistent).get_item(key),
+                receive,
+                timeout=self._deadline.remaining(),
+                meter=self._meter,
+                patterns=(read.pattern,),
+                traced=self._trace.traced((read.key,)) if self._meter.detailed else (),
+            ).abandon
+        except Exception as problem:
+            receive(problem)
+        return True
+
+    def _receive(self, batch: ReadBatch, flight: PointReadFlight | None, result: Any) -> None:
+        """Complete a single read with the response of its GetItem, or the exception of the call."""
+        failed = isinstance(result, BaseException)
+        value = result if failed else LazyItem(result["Item"]) if "Item" in result else None
+        if flight is not None and self._request_reads is not None:
+            caches = self._request_reads.ttl_by_address and not failed
+            self._request_reads.cache.finish(flight, (value,), consumed_units(result) if caches else None)
+        self._complete(batch, (value,))
 
     def _load(self, reads: list[PointRead]) -> Coroutine[Any, Any, list[Any]]:  # type: ignore[override]
         """Return the item, None or an exception for each read."""

@@ -1,96 +1,128 @@
-"""The first attempts of calls that are sent together."""
+"""Calls whose first attempt needs no task."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from contextvars import copy_context
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Protocol
 
-from datastore.dynamodb.calls import Call
+from msgspec import Struct
+
+from datastore.dynamodb.calls import Call, CallMeter, TracedRead
 from datastore.dynamodb.http1 import HttpResponse, StartedRequest
+from datastore.dynamodb.retry.circuit_breaker import CircuitBreaker
 
 
-class FirstAttempts:
-    """The first attempts of calls that are sent together, and the calls that proceed in tasks.
+class CallTerms(Struct):
+    """The part that calls have in common that are made together."""
 
-    A callback handles each response. A task, or a coroutine for each call, would cost more than the rest of the call
-    together, and nearly all first attempts succeed. A call whose attempt fails proceeds in a task of its own.
+    breaker: CircuitBreaker
+    #: When the calls began, in epoch seconds.
+    began_at: float
+    #: When they began, and when they have to end, in the event loop's time.
+    now: float
+    deadline: float
+    meter: CallMeter | None
+    traced: tuple[TracedRead, ...] = ()
 
-    `finish` returns the result of a call for the response of its first attempt, or raises an exception. `proceed` then
-    returns a coroutine of the result, which begins with the given future of the first attempt. `abandon` records a call
-    whose caller has stopped waiting.
+
+class Caller(Protocol):
+    """The client, as a started call uses it."""
+
+    def finish(self, terms: CallTerms, call: Call, response: HttpResponse) -> dict[str, Any]:
+        """Return the content of a response, and report the call. Raises the error of a failed attempt."""
+
+    def proceed(
+        self, terms: CallTerms, call: Call, first: "asyncio.Future[HttpResponse]"
+    ) -> Coroutine[Any, Any, dict[str, Any]]:
+        """Complete a call whose first attempt has failed."""
+
+    def abandon(self, terms: CallTerms, call: Call) -> None:
+        """Record a call whose caller has stopped waiting."""
+
+
+class StartedCall:
+    """A call in flight. `done` receives its response, or the exception that it raises.
+
+    A callback handles the response to the first attempt, which is sent as `request`. A task, or a coroutine for each
+    layer of the client, would cost more than the rest of the call, and nearly all first attempts succeed. A call whose
+    attempt fails, or cannot be sent at once, proceeds in a task.
     """
+
+    __slots__ = ("_call", "_caller", "_done", "_request", "_terms", "task")
 
     def __init__(
         self,
-        finish: Callable[[Call, HttpResponse], Any],
-        proceed: Callable[[Call, "asyncio.Future[HttpResponse]"], Coroutine[Any, Any, Any]],
-        abandon: Callable[[Call], None],
+        caller: Caller,
+        terms: CallTerms,
+        call: Call,
+        done: Callable[[Any], None],
+        request: StartedRequest | None,
     ) -> None:
-        self._finish = finish
-        self._proceed = proceed
-        self._abandon = abandon
-        self._loop = asyncio.get_running_loop()
-        self._context = copy_context()
-        self._results: list[Any] = []
-        # The place of each call's result, the call, and its request.
-        self._in_flight: dict[asyncio.Future[HttpResponse], tuple[int, Call, StartedRequest]] = {}
-        self._tasks: dict[asyncio.Task[Any], int] = {}
-        self._complete: asyncio.Future[None] | None = None
+        self._caller = caller
+        self._terms = terms
+        self._call = call
+        self._done = done
+        self._request = request
+        #: The task of a call that proceeds in one.
+        self.task: asyncio.Task[dict[str, Any]] | None = None
+        if request is not None:
+            request.response.add_done_callback(self._respond)
 
-    def add(self, call: Call, request: StartedRequest) -> None:
-        """Add a call whose first attempt was sent."""
-        self._in_flight[request.response] = len(self._results), call, request
-        self._results.append(None)
-        request.response.add_done_callback(self._respond, context=self._context)
+    def run(self, calling: Coroutine[Any, Any, dict[str, Any]]) -> None:
+        """Proceed in a task."""
+        self.task = asyncio.get_running_loop().create_task(calling)
+        self.task.add_done_callback(self._end)
 
-    def add_task(self, calling: Coroutine[Any, Any, Any]) -> None:
-        """Start a task that makes a call, and add its result."""
-        self._start_task(len(self._results), calling)
-        self._results.append(None)
-
-    async def results(self) -> list[Any]:
-        """Return the result of each call, or its exception, in their order. If this is cancelled, abandon all calls."""
-        if self._in_flight or self._tasks:
-            self._complete = self._loop.create_future()
-            try:
-                await self._complete
-            except BaseException as reason:
-                self._abandon_all()
-                if self._tasks and isinstance(reason, asyncio.CancelledError):
-                    await asyncio.wait(self._tasks)
-                raise
-        return self._results
+    def abandon(self) -> None:
+        """Stop waiting for the call. `done` receives a cancellation, unless the call has ended."""
+        request, self._request = self._request, None
+        if request is not None:
+            request.abandon()
+            self._caller.abandon(self._terms, self._call)
+            self._done(asyncio.CancelledError())
+        elif self.task is not None:
+            self.task.cancel()
 
     def _respond(self, response: "asyncio.Future[HttpResponse]") -> None:
-        attempt = self._in_flight.pop(response, None)
-        if attempt is None:
+        if self._request is None:
             return  # abandoned
-        place, call, _ = attempt
+        self._request = None
         try:
-            self._results[place] = self._finish(call, response.result())
+            content = self._caller.finish(self._terms, self._call, response.result())
         except Exception:
-            self._start_task(place, self._proceed(call, response))
+            self.run(self._caller.proceed(self._terms, self._call, response))
         else:
-            self._notify()
+            self._done(content)
 
-    def _start_task(self, place: int, calling: Coroutine[Any, Any, Any]) -> None:
-        task = self._loop.create_task(calling)
-        self._tasks[task] = place
-        task.add_done_callback(self._end_task)
-
-    def _end_task(self, task: asyncio.Task[Any]) -> None:
+    def _end(self, task: "asyncio.Task[dict[str, Any]]") -> None:
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        self._results[self._tasks.pop(task)] = task.result() if error is None else error
-        self._notify()
+        self._done(task.result() if error is None else error)
 
-    def _notify(self) -> None:
-        if not (self._in_flight or self._tasks) and self._complete is not None and not self._complete.done():
-            self._complete.set_result(None)
 
-    def _abandon_all(self) -> None:
-        attempts, self._in_flight = self._in_flight, {}
-        for _, call, request in attempts.values():
-            request.abandon()
-            self._abandon(call)
-        for task in self._tasks:
-            task.cancel()
+async def gathered(starts: Sequence[Callable[[Callable[[Any], None]], StartedCall]]) -> Sequence[Any]:
+    """Start calls, each by `start(done)`. Return the response of each, or its exception.
+
+    If this is cancelled, all calls are abandoned.
+    """
+    results: list[Any] = [None] * len(starts)
+    complete, missing = asyncio.get_running_loop().create_future(), len(starts)
+
+    def done(place: int, result: Any) -> None:
+        nonlocal missing
+        results[place] = result
+        missing -= 1
+        if not missing and not complete.done():
+            complete.set_result(None)
+
+    calls = [start(partial(done, place)) for place, start in enumerate(starts)]
+    try:
+        if calls:
+            await complete
+    except BaseException as reason:
+        tasks = [call.task for call in calls if call.task is not None and not call.task.done()]
+        for call in calls:
+            call.abandon()
+        if tasks and isinstance(reason, asyncio.CancelledError):
+            await asyncio.wait(tasks)
+        raise
+    return results
