@@ -313,10 +313,10 @@ class CachedOperation:
         With `in_task` the caller awaits the result at once. The coroutine of a single root field then starts when the
         result is awaited, also in eager execution, and runs in the task that awaits it, without a driver of its own.
         """
-        program = self.compiled if in_task or not self._executor_class.eager or has_loop() else None
+        program = self.compiled
         if program is not None and not program.is_outdated():
             run = program.start_execution(root, context, variables, self._build_executor)
-            if run is not None:
+            if run is not None and (in_task or run.can_start):
                 self._cache.touch(self, program, executions=1)
                 if in_task and program.run_in_task is not None:
                     return program.run_in_task(run)

@@ -72,6 +72,11 @@ class Execution:
         self.field_resolver = None if resolver is default_field_resolver else resolver
 
     @property
+    def can_start(self) -> bool:
+        """Whether this thread can start coroutines, if the execution starts them at once."""
+        return True
+
+    @property
     def executor(self) -> "Executor[Any]":
         """graphql-core's executor, built when it is first used."""
         if self._executor is None:

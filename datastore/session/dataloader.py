@@ -98,8 +98,8 @@ class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
         queued = self._queued
         if not queued:
             queued.append(ReadBatch())
-            # Like aiodataloader: after all callbacks that are ready now.
-            self.loop.call_soon(self._dispatch, queued)
+            # Like aiodataloader: after all callbacks that are ready now, and those that they schedule.
+            self.loop.call_soon(self.loop.call_soon, self._dispatch, queued)
         batch = queued[-1]
         if len(batch.reads) == self.max_batch_size:
             batch = ReadBatch()
@@ -182,7 +182,7 @@ class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
         self._complete(batch, values)
 
     def _complete(self, batch: ReadBatch, values: Sequence[Any]) -> None:
-        """Complete the reads of a batch, each with its value or exception, and wake those who wait."""
+        """Complete the reads of a batch, each with its value or exception, and wake its waiters."""
         for read, value in zip(batch.reads, values, strict=True):
             if isinstance(value, BaseException):
                 self._fail(read, value)

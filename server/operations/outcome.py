@@ -120,7 +120,7 @@ class Outcome(Struct, eq=False):
             return self.body
         if name in (self.extensions or {}):
             return self.with_dropped(dropped).body
-        # The extensions are the last member: see `_response`.
+        # The extensions are the last member: see `body`.
         if self._has_extensions:
             return b'%b,"%b":%d}}' % (self.body[:-2], name.encode(), dropped)
         return b'%b,"extensions":{"%b":%d}}' % (self.body[:-1], name.encode(), dropped)
@@ -155,8 +155,10 @@ class Outcome(Struct, eq=False):
             return self._body
         if self.replayed is not None:
             self._body = self.replayed
-        elif self.errors or self.extensions or self.omitted:
+        elif self.errors or self.omitted:
             self._body = encode(self._response())
+        elif self.extensions:
+            self._body = encode({"data": self.data, "extensions": self.extensions})
         else:
             self._body = encode({"data": self.data})
         return self._body

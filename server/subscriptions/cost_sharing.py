@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from datastore.session.metering import Meter
 from server.admission.budgets import OverBudget
 from server.operations.billing import Billing
-from server.operations.outcome import Outcome
 from server.operations.request import event_units
-from server.subscriptions.group_member import GroupMember, MemberState
+from server.subscriptions.group_member import HAS_ENDED, GroupMember
 from server.subscriptions.subscriber import Spawn
 
 # The minimum share of the units for the size of a result. Smaller shares, of very many members, are not charged.
@@ -37,22 +36,22 @@ class CostSplitter:
         self.may_be_due = False
 
     def share(
-        self, meter: Meter, members: Sequence[GroupMember], outcome: Outcome | None = None, *, is_complete: bool
+        self, meter: Meter, members: Sequence[GroupMember], size: int | None = None, *, is_complete: bool
     ) -> None:
-        """Charge the members equal shares of the calls in `meter` and of the units for the size of the outcome.
+        """Charge the members equal shares of the calls in `meter` and of the units for an event of `size` bytes.
 
         Members that have left pay only if all of `members` have left. `is_complete` is False if the cost of some calls
         is not known yet.
         """
         units = 0.0
-        if outcome is not None and members:
-            units = event_units(members[0].subscriber.request, len(outcome.body))
+        if size is not None and members:
+            units = event_units(members[0].subscriber.request, size)
             if units < MIN_SHARE * len(members):
                 units = 0.0
         has_calls = bool(meter.calls or meter.deferred or meter.withheld) or not is_complete
         if not has_calls and not units:
             return
-        payers = [member for member in members if member.state is not MemberState.ENDED]
+        payers: Sequence[GroupMember] = [member for member in members if member.state is not HAS_ENDED]
         if payers and not has_calls:  # nearly every event of many operations
             share = units / len(payers)
             for member in payers:

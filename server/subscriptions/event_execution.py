@@ -97,7 +97,8 @@ class EventExecutor:
         except Exception as problem:
             return self._result(member, delivery, context, failure(problem))
         if isinstance(result, ExecutionResult):
-            return self._result(member, delivery, context, outcome_of(result))
+            outcome = outcome_of(result) if result.errors else Outcome(result.data)
+            return self._result(member, delivery, context, outcome)
         self.open.add(context)
         return StartedExecution(member, delivery, context, result)
 

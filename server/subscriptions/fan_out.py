@@ -16,7 +16,7 @@ from server.operations.outcome import Outcome
 from server.subscriptions.audience import AudienceSet, ResultAudience, by_audience
 from server.subscriptions.cost_sharing import CostSplitter
 from server.subscriptions.event_execution import EventExecutor, EventResult, StartedExecution
-from server.subscriptions.group_member import GroupMember, MemberState
+from server.subscriptions.group_member import HAS_ENDED, IS_LIVE, GroupMember
 
 # Deliveries per turn of the event loop. They take a few milliseconds.
 DELIVERIES_PER_TURN = 250
@@ -111,7 +111,7 @@ class EventFanOut:
         self, audience: ResultAudience, members: Sequence[GroupMember], delivery: Delivery[Any]
     ) -> _QueuedDelivery | None:
         """Execute an event for an audience, and deliver it. Return the rest of the work if that has to wait."""
-        if members[0].state is MemberState.ENDED:
+        if members[0].state is HAS_ENDED:
             members = [member for member in members if not member.is_over]
             if not members:
                 return None
@@ -121,7 +121,7 @@ class EventFanOut:
         others: Sequence[GroupMember] = ()
         if result.is_personal or audience.is_personal:
             members, others = self._audiences.sharing(result, members)
-        self._deliver_now(result, self._charged(result, members), members)
+        self._deliver_now(result, members, self._charged(result, members))
         return _QueuedDelivery(delivery, others) if others else None
 
     def _enqueue(self, tasks: asyncio.TaskGroup, audience: ResultAudience, queued: _QueuedDelivery) -> None:
@@ -163,21 +163,21 @@ class EventFanOut:
         for start in range(0, len(members), DELIVERIES_PER_TURN):
             if start:
                 await asyncio.sleep(0)
-            self._deliver_now(result, outcome, members[start : start + DELIVERIES_PER_TURN])
+            self._deliver_now(result, members[start : start + DELIVERIES_PER_TURN], outcome)
 
     def _charged(self, result: EventResult, members: Sequence[GroupMember]) -> Outcome:
         """Charge the members for a result. Return the outcome that they receive."""
         outcome = result.outcome
         if self.marks_resync and not outcome.is_failure:
             self.marks_resync, outcome = False, outcome.as_resync()
-        self._costs.share(result.meter, members, outcome, is_complete=result.is_complete)
+        self._costs.share(result.meter, members, len(outcome.body), is_complete=result.is_complete)
         return outcome
 
-    def _deliver_now(self, result: EventResult, outcome: Outcome, members: Sequence[GroupMember]) -> None:
+    def _deliver_now(self, result: EventResult, members: Sequence[GroupMember], outcome: Outcome) -> None:
         event, size = result.event, len(outcome.body)
         key = self._key and self._key(event)
         for member in members:
-            if member.state is MemberState.LIVE and not outcome.errors:
+            if member.state is IS_LIVE and not outcome.errors:
                 # The path of nearly every delivery, without a call for each member besides that of its listener.
                 report = member.report
                 report.events += 1
@@ -186,14 +186,14 @@ class EventFanOut:
                     member.listener.deliver(outcome, key)
                 except Exception as problem:  # a member's error must not affect the others
                     member.stop(problem)
-            elif member.state is not MemberState.ENDED:
+            elif member.state is not HAS_ENDED:
                 if outcome.errors and outcome.is_failure:
                     member.end(outcome)
                 else:
                     member.offer(event, outcome, key)
 
     async def _deliver_missed(self, result: EventResult, members: Sequence[GroupMember]) -> None:
-        self._costs.share(result.meter, members, result.outcome, is_complete=result.is_complete)
+        self._costs.share(result.meter, members, len(result.outcome.body), is_complete=result.is_complete)
         key, outcome = self._key and self._key(result.event), result.outcome
         if outcome.is_failure:
             await for_each(members, lambda member: member.end(outcome))

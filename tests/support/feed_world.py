@@ -4,7 +4,7 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from datastore.change_streams.change import Change, decode_change
 from datastore.database import Database
@@ -13,6 +13,7 @@ from datastore.dynamodb.client import Client
 from datastore.dynamodb.codec import Item
 from datastore.dynamodb.read_cache import ReadCaches
 from datastore.dynamodb.requests import PreparedRequest
+from datastore.dynamodb.retry.first_attempts import CallTerms, StartedCall
 from datastore.feeds.follows import Follow, Follows, edge_item, is_following
 from datastore.feeds.home_feeds import HomeFeeds, MergedAuthor, entry_from, is_entry, is_source
 from datastore.feeds.posts import Post, Posts, is_live, is_post
@@ -85,6 +86,14 @@ class ProcessWire(Client):
         if self._last is not None and self.sent >= self._last:
             raise Killed
         return answer
+
+    def start(
+        self, operation: str, prepared: PreparedRequest, done: Callable[[Any], None], /, **options: Any
+    ) -> StartedCall:
+        """Make a call in a task."""
+        started = StartedCall(self, cast(CallTerms, None), cast(Call, None), done, None)
+        started.run(self.call(operation, prepared, **options))
+        return started
 
     async def quiet(self) -> None:
         """Wait until no call is in flight."""

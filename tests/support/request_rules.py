@@ -292,14 +292,22 @@ class RequestWatch:
     def start(self) -> None:
         """Check every call from now on."""
         call: Callable[..., Any] = Client.call
+        start: Callable[..., Any] = Client._start
 
-        async def watched(client: Client, operation: str, request: Request | PreparedRequest, /, **options: Any) -> Any:
+        def check(operation: str, request: Request | PreparedRequest) -> None:
             if operation in CHECKED:
                 self.seen += 1
                 payload = request.payload if isinstance(request, PreparedRequest) else request
                 broken = violations(operation, payload)
                 self.found += broken
                 assert not (broken and self.refuses), broken
+
+        async def watched(client: Client, operation: str, request: Request | PreparedRequest, /, **options: Any) -> Any:
+            check(operation, request)
             return await call(client, operation, request, **options)
 
-        Client.call = watched  # type: ignore[method-assign]
+        def started(client: Client, terms: Any, operation: str, request: PreparedRequest, *more: Any) -> Any:
+            check(operation, request)
+            return start(client, terms, operation, request, *more)
+
+        Client.call, Client._start = watched, started  # type: ignore[method-assign,assignment]

@@ -25,7 +25,7 @@ class CallTerms(Struct):
     traced: tuple[TracedRead, ...] = ()
 
 
-class Caller(Protocol):
+class CallOwner(Protocol):
     """The client, as a started call uses it."""
 
     def finish(self, terms: CallTerms, call: Call, response: HttpResponse) -> dict[str, Any]:
@@ -48,17 +48,17 @@ class StartedCall:
     attempt fails, or cannot be sent at once, proceeds in a task.
     """
 
-    __slots__ = ("_call", "_caller", "_done", "_request", "_terms", "task")
+    __slots__ = ("_call", "_done", "_owner", "_request", "_terms", "task")
 
     def __init__(
         self,
-        caller: Caller,
+        owner: CallOwner,
         terms: CallTerms,
         call: Call,
         done: Callable[[Any], None],
         request: StartedRequest | None,
     ) -> None:
-        self._caller = caller
+        self._owner = owner
         self._terms = terms
         self._call = call
         self._done = done
@@ -78,7 +78,7 @@ class StartedCall:
         request, self._request = self._request, None
         if request is not None:
             request.abandon()
-            self._caller.abandon(self._terms, self._call)
+            self._owner.abandon(self._terms, self._call)
             self._done(asyncio.CancelledError())
         elif self.task is not None:
             self.task.cancel()
@@ -88,9 +88,9 @@ class StartedCall:
             return  # abandoned
         self._request = None
         try:
-            content = self._caller.finish(self._terms, self._call, response.result())
+            content = self._owner.finish(self._terms, self._call, response.result())
         except Exception:
-            self.run(self._caller.proceed(self._terms, self._call, response))
+            self.run(self._owner.proceed(self._terms, self._call, response))
         else:
             self._done(content)
 

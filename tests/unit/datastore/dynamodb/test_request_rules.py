@@ -237,26 +237,26 @@ async def test_an_engine_accepts_requests_that_keep_the_rules(database: Database
 @pytest.mark.breaks_rules("it is about what is found")
 async def test_the_requests_of_every_client_are_checked(client: Client) -> None:
     watch = RequestWatch()
-    call = Client.call
+    call, start = Client.call, Client._start
     try:
         watch.start()
         with pytest.raises(RequestRefused):
             await client.call("GetItem", GET | {"ProjectionExpression": "name"})
     finally:
-        Client.call = call  # type: ignore[method-assign]
+        Client.call, Client._start = call, start  # type: ignore[method-assign]
     assert watch.seen == 1
     assert len(watch.found) == 1
 
 
 @pytest.mark.breaks_rules("it is about what is found")
 async def test_a_watch_that_refuses_sends_nothing(client: Client, proxy: Proxy) -> None:
-    call = Client.call
+    call, start = Client.call, Client._start
     try:
         RequestWatch(refuses=True).start()
         with pytest.raises(AssertionError, match="reserved words"):
             await client.call("GetItem", GET | {"ProjectionExpression": "name"})
     finally:
-        Client.call = call  # type: ignore[method-assign]
+        Client.call, Client._start = call, start  # type: ignore[method-assign]
     assert proxy.seen == []
 
 

@@ -194,7 +194,7 @@ class WatchedCalls:
 @pytest.fixture
 def watched(database: Database, monkeypatch: pytest.MonkeyPatch) -> WatchedCalls:
     """Record all calls except those of the test's own `database`."""
-    watched, call, own = WatchedCalls(), Client.call, database.client
+    watched, call, start, own = WatchedCalls(), Client.call, Client._start, database.client
 
     async def watching(
         self: Client, operation: str, request: Mapping[str, Any] | PreparedRequest, /, **options: Any
@@ -203,7 +203,13 @@ def watched(database: Database, monkeypatch: pytest.MonkeyPatch) -> WatchedCalls
             watched.note(operation, request.payload if isinstance(request, PreparedRequest) else request)
         return await call(self, operation, request, **options)
 
+    def starting(self: Client, terms: Any, operation: str, request: PreparedRequest, *more: Any) -> Any:
+        if self is not own:
+            watched.note(operation, request.payload)
+        return start(self, terms, operation, request, *more)
+
     monkeypatch.setattr(Client, "call", watching)
+    monkeypatch.setattr(Client, "_start", starting)
     return watched
 
 
