@@ -19,7 +19,6 @@ class EagerExecution(Execution):
     """The state of one execution of an operation, with its `data` so far."""
 
     __slots__ = (
-        "_loop",
         "batches",
         "data",
         "failed_at_once",
@@ -27,6 +26,7 @@ class EagerExecution(Execution):
         "interruption",
         "is_nulled",
         "live",
+        "loop",
         "nulled",
         "shared",
     )
@@ -46,21 +46,14 @@ class EagerExecution(Execution):
         self.idle: asyncio.Future[None] | None = None
         self.interruption: BaseException | None = None
         self.is_nulled = False
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The running event loop. Raises `RuntimeError` if there is none."""
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-        return self._loop
+        try:
+            self.loop: Any = asyncio.get_running_loop()
+        except RuntimeError:
+            self.loop = None
 
     @property
     def can_start(self) -> bool:
-        try:
-            return self.loop is not None
-        except RuntimeError:
-            return False
+        return self.loop is not None
 
     # Waiting
 
