@@ -127,6 +127,14 @@ class Film:
         return [Player(name="x" * number) for number in range(250)]
 
     @strawberry.field
+    def twin(self) -> "Film":
+        return Film(title="Twin")
+
+    @strawberry.field
+    def players(self) -> list[Player]:
+        return [Player(name="Ada"), Player(name="Ben"), Player(name="Cleo")]
+
+    @strawberry.field
     def nobody(self) -> list[Named | None]:
         return [Player(name="Ada"), None, Player(name="Ben")]
 

@@ -311,6 +311,10 @@ class _ValueCounter(_CostBuilder):
 class _PartCounter(_ValueCounter):
     """A builder of formulas for the number of deferred fragments and streamed lists in a response."""
 
+    def __init__(self, costs: CostAnalysis, document: DocumentNode) -> None:
+        super().__init__(costs, document)
+        self._counts: dict[tuple[int, ...], float] = {}
+
     def beneath(self, parent: GraphQLNamedType | None, sets: Sequence[SelectionSetNode]) -> Amount:
         return total([self._directives(sets), super().beneath(parent, sets)])
 
@@ -321,10 +325,15 @@ class _PartCounter(_ValueCounter):
     def _objects(self, price: FieldCost, sets: Sequence[SelectionSetNode]) -> Mapping[str, float]:
         return dict.fromkeys(price.units_of_type, self._directives(sets))
 
-    def _directives(self, sets: Iterable[SelectionSetNode]) -> float:
+    def _directives(self, sets: Sequence[SelectionSetNode]) -> float:
         """Return the number of directives in selection sets, and in their fragments."""
-        found, visited = 0, set[str]()
-        waiting = list(sets)
+        key = tuple(map(id, sets))
+        if key not in self._counts:
+            self._counts[key] = self._counted(sets)
+        return self._counts[key]
+
+    def _counted(self, sets: Sequence[SelectionSetNode]) -> float:
+        found, visited, waiting = 0, set[str](), list(sets)
         while waiting:
             for selection in waiting.pop().selections:
                 found += sum(map(is_directive, selection.directives or ()))

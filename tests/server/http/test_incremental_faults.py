@@ -80,6 +80,18 @@ async def test_a_client_that_leaves_ends_the_reads_of_deferred_fragments(
     assert reads(proxy) == before + 1
 
 
+async def test_a_socket_that_completes_an_operation_ends_its_reads(served: Served, proxy: Proxy) -> None:
+    await two_sightings(served)
+    proxy.always = to_reporters(hang)
+    listener = await served.listen(TIERS, user="ada")
+    assert (await listener.message())["payload"]["hasNext"] is True
+    await until(lambda: reads(proxy) == 1)
+    await listener.socket.send_json({"id": "1", "type": "complete"})
+    await until(lambda: bool(served.reports))
+    assert [report.codes for report in served.reports] == [["CANCELLED"]]
+    await listener.socket.close()
+
+
 async def test_the_budget_is_charged_once_for_all_parts(served: Served) -> None:
     await two_sightings(served)
 
