@@ -1,6 +1,6 @@
 # syntax=docker/dockerfile:1
 # The gateway, its pipelines and the embedded engine in one image: the command selects the process of a container.
-# `docker build -t dynamodb-graphql-gateway .`; compose.yaml runs all processes. docs/operations.md describes the settings.
+# `docker build -t dynamodb-graphql-gateway .`; compose.yaml runs all processes. docs/deployment.md describes the settings.
 ARG PYTHON=3.11
 ARG NODE=22
 

@@ -127,7 +127,7 @@ chaos: setup
 soak: setup
 	SOAK_SECONDS=900 SOAK_VIEWERS=200 $(BIN)/python -m pytest -q -s tests/proofs/test_soak.py $(ARGS)
 
-# Parsers of untrusted input, fuzzed for FUZZ_SECONDS (600) in FUZZ_JOBS (1) processes; ARGS names targets. See docs/reliability.md.
+# Parsers of untrusted input, fuzzed for FUZZ_SECONDS (600) in FUZZ_JOBS (1) processes; ARGS names targets. See docs/reliability-tests.md.
 fuzz: $(VENV)/.ready
 	$(BIN)/python -m tests.support.fuzzing $(ARGS)
 
@@ -155,11 +155,11 @@ lambda: $(VENV)/.ready
 rehearse: setup
 	$(BIN)/python deploy/rehearse.py
 
-# Generated pages: the schema's SDL and the access patterns. A test fails when they are stale.
+# Generated pages: the schema's SDL, docs/access-patterns/ and docs/stored-items/. A test fails when they are stale.
 docs: setup
 	$(BIN)/python gateway.py schema > schema/api.graphql
-	$(BIN)/python -m datastore.keyspace > docs/access-patterns.md
-	$(BIN)/python -m datastore.stored_items > docs/stored-items.md
+	$(BIN)/python -m datastore.keyspace
+	$(BIN)/python -m datastore.stored_items
 
 # Needs uv (https://docs.astral.sh/uv/); the lock files hold versions and hashes, no registry address.
 # uv keeps the locked versions that pyproject.toml still allows; LOCK=--upgrade takes the newest.

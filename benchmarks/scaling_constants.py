@@ -50,14 +50,14 @@ UNCHANGED_TICK_CHANGES = 0.2
 
 # --- Measured: elsewhere ----------------------------------------------------------------------------------------------
 
-#: Redis's CPU of a charge of a caller's budget: docs/operations.md, "How much it takes".
+#: Redis's CPU of a charge of a caller's budget: docs/resources.md, "How much it takes".
 CHARGE_CPU = 27e-6
-#: The read units of a request: docs/operations.md, "How much it takes".
+#: The read units of a request: docs/resources.md, "How much it takes".
 #: W2 is twice the page of 25 in docs/feed-costs.md, and its author.
 QUERY_READ_UNITS = {"W1": 0.5, "W2": 3.5, "W3": 70.0, "W4": 52.0}
 #: The read units of a viewer that joins: half a unit for each 4 KB of the state, by its declaration.
 JOINING_READ_UNITS = 0.5 * -(-typical_bytes(ACTIVE_MATCHES) // 4096)
-#: The size of a change on the bus, which has both images: docs/operations.md, "Redis for the bus".
+#: The size of a change on the bus, which has both images: docs/resources.md, "Redis for the bus".
 CHANGE_BYTES = 2.0 * typical_bytes(ACTIVE_MATCHES)
 
 # --- Set in the code --------------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ PRICE_OF_STREAM_READS = 0.02 / 100_000
 SECONDS_BETWEEN_BALLS = 30.0
 #: The time that a viewer stays. Each reads the match when it joins.
 SESSION_SECONDS = 1800.0
-#: The planned share of one CPU in the busiest minute: docs/operations.md recommends half.
+#: The planned share of one CPU in the busiest minute: docs/resources.md recommends half.
 BUSY_SHARE = 0.5
 #: The time for which a disconnected client must be able to resume.
 WANTED_LOG_SECONDS = 120.0

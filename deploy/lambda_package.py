@@ -1,4 +1,4 @@
-"""Builds the archive of the feed's stream handler for AWS Lambda: `make lambda`. See docs/operations.md for the set-up.
+"""Builds the archive of the feed's stream handler for AWS Lambda: `make lambda`. See docs/deployment.md for the set-up.
 
 The archive contains the project's modules that the handler imports and the packages of requirements-lambda.txt, without
 tests and unused services of botocore. Equal sources make an equal archive, byte for byte (with one version of zlib).

@@ -14,7 +14,7 @@ ACCESS_PATTERN = "accessPattern"
     locations=[Location.FIELD_DEFINITION],
     repeatable=True,
     name=ACCESS_PATTERN,
-    description="An access pattern of the field: its id in docs/access-patterns.md, the DynamoDB operations that it "
+    description="An access pattern of the field: its id in docs/access-patterns/, the DynamoDB operations that it "
     "may use (none for a change feed), the table, and the index, if it reads one.",
 )
 class AccessPatternDirective:

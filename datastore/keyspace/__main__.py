@@ -1,6 +1,6 @@
-"""Print the page `docs/access-patterns.md`: `python -m datastore.keyspace`."""
+"""Write the pages in `docs/access-patterns/`: `python -m datastore.keyspace`."""
 
-from datastore.keyspace.page import page
+from datastore.keyspace.page import pages, write_pages
 
 if __name__ == "__main__":
-    print(page(), end="")
+    write_pages("access-patterns", pages())

@@ -20,12 +20,9 @@ from runtime.scaffold.from_table import SAMPLE, design_from_table
 from runtime.scaffold.generate import generate, restored_after_error
 
 ROOT = Path(__file__).parents[2]
-# The commands that print the generated pages.
-PAGES: dict[str, tuple[str, ...]] = {
-    "schema/api.graphql": ("gateway.py", "schema"),
-    "docs/access-patterns.md": ("-m", "datastore.keyspace"),
-    "docs/stored-items.md": ("-m", "datastore.stored_items"),
-}
+SCHEMA = "schema/api.graphql"
+# The modules that write the generated pages of a folder: its index, and a page for each system.
+WRITERS = {"docs/access-patterns": "datastore.keyspace", "docs/stored-items": "datastore.stored_items"}
 # The time after their creation at which items expire with `--ttl` alone.
 LIFETIME_DAYS = 30
 NEXT = """Next:{record}
@@ -87,11 +84,13 @@ def new_system(
         texts = generate(ROOT, system)
     except CannotGenerate as refusal:
         raise mistake(refusal) from None
-    with restored_after_error(ROOT, [*texts, *PAGES]):
+    pages = [SCHEMA, *(f"{folder}/{page}.md" for folder in WRITERS for page in ("README", name))]
+    with restored_after_error(ROOT, [*texts, *pages]):
         _write(texts)
-        for page, printer in PAGES.items():
-            (ROOT / page).write_text(_python(*printer))
-    for path in [*texts, *PAGES]:
+        (ROOT / SCHEMA).write_text(_python("gateway.py", "schema"))
+        for writer in WRITERS.values():
+            _python("-m", writer)
+    for path in [*texts, *pages]:
         typer.echo(path)
     if from_table is not None:
         typer.echo(REPORT.format(name=name, unknown="\n  ".join(unknown) or "nothing"))

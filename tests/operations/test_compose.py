@@ -187,7 +187,7 @@ def test_the_bus_has_a_redis_that_evicts_nothing_and_room_for_ten_tables() -> No
     command = SERVICES[urlsplit(environment["GATEWAY_BUS"]).hostname]["command"]
     options = dict(zip(command[1::2], command[2::2], strict=True))
     assert options["--maxmemory-policy"] == "noeviction"
-    # A fifth more than the payload was measured (docs/operations.md), plus as much in flight as one table has.
+    # A fifth more than the payload was measured (docs/resources.md), plus as much in flight as one table has.
     assert int(options["--maxmemory"].removesuffix("mb")) * 2**20 > (10 * 1.2 + 2) * MAX_BYTES
 
 

@@ -11,7 +11,8 @@ from datastore.errors import ErrorCode
 from tests.support.command_line import run_here
 from tests.support.store_engines import ROOT
 
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+MOST_LINES = 400
 SOURCES = ("server", "schema", "resolvers", "datastore", "pipelines", "runtime")
 _VARIABLE = re.compile(r"\b(?:GATEWAY|SPORTMONKS|APNS|DYNOXIDE)_[A-Z0-9_]*[A-Z0-9]\b")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -62,7 +63,7 @@ def links(page: Path) -> Iterator[str]:
             yield link
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for link in links(page):
         name, _, anchor = link.partition("#")
@@ -71,7 +72,7 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(target), link
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=lambda page: page.stem)
 def test_modules_that_a_page_names_exist(page: Path) -> None:
     """A page names a module by the last parts of its path. Tutorials also name modules of their examples."""
     folders = (*SOURCES, "jit", "tests", "benchmarks", "deploy")
@@ -79,6 +80,13 @@ def test_modules_that_a_page_names_exist(page: Path) -> None:
     named = re.findall(r"`([\w./]+\.py)`", _CODE.sub("", page.read_text()))
     missing = [name for name in named if not any(path.endswith(f"/{name}") for path in paths)]
     assert [name for name in missing if "books" not in name and "shopping_lists" not in name] == []
+
+
+def test_no_page_is_long() -> None:
+    """Split a longer page by concern. The changelog is read by release."""
+    pages = [*PAGES, ROOT / "CONTRIBUTING.md"]
+    lines = {page.name: page.read_text().count("\n") for page in pages if page.name != "CHANGELOG.md"}
+    assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}
 
 
 def test_the_page_of_clients_shows_the_modules_that_are_tested() -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.support.store_engines import ROOT
 
 PRODUCT = ("gateway.py", "runtime", "server", "jit", "schema", "resolvers", "datastore", "pipelines")
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # The product and what is built around it.
 EVERYTHING = (*PRODUCT, "benchmarks", "deploy")
 # Words of names, between underscores and capitals.

@@ -104,7 +104,7 @@ def test_the_load_of_a_process_is_the_sum_of_its_parts() -> None:
 def test_each_constant_names_its_source(name: str) -> None:
     """An existing page or file, or an address; assumptions are under that heading."""
     comment = CONSTANTS[name]
-    pages = "".join(page.read_text() for page in DOCS.glob("*.md"))
+    pages = "".join(page.read_text() for page in DOCS.rglob("*.md"))
     assert [section for section in re.findall(r'"([^"]+)"', comment) if section not in pages] == []
     assumed = SOURCE.index(f"\n{name} = ") > SOURCE.index("# --- Assumed")
     assert assumed or re.search(r'"|https://|docs/|Docs/|\.py|declaration|declared|same page', comment)

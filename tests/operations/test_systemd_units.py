@@ -22,7 +22,7 @@ from tests.support.store_engines import ROOT
 from tests.support.systemd_units import PIPELINES, UNITS, SystemdUnit, lines_of
 from tests.support.until import until_blocking
 
-PAGE = (ROOT / "docs" / "operations.md").read_text()
+PAGE = (ROOT / "docs" / "deployment.md").read_text()
 # The file that all units of a machine share. The port in it must not reach two processes.
 SHARED = f"""GATEWAY_SECRET={SECRET}
 GATEWAY_STORE=http://127.0.0.1:8100

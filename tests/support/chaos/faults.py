@@ -113,7 +113,7 @@ class FaultInjector:
                 os.kill(stopped[0], signal.SIGCONT)
 
     async def restart_in_turn(self) -> None:
-        """Replace the gateways, then the pipelines, one after another, as docs/operations.md describes.
+        """Replace the gateways, then the pipelines, one after another, as docs/upgrading.md describes.
 
         Raises: `NotBack`.
         """

@@ -10,7 +10,7 @@ from tests.support.deployment import CRICKETS, FEEDS, GATEWAYS, PROXY, STATISTIC
 from tests.support.vital_signs import resident_megabytes
 
 EVERY_SECONDS = 1.0
-# The resident memory that no process needs, in MB. docs/operations.md states 300 for a gateway with full caches, and
+# The resident memory that no process needs, in MB. docs/resources.md states 300 for a gateway with full caches, and
 # less than 90 for others at their start.
 BOUNDS = {
     **dict.fromkeys(GATEWAYS, 300.0),

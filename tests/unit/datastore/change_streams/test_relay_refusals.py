@@ -231,7 +231,7 @@ async def test_a_process_that_cannot_read_a_table_does_not_claim_it_for_a_while(
 
 
 async def test_the_rights_that_the_documentation_names_are_enough(redis: RedisServer) -> None:
-    text = (ROOT / "docs" / "operations.md").read_text()
+    text = (ROOT / "docs" / "resources.md").read_text()
     named = re.search(r"A user of Redis for the bus needs `([^`]*)` and `([^`]*)`", text)
     assert named is not None
     rules = [*named[1].split(), *named[2].split()]

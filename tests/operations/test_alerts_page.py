@@ -1,4 +1,4 @@
-"""docs/operations.md, the dashboard and the alerts, compared with the code."""
+"""docs/alerts.md, docs/troubleshooting.md, the dashboard and the alerts, compared with the code."""
 
 import re
 
@@ -8,7 +8,8 @@ from tests.support.operations import metric_names, named_metrics, rules
 from tests.support.served import Served
 from tests.support.store_engines import ROOT
 
-PAGE = (ROOT / "docs" / "operations.md").read_text()
+ALERTS = (ROOT / "docs" / "alerts.md").read_text()
+TROUBLESHOOTING = (ROOT / "docs" / "troubleshooting.md").read_text()
 
 
 async def test_every_metric_in_the_dashboard_and_in_alerts_is_exported_by_a_gateway(served: Served) -> None:
@@ -23,12 +24,12 @@ async def test_every_metric_in_the_dashboard_and_in_alerts_is_exported_by_a_gate
 
 
 def test_every_code_of_an_error_has_a_section_in_the_runbook() -> None:
-    runbook = PAGE.partition("\n## Runbook\n")[2].partition("\n## ")[0]
+    runbook = TROUBLESHOOTING.partition("\n## Codes of errors\n")[2].partition("\n## ")[0]
     assert {code.value for code in ErrorCode} <= set(re.findall(r"^### ([A-Z_]+)$", runbook, re.M))
 
 
 def test_every_alert_is_documented_and_each_documented_alert_exists() -> None:
-    section = PAGE.partition("\n## Alerts\n")[2].partition("\n## ")[0]
+    section = ALERTS.partition("\n## Alerts\n")[2].partition("\n## ")[0]
     received = re.findall(r"^\| `(\w+)` \|", section, re.M)
     assert received == [rule["alert"] for rule in rules()]
 
