@@ -28,7 +28,9 @@ class Edge(Generic[T]):
 @strawberry.type(description="A page of a list.")
 class Connection(Generic[T]):
     edges: list[Edge[T]] = described("The entries of this page with their cursors, in the order of the list.")
-    nodes: list[T | None] = described("The entries of this page without cursors.")
+    nodes: list[T | None] = described(
+        "The entries of this page without cursors; null, with an error, for an entry that cannot be read."
+    )
     page_info: PageInfo = described("The position of this page in the list.")
     last_evaluated_key: str | None = described(
         "The cursor of the next page, for `after`: the same as `pageInfo.endCursor`, but null at the end of the list."

@@ -28,7 +28,7 @@ strawberry.enum(
     records.Freshness,
     description=(
         "How to draw a sighting. FRESH, above a confidence of 0.66: bright orange ring, high opacity. "
-        "FADING, from 0.33: yellow, slightly dimmed. STALE, below 0.33: gray, reduced opacity."
+        "FADING, from 0.33: yellow, slightly dimmed. STALE, below 0.33: grey, reduced opacity."
     ),
 )
 strawberry.enum(
@@ -104,7 +104,7 @@ class Sighting(Node):
     parts=("user_id", "area", "category", "watch_id"),
     owner="user_id",
     read=lambda context, *key: context.watches.by_key(*key),
-    description="An area and a category. The user is alerted of sightings that match both.",
+    description="An area and a category. The user is alerted to sightings that match both.",
 )
 class Watch(Node):
     watch_id: strawberry.ID = described("The watch's id, unique among the user's watches.")

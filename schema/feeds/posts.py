@@ -126,7 +126,7 @@ class PostMutations:
         graphql_type=Post,
         extent=Extent(written=resolve.items_of_new_post, own_counts=OWN_COUNT_UNITS),
         description="Write a post, and return it. A repeated request with the same `postId` returns the existing "
-        "post and changes nothing. The author's `postCount` contains the post.",
+        "post and changes nothing. The author's `postCount` contains the post, unless it is PRIVATE.",
     )
     delete_post = pattern_field(
         patterns.DELETE_POST,
@@ -136,7 +136,7 @@ class PostMutations:
         graphql_type=Post | None,
         extent=Extent(written=4, own_counts=OWN_COUNT_UNITS),
         description="Delete a post of the caller. Return the post as it was, or null if it was deleted already. "
-        "The author's `postCount` no longer contains it. Its likes, comments and feed entries are deleted within "
+        "The author's `postCount` does not contain it. Its likes, comments and feed entries are deleted within "
         "moments.",
     )
 
@@ -157,5 +157,6 @@ class EngagementSubscriptions:
         graphql_type=AsyncGenerator[PostEngagement, None],
         description="Receive the present counts of likes and comments of a post, then each change. With "
         "`whenSlow: LATEST`, the default, the newest counts wait. The subscription ends when the post is deleted, and "
-        "with FORBIDDEN when the caller may no longer see it.",
+        "with FORBIDDEN when the caller may no longer see it. NOT_FOUND if it does not exist, or the caller may not "
+        "see it at the start.",
     )

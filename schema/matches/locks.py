@@ -25,5 +25,5 @@ class LockQueries:
         resolver=resolve.locks,
         graphql_type=list[Lock],
         extent=Extent(size=10),
-        description="Return one entry for each lock, also for expired ones, by `lockKey`.",
+        description="Return one entry for each lock, including expired ones, by `lockKey`.",
     )

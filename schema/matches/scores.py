@@ -87,7 +87,7 @@ def innings_field(description: str) -> Any:
     return strawberry.field(
         resolver=parts.innings,
         graphql_type=list[Innings],
-        description=f"{description} At most four and super overs, in the order of play.",
+        description=f"{description} At most four plus super overs, in the order of play.",
     )
 
 

@@ -425,6 +425,7 @@ def test_a_match_has_all_attributes_of_the_requested_fields() -> None:
     raw = encode_item(WHOLE.item() | {"liveUpdatedAt": iso(NOON), "archivedAt": iso(NOON), "operatorFields": {"note"}})
     fields = {to_snake_case(name): name for name in MATCH_FIELDS}
     values = {name: fields.get(name) for name in Match.__struct_fields__} | {"season_id": "season"}
+    values["follow_on"] = "followOnEnforced"
     shown = {name: field for name, field in values.items() if field is not None}
 
     assert [name for name in Match.__struct_fields__ if name not in shown] == ["fence", "last_ball_id"]
