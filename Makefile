@@ -155,11 +155,12 @@ lambda: $(VENV)/.ready
 rehearse: setup
 	$(BIN)/python deploy/rehearse.py
 
-# Generated pages: the schema's SDL, docs/access-patterns/ and docs/stored-items/. A test fails when they are stale.
+# Generated pages: the schema's SDL, docs/access-patterns/, docs/stored-items/ and docs/settings.md. A test fails when they are stale.
 docs: setup
 	$(BIN)/python gateway.py schema > schema/api.graphql
 	$(BIN)/python -m datastore.keyspace
 	$(BIN)/python -m datastore.stored_items
+	$(BIN)/python -m runtime.declared.page > docs/settings.md
 
 # Needs uv (https://docs.astral.sh/uv/); the lock files hold versions and hashes, no registry address.
 # uv keeps the locked versions that pyproject.toml still allows; LOCK=--upgrade takes the newest.

@@ -25,9 +25,6 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 
 from datastore.database import StoreOptions
-from datastore.engine.access_key import VARIABLE as ENGINE_KEY
-from datastore.engine.programs import BINARY
-from pipelines.matches.setup import VARIABLES as MATCH_VARIABLES
 from runtime.cli import (
     doctor,
     documents,
@@ -48,9 +45,10 @@ from runtime.cli import (
 from runtime.cli.output import OneLine, usage_mistake
 from runtime.cli.variables import unknown_variables, warn_of_unknown_variables
 from runtime.container import Gateway
+from runtime.declared.page import without_option
 from server.app import application
-from server.settings import VARIABLES, Settings
-from server.version import REVISION_VARIABLE, running_build
+from server.settings import Settings
+from server.version import running_build
 
 
 def create_app(settings: Settings | None = None, store: StoreOptions | None = None) -> Starlette:
@@ -60,7 +58,7 @@ def create_app(settings: Settings | None = None, store: StoreOptions | None = No
     ends the process with the same message. The store is opened when the server starts, and closed when it stops.
 
     The server handles the connections. `serve` runs uvicorn with `UVICORN_OPTIONS` (server/http/protocol), and other
-    servers should do the same: `uvicorn.run(create_app(), **UVICORN_OPTIONS)`, or the options in the README. Without
+    servers should do the same: `uvicorn.run(create_app(), **UVICORN_OPTIONS)`, or the options in docs/command-line.md. Without
     them uvicorn accepts heads of any size at any pace, keeps the connections of clients that do not read, and accepts
     messages of 16 MB.
     """
@@ -130,16 +128,7 @@ cli.command("token")(token.print_token)
 cli.command("schema")(schema.print_schema)
 cli.command("new")(new.new_system)
 cli.command("doctor")(doctor.check_installation)
-# `serve --help` lists these variables beside their options.
-VARIABLES_OF_OPTIONS = ("GATEWAY_INGEST", "GATEWAY_MATCHES", "GATEWAY_BUS")
-OTHER_VARIABLES = (
-    name
-    for name in (*VARIABLES, *MATCH_VARIABLES, ENGINE_KEY, REVISION_VARIABLE, BINARY)
-    if name not in VARIABLES_OF_OPTIONS
-)
-ENVIRONMENT = (
-    f"Other settings are environment variables (README): {', '.join(OTHER_VARIABLES)}, and OpenTelemetry's OTEL_…"
-)
+ENVIRONMENT = f"Other settings are environment variables (docs/settings.md): {', '.join(without_option())}, and OpenTelemetry's OTEL_…"
 cli.command("serve", epilog=ENVIRONMENT)(serve.serve)
 
 

@@ -1,4 +1,4 @@
-"""The settings of a gateway. Each has a command line option or an environment variable, see the README."""
+"""The settings of a gateway. Each has a command line option or an environment variable, see docs/settings.md."""
 
 import os
 import re

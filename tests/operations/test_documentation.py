@@ -8,6 +8,7 @@ import pytest
 
 from datastore import errors
 from datastore.errors import ErrorCode
+from runtime.declared.page import declared, page
 from tests.support.command_line import run_here
 from tests.support.store_engines import ROOT
 
@@ -21,19 +22,21 @@ _CODE = re.compile(r"^```.*?^```", re.S | re.M)
 
 def in_the_code() -> set[str]:
     files = [path for folder in SOURCES for path in (ROOT / folder).rglob("*.py")]
-    return {name for path in (*files, *ROOT.glob("*.py")) for name in _VARIABLE.findall(path.read_text())}
+    read = [path for path in (*files, *ROOT.glob("*.py")) if path.parent.name != "declared"]
+    return {name for path in read for name in _VARIABLE.findall(path.read_text())}
 
 
-def in_the_readme() -> set[str]:
-    rows = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("| `")]
-    return {name for row in rows for name in _VARIABLE.findall(row.split("|")[1])}
-
-
-def test_every_variable_is_in_the_readme_and_in_the_help() -> None:
+def test_every_variable_is_declared_and_in_the_help() -> None:
     known = in_the_code()
     assert "GATEWAY_SECRET" in known
-    assert in_the_readme() == known
+    names = [name for variable in declared() for name in variable.names]
+    assert len(names) == len(set(names))
+    assert set(names) - {"AWS_REGION", "OTEL_EXPORTER_OTLP_ENDPOINT"} == known
     assert set(_VARIABLE.findall(run_here("serve", "--help", COLUMNS="400").stdout)) == known
+
+
+def test_the_page_of_settings_is_current() -> None:
+    assert (ROOT / "docs" / "settings.md").read_text() == page(), "Run `make docs`."
 
 
 def test_the_page_of_errors_explains_every_code() -> None:

@@ -119,11 +119,16 @@ def test_a_template_keeps_and_repeats_lines() -> None:
     assert filled(template, {"all": "both", "no": False, "items": items}) == "one of both\nthen two\n"
 
 
-def test_the_readme_names_each_existing_file_to_which_a_system_is_added() -> None:
+def test_the_page_of_extensions_names_each_existing_file_to_which_a_system_is_added() -> None:
     system = design_from_options("books", lifetime_days=7, version=True, live=True)
     added = generate(ROOT, system).keys() - {path.format(module="books") for path in FILES.values()}
 
-    section = (ROOT / "README.md").read_text().partition("adds lines to these existing files")[2].partition("\n## ")[0]
+    section = (
+        (ROOT / "docs" / "extending.md")
+        .read_text()
+        .partition("adds lines to these existing files")[2]
+        .partition("\n## ")[0]
+    )
     named = re.findall(r"^\| `([^`]+)`", section, re.MULTILINE)
 
     assert sorted(named) == sorted(added)

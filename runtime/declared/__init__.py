@@ -1,0 +1,1 @@
+"""The declarations of all settings, from which docs/settings.md follows."""
