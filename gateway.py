@@ -58,9 +58,9 @@ def create_app(settings: Settings | None = None, store: StoreOptions | None = No
     ends the process with the same message. The store is opened when the server starts, and closed when it stops.
 
     The server handles the connections. `serve` runs uvicorn with `UVICORN_OPTIONS` (server/http/protocol), and other
-    servers should do the same: `uvicorn.run(create_app(), **UVICORN_OPTIONS)`, or the options in docs/command-line.md. Without
-    them uvicorn accepts heads of any size at any pace, keeps the connections of clients that do not read, and accepts
-    messages of 16 MB.
+    servers should do the same: `uvicorn.run(create_app(), **UVICORN_OPTIONS)`, or the options in docs/command-line.md.
+    Without them uvicorn accepts heads of any size at any pace, keeps the connections of clients that do not read, and
+    accepts messages of 16 MB.
     """
     if settings is None or store is None:
         of_environment, store = _from_environment(store)
@@ -128,7 +128,10 @@ cli.command("token")(token.print_token)
 cli.command("schema")(schema.print_schema)
 cli.command("new")(new.new_system)
 cli.command("doctor")(doctor.check_installation)
-ENVIRONMENT = f"Other settings are environment variables (docs/settings.md): {', '.join(without_option())}, and OpenTelemetry's OTEL_…"
+ENVIRONMENT = (
+    f"Other settings are environment variables (docs/settings.md): {', '.join(without_option())}, "
+    "and OpenTelemetry's OTEL_…"
+)
 cli.command("serve", epilog=ENVIRONMENT)(serve.serve)
 
 
