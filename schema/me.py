@@ -26,7 +26,12 @@ from schema.nodes import object_type
 from schema.photos.users import PhotoUser
 from schema.sightings import WATCHES_EXTENT, UserProfile, Watch
 
-strawberry.enum(Role, description="The role that a token gives its caller.")
+strawberry.enum(
+    Role,
+    description="The role that a token gives its caller. USER: a person. ADMIN: an administrator. SYSTEM: a service, "
+    "such as a job. No role includes another, but admins and the system may read what a user may read, except the data "
+    "of an owner alone.",
+)
 
 
 @object_type("user_id", description="The caller, according to the token.")

@@ -17,7 +17,7 @@ strawberry.enum(
     records.LiveActivityStatus,
     description=(
         "The status of a session. ACTIVE: it receives the match's updates. SUSPENDED: its token was "
-        "rejected, and it waits for another one. ENDED: the user or the end of the match ended it."
+        "rejected, and it waits for another one. ENDED: the user, the system or the end of the match ended it."
     ),
 )
 

@@ -17,8 +17,8 @@ strawberry.enum(
     description=(
         "The phase of a match. UPCOMING: before its start. LIVE: in play. BREAK: between innings, lunch, tea or "
         "dinner. STUMPS: play has ended for the day. INTERRUPTED: by rain or another cause, or delayed. FINISHED, "
-        "ABANDONED, CANCELLED and POSTPONED: no more play follows. UNKNOWN: the gateway does not know the source's "
-        "word for the status, which may be new."
+        "ABANDONED, CANCELLED and POSTPONED: the match does not go on as scheduled. UNKNOWN: the "
+        "gateway does not know the source's word for the status, which may be new."
     ),
 )
 strawberry.enum(
