@@ -46,8 +46,9 @@ FINAL = {
 }
 
 pytestmark = pytest.mark.timeout(60 + OPERATIONS / 20)
-# The largest share of responses that may be errors, which come from storms.
-MOST_ERRORS = 0.08
+# The largest share of responses that may be errors. They come from storms, 3 to 10 % as the actors happen to be fast.
+# Without retries about half would be errors: a request makes 3.5 calls, and one call in five fails.
+MOST_ERRORS = 0.2
 
 
 class Hurrying(Clock):
