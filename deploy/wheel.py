@@ -1,6 +1,5 @@
 """The build of the wheel: `pipx install .` installs it with GraphiQL and the embedded engine."""
 
-import platform
 import shutil
 import subprocess
 import sys
@@ -35,9 +34,13 @@ class Hook(BuildHookInterface[Any]):
         included = build_data["force_include"]
         if (root / GRAPHIQL).is_dir():
             included[str(root / GRAPHIQL)] = GRAPHIQL.as_posix()
-        engine = root / ENGINES / _npm_platform()
-        if engine.is_dir():
-            included[str(engine)] = (ENGINES / _npm_platform()).as_posix()
+        # The build runs outside of the project's environment, so that the folder is not on the path.
+        sys.path.insert(0, self.root)
+        from datastore.engine.programs import npm_platform
+
+        engine = ENGINES / npm_platform()
+        if (root / engine).is_dir():
+            included[str(root / engine)] = engine.as_posix()
             # The engine is a program for this platform, and Python's part is for all.
             build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
 
@@ -59,9 +62,3 @@ def _build_graphiql(root: Path) -> None:
             raise SystemExit(
                 f"GraphiQL could not be built: npm {command[0]} ended with status {failure.returncode}."
             ) from None
-
-
-def _npm_platform() -> str:
-    """Return the name of this platform in npm packages, as `datastore/engine/programs.py` does."""
-    machine = platform.machine().lower()
-    return f"{sys.platform}-{({'x86_64': 'x64', 'amd64': 'x64', 'aarch64': 'arm64'}).get(machine, machine)}"

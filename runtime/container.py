@@ -156,10 +156,16 @@ class Gateway:
             "Variables of the environment that begin as a setting and are none.",
             lambda: len(settings.unknown_variables),
         )
-        self.data_disk = None
-        if store.data_dir is not None and not store.in_aws and not store.memory:
-            self.data_disk = DataDisk(store.data_dir)
-            self.metrics.registry.register(self.data_disk)
+        self.data_disk = self._observe_data_disk()
+
+    def _observe_data_disk(self) -> DataDisk | None:
+        """Return the disk of the data directory, which is on `/metrics`; None without data on this machine."""
+        store = self.store_options
+        if store.data_dir is None or store.in_aws or store.memory:
+            return None
+        disk = DataDisk(store.data_dir)
+        self.metrics.registry.register(disk)
+        return disk
 
     @property
     def client(self) -> Client:

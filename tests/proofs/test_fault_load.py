@@ -46,9 +46,8 @@ FINAL = {
 }
 
 pytestmark = pytest.mark.timeout(60 + OPERATIONS / 20)
-# The largest share of responses that may be errors. They come from storms, 3 to 10 % as the actors happen to be fast.
-# Without retries about half would be errors: a request makes 3.5 calls, and one call in five fails.
-MOST_ERRORS = 0.2
+# The largest share of responses that may be errors outside of storms.
+MOST_ERRORS = 0.02
 
 
 class Hurrying(Clock):
@@ -109,13 +108,13 @@ async def test_under_a_fifth_of_faults_all_that_is_acknowledged_is_there_once(
 
     storms = asyncio.create_task(_storms(served, load, mix))
     await load.run(OPERATIONS)
-    await storms
+    in_storms = await storms
 
     mix.times = 0
     _tell(served, load, proxy, mix, time.monotonic() - began)
     _all_is_right(load, await stored_facts(database))
     assert min(mix.done[name] for name in ("throttled", "500", "reset", "answer lost", "corrupted")) > 10
-    assert load.report.failed < MOST_ERRORS * sum(load.report.operations.values())
+    assert load.report.failed - in_storms < MOST_ERRORS * sum(load.report.operations.values())
     assert load.report.reads_unsure == 0
     client = client_of_gateway(served)
     assert client.budget.tokens > 0.8 * client.budget.capacity
@@ -147,23 +146,37 @@ def _all_is_right(load: MixedLoad, stored: dict[Fact, Any]) -> None:
         assert load.truth.wrong(kind, stored) == []
 
 
-async def _storms(served: Served, load: MixedLoad, mix: FaultMix) -> None:
-    """Now and then nearly all calls fail, until the retry budget is spent, or the store is unavailable for a moment."""
+async def _storms(served: Served, load: MixedLoad, mix: FaultMix) -> int:
+    """Let nearly all calls fail until the retry budget is spent, then make the store unavailable for a moment.
+
+    Return the number of errors in these storms, which depends on the speed of the machine. A storm ends when the retry
+    budget is spent or the circuit breaker has closed, and each actor has ended the requests that it began before.
+    """
     client, tables = client_of_gateway(served), client_of_gateway(served).breakers["tables"]
 
     def share(least: float) -> bool:
         return load.done >= STORM_EACH * least
 
+    async def ended() -> None:
+        done = load.done
+        await until(lambda: load.done >= min(done + 2 * ACTORS, OPERATIONS))
+
+    errors = 0
     for number in range(OPERATIONS // STORM_EACH):
         await until(partial(share, number + 0.4))
-        mix.times, refused = 4.0, client.budget.refused
+        mix.times, refused, errors_before = 4.0, client.budget.refused, load.report.failed
         await until(partial(lambda before: client.budget.refused > before, refused))
         mix.times = 1.0
+        await ended()
+        errors += load.report.failed - errors_before
         await until(partial(share, number + 0.7))
-        mix.away, opened = True, tables.times_opened
+        mix.away, opened, errors_before = True, tables.times_opened, load.report.failed
         await until(partial(lambda before: tables.times_opened > before, opened))
         mix.away = False
         await until(lambda: not tables.tripped)
+        await ended()
+        errors += load.report.failed - errors_before
+    return errors
 
 
 def _tell(served: Served, load: MixedLoad, proxy: Proxy, mix: FaultMix, seconds: float) -> None:

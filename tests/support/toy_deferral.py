@@ -174,7 +174,7 @@ SCHEMA = strawberry.Schema(
 
 
 def studio_runner(reports: list[Report], deadline: float = 50.0, limits: DocumentLimits | None = None) -> Runner:
-    """Return a runner of the schema, and begin anew."""
+    """Return a runner of the schema, and clear what earlier tests have recorded."""
     studio.begin()
     return Runner(Documents(SCHEMA, limits), StudioContext, deadline=deadline, observers=[reports.append])
 
